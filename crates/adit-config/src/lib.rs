@@ -1,0 +1,2 @@
+//! VPN configuration dialects parsed into typed roles.
+#![forbid(unsafe_code)]

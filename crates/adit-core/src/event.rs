@@ -1,0 +1,156 @@
+use std::fmt;
+
+use crate::{Ended, Install, Path, PeerConfig, PeerId, PeerInfo, SessionId, TunnelSettings};
+
+/// What a protocol asks of the data plane and of the world.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// For the data plane.
+    Data(DataEvent),
+    /// A client wants a path to its remote number `remote` (index into its configured remotes). The driver
+    /// resolves, opens, and answers with [`Command::Opened`] or [`Command::OpenFailed`].
+    Open {
+        /// Index of the remote.
+        remote: usize,
+    },
+    /// The path is not used any more: close its connection (TCP), or its socket if it was opened by
+    /// [`Event::Open`]. What was given to `poll_transmit` before is still sent.
+    Close {
+        /// The path.
+        path: Path,
+    },
+    /// The tunnel is up with these settings (a client: after each successful connect, perhaps changed; a
+    /// server: once at its start).
+    Up(TunnelSettings),
+    /// The tunnel is down (a client between two connections).
+    Down,
+    /// A peer finished its handshake.
+    PeerUp {
+        /// The peer.
+        peer: PeerId,
+        /// Who it is.
+        info: Box<PeerInfo>,
+    },
+    /// A peer is gone; its sessions were removed.
+    PeerDown {
+        /// The peer.
+        peer: PeerId,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// Something to tell the person in charge.
+    Report(Report),
+    /// The machine has ended and wants nothing any more.
+    Ended(Ended),
+}
+
+/// A protocol's orders to the data plane.
+#[derive(Clone, Debug)]
+pub enum DataEvent {
+    /// A peer, before its first session. Adding one that exists replaces its path, routes and MSS, and
+    /// keeps its sessions.
+    AddPeer(PeerConfig),
+    /// The peer and all its sessions go.
+    RemovePeer(PeerId),
+    /// The peer is reached by another path from now on.
+    MovePeer {
+        /// The peer.
+        peer: PeerId,
+        /// Its new path.
+        path: Path,
+    },
+    /// A new session; opens at once, seals when activated. One with the same id is replaced.
+    Install(Box<Install>),
+    /// Seal with this session from now on.
+    Activate {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The session is forgotten.
+    Retire {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+    /// Seal this payload with the peer's active session and send it (OpenVPN ping, OCC).
+    Inject {
+        /// The peer.
+        peer: PeerId,
+        /// The payload.
+        payload: Vec<u8>,
+    },
+}
+
+/// What the driver and the person in charge tell a protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A path asked for by [`Event::Open`] is there, or (server) a TCP connection was accepted.
+    Opened {
+        /// The path.
+        path: Path,
+    },
+    /// The remote could not be reached; the text says why.
+    OpenFailed {
+        /// Index of the remote.
+        remote: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The path broke (TCP connection closed or failed).
+    Closed {
+        /// The path.
+        path: Path,
+        /// Why.
+        reason: String,
+    },
+    /// Say goodbye to all peers and end.
+    Shutdown,
+    /// Drop all connections and start over (SIGUSR1).
+    Restart,
+    /// Start new keys with a peer.
+    Rekey {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// Disconnect a peer.
+    Disconnect {
+        /// The peer.
+        peer: PeerId,
+    },
+}
+
+/// How much a report matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Only when looking for a fault.
+    Debug,
+    /// The normal course of things.
+    Info,
+    /// Something is wrong, but the tunnel goes on.
+    Warning,
+    /// A connection failed.
+    Error,
+}
+
+/// A sentence for the log, with whom it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How much it matters.
+    pub severity: Severity,
+    /// The path it is about, if any.
+    pub path: Option<Path>,
+    /// What happened, why, and the way out.
+    pub text: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{path}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}

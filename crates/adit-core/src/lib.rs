@@ -1,0 +1,29 @@
+//! The nouns that adit's protocols, data plane and driver share.
+//!
+//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is whoever
+//! sits at the other end; a *session* is one set of data keys between us and a peer. Protocols decide
+//! (they are values in, values out), the data plane moves packets, the driver touches the world; this
+//! crate holds what they say to each other and imports none of them.
+#![forbid(unsafe_code)]
+
+mod event;
+mod ids;
+mod notice;
+mod path;
+mod protocol;
+mod session;
+mod time;
+mod tunnel;
+
+pub use event::{Command, DataEvent, Event, Report, Severity};
+pub use ids::{ConnectionId, PeerId, SessionId};
+pub use notice::Notice;
+pub use path::{Path, Transport};
+pub use protocol::{Protocol, Rejected};
+pub use session::{
+    Cipher, CompressionFraming, DirectionKey, Framing, Install, OpenVpnFraming, OpenVpnHeader, PeerConfig,
+};
+pub use time::{Instant, UnixTime};
+pub use tunnel::{Dns, Ended, PeerInfo, RedirectGateway, Route, RouteVia, TunnelSettings};
+
+pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};

@@ -1,0 +1,46 @@
+use crate::{Path, PeerId, SessionId};
+
+/// What the data plane tells the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Totals of authenticated datagrams received from and datagrams sent to a peer; given at most once a
+    /// second and only when one of them changed. Liveness is judged by it.
+    Traffic {
+        /// The peer.
+        peer: PeerId,
+        /// Datagrams opened since the peer was added.
+        received: u64,
+        /// Datagrams sealed since the peer was added.
+        sent: u64,
+    },
+    /// A session opened its first packet: the peer has these keys.
+    FirstOpened {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+    /// An authenticated data datagram came from another path than the peer's present one.
+    Moved {
+        /// The peer.
+        peer: PeerId,
+        /// Where it is now.
+        path: Path,
+    },
+    /// An authenticated payload that is no IP packet: the protocol's own message (OpenVPN ping, OCC).
+    Message {
+        /// The peer.
+        peer: PeerId,
+        /// The session that opened it.
+        session: SessionId,
+        /// The payload, at most 1,024 bytes of it.
+        payload: Vec<u8>,
+    },
+    /// The sealing counter, or the failed-tag count, nears its limit: new keys are due.
+    LimitNear {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+}

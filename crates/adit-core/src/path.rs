@@ -1,0 +1,59 @@
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::ConnectionId;
+
+/// What carries the datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// One datagram a UDP datagram.
+    Udp,
+    /// Records with a 16-bit length in front on a stream.
+    Tcp,
+}
+
+/// Where datagrams come from and go to: a peer's address as seen from one of our sockets, or a TCP
+/// connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// `remote` as seen from UDP socket number `socket` of the driver.
+    Udp {
+        /// The driver's number of the socket. Never reused within a process.
+        socket: u32,
+        /// The peer's address and port.
+        remote: SocketAddr,
+    },
+    /// An established connection.
+    Tcp {
+        /// The driver's number of the connection.
+        connection: ConnectionId,
+        /// The peer's address and port.
+        remote: SocketAddr,
+    },
+}
+
+impl Path {
+    /// The peer's address and port.
+    pub const fn remote(&self) -> SocketAddr {
+        match self {
+            Path::Udp { remote, .. } | Path::Tcp { remote, .. } => *remote,
+        }
+    }
+
+    /// What carries the datagrams.
+    pub const fn transport(&self) -> Transport {
+        match self {
+            Path::Udp { .. } => Transport::Udp,
+            Path::Tcp { .. } => Transport::Tcp,
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Udp { remote, .. } => write!(f, "udp {remote}"),
+            Path::Tcp { remote, .. } => write!(f, "tcp {remote}"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+use thiserror::Error;
+
+use crate::{Command, Event, Instant, Notice, Path};
+
+/// A VPN protocol as a state machine: no I/O, no clock, no randomness of its own (its seed was given at
+/// construction).
+///
+/// After every `handle_*` call the caller drains [`Protocol::poll_event`], then
+/// [`Protocol::poll_transmit`], in that order, so that keys are installed before the peer hears of them;
+/// then it reads [`Protocol::poll_timeout`]. `now` never goes back.
+pub trait Protocol {
+    /// One control datagram (without TCP's length prefix). Data datagrams go to the data plane and never
+    /// come here.
+    fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected>;
+
+    /// An order from the driver or the person in charge.
+    fn handle_command(&mut self, now: Instant, command: Command);
+
+    /// Word from the data plane.
+    fn handle_notice(&mut self, now: Instant, notice: Notice);
+
+    /// The time given by [`Protocol::poll_timeout`] has come. Harmless when called early.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// When [`Protocol::handle_timeout`] is next due. May lie in the past: then it is due now.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Appends the next control datagram to send to `buf` (which the caller cleared) and says where to.
+    /// `None` when there is nothing to send.
+    fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path>;
+
+    /// The next order to the data plane or the world.
+    fn poll_event(&mut self) -> Option<Event>;
+}
+
+/// Why a control datagram was dropped. Dropping changes no state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
+pub enum Rejected {
+    /// It does not parse.
+    #[error("malformed: {0}")]
+    Malformed(&'static str),
+    /// Its wrapping (tls-auth, tls-crypt) does not verify: wrong key, or forged.
+    #[error("not authentic: {0}")]
+    Unauthentic(&'static str),
+    /// It was seen before.
+    #[error("replayed")]
+    Replayed,
+    /// It parses but belongs to no session we have, or has no place in its state.
+    #[error("unexpected: {0}")]
+    Unexpected(&'static str),
+    /// We have no room for another half-open peer now.
+    #[error("too many: {0}")]
+    Limited(&'static str),
+}

@@ -1,0 +1,106 @@
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::{Cipher, Path};
+
+/// What our end of the tunnel looks like to the operating system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelSettings {
+    /// Our addresses with their prefix lengths.
+    pub addresses: Vec<IpNet>,
+    /// The other end's address of a point-to-point IPv4 tunnel (`topology net30` or `p2p`).
+    pub peer_address: Option<IpAddr>,
+    /// MTU of the TUN device in bytes.
+    pub mtu: u16,
+    /// Routes into (or around) the tunnel.
+    pub routes: Vec<Route>,
+    /// Send all traffic into the tunnel.
+    pub redirect_gateway: Option<RedirectGateway>,
+    /// Name resolution through the tunnel.
+    pub dns: Dns,
+    /// The outer addresses of the server, which must stay outside the tunnel.
+    pub server: Option<IpAddr>,
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to.
+    pub destination: IpNet,
+    /// By which way.
+    pub via: RouteVia,
+    /// Metric, if one was given.
+    pub metric: Option<u32>,
+}
+
+/// The way a route takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteVia {
+    /// Into the tunnel device.
+    Tunnel,
+    /// To that address, whichever device it is on (within the tunnel, usually).
+    Gateway(IpAddr),
+    /// Around the tunnel, by the gateway the system had before (`net_gateway`).
+    SystemGateway,
+}
+
+/// `redirect-gateway` and its flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedirectGateway {
+    /// Redirect IPv4 (`!ipv4` turns it off).
+    pub ipv4: bool,
+    /// Redirect IPv6 (`ipv6`).
+    pub ipv6: bool,
+    /// Two half routes instead of replacing the default route (`def1`).
+    pub def1: bool,
+    /// No host route to the server (`local`).
+    pub local: bool,
+    /// No host route to the server if it is on a connected network (`autolocal`).
+    pub autolocal: bool,
+    /// Block access to the local network (`block-local`).
+    pub block_local: bool,
+    /// Keep DHCP servers outside (`bypass-dhcp`).
+    pub bypass_dhcp: bool,
+    /// Keep DNS servers outside (`bypass-dns`).
+    pub bypass_dns: bool,
+}
+
+/// Name servers and search domains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dns {
+    /// Servers in order of preference.
+    pub servers: Vec<IpAddr>,
+    /// Domains that names are searched in.
+    pub search: Vec<String>,
+}
+
+/// A peer as `status` and the log show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// The name it proved (certificate common name), or what stands for it.
+    pub name: String,
+    /// Where it is.
+    pub path: Path,
+    /// Its inner addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The data cipher.
+    pub cipher: Cipher,
+    /// The TLS version and suite of the control channel, as text.
+    pub tls: String,
+    /// Renegotiations completed.
+    pub rekeys: u64,
+    /// When the last handshake ended.
+    pub last_handshake: crate::Instant,
+    /// When this peer came up.
+    pub since: crate::Instant,
+}
+
+/// Why a machine ended for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Shutdown,
+    /// It failed in a way that trying again cannot mend; the text says what, why and the way out.
+    Failed(String),
+}

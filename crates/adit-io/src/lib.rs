@@ -1,0 +1,2 @@
+//! adit's driver: TUN, UDP, TCP, netlink, the clock and the threads.
+#![deny(unsafe_op_in_unsafe_fn)]

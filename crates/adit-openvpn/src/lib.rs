@@ -1,0 +1,2 @@
+//! The OpenVPN protocol as pure state machines.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Network namespaces, processes and peers for adit's demo and tests.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The `adit` command.
+#![forbid(unsafe_code)]
+fn main() {}
