@@ -92,12 +92,12 @@ pub enum Command {
         /// The path.
         path: Path,
     },
-    /// The remote could not be reached; the text says why.
+    /// The remote could not be reached.
     OpenFailed {
         /// Index of the remote.
         remote: usize,
         /// Why.
-        reason: String,
+        failure: OpenFailure,
     },
     /// The path broke (TCP connection closed or failed).
     Closed {
@@ -120,6 +120,15 @@ pub enum Command {
         /// The peer.
         peer: PeerId,
     },
+}
+
+/// Why a remote could not be reached. The text names the remote and the cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenFailure {
+    /// The resolver answered for certain that the name does not exist (`EAI_NONAME`).
+    UnknownName(String),
+    /// Anything else: the resolver did not answer, the connection was refused or timed out, ...
+    Unreachable(String),
 }
 
 /// How much a report matters.
