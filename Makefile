@@ -1,0 +1,39 @@
+# make demo   two network namespaces, a server and a client, a tunnel, measured and removed again
+# make test   everything that is checked before a change lands
+# Both install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
+
+CARGO ?= cargo
+AS_ROOT := $(CURDIR)/scripts/as-root
+# Test programs run as root, the compiler does not.
+RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
+
+.PHONY: help test demo build fmt-check lint unit doc deps demo-deps
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+test: deps fmt-check lint unit doc
+
+demo: demo-deps build
+	@$(AS_ROOT) target/release/adit demo
+
+build:
+	$(CARGO) build --release --locked -p adit
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	$(RUN_TESTS) --workspace
+
+doc:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+deps:
+	@scripts/install-deps test
+
+demo-deps:
+	@scripts/install-deps demo
