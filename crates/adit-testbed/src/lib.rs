@@ -1,2 +1,27 @@
-//! Network namespaces, processes and peers for adit's demo and tests.
+//! Network namespaces, links, processes and traffic, for adit's demo and its interoperability tests.
+//!
+//! Everything made here is a guard: dropping it ends the process, removes the device, or deletes the
+//! directory. A run that was killed leaves namespaces behind; the next [`Namespace::create`] sweeps them.
+//!
+//! Needs root and the programs `ip` and `ping`; the tests also need `openvpn` and `openssl`.
 #![forbid(unsafe_code)]
+
+mod certificates;
+mod error;
+mod namespace;
+mod openvpn;
+mod ping;
+mod process;
+mod programs;
+mod scratch;
+mod transfer;
+
+pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
+pub use error::TestbedError;
+pub use namespace::{Namespace, connect};
+pub use openvpn::{openvpn_command, static_key};
+pub use ping::{Ping, PingReport, wait_until_reachable};
+pub use process::{Process, wait_until};
+pub use programs::{can_run, is_root, missing_prerequisites, program};
+pub use scratch::Scratch;
+pub use transfer::{Transfer, transfer};

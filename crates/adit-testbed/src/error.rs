@@ -1,0 +1,87 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What can go wrong while a test bed is built or driven.
+#[derive(Debug, thiserror::Error)]
+pub enum TestbedError {
+    /// A program is not installed.
+    #[error("the program '{0}' is not installed (looked in PATH and the sbin directories)")]
+    NoProgram(String),
+    /// A program could not be started.
+    #[error("cannot start '{command}': {source}")]
+    Start {
+        /// The command line.
+        command: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program ended with a failure.
+    #[error("'{command}' failed ({status}): {output}")]
+    Failed {
+        /// The command line.
+        command: String,
+        /// Exit code or signal.
+        status: String,
+        /// What it wrote, trimmed.
+        output: String,
+    },
+    /// A program wrote something that is not understood.
+    #[error("cannot understand what '{command}' wrote: {output}")]
+    Output {
+        /// The command line.
+        command: String,
+        /// What it wrote.
+        output: String,
+    },
+    /// A program did not write an expected line in time, or ended before.
+    #[error("{label}: no line with '{pattern}' within {waited:?}{ended}; its log:\n{log}")]
+    NoLine {
+        /// Which process.
+        label: String,
+        /// What was looked for.
+        pattern: String,
+        /// For how long.
+        waited: Duration,
+        /// How the process ended, if it did; empty if it still runs.
+        ended: String,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// A process did not end in time.
+    #[error("{label}: still running {waited:?} after the signal; its log:\n{log}")]
+    StillRunning {
+        /// Which process.
+        label: String,
+        /// For how long.
+        waited: Duration,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// Something awaited did not happen.
+    #[error("{what}: not within {waited:?}")]
+    TimedOut {
+        /// What was awaited.
+        what: String,
+        /// For how long.
+        waited: Duration,
+    },
+    /// A file or directory operation failed.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A network operation failed.
+    #[error("{what}: {source}")]
+    Network {
+        /// What was tried.
+        what: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A worker thread panicked.
+    #[error("a worker thread ended early ({0})")]
+    Worker(&'static str),
+}

@@ -1,0 +1,161 @@
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::TestbedError;
+use crate::process::{Process, wait_until};
+use crate::programs::{program, run};
+
+/// Where `ip netns` keeps its namespaces.
+const DIRECTORY: &str = "/run/netns";
+/// Every namespace of ours is called `adit-PID-NUMBER-LABEL`.
+const PREFIX: &str = "adit-";
+
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+static SWEEP: Once = Once::new();
+/// Two `ip netns add` at once may both try to set up [`DIRECTORY`].
+static ADDING: Mutex<()> = Mutex::new(());
+
+/// A network namespace with its loopback device up. On drop, processes inside are ended and it is deleted.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace. `label` is the last part of its name, for whoever looks at `ip netns`.
+    pub fn create(label: &str) -> Result<Self, TestbedError> {
+        SWEEP.call_once(sweep);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
+        {
+            let _one_at_a_time = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
+            run(program("ip")?.args(["netns", "add", &name]))?;
+        }
+        let namespace = Self { name };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Its name, as `ip netns` lists it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `ip -n NAME` with these arguments and returns what it wrote.
+    pub fn ip(&self, arguments: &[&str]) -> Result<String, TestbedError> {
+        run(program("ip")?.args(["-n", &self.name]).args(arguments))
+    }
+
+    /// The network devices in it, without the loopback.
+    pub fn devices(&self) -> Result<Vec<String>, TestbedError> {
+        let listing = self.ip(&["-brief", "link", "show"])?;
+        let names = listing.lines().filter_map(|line| line.split_whitespace().next());
+        Ok(names
+            .map(|name| name.split('@').next().unwrap_or(name).to_owned())
+            .filter(|name| name != "lo")
+            .collect())
+    }
+
+    /// Runs `work` on a thread that is inside the namespace. Sockets opened and processes started there
+    /// belong to the namespace for good.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
+        let path = format!("{DIRECTORY}/{}", self.name);
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let link = std::fs::File::open(&path)
+                    .map_err(|source| TestbedError::File { path: path.clone().into(), source })?;
+                move_into_link_name_space(std::os::fd::AsFd::as_fd(&link), Some(LinkNameSpaceType::Network))
+                    .map_err(|error| TestbedError::Network {
+                        what: format!("cannot enter the namespace {}", self.name),
+                        source: error.into(),
+                    })?;
+                Ok(work())
+            });
+            worker.join().map_err(|_| TestbedError::Worker("inside a namespace"))?
+        })
+    }
+
+    /// Starts `command` inside the namespace. `label` names it in errors.
+    pub fn spawn(&self, label: &str, command: Command) -> Result<Process, TestbedError> {
+        self.enter(|| Process::spawn(label, command))?
+    }
+
+    /// Runs `command` inside the namespace to its end and returns what it wrote to standard output.
+    pub fn run(&self, mut command: Command) -> Result<String, TestbedError> {
+        self.enter(|| run(&mut command))?
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        remove(&self.name);
+    }
+}
+
+/// Ends whatever runs in the namespace, then deletes it. Nothing useful can be done about a failure here.
+fn remove(name: &str) {
+    let pids = || -> Vec<Pid> {
+        let listing = program("ip").and_then(|mut ip| run(ip.args(["netns", "pids", name])));
+        let numbers = listing.unwrap_or_default();
+        let numbers = numbers.lines().filter_map(|line| line.trim().parse::<i32>().ok());
+        let own = std::process::id() as i32;
+        numbers.filter(|pid| *pid != own).filter_map(Pid::from_raw).collect()
+    };
+    for signal in [Signal::TERM, Signal::KILL] {
+        let running = pids();
+        if running.is_empty() {
+            break;
+        }
+        for pid in running {
+            let _ = kill_process(pid, signal);
+        }
+        let _ = wait_until("the processes to end", Duration::from_secs(1), || pids().is_empty());
+    }
+    let _ = program("ip").and_then(|mut ip| run(ip.args(["netns", "delete", name])));
+}
+
+/// Removes the namespaces of earlier runs that were killed before they could.
+fn sweep() {
+    let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return };
+    for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let Some(pid) = owner.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+        if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            remove(&name);
+        }
+    }
+}
+
+/// Joins two namespaces by a veth pair called `device` in `left` and in `right`, with these addresses
+/// (`10.9.0.1/24`, `fd00:9::1/64`). IPv6 addresses are usable at once: there is no duplicate detection.
+pub fn connect(
+    left: &Namespace,
+    left_addresses: &[&str],
+    right: &Namespace,
+    right_addresses: &[&str],
+    device: &str,
+) -> Result<(), TestbedError> {
+    run(program("ip")?.args(["link", "add", device, "netns", left.name(), "type", "veth"]).args([
+        "peer",
+        "name",
+        device,
+        "netns",
+        right.name(),
+    ]))?;
+    for (namespace, addresses) in [(left, left_addresses), (right, right_addresses)] {
+        for address in addresses {
+            let mut arguments = vec!["address", "add", address, "dev", device];
+            if address.contains(':') {
+                arguments.push("nodad");
+            }
+            namespace.ip(&arguments)?;
+        }
+        namespace.ip(&["link", "set", device, "up"])?;
+    }
+    Ok(())
+}

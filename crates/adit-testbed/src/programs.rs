@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::TestbedError;
+
+/// Directories that only root's PATH has on Debian.
+const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Finds `name` in PATH and the sbin directories.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SBIN.iter().map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+/// A command that runs the installed program `name`.
+pub fn program(name: &str) -> Result<Command, TestbedError> {
+    find(name).map(Command::new).ok_or_else(|| TestbedError::NoProgram(name.to_owned()))
+}
+
+/// Runs `command` to its end and returns what it wrote to standard output.
+pub(crate) fn run(command: &mut Command) -> Result<String, TestbedError> {
+    let line = command_line(command);
+    let output = command.output().map_err(|source| TestbedError::Start { command: line.clone(), source })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(TestbedError::Failed {
+        command: line,
+        status: output.status.to_string(),
+        output: format!("{} {}", complaint.trim(), text.trim()).trim().to_owned(),
+    })
+}
+
+/// The command as one would type it.
+pub(crate) fn command_line(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Whether this process has root's rights.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// What is missing to build namespaces and run `programs` in them: one sentence each, empty if nothing.
+pub fn missing_prerequisites(programs: &[&str]) -> Vec<String> {
+    let mut missing = Vec::new();
+    if !is_root() {
+        missing.push("the rights of root".to_owned());
+    }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        missing.push("/dev/net/tun (try: modprobe tun)".to_owned());
+    }
+    for name in programs {
+        if find(name).is_none() {
+            missing.push(format!("the program '{name}'"));
+        }
+    }
+    missing
+}
+
+/// Whether a test that needs namespaces and `programs` can run here.
+///
+/// If not, it says so past the test harness, which hides what passing tests write. With `CI=true` in the
+/// environment nothing may be skipped: then it panics instead.
+pub fn can_run(test: &str, programs: &[&str]) -> bool {
+    let missing = missing_prerequisites(&[&["ip", "ping"], programs].concat());
+    if missing.is_empty() {
+        return true;
+    }
+    let missing = missing.join(", ");
+    if std::env::var_os("CI").is_some_and(|value| value == "true") {
+        #[expect(clippy::panic, reason = "this is how a test fails")]
+        {
+            panic!("{test} needs {missing}");
+        }
+    }
+    let note = format!("\n**** SKIPPED {test}: needs {missing}. `make test` sees to it.\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), note.as_bytes());
+    false
+}

@@ -1,0 +1,63 @@
+//! The test bed itself, without any tunnel.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use adit_testbed::{Namespace, Ping, can_run, connect, program, transfer, wait_until_reachable};
+
+fn pair() -> (Namespace, Namespace) {
+    let left = Namespace::create("left").unwrap();
+    let right = Namespace::create("right").unwrap();
+    connect(&left, &["10.90.0.1/24", "fd00:90::1/64"], &right, &["10.90.0.2/24", "fd00:90::2/64"], "wire")
+        .unwrap();
+    (left, right)
+}
+
+#[test]
+fn two_namespaces_reach_each_other_and_move_a_file() {
+    if !can_run("two_namespaces_reach_each_other_and_move_a_file", &[]) {
+        return;
+    }
+    let (left, right) = pair();
+    for address in ["10.90.0.2", "fd00:90::2"] {
+        let address: IpAddr = address.parse().unwrap();
+        wait_until_reachable(&left, address, Duration::from_secs(5)).unwrap();
+        let report = Ping::new(20, Duration::from_millis(10)).run(&left, address).unwrap();
+        assert_eq!((report.sent, report.lost()), (20, 0), "{report:?}");
+        let moved = transfer(&left, &right, address, 3_000_001).unwrap();
+        assert!(moved.intact);
+        assert_eq!(moved.bytes, 3_000_001);
+    }
+}
+
+#[test]
+fn lost_pings_are_counted() {
+    if !can_run("lost_pings_are_counted", &[]) {
+        return;
+    }
+    let (left, right) = pair();
+    right.ip(&["route", "add", "blackhole", "10.90.0.1/32"]).unwrap();
+    right.ip(&["address", "delete", "10.90.0.2/24", "dev", "wire"]).unwrap();
+    let report = Ping::new(3, Duration::from_millis(10)).run(&left, "10.90.0.2".parse().unwrap()).unwrap();
+    assert_eq!(report.lost(), 3);
+    assert_eq!(report.missing, [1, 2, 3]);
+    assert_eq!(report.round_trip_ms, None);
+}
+
+#[test]
+fn dropping_a_namespace_ends_what_runs_in_it() {
+    if !can_run("dropping_a_namespace_ends_what_runs_in_it", &[]) {
+        return;
+    }
+    let namespace = Namespace::create("busy").unwrap();
+    let name = namespace.name().to_owned();
+    let mut sleep = program("sleep").unwrap();
+    sleep.arg("600");
+    let mut process = namespace.spawn("sleep", sleep).unwrap();
+    drop(namespace);
+    assert!(!process.is_running());
+    let left = program("ip").unwrap().args(["netns", "list"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&left.stdout).contains(&name));
+}
