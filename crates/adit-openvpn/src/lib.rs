@@ -1,2 +1,4 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
+
+pub mod wire;
