@@ -1,4 +1,5 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
 
+pub mod reliable;
 pub mod wire;
