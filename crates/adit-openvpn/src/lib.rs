@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod reliable;
+pub mod static_key;
 pub mod wire;
