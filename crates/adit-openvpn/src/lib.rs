@@ -4,3 +4,4 @@
 pub mod reliable;
 pub mod static_key;
 pub mod wire;
+pub mod wrap;

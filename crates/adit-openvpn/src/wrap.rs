@@ -1,0 +1,413 @@
+//! The wrapping of control packets: none, tls-auth (an HMAC) or tls-crypt (encrypted and authenticated).
+//!
+//! - none: `op | sid | body`
+//! - tls-auth: `op | sid | HMAC | id (4) | time (4) | body`, HMAC over `id | time | op | sid | body`
+//! - tls-crypt: `op | sid | id (4) | time (4) | tag (32) | AES-256-CTR(body)`, tag = HMAC-SHA256 over
+//!   `op | sid | id | time | body`, the counter starts at the tag's first 16 bytes
+//!
+//! Sources: OpenVPN ssl_pkt.c (`swap_hmac`), tls_crypt.c.
+
+use std::sync::Arc;
+
+use adit_core::{Rejected, UnixTime};
+use aes::Aes256;
+use ctr::cipher::{KeyIvInit, StreamCipher};
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use sha2::{Sha256, Sha384, Sha512};
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::static_key::{Half, StaticKey};
+use crate::wire::{HEADER_LEN, Header, Role, Sid};
+
+mod replay;
+
+pub use replay::WrapReplay;
+
+/// Length of the packet id with its time.
+const ID_LEN: usize = 8;
+/// Length of tls-crypt's tag.
+const TAG_LEN: usize = 32;
+
+/// The digest of tls-auth's HMAC (the `auth` option; OpenVPN's default is SHA1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HmacDigest {
+    /// SHA-1. Its HMAC is still sound.
+    #[default]
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
+impl HmacDigest {
+    /// Length of the HMAC and of its key in bytes.
+    pub const fn output_len(self) -> usize {
+        match self {
+            HmacDigest::Sha1 => 20,
+            HmacDigest::Sha256 => 32,
+            HmacDigest::Sha384 => 48,
+            HmacDigest::Sha512 => 64,
+        }
+    }
+
+    /// The digest with that name, in any case; OpenSSL's long names are known too.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_uppercase().as_str() {
+            "SHA1" | "SHA-1" | "RSA-SHA1" => HmacDigest::Sha1,
+            "SHA256" | "SHA-256" | "SHA2-256" | "RSA-SHA256" => HmacDigest::Sha256,
+            "SHA384" | "SHA-384" | "SHA2-384" | "RSA-SHA384" => HmacDigest::Sha384,
+            "SHA512" | "SHA-512" | "SHA2-512" | "RSA-SHA512" => HmacDigest::Sha512,
+            _ => return None,
+        })
+    }
+
+    /// The name OpenVPN prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HmacDigest::Sha1 => "SHA1",
+            HmacDigest::Sha256 => "SHA256",
+            HmacDigest::Sha384 => "SHA384",
+            HmacDigest::Sha512 => "SHA512",
+        }
+    }
+
+    /// The HMAC of the parts, one after the other.
+    fn authenticate(self, key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
+        fn run<M: Mac + KeyInit>(key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
+            let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else {
+                unreachable!("HMAC takes keys of any length");
+            };
+            parts.into_iter().for_each(|part| mac.update(part));
+            mac.finalize().into_bytes().to_vec()
+        }
+        match self {
+            HmacDigest::Sha1 => run::<Hmac<Sha1>>(key, parts),
+            HmacDigest::Sha256 => run::<Hmac<Sha256>>(key, parts),
+            HmacDigest::Sha384 => run::<Hmac<Sha384>>(key, parts),
+            HmacDigest::Sha512 => run::<Hmac<Sha512>>(key, parts),
+        }
+    }
+}
+
+/// Which half of a static key tls-auth uses for which direction (the `key-direction` option).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyDirection {
+    /// No direction given: both ends use the first half both ways.
+    #[default]
+    Bidirectional,
+    /// `key-direction 0`, usual on servers: seal with the first half, open with the second.
+    Normal,
+    /// `key-direction 1`, usual on clients: seal with the second half, open with the first.
+    Inverse,
+}
+
+impl KeyDirection {
+    const fn halves(self) -> (Half, Half) {
+        match self {
+            KeyDirection::Bidirectional => (Half::First, Half::First),
+            KeyDirection::Normal => (Half::First, Half::Second),
+            KeyDirection::Inverse => (Half::Second, Half::First),
+        }
+    }
+}
+
+/// Keys of tls-auth. Debug shows none of them.
+pub struct AuthKeys {
+    digest: HmacDigest,
+    seal: Zeroizing<Vec<u8>>,
+    open: Zeroizing<Vec<u8>>,
+}
+
+/// Keys of tls-crypt. Debug shows none of them.
+pub struct CryptKeys {
+    seal: CryptKey,
+    open: CryptKey,
+}
+
+struct CryptKey {
+    cipher: Zeroizing<Vec<u8>>,
+    hmac: Zeroizing<Vec<u8>>,
+}
+
+impl std::fmt::Debug for AuthKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuthKeys").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for CryptKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CryptKeys").finish_non_exhaustive()
+    }
+}
+
+/// How control packets are wrapped, without any state. Cloning shares the keys.
+#[derive(Clone, Debug)]
+pub enum WrapConfig {
+    /// Not at all.
+    Plain,
+    /// With an HMAC (`tls-auth`).
+    TlsAuth(Arc<AuthKeys>),
+    /// Encrypted and authenticated (`tls-crypt`).
+    TlsCrypt(Arc<CryptKeys>),
+}
+
+impl WrapConfig {
+    /// tls-auth with this key.
+    pub fn tls_auth(key: &StaticKey, digest: HmacDigest, direction: KeyDirection) -> Self {
+        let (seal, open) = direction.halves();
+        let slot =
+            |half| Zeroizing::new(key.hmac_slot(half).iter().copied().take(digest.output_len()).collect());
+        WrapConfig::TlsAuth(Arc::new(AuthKeys { digest, seal: slot(seal), open: slot(open) }))
+    }
+
+    /// tls-crypt with this key. The server seals with the first half (OpenVPN tls_crypt.c; the data channel
+    /// is the other way round).
+    pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
+        let part = |half| CryptKey {
+            cipher: Zeroizing::new(key.cipher_slot(half).iter().copied().take(32).collect()),
+            hmac: Zeroizing::new(key.hmac_slot(half).iter().copied().take(32).collect()),
+        };
+        let (seal, open) = match role {
+            Role::Server => (Half::First, Half::Second),
+            Role::Client => (Half::Second, Half::First),
+        };
+        WrapConfig::TlsCrypt(Arc::new(CryptKeys { seal: part(seal), open: part(open) }))
+    }
+
+    /// A sealer of its own whose packet ids start at 1 and carry `start` as their time.
+    pub fn instantiate(&self, start: UnixTime) -> Wrap {
+        self.instantiate_after(start, 0)
+    }
+
+    /// A sealer whose packet ids start at `last + 1`: for a session that follows a stateless answer which
+    /// used ids up to `last` with the same `start`.
+    pub fn instantiate_after(&self, start: UnixTime, last: u32) -> Wrap {
+        Wrap { config: self.clone(), last, time: start.0 as u32 }
+    }
+
+    /// Verifies a control datagram and takes its wrapping off. Keeps no state: the caller checks
+    /// [`Opened::wrap_id`] against its own [`WrapReplay`].
+    ///
+    /// # Errors
+    /// [`Rejected::Malformed`] for what is no control datagram or too short,
+    /// [`Rejected::Unauthentic`] if the tag does not verify, [`Rejected::Unexpected`] for data and for
+    /// wrapped tls-crypt-v2 client keys, which none of these wrappings has a use for.
+    pub fn open(&self, datagram: &[u8]) -> Result<Opened, Rejected> {
+        let (head, rest) = datagram
+            .split_first_chunk::<HEADER_LEN>()
+            .ok_or(Rejected::Malformed("shorter than opcode and session id"))?;
+        let [first, sid @ ..] = *head;
+        let header = Header::from_byte(first).ok_or(Rejected::Malformed("unknown opcode"))?;
+        if header.opcode.is_data() {
+            return Err(Rejected::Unexpected("a data packet on the control channel"));
+        }
+        if header.opcode.carries_client_key() {
+            return Err(Rejected::Unexpected(
+                "a tls-crypt-v2 client key, but we have no tls-crypt-v2 server key",
+            ));
+        }
+        let sid = Sid(sid);
+        if !sid.is_defined() {
+            return Err(Rejected::Malformed("the session id is zero"));
+        }
+        let (wrap_id, body) = match self {
+            WrapConfig::Plain => (None, rest.to_vec()),
+            WrapConfig::TlsAuth(keys) => keys.open(head, rest)?,
+            WrapConfig::TlsCrypt(keys) => keys.open(head, rest)?,
+        };
+        Ok(Opened { header, sid, wrap_id, body })
+    }
+
+    /// Bytes that the wrapping adds to `op | sid | body`.
+    pub fn overhead(&self) -> usize {
+        match self {
+            WrapConfig::Plain => 0,
+            WrapConfig::TlsAuth(keys) => keys.digest.output_len() + ID_LEN,
+            WrapConfig::TlsCrypt(_) => ID_LEN + TAG_LEN,
+        }
+    }
+}
+
+impl AuthKeys {
+    fn open(&self, head: &[u8], rest: &[u8]) -> Result<(Option<WrapId>, Vec<u8>), Rejected> {
+        let (tag, rest) = rest
+            .split_at_checked(self.digest.output_len())
+            .ok_or(Rejected::Malformed("too short for tls-auth's HMAC"))?;
+        let (id, body) =
+            rest.split_first_chunk().ok_or(Rejected::Malformed("too short for tls-auth's packet id"))?;
+        let expected = self.digest.authenticate(&self.open, [id, head, body]);
+        if !bool::from(expected.ct_eq(tag)) {
+            return Err(Rejected::Unauthentic(
+                "tls-auth's HMAC does not verify; the ends differ in key, key-direction or auth, or it is forged",
+            ));
+        }
+        Ok((Some(WrapId::from_wire(*id)), body.to_vec()))
+    }
+
+    fn seal(&self, head: &[u8], id: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(head);
+        out.extend_from_slice(&self.digest.authenticate(&self.seal, [id, head, body]));
+        out.extend_from_slice(id);
+        out.extend_from_slice(body);
+    }
+}
+
+impl CryptKeys {
+    fn open(&self, head: &[u8], rest: &[u8]) -> Result<(Option<WrapId>, Vec<u8>), Rejected> {
+        let (id, rest) =
+            rest.split_first_chunk().ok_or(Rejected::Malformed("too short for tls-crypt's packet id"))?;
+        let (tag, ciphertext) = rest
+            .split_first_chunk::<TAG_LEN>()
+            .ok_or(Rejected::Malformed("too short for tls-crypt's tag"))?;
+        let mut body = ciphertext.to_vec();
+        self.open.apply_keystream(tag, &mut body);
+        if !bool::from(self.open.tag([head, id, &body]).ct_eq(tag)) {
+            return Err(Rejected::Unauthentic(
+                "tls-crypt's tag does not verify; the ends differ in key, or it is forged",
+            ));
+        }
+        Ok((Some(WrapId::from_wire(*id)), body))
+    }
+
+    fn seal(&self, head: &[u8], id: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        let tag = self.seal.tag([head, id, body]);
+        out.extend_from_slice(head);
+        out.extend_from_slice(id);
+        out.extend_from_slice(&tag);
+        let start = out.len();
+        out.extend_from_slice(body);
+        if let Some(body) = out.get_mut(start..) {
+            self.seal.apply_keystream(&tag, body);
+        }
+    }
+}
+
+impl CryptKey {
+    fn tag(&self, parts: [&[u8]; 3]) -> Vec<u8> {
+        HmacDigest::Sha256.authenticate(&self.hmac, parts)
+    }
+
+    /// AES-256-CTR; the counter starts at the first 16 bytes of the tag, which has 32.
+    fn apply_keystream(&self, tag: &[u8], data: &mut [u8]) {
+        let iv = tag.get(..16).unwrap_or_default();
+        let Ok(mut cipher) = ctr::Ctr128BE::<Aes256>::new_from_slices(&self.cipher, iv) else {
+            unreachable!("the key has 32 bytes and the tag has 32");
+        };
+        cipher.apply_keystream(data);
+    }
+}
+
+/// The packet id of tls-auth and tls-crypt: protects the wrapping against replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WrapId {
+    /// Counts the sender's datagrams, from 1.
+    pub id: u32,
+    /// When the sender started to count, in seconds of Unix time modulo 2³².
+    pub time: u32,
+}
+
+impl WrapId {
+    fn from_wire([i0, i1, i2, i3, t0, t1, t2, t3]: [u8; ID_LEN]) -> Self {
+        WrapId { id: u32::from_be_bytes([i0, i1, i2, i3]), time: u32::from_be_bytes([t0, t1, t2, t3]) }
+    }
+
+    fn to_wire(self) -> [u8; ID_LEN] {
+        let mut bytes = [0; ID_LEN];
+        bytes[..4].copy_from_slice(&self.id.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.time.to_be_bytes());
+        bytes
+    }
+}
+
+/// A control datagram whose wrapping verified and is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Opcode and key id.
+    pub header: Header,
+    /// The sender's session id; never zero.
+    pub sid: Sid,
+    /// The wrapping's packet id, still to be checked for replay. `None` without wrapping.
+    pub wrap_id: Option<WrapId>,
+    /// What [`crate::wire::ControlBody::decode`] reads.
+    pub body: Vec<u8>,
+}
+
+/// A sealer has used up its 2³²−1 packet ids; the connection must start over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("all packet ids of the control channel's wrapping are used; the connection must start over")]
+pub struct WrapExhausted;
+
+/// Seals one connection's control packets: the keys of a [`WrapConfig`] and the next packet id. Not `Clone`,
+/// so that no id is used twice.
+#[derive(Debug)]
+pub struct Wrap {
+    config: WrapConfig,
+    last: u32,
+    time: u32,
+}
+
+impl Wrap {
+    /// No wrapping.
+    pub fn plain() -> Self {
+        WrapConfig::Plain.instantiate(UnixTime(0))
+    }
+
+    /// See [`WrapConfig::tls_auth`] and [`WrapConfig::instantiate`].
+    pub fn tls_auth(key: &StaticKey, digest: HmacDigest, direction: KeyDirection, start: UnixTime) -> Self {
+        WrapConfig::tls_auth(key, digest, direction).instantiate(start)
+    }
+
+    /// See [`WrapConfig::tls_crypt`] and [`WrapConfig::instantiate`].
+    pub fn tls_crypt(key: &StaticKey, role: Role, start: UnixTime) -> Self {
+        WrapConfig::tls_crypt(key, role).instantiate(start)
+    }
+
+    /// Appends the wrapped datagram to `out`, under the next packet id.
+    ///
+    /// # Errors
+    /// When the packet ids are used up; `out` is then unchanged.
+    pub fn seal(
+        &mut self,
+        header: Header,
+        sid: Sid,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), WrapExhausted> {
+        let mut head = [0; HEADER_LEN];
+        head[0] = header.to_byte();
+        head[1..].copy_from_slice(&sid.0);
+        if let WrapConfig::Plain = self.config {
+            out.extend_from_slice(&head);
+            out.extend_from_slice(body);
+            return Ok(());
+        }
+        self.last = self.last.checked_add(1).ok_or(WrapExhausted)?;
+        let id = WrapId { id: self.last, time: self.time }.to_wire();
+        match &self.config {
+            WrapConfig::Plain => {}
+            WrapConfig::TlsAuth(keys) => keys.seal(&head, &id, body, out),
+            WrapConfig::TlsCrypt(keys) => keys.seal(&head, &id, body, out),
+        }
+        Ok(())
+    }
+
+    /// See [`WrapConfig::open`].
+    pub fn open(&self, datagram: &[u8]) -> Result<Opened, Rejected> {
+        self.config.open(datagram)
+    }
+
+    /// See [`WrapConfig::overhead`].
+    pub fn overhead(&self) -> usize {
+        self.config.overhead()
+    }
+}
+
+#[cfg(test)]
+mod tests;
