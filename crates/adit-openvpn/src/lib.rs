@@ -1,7 +1,10 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
 
+pub mod keys;
 pub mod reliable;
 pub mod static_key;
 pub mod wire;
 pub mod wrap;
+
+pub use wire::Role;

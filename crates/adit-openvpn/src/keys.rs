@@ -1,0 +1,220 @@
+//! From the key exchange to data keys: OpenVPN's own derivation and the split into directions.
+//!
+//! Peers of 2.6 and later take the 256 bytes from the TLS exporter; 2.4 and 2.5 use the TLS 1.0 PRF over
+//! random numbers that both sides send, even on top of TLS 1.3. Sources: OpenVPN ssl.c
+//! (`generate_key_expansion_openvpn_prf`, `init_key_contexts`), RFC 2246 §5. (The RFC draft's description of
+//! the PRF differs from what is on the wire.)
+
+use adit_core::{Cipher, DirectionKey};
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use sha1::Sha1;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::static_key::{Half, STATIC_KEY_LEN, StaticKey};
+use crate::wire::{Role, Sid};
+
+/// Length of the pre-master secret in bytes.
+pub const PRE_MASTER_LEN: usize = 48;
+/// Length of each random number in bytes.
+pub const RANDOM_LEN: usize = 32;
+/// Length of all data keys of a session in bytes.
+pub const KEY_MATERIAL_LEN: usize = STATIC_KEY_LEN;
+
+/// One side's random numbers, as key method 2 carries them.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct KeySource {
+    /// Sent by the client only.
+    pub pre_master: Option<[u8; PRE_MASTER_LEN]>,
+    /// Seeds the master secret.
+    pub random1: [u8; RANDOM_LEN],
+    /// Seeds the data keys.
+    pub random2: [u8; RANDOM_LEN],
+}
+
+impl std::fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeySource(..)")
+    }
+}
+
+/// The 256 bytes that hold both directions' data keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyMaterial(StaticKey);
+
+impl std::fmt::Debug for KeyMaterial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyMaterial(..)")
+    }
+}
+
+impl KeyMaterial {
+    /// Keys from these bytes: what the TLS exporter gave.
+    pub fn from_bytes(bytes: &[u8; KEY_MATERIAL_LEN]) -> Self {
+        KeyMaterial(StaticKey::from_bytes(bytes))
+    }
+
+    /// The key to seal with and the key to open with, for an AEAD: the cipher key is the start of the
+    /// direction's cipher slot, the implicit IV the first 8 bytes of its HMAC slot. On the data channel the
+    /// client seals with the first half. (In tls-crypt the server does.)
+    pub fn directions(&self, role: Role, cipher: Cipher) -> (DirectionKey, DirectionKey) {
+        let key = |half| {
+            let mut implicit_iv = [0; 8];
+            for (byte, from) in implicit_iv.iter_mut().zip(self.0.hmac_slot(half)) {
+                *byte = *from;
+            }
+            let key = self.0.cipher_slot(half).iter().copied().take(cipher.key_len()).collect();
+            DirectionKey { key: Zeroizing::new(key), implicit_iv }
+        };
+        match role {
+            Role::Client => (key(Half::First), key(Half::Second)),
+            Role::Server => (key(Half::Second), key(Half::First)),
+        }
+    }
+}
+
+/// Derives the data keys for peers without the TLS exporter. `None` if `client` has no pre-master secret,
+/// which [`crate::key_method::KeyMethod2::decode`] never lets through.
+pub fn derive_prf(
+    client: &KeySource,
+    server: &KeySource,
+    client_sid: Sid,
+    server_sid: Sid,
+) -> Option<KeyMaterial> {
+    let pre_master = Zeroizing::new(client.pre_master?);
+    let mut master = Zeroizing::new([0; 48]);
+    let seed = Zeroizing::new([client.random1, server.random1].concat());
+    tls1_prf(pre_master.as_slice(), b"OpenVPN master secret", &seed, master.as_mut_slice());
+
+    let mut seed = Zeroizing::new([client.random2, server.random2].concat());
+    seed.extend_from_slice(&client_sid.0);
+    seed.extend_from_slice(&server_sid.0);
+    let mut keys = Zeroizing::new([0; KEY_MATERIAL_LEN]);
+    tls1_prf(master.as_slice(), b"OpenVPN key expansion", &seed, keys.as_mut_slice());
+    Some(KeyMaterial::from_bytes(&keys))
+}
+
+/// The PRF of TLS 1.0 and 1.1 (RFC 2246 §5): fills `out` with P_MD5 of the secret's first half XOR P_SHA-1
+/// of its second half. Halves of an odd length share the middle byte.
+pub fn tls1_prf(secret: &[u8], label: &[u8], seed: &[u8], out: &mut [u8]) {
+    let half = secret.len().div_ceil(2);
+    let (first, _) = secret.split_at(half);
+    let (_, second) = secret.split_at(secret.len() - half);
+    out.fill(0);
+    xor_p_hash::<Hmac<Md5>>(first, label, seed, out);
+    xor_p_hash::<Hmac<Sha1>>(second, label, seed, out);
+}
+
+/// XORs P_hash(secret, label + seed) into `out`.
+fn xor_p_hash<M: Mac + KeyInit>(secret: &[u8], label: &[u8], seed: &[u8], out: &mut [u8]) {
+    let hmac = |parts: &[&[u8]]| {
+        let Ok(mut mac) = <M as KeyInit>::new_from_slice(secret) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        parts.iter().for_each(|part| mac.update(part));
+        Zeroizing::new(mac.finalize().into_bytes().to_vec())
+    };
+    let mut a = hmac(&[label, seed]);
+    let mut rest = out;
+    while !rest.is_empty() {
+        let block = hmac(&[a.as_slice(), label, seed]);
+        let (now, later) = rest.split_at_mut(block.len().min(rest.len()));
+        for (byte, with) in now.iter_mut().zip(block.iter()) {
+            *byte ^= with;
+        }
+        rest = later;
+        a = hmac(&[a.as_slice()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Values from OpenVPN's tests/unit_tests/openvpn/test_crypto.c (`crypto_test_tls_prf`).
+    #[test]
+    fn tls1_prf_vector() {
+        let secret = b"Lorem ipsum dolor sit amet, consectetur adipisici elit, sed eiusmod tempor incidunt \
+                       ut labore et dolore magna aliqua.";
+        let seed = b"Quis aute iure reprehenderit in voluptate velit esse cillum dolore";
+        let expected = [
+            0xd9, 0x8c, 0x85, 0x18, 0xc8, 0x5e, 0x94, 0x69, 0x27, 0x91, 0x6a, 0xcf, 0xc2, 0xd5, 0x92,
+            0xfb, //
+            0xb1, 0x56, 0x7e, 0x4b, 0x4b, 0x14, 0x59, 0xe6, 0xa9, 0x04, 0xac, 0x2d, 0xda, 0xb7, 0x2d, 0x67,
+        ];
+        let mut out = [0xff; 32];
+        tls1_prf(secret, b"", seed, &mut out);
+        assert_eq!(out, expected);
+        // The label is a part of the seed, and a shorter output is a prefix.
+        let mut out = [0; 21];
+        tls1_prf(secret, b"Quis ", &seed[5..], &mut out);
+        assert_eq!(out, expected[..21]);
+    }
+
+    #[test]
+    fn odd_and_empty_secrets() {
+        let mut out = [0; 40];
+        tls1_prf(b"", b"", b"", &mut out);
+        tls1_prf(b"abc", b"", b"", &mut out);
+        let mut other = [0; 40];
+        tls1_prf(b"abd", b"", b"", &mut other);
+        assert_ne!(out, other);
+    }
+
+    fn material() -> KeyMaterial {
+        let mut bytes = [0; KEY_MATERIAL_LEN];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = index as u8;
+        }
+        KeyMaterial::from_bytes(&bytes)
+    }
+
+    #[test]
+    fn the_client_seals_with_the_first_half() {
+        let (seal, open) = material().directions(Role::Client, Cipher::Aes128Gcm);
+        assert_eq!(*seal.key, (0..16).collect::<Vec<u8>>());
+        assert_eq!(seal.implicit_iv, [64, 65, 66, 67, 68, 69, 70, 71]);
+        assert_eq!(*open.key, (128..144).collect::<Vec<u8>>());
+        assert_eq!(open.implicit_iv, [192, 193, 194, 195, 196, 197, 198, 199]);
+        for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
+            let (client_seal, client_open) = material().directions(Role::Client, cipher);
+            let (server_seal, server_open) = material().directions(Role::Server, cipher);
+            assert_eq!(client_seal.key, server_open.key);
+            assert_eq!(client_seal.implicit_iv, server_open.implicit_iv);
+            assert_eq!(client_open.key, server_seal.key);
+            assert_eq!(client_open.implicit_iv, server_seal.implicit_iv);
+            assert_eq!(client_seal.key.len(), cipher.key_len());
+        }
+    }
+
+    #[test]
+    fn every_input_reaches_the_keys() {
+        let source =
+            |byte: u8, pre_master| KeySource { pre_master, random1: [byte; 32], random2: [byte + 1; 32] };
+        let client = source(1, Some([7; 48]));
+        let server = source(3, None);
+        let derive = |client: &KeySource, server: &KeySource, a: u8, b: u8| {
+            derive_prf(client, server, Sid([a; 8]), Sid([b; 8])).unwrap()
+        };
+        let keys = derive(&client, &server, 5, 6);
+        assert_eq!(keys, derive(&client, &server, 5, 6));
+        let mut others = vec![derive(&client, &server, 6, 5), derive(&client, &source(9, None), 5, 6)];
+        for change in 0..3 {
+            let mut client = client.clone();
+            match change {
+                0 => client.pre_master = Some([8; 48]),
+                1 => client.random1[31] ^= 1,
+                _ => client.random2[0] ^= 1,
+            }
+            others.push(derive(&client, &server, 5, 6));
+        }
+        assert!(others.iter().all(|other| *other != keys));
+        assert_eq!(derive_prf(&server, &client, Sid([5; 8]), Sid([6; 8])), None);
+    }
+
+    #[test]
+    fn debug_hides_secrets() {
+        let source = KeySource { pre_master: Some([7; 48]), random1: [1; 32], random2: [2; 32] };
+        assert_eq!(format!("{source:?} {:?}", material()), "KeySource(..) KeyMaterial(..)");
+    }
+}
