@@ -1,6 +1,7 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
 
+pub mod control_message;
 pub mod key_method;
 pub mod keys;
 pub mod reliable;
