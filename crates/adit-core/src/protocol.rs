@@ -5,9 +5,10 @@ use crate::{Command, Event, Instant, Notice, Path};
 /// A VPN protocol as a state machine: no I/O, no clock, no randomness of its own (its seed was given at
 /// construction).
 ///
-/// After every `handle_*` call the caller drains [`Protocol::poll_event`], then
-/// [`Protocol::poll_transmit`], in that order, so that keys are installed before the peer hears of them;
-/// then it reads [`Protocol::poll_timeout`]. `now` never goes back.
+/// After every `handle_*` call (and once after construction) the caller drains [`Protocol::poll_event`], then
+/// [`Protocol::poll_transmit`], in that order, so that keys are installed before the peer hears of them; and
+/// again both, until neither gives anything: what follows the last words on a path is an event that comes
+/// after them. Then it reads [`Protocol::poll_timeout`]. `now` never goes back.
 pub trait Protocol {
     /// One control datagram (without TCP's length prefix). Data datagrams go to the data plane and never
     /// come here.
