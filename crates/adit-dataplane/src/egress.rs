@@ -1,0 +1,248 @@
+//! From the TUN device to the net: route, cut, seal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use adit_core::{Notice, Path, PeerId, SessionId};
+
+use crate::counters::{Counters, Drop, Half, PeerCounter};
+use crate::event::{EgressEvent, PeerRoutes};
+use crate::framing::SealSession;
+use crate::headers::Ip;
+use crate::mss;
+use crate::offload::{Offload, Segmentation};
+use crate::outbox::Outbox;
+use crate::routes::Routes;
+use crate::segment::{Segments, finish_checksum};
+
+struct Session {
+    id: SessionId,
+    seal: Box<SealSession>,
+}
+
+struct Peer {
+    id: PeerId,
+    path: Path,
+    max_mss: Option<u16>,
+    /// A handful at most.
+    sessions: Vec<Session>,
+    /// Index of the session to seal with.
+    active: Option<usize>,
+    counter: Arc<PeerCounter>,
+}
+
+/// The half that seals. Owned by one thread.
+pub struct Egress {
+    peers: Vec<Option<Peer>>,
+    slots: BTreeMap<PeerId, u32>,
+    routes: Routes,
+    notices: Vec<Notice>,
+    counters: Counters,
+}
+
+impl Egress {
+    pub(crate) fn new(counters: Counters) -> Self {
+        Egress {
+            peers: Vec::new(),
+            slots: BTreeMap::new(),
+            routes: Routes::default(),
+            notices: Vec::new(),
+            counters,
+        }
+    }
+
+    /// Follows an order. An injected payload is sealed into `out`.
+    pub fn apply(&mut self, event: EgressEvent, out: &mut Outbox) {
+        match event {
+            EgressEvent::AddPeer(peer) => self.add_peer(peer),
+            EgressEvent::RemovePeer(peer) => self.remove_peer(peer),
+            EgressEvent::MovePeer { peer, path } => {
+                if let Some(peer) = self.peer(peer) {
+                    peer.path = path;
+                }
+            }
+            EgressEvent::Install { peer, session, seal } => {
+                if let Some(peer) = self.peer(peer) {
+                    peer.install(session, seal);
+                }
+            }
+            EgressEvent::Activate { peer, session } => {
+                if let Some(peer) = self.peer(peer) {
+                    peer.active = peer.sessions.iter().position(|known| known.id == session);
+                }
+            }
+            EgressEvent::Retire { peer, session } => {
+                if let Some(peer) = self.peer(peer) {
+                    peer.retire(session);
+                }
+            }
+            EgressEvent::Inject { peer, payload } => self.inject(peer, &payload, out),
+        }
+    }
+
+    /// Seals one read from the TUN device: a packet, or a super-packet that is cut on the way. What cannot
+    /// be sent is dropped and counted.
+    #[inline]
+    pub fn seal_packet(&mut self, offload: Offload, packet: &[u8], out: &mut Outbox) {
+        if let Err(reason) = self.try_seal(&offload, packet, out) {
+            self.counters.drop_one(Half::Egress, reason);
+        }
+    }
+
+    /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
+    pub fn relay_packet(&mut self, packet: &[u8], out: &mut Outbox) {
+        self.seal_packet(Offload::NONE, packet, out);
+    }
+
+    /// What the protocol should hear: [`Notice::LimitNear`].
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn try_seal(&mut self, offload: &Offload, packet: &[u8], out: &mut Outbox) -> Result<(), Drop> {
+        let ip = Ip::parse(packet).ok_or(Drop::Malformed)?;
+        let slot = self.routes.lookup(ip.destination).ok_or(Drop::NoRoute)?;
+        let peer = self.peers.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Drop::NoPeer)?;
+        let sealed = if offload.segmentation == Segmentation::None {
+            let packet = packet.get(..ip.len).ok_or(Drop::Malformed)?;
+            let max_mss = peer.max_mss;
+            peer.seal(packet.len(), packet.first().copied(), out, |place| {
+                place.copy_from_slice(packet);
+                finish_checksum(offload, place)?;
+                if let Some(max) = max_mss {
+                    mss::clamp(place, &ip, max);
+                }
+                Ok(())
+            })
+        } else {
+            peer.seal_segments(&Segments::new(offload, packet, &ip)?, packet.first().copied(), out)
+        };
+        peer.note_limit(&mut self.notices);
+        sealed
+    }
+
+    fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut Outbox) {
+        let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut()) {
+            None => Err(Drop::NoPeer),
+            Some(peer) => {
+                let sealed = peer.seal(payload.len(), payload.first().copied(), out, |place| {
+                    place.copy_from_slice(payload);
+                    Ok(())
+                });
+                peer.note_limit(&mut self.notices);
+                sealed
+            }
+        };
+        if let Err(reason) = sealed {
+            self.counters.drop_one(Half::Egress, reason);
+        }
+    }
+
+    /// The peer an order is about. Orders for one that is not there are counted.
+    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
+        let found = self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut());
+        if found.is_none() {
+            self.counters.drop_one(Half::Egress, Drop::NoPeer);
+        }
+        found
+    }
+
+    fn add_peer(&mut self, config: PeerRoutes) {
+        let slot = match self.slots.get(&config.peer) {
+            Some(slot) => *slot,
+            None => {
+                let slot = self.peers.iter().position(Option::is_none).unwrap_or_else(|| {
+                    self.peers.push(None);
+                    self.peers.len() - 1
+                });
+                self.slots.insert(config.peer, slot as u32);
+                slot as u32
+            }
+        };
+        self.routes.remove(slot);
+        for net in config.routes {
+            self.routes.insert(net, slot);
+        }
+        let Some(place) = self.peers.get_mut(slot as usize) else { return };
+        match place {
+            Some(peer) => {
+                peer.path = config.path;
+                peer.max_mss = config.max_mss;
+            }
+            None => {
+                *place = Some(Peer {
+                    id: config.peer,
+                    path: config.path,
+                    max_mss: config.max_mss,
+                    sessions: Vec::new(),
+                    active: None,
+                    counter: self.counters.add_peer(Half::Egress, config.peer),
+                });
+            }
+        }
+    }
+
+    fn remove_peer(&mut self, id: PeerId) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        self.routes.remove(slot);
+        if let Some(place) = self.peers.get_mut(slot as usize) {
+            *place = None;
+        }
+        self.counters.remove_peer(Half::Egress, id);
+    }
+}
+
+impl Peer {
+    fn install(&mut self, id: SessionId, seal: Box<SealSession>) {
+        // One with the same id is replaced; if it was active, it stops being so until activated anew.
+        self.retire(id);
+        self.sessions.push(Session { id, seal });
+    }
+
+    fn retire(&mut self, id: SessionId) {
+        let active = self.active.and_then(|index| self.sessions.get(index)).map(|session| session.id);
+        self.sessions.retain(|session| session.id != id);
+        self.active = active.and_then(|active| self.sessions.iter().position(|session| session.id == active));
+    }
+
+    /// Seals one payload of `len` bytes that `fill` writes in its place.
+    #[inline]
+    fn seal(
+        &mut self,
+        len: usize,
+        first: Option<u8>,
+        out: &mut Outbox,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Drop>,
+    ) -> Result<(), Drop> {
+        let session = self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(Drop::NoSession)?;
+        let layout = session.seal.layout(first, len);
+        let place = out.reserve(&self.path, layout.datagram).ok_or(Drop::TooBig)?;
+        fill(place.get_mut(layout.payload..layout.payload + len).ok_or(Drop::Malformed)?)?;
+        session.seal.seal(place, len).map_err(|_| Drop::Exhausted)?;
+        out.commit();
+        self.counter.add(1, layout.datagram as u64);
+        Ok(())
+    }
+
+    fn seal_segments(
+        &mut self,
+        segments: &Segments<'_>,
+        first: Option<u8>,
+        out: &mut Outbox,
+    ) -> Result<(), Drop> {
+        for index in 0..segments.count() {
+            self.seal(segments.len(index), first, out, |place| {
+                segments.write(index, place).ok_or(Drop::Malformed)
+            })?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn note_limit(&mut self, notices: &mut Vec<Notice>) {
+        let Some(session) = self.active.and_then(|index| self.sessions.get_mut(index)) else { return };
+        if session.seal.take_limit_near() {
+            notices.push(Notice::LimitNear { peer: self.id, session: session.id });
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A protocol's orders, divided between the two halves.
+
+use adit_core::{DataEvent, IpNet, Path, PeerId, SessionId};
+
+use crate::framing::{OpenSession, SealSession};
+
+/// A peer as both halves know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerRoutes {
+    /// The peer.
+    pub peer: PeerId,
+    /// Where it is.
+    pub path: Path,
+    /// Inner addresses behind it.
+    pub routes: Vec<IpNet>,
+    /// Largest TCP MSS for IPv4 that may pass.
+    pub max_mss: Option<u16>,
+}
+
+/// An order to [`crate::Egress`].
+#[derive(Debug)]
+pub enum EgressEvent {
+    /// A new peer, or new facts about one.
+    AddPeer(PeerRoutes),
+    /// The peer and its sessions go.
+    RemovePeer(PeerId),
+    /// The peer is reached there from now on.
+    MovePeer {
+        /// The peer.
+        peer: PeerId,
+        /// Its new path.
+        path: Path,
+    },
+    /// A session that may be activated.
+    Install {
+        /// Whose.
+        peer: PeerId,
+        /// Its id.
+        session: SessionId,
+        /// Key, counter and framing.
+        seal: Box<SealSession>,
+    },
+    /// Seal with this session from now on.
+    Activate {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The session is forgotten.
+    Retire {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+    /// Seal this payload and send it.
+    Inject {
+        /// The peer.
+        peer: PeerId,
+        /// The payload.
+        payload: Vec<u8>,
+    },
+}
+
+/// An order to [`crate::Ingress`].
+#[derive(Debug)]
+pub enum IngressEvent {
+    /// A new peer, or new facts about one.
+    AddPeer(PeerRoutes),
+    /// The peer and its sessions go.
+    RemovePeer(PeerId),
+    /// The peer is there from now on.
+    MovePeer {
+        /// The peer.
+        peer: PeerId,
+        /// Its new path.
+        path: Path,
+    },
+    /// A session that opens at once.
+    Install {
+        /// Whose.
+        peer: PeerId,
+        /// Its id.
+        session: SessionId,
+        /// Key, replay window and framing.
+        open: Box<OpenSession>,
+    },
+    /// The session is forgotten.
+    Retire {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// Divides an order for the two halves. Keys are expanded here, off the packet path, and what they were
+/// made from is zeroized. An install whose keys do not fit its cipher yields nothing, so that its packets
+/// count as [`crate::Drop::NoSession`]; the key schedules of the protocols always fit.
+pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
+    match event {
+        DataEvent::AddPeer(config) => {
+            let peer = PeerRoutes {
+                peer: config.peer,
+                path: config.path,
+                routes: config.routes,
+                max_mss: config.max_mss,
+            };
+            (Some(EgressEvent::AddPeer(peer.clone())), Some(IngressEvent::AddPeer(peer)))
+        }
+        DataEvent::RemovePeer(peer) => {
+            (Some(EgressEvent::RemovePeer(peer)), Some(IngressEvent::RemovePeer(peer)))
+        }
+        DataEvent::MovePeer { peer, path } => {
+            (Some(EgressEvent::MovePeer { peer, path }), Some(IngressEvent::MovePeer { peer, path }))
+        }
+        DataEvent::Install(install) => {
+            let (peer, session) = (install.peer, install.session);
+            let seal = SealSession::new(install.framing, install.cipher, &install.seal);
+            let open =
+                OpenSession::new(install.framing, install.cipher, &install.open, install.replay_window);
+            let (Ok(seal), Ok(open)) = (seal, open) else { return (None, None) };
+            (
+                Some(EgressEvent::Install { peer, session, seal: Box::new(seal) }),
+                Some(IngressEvent::Install { peer, session, open: Box::new(open) }),
+            )
+        }
+        DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),
+        DataEvent::Retire { peer, session } => {
+            (Some(EgressEvent::Retire { peer, session }), Some(IngressEvent::Retire { peer, session }))
+        }
+        DataEvent::Inject { peer, payload } => (Some(EgressEvent::Inject { peer, payload }), None),
+    }
+}

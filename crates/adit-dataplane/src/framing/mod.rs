@@ -1,0 +1,231 @@
+//! How sealed packets look on the wire. A framing says where the payload goes in a datagram, what the
+//! nonce and the authenticated header are, and how an incoming datagram names its session; everything else
+//! (keys, counters, replay, routes) is the same for all.
+
+mod openvpn;
+mod wireguard;
+
+use std::fmt;
+use std::ops::Range;
+
+use adit_core::{Cipher, DirectionKey, Framing, SessionId};
+
+use crate::aead::{self, Aead, AeadError};
+use crate::counters::Drop;
+use crate::replay::{Freshness, Window};
+use crate::{Role, Wire};
+
+/// Failed tags after which a session opens no more (RFC 9001 §6.6 has 2^36 for ChaCha20-Poly1305, and no
+/// lower a figure would do for GCM with datagrams of ours).
+const FAILED_TAGS_MAX: u64 = 1 << 36;
+/// Failed tags after which new keys are due.
+const FAILED_TAGS_WARN: u64 = 1 << 35;
+/// GCM blocks and packets under one key (OpenVPN crypto.c, `cipher_get_aead_limits`): 2^36 − 1; new keys
+/// are due at 7/8 of it.
+const GCM_WARN: u64 = ((1 << 36) - 1) / 8 * 7;
+
+/// Where things go in a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where to put the payload.
+    pub(crate) payload: usize,
+    /// Length of the datagram.
+    pub(crate) datagram: usize,
+}
+
+/// How an incoming datagram names its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// For the protocol.
+    Control,
+    /// Data of that session.
+    Session(SessionId),
+    /// Data of the peer at that path, OpenVPN key id `.0`.
+    ByPath(u8),
+    /// Neither.
+    Malformed,
+}
+
+/// Tells control from data, and whose data it is.
+#[inline]
+pub(crate) fn classify(wire: Wire, role: Role, datagram: &[u8]) -> Class {
+    match wire {
+        Wire::OpenVpn => openvpn::classify(role, datagram),
+        Wire::WireGuard => wireguard::classify(datagram),
+    }
+}
+
+/// Why nothing was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealRefused;
+
+enum SealWire {
+    OpenVpn(openvpn::Sealer),
+    WireGuard(wireguard::Sealer),
+}
+
+/// The sealing half of a session.
+pub struct SealSession {
+    aead: Box<dyn Aead>,
+    wire: SealWire,
+    /// The counter of the next packet.
+    counter: u64,
+    counter_warn: u64,
+    counter_max: u64,
+    /// GCM blocks and packets so far.
+    used: u64,
+    used_warn: u64,
+    warned: bool,
+}
+
+impl fmt::Debug for SealSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealSession").field("counter", &self.counter).finish_non_exhaustive()
+    }
+}
+
+impl SealSession {
+    /// Prepares the key.
+    pub(crate) fn new(framing: Framing, cipher: Cipher, key: &DirectionKey) -> Result<Self, AeadError> {
+        let aead = aead::aws_lc(cipher, &key.key)?;
+        let (wire, counter, counter_warn, counter_max) = match framing {
+            Framing::OpenVpn(framing) => {
+                let sealer = openvpn::Sealer::new(framing, key.implicit_iv);
+                (SealWire::OpenVpn(sealer), 1, openvpn::COUNTER_WARN, openvpn::COUNTER_MAX)
+            }
+            Framing::WireGuard { remote_index } => {
+                let sealer = wireguard::Sealer { remote_index };
+                (SealWire::WireGuard(sealer), 0, wireguard::COUNTER_WARN, wireguard::COUNTER_MAX)
+            }
+        };
+        let used_warn = match cipher {
+            Cipher::Aes128Gcm | Cipher::Aes256Gcm => GCM_WARN,
+            Cipher::ChaCha20Poly1305 => u64::MAX,
+        };
+        Ok(SealSession { aead, wire, counter, counter_warn, counter_max, used: 0, used_warn, warned: false })
+    }
+
+    /// Where a payload of that length goes. `first` is its first byte, on which OpenVPN's `stub-v2` depends.
+    #[inline]
+    pub(crate) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
+        match &self.wire {
+            SealWire::OpenVpn(sealer) => sealer.layout(first, payload_len),
+            SealWire::WireGuard(_) => wireguard::layout(payload_len),
+        }
+    }
+
+    /// Seals a payload that was put where [`SealSession::layout`] said.
+    #[inline]
+    pub(crate) fn seal(&mut self, datagram: &mut [u8], payload_len: usize) -> Result<(), SealRefused> {
+        if self.counter > self.counter_max {
+            return Err(SealRefused);
+        }
+        let counter = self.counter;
+        self.counter += 1;
+        // One block for the authenticated header, one for the packet.
+        self.used = self.used.saturating_add((datagram.len() as u64).div_ceil(16) + 2);
+        match &self.wire {
+            SealWire::OpenVpn(sealer) => sealer.seal(&*self.aead, counter, datagram, payload_len),
+            SealWire::WireGuard(sealer) => sealer.seal(&*self.aead, counter, datagram, payload_len),
+        }
+        .ok_or(SealRefused)
+    }
+
+    /// Whether new keys are due; true once.
+    #[inline]
+    pub(crate) fn take_limit_near(&mut self) -> bool {
+        let near = !self.warned && (self.counter >= self.counter_warn || self.used >= self.used_warn);
+        self.warned |= near;
+        near
+    }
+}
+
+enum OpenWire {
+    OpenVpn(openvpn::Opener),
+    WireGuard,
+}
+
+/// The opening half of a session.
+pub struct OpenSession {
+    aead: Box<dyn Aead>,
+    wire: OpenWire,
+    window: Window,
+    failed_tags: u64,
+}
+
+impl fmt::Debug for OpenSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenSession").field("failed_tags", &self.failed_tags).finish_non_exhaustive()
+    }
+}
+
+/// What came out of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// The payload's place in the datagram.
+    pub(crate) payload: Range<usize>,
+    /// Whether its counter is the highest so far.
+    pub(crate) newest: bool,
+}
+
+/// A datagram that was decrypted.
+struct Plain {
+    /// At least 1.
+    counter: u64,
+    payload: Range<usize>,
+}
+
+impl OpenSession {
+    /// Prepares the key and an empty replay window.
+    pub(crate) fn new(
+        framing: Framing,
+        cipher: Cipher,
+        key: &DirectionKey,
+        replay_window: u32,
+    ) -> Result<Self, AeadError> {
+        let wire = match framing {
+            Framing::OpenVpn(framing) => OpenWire::OpenVpn(openvpn::Opener::new(framing, key.implicit_iv)),
+            Framing::WireGuard { .. } => OpenWire::WireGuard,
+        };
+        let aead = aead::aws_lc(cipher, &key.key)?;
+        Ok(OpenSession { aead, wire, window: Window::new(replay_window), failed_tags: 0 })
+    }
+
+    /// Verifies, decrypts in place and judges freshness. `Err` says why not.
+    #[inline]
+    pub(crate) fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, Drop> {
+        if self.failed_tags >= FAILED_TAGS_MAX {
+            return Err(Drop::Exhausted);
+        }
+        let opened = match &self.wire {
+            OpenWire::OpenVpn(opener) => opener.open(&*self.aead, datagram),
+            OpenWire::WireGuard => wireguard::open(&*self.aead, datagram),
+        };
+        let plain = match opened {
+            Ok(plain) => plain,
+            Err(reason) => {
+                self.failed_tags += u64::from(reason == Drop::BadTag);
+                return Err(reason);
+            }
+        };
+        let freshness = self.window.accept(plain.counter);
+        if freshness == Freshness::Replayed {
+            return Err(Drop::Replay);
+        }
+        Ok(Opened { payload: plain.payload, newest: freshness == Freshness::Newest })
+    }
+
+    /// Takes the payload out of what surrounds it inside the encryption (OpenVPN's compression byte).
+    #[inline]
+    pub(crate) fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, Drop> {
+        match &self.wire {
+            OpenWire::OpenVpn(opener) => opener.unframe(datagram, payload),
+            OpenWire::WireGuard => Ok(payload),
+        }
+    }
+
+    /// Whether, with the tag that failed last, new keys became due.
+    pub(crate) fn limit_near(&self) -> bool {
+        self.failed_tags == FAILED_TAGS_WARN
+    }
+}

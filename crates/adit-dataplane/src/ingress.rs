@@ -1,0 +1,359 @@
+//! From the net to the TUN device: find the session, open, check, merge.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use adit_core::{Notice, Path, PeerId, SessionId, Transport};
+use thiserror::Error;
+
+use crate::counters::{Counters, Drop, Half, PeerCounter};
+use crate::event::{IngressEvent, PeerRoutes};
+use crate::framing::{self, Class, OpenSession};
+use crate::headers::Ip;
+use crate::inbox::Inbox;
+use crate::outbox::MAX_DATAGRAM;
+use crate::routes::Routes;
+use crate::{Config, Role, mss};
+
+/// The longest record on a TCP connection: no longer than the largest datagram.
+pub const MAX_RECORD: usize = MAX_DATAGRAM;
+
+/// Bytes of a protocol message that are passed on.
+const MESSAGE_MAX: usize = 1024;
+
+/// Why a TCP connection must be closed: its stream makes no sense from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StreamError {
+    /// A record of no bytes.
+    #[error("the peer sent a record of length 0; it is no OpenVPN peer, or the stream lost its step")]
+    Empty,
+    /// A record longer than any may be.
+    #[error(
+        "the peer announced a record of {0} bytes, more than {MAX_RECORD}; it is no OpenVPN peer, or the stream lost its step"
+    )]
+    Oversize(usize),
+}
+
+struct Session {
+    id: SessionId,
+    /// The peer's slot.
+    peer: u32,
+    open: Box<OpenSession>,
+    used: bool,
+}
+
+struct Peer {
+    id: PeerId,
+    path: Path,
+    /// Another path that the protocol was told of.
+    moved: Option<Path>,
+    max_mss: Option<u16>,
+    counter: Arc<PeerCounter>,
+}
+
+/// The half that opens. Owned by one thread.
+pub struct Ingress {
+    config: Config,
+    peers: Vec<Option<Peer>>,
+    slots: BTreeMap<PeerId, u32>,
+    paths: BTreeMap<Path, u32>,
+    sessions: Vec<Option<Session>>,
+    by_id: BTreeMap<SessionId, u32>,
+    /// The session found last: datagrams come in runs.
+    last: Option<(SessionId, u32)>,
+    routes: Routes,
+    counters: Counters,
+}
+
+impl Ingress {
+    pub(crate) fn new(config: Config, counters: Counters) -> Self {
+        Ingress {
+            config,
+            peers: Vec::new(),
+            slots: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            sessions: Vec::new(),
+            by_id: BTreeMap::new(),
+            last: None,
+            routes: Routes::default(),
+            counters,
+        }
+    }
+
+    /// Follows an order.
+    pub fn apply(&mut self, event: IngressEvent) {
+        self.last = None;
+        match event {
+            IngressEvent::AddPeer(peer) => self.add_peer(peer),
+            IngressEvent::RemovePeer(peer) => self.remove_peer(peer),
+            IngressEvent::MovePeer { peer, path } => self.move_peer(peer, path),
+            IngressEvent::Install { peer, session, open } => self.install(peer, session, open),
+            IngressEvent::Retire { session, .. } => self.retire(session),
+        }
+    }
+
+    /// Opens the datagrams of one receive call: all `segment` bytes long, the last perhaps shorter.
+    pub fn open_datagrams(&mut self, path: Path, bytes: &mut [u8], segment: usize, out: &mut Inbox) {
+        let segment = if segment == 0 { bytes.len() } else { segment };
+        out.begin();
+        let mut start = 0;
+        while start < bytes.len() {
+            let end = start.saturating_add(segment).min(bytes.len());
+            self.open_one(path, bytes, start..end, out);
+            start = end;
+        }
+        out.finish(bytes);
+    }
+
+    /// Opens the whole records at the start of `bytes` and says how many bytes they took; the rest is the
+    /// beginning of a record. After an error the connection is of no more use.
+    pub fn open_stream(
+        &mut self,
+        path: Path,
+        bytes: &mut [u8],
+        out: &mut Inbox,
+    ) -> Result<usize, StreamError> {
+        out.begin();
+        let mut start = 0;
+        let outcome = loop {
+            let Some(prefix) = bytes.get(start..).and_then(|rest| rest.first_chunk()) else {
+                break Ok(start);
+            };
+            let len = usize::from(u16::from_be_bytes(*prefix));
+            if len == 0 {
+                break Err(StreamError::Empty);
+            }
+            if len > MAX_RECORD {
+                break Err(StreamError::Oversize(len));
+            }
+            let record = start + prefix.len()..start + prefix.len() + len;
+            if record.end > bytes.len() {
+                break Ok(start);
+            }
+            start = record.end;
+            self.open_one(path, bytes, record, out);
+        };
+        out.finish(bytes);
+        outcome
+    }
+
+    #[inline]
+    fn open_one(&mut self, path: Path, bytes: &mut [u8], range: Range<usize>, out: &mut Inbox) {
+        let datagram = bytes.get(range.clone()).unwrap_or_default();
+        let found = match framing::classify(self.config.wire, self.config.role, datagram) {
+            Class::Control => return out.push_control(path, range),
+            Class::Session(id) => self.find(id),
+            Class::ByPath(key_id) => self.find_by_path(&path, key_id),
+            Class::Malformed => Err(Drop::Malformed),
+        };
+        if let Err(reason) = found.and_then(|index| self.open_data(path, bytes, range, index, out)) {
+            self.counters.drop_one(Half::Ingress, reason);
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, id: SessionId) -> Result<u32, Drop> {
+        if let Some((last, index)) = self.last
+            && last == id
+        {
+            return Ok(index);
+        }
+        let index = *self.by_id.get(&id).ok_or(Drop::NoSession)?;
+        self.last = Some((id, index));
+        Ok(index)
+    }
+
+    fn find_by_path(&mut self, path: &Path, key_id: u8) -> Result<u32, Drop> {
+        let slot = self.paths.get(path).ok_or(Drop::NoPeer)?;
+        let peer = self.peers.get(*slot as usize).and_then(Option::as_ref).ok_or(Drop::NoPeer)?;
+        let id = SessionId::openvpn(peer.id, key_id);
+        self.find(id)
+    }
+
+    #[inline]
+    fn open_data(
+        &mut self,
+        path: Path,
+        bytes: &mut [u8],
+        range: Range<usize>,
+        index: u32,
+        out: &mut Inbox,
+    ) -> Result<(), Drop> {
+        let session =
+            self.sessions.get_mut(index as usize).and_then(Option::as_mut).ok_or(Drop::NoSession)?;
+        let slot = session.peer;
+        let peer = self.peers.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Drop::NoPeer)?;
+        let datagram = bytes.get_mut(range.clone()).ok_or(Drop::Malformed)?;
+        let opened = match session.open.open(datagram) {
+            Ok(opened) => opened,
+            Err(reason) => {
+                if reason == Drop::BadTag && session.open.limit_near() {
+                    out.push_notice(Notice::LimitNear { peer: peer.id, session: session.id });
+                }
+                return Err(reason);
+            }
+        };
+        peer.counter.add(1, datagram.len() as u64);
+        if !session.used {
+            session.used = true;
+            out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
+        }
+        peer.note_path(path, opened.newest, out);
+        let payload = session.open.unframe(datagram, opened.payload)?;
+        let payload = range.start + payload.start..range.start + payload.end;
+        let bytes_of = bytes.get_mut(payload.clone()).ok_or(Drop::Malformed)?;
+        match bytes_of.first().map(|first| first >> 4) {
+            Some(4 | 6) => {}
+            None => return Ok(()),
+            Some(_) => return message(peer.id, session.id, bytes_of, out),
+        }
+        let ip = Ip::parse(bytes_of).ok_or(Drop::Malformed)?;
+        if let Some(max) = peer.max_mss {
+            mss::clamp(bytes_of, &ip, max);
+        }
+        let packet = payload.start..payload.start + ip.len;
+        self.deliver(slot, bytes, packet, &ip, out)
+    }
+
+    /// Checks where a packet comes from and sends it on its way.
+    #[inline]
+    fn deliver(
+        &self,
+        slot: u32,
+        bytes: &[u8],
+        packet: Range<usize>,
+        ip: &Ip,
+        out: &mut Inbox,
+    ) -> Result<(), Drop> {
+        if self.config.role == Role::Server {
+            if self.routes.lookup(ip.source) != Some(slot) {
+                return Err(Drop::BadSource);
+            }
+            if self.config.client_to_client
+                && self.routes.lookup(ip.destination).is_some_and(|other| other != slot)
+            {
+                out.push_relay(packet);
+                return Ok(());
+            }
+        }
+        out.push_packet(bytes, packet, ip);
+        Ok(())
+    }
+
+    fn add_peer(&mut self, config: PeerRoutes) {
+        let slot = match self.slots.get(&config.peer) {
+            Some(slot) => *slot,
+            None => {
+                let slot = vacant(&mut self.peers);
+                self.slots.insert(config.peer, slot);
+                slot
+            }
+        };
+        self.routes.remove(slot);
+        for net in config.routes {
+            self.routes.insert(net, slot);
+        }
+        let Some(place) = self.peers.get_mut(slot as usize) else { return };
+        let counter = match place.take() {
+            Some(peer) => {
+                if self.paths.get(&peer.path) == Some(&slot) {
+                    self.paths.remove(&peer.path);
+                }
+                peer.counter
+            }
+            None => self.counters.add_peer(Half::Ingress, config.peer),
+        };
+        self.paths.insert(config.path, slot);
+        *place =
+            Some(Peer { id: config.peer, path: config.path, moved: None, max_mss: config.max_mss, counter });
+    }
+
+    fn remove_peer(&mut self, id: PeerId) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        self.routes.remove(slot);
+        self.paths.retain(|_, owner| *owner != slot);
+        for place in &mut self.sessions {
+            if let Some(session) = place
+                && session.peer == slot
+            {
+                self.by_id.remove(&session.id);
+                *place = None;
+            }
+        }
+        if let Some(place) = self.peers.get_mut(slot as usize) {
+            *place = None;
+        }
+        self.counters.remove_peer(Half::Ingress, id);
+    }
+
+    fn move_peer(&mut self, id: PeerId, path: Path) {
+        let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
+        let Some(peer) = self.peers.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        if self.paths.get(&peer.path) == Some(&slot) {
+            self.paths.remove(&peer.path);
+        }
+        self.paths.insert(path, slot);
+        peer.path = path;
+        peer.moved = None;
+    }
+
+    fn install(&mut self, peer: PeerId, id: SessionId, open: Box<OpenSession>) {
+        let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
+        self.retire(id);
+        let index = vacant(&mut self.sessions);
+        if let Some(place) = self.sessions.get_mut(index as usize) {
+            *place = Some(Session { id, peer: slot, open, used: false });
+            self.by_id.insert(id, index);
+        }
+    }
+
+    fn retire(&mut self, id: SessionId) {
+        if let Some(index) = self.by_id.remove(&id)
+            && let Some(place) = self.sessions.get_mut(index as usize)
+        {
+            *place = None;
+        }
+    }
+
+    fn count_no_peer(&self) {
+        self.counters.drop_one(Half::Ingress, Drop::NoPeer);
+    }
+}
+
+impl Peer {
+    /// Tells the protocol, once, that the peer is elsewhere. Late datagrams from an older path say nothing
+    /// about where it is now.
+    #[inline]
+    fn note_path(&mut self, path: Path, newest: bool, out: &mut Inbox) {
+        if path == self.path {
+            if newest {
+                self.moved = None;
+            }
+            return;
+        }
+        let udp = path.transport() == Transport::Udp && self.path.transport() == Transport::Udp;
+        if newest && udp && self.moved != Some(path) {
+            self.moved = Some(path);
+            out.push_notice(Notice::Moved { peer: self.id, path });
+        }
+    }
+}
+
+fn message(peer: PeerId, session: SessionId, payload: &[u8], out: &mut Inbox) -> Result<(), Drop> {
+    if !out.admit_message() {
+        return Err(Drop::Flood);
+    }
+    let payload = payload.iter().copied().take(MESSAGE_MAX).collect();
+    out.push_notice(Notice::Message { peer, session, payload });
+    Ok(())
+}
+
+/// A free place; the vector grows if there is none.
+fn vacant<T>(places: &mut Vec<Option<T>>) -> u32 {
+    let index = places.iter().position(Option::is_none).unwrap_or_else(|| {
+        places.push(None);
+        places.len() - 1
+    });
+    index as u32
+}

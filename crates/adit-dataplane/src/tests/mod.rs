@@ -1,0 +1,5 @@
+//! Tests of the whole, and what tests share.
+
+pub(crate) mod packets;
+mod tunnel;
+mod world;

@@ -1,0 +1,183 @@
+//! Ends of tunnels in memory.
+
+use std::net::SocketAddr;
+
+use adit_core::{
+    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, IpNet, Notice,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+};
+
+use crate::{
+    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
+};
+
+/// A UDP path from that address.
+pub(crate) fn udp(last: u8) -> Path {
+    Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, last], 1194)) }
+}
+
+/// A TCP path from that address.
+pub(crate) fn tcp(last: u8) -> Path {
+    Path::Tcp {
+        connection: ConnectionId(u32::from(last)),
+        remote: SocketAddr::from(([192, 0, 2, last], 1194)),
+    }
+}
+
+/// A direction's key made of one byte.
+pub(crate) fn key(cipher: Cipher, seed: u8) -> DirectionKey {
+    DirectionKey { key: vec![seed; cipher.key_len()].into(), implicit_iv: [seed ^ 0x5a; 8] }
+}
+
+/// A `DATA_V2` framing.
+pub(crate) fn v2(peer_id: u32, key_id: u8) -> Framing {
+    openvpn(OpenVpnHeader::V2 { peer_id }, key_id, CompressionFraming::None)
+}
+
+pub(crate) fn openvpn(header: OpenVpnHeader, key_id: u8, compression: CompressionFraming) -> Framing {
+    Framing::OpenVpn(OpenVpnFraming { header, key_id, compression })
+}
+
+/// What an inbox held, copied out.
+#[derive(Debug, Default)]
+pub(crate) struct Arrived {
+    pub(crate) packets: Vec<Vec<u8>>,
+    pub(crate) control: Vec<(Path, Vec<u8>)>,
+    pub(crate) relay: Vec<Vec<u8>>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// One end.
+pub(crate) struct End {
+    pub(crate) egress: Egress,
+    pub(crate) ingress: Ingress,
+    pub(crate) counters: Counters,
+    pub(crate) outbox: Outbox,
+    pub(crate) inbox: Inbox,
+}
+
+impl End {
+    pub(crate) fn new(role: Role, wire: Wire, client_to_client: bool) -> Self {
+        let (egress, ingress, counters) = crate::new(Config { role, wire, client_to_client });
+        End { egress, ingress, counters, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) }
+    }
+
+    pub(crate) fn apply(&mut self, event: DataEvent) {
+        let (egress, ingress) = split(event);
+        if let Some(event) = egress {
+            self.egress.apply(event, &mut self.outbox);
+        }
+        if let Some(event) = ingress {
+            self.ingress.apply(event);
+        }
+    }
+
+    pub(crate) fn add_peer(&mut self, peer: PeerId, path: Path, routes: &[&str], max_mss: Option<u16>) {
+        let routes = routes.iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
+        self.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss }));
+    }
+
+    /// Installs and activates. Seals with key `seal`, opens with key `open`.
+    pub(crate) fn install(
+        &mut self,
+        peer: PeerId,
+        session: SessionId,
+        framing: Framing,
+        cipher: Cipher,
+        (seal, open): (u8, u8),
+    ) {
+        let (seal, open) = (key(cipher, seal), key(cipher, open));
+        let install = Install { peer, session, framing, cipher, seal, open, replay_window: 64 };
+        self.apply(DataEvent::Install(Box::new(install)));
+        self.apply(DataEvent::Activate { peer, session });
+    }
+
+    /// Seals packets and gives the trains' path, segment and bytes.
+    pub(crate) fn send(&mut self, offload: Offload, packet: &[u8]) -> Vec<(Path, usize, Vec<u8>)> {
+        self.egress.seal_packet(offload, packet, &mut self.outbox);
+        self.flush()
+    }
+
+    pub(crate) fn flush(&mut self) -> Vec<(Path, usize, Vec<u8>)> {
+        let trains =
+            self.outbox.iter().map(|train| (train.path, train.segment, train.bytes.to_vec())).collect();
+        self.outbox.clear();
+        trains
+    }
+
+    /// Seals one packet that leaves as one datagram.
+    pub(crate) fn send_one(&mut self, packet: &[u8]) -> Vec<u8> {
+        let mut trains = self.send(Offload::NONE, packet);
+        assert_eq!(trains.len(), 1);
+        trains.pop().expect("one").2
+    }
+
+    /// Takes in what arrived from `path`.
+    pub(crate) fn receive(&mut self, path: Path, bytes: &[u8], segment: usize) -> Arrived {
+        let mut buffer = bytes.to_vec();
+        match path {
+            Path::Udp { .. } => self.ingress.open_datagrams(path, &mut buffer, segment, &mut self.inbox),
+            Path::Tcp { .. } => {
+                let used = self.ingress.open_stream(path, &mut buffer, &mut self.inbox);
+                assert_eq!(used, Ok(bytes.len()));
+            }
+        }
+        let inbox = &mut self.inbox;
+        let copy = |range: &std::ops::Range<usize>| buffer[range.clone()].to_vec();
+        let arrived = Arrived {
+            packets: inbox
+                .packets()
+                .map(|packet| packet.pieces().flat_map(|piece| copy(&piece)).collect())
+                .collect(),
+            control: inbox.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
+            relay: inbox.relay().iter().map(copy).collect(),
+            notices: inbox.notices().clone(),
+        };
+        inbox.clear();
+        arrived
+    }
+
+    pub(crate) fn dropped_in(&self, reason: Drop) -> u64 {
+        self.counters.snapshot().ingress.dropped(reason)
+    }
+
+    pub(crate) fn dropped_out(&self, reason: Drop) -> u64 {
+        self.counters.snapshot().egress.dropped(reason)
+    }
+}
+
+/// The address behind which client number `n` is, in both families.
+pub(crate) fn inner(n: u8) -> [String; 2] {
+    [format!("10.0.0.{n}/32"), format!("fd00::{n:x}/128")]
+}
+
+/// A client that reaches its server by `path`, and whose peer-id there is `n`.
+pub(crate) fn client(n: u8, path: Path, cipher: Cipher) -> End {
+    let mut end = End::new(Role::Client, Wire::OpenVpn, false);
+    end.add_peer(PeerId::SERVER, path, &["0.0.0.0/0", "::/0"], None);
+    end.install(
+        PeerId::SERVER,
+        SessionId::openvpn(PeerId::SERVER, 0),
+        v2(n.into(), 0),
+        cipher,
+        (n, n | 0x80),
+    );
+    end
+}
+
+/// Adds that client to a server. Its inner address is 10.0.0.n.
+pub(crate) fn admit(server: &mut End, n: u8, path: Path, cipher: Cipher) {
+    let routes = inner(n);
+    let peer = PeerId(n.into());
+    server.add_peer(peer, path, &[&routes[0], &routes[1]], None);
+    server.install(peer, SessionId::openvpn(peer, 0), v2(n.into(), 0), cipher, (n | 0x80, n));
+}
+
+/// A server with clients 1 and 2, which come by `udp(1)` and `udp(2)`.
+pub(crate) fn three(client_to_client: bool) -> (End, End, End) {
+    let cipher = Cipher::Aes256Gcm;
+    let mut server = End::new(Role::Server, Wire::OpenVpn, client_to_client);
+    admit(&mut server, 1, udp(1), cipher);
+    admit(&mut server, 2, udp(2), cipher);
+    (server, client(1, udp(9), cipher), client(2, udp(9), cipher))
+}
