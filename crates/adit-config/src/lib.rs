@@ -1,2 +1,16 @@
-//! VPN configuration dialects parsed into typed roles.
+//! VPN configuration files, read into typed roles.
+//!
+//! [`openvpn::parse`] takes the bytes of an OpenVPN configuration and a function that loads the files it
+//! names, and gives an [`openvpn::Config`]: a client or a server, with every value checked. What becomes of
+//! each directive is told as data ([`Disposition`]): used, ignored and why that is safe, or refused and what
+//! to write instead. All mistakes in a file are collected before any is reported.
+//!
+//! This crate does no I/O, reads no clock and draws no random numbers.
 #![forbid(unsafe_code)]
+
+pub mod openvpn;
+mod report;
+mod secret;
+
+pub use report::{Disposition, Failure, Kind, Problem};
+pub use secret::{Pem, StaticKey};

@@ -1,0 +1,164 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport};
+
+use super::lexer::{At, Inline};
+use super::model::{
+    Digest, Eku, Family, KeyDirection, KeyUsage, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
+    ReplayWindow, SocketOptions, TlsVersion,
+};
+
+/// The state of a file read so far: what was said, before defaults and checks.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) sides: Sides,
+    pub(super) device: DeviceDraft,
+    pub(super) tls: TlsDraft,
+    pub(super) data: DataDraft,
+    pub(super) liveness: Liveness,
+    pub(super) keepalive: Option<(Duration, Duration)>,
+    pub(super) rekey: Rekey,
+    pub(super) socket: SocketOptions,
+    pub(super) routes: Vec<Route>,
+    pub(super) process: Process,
+    pub(super) status: Option<(PathBuf, Option<Duration>)>,
+    pub(super) status_version: Option<u8>,
+    pub(super) client: ClientDraft,
+    pub(super) server: ServerDraft,
+    /// What holds outside `<connection>` blocks.
+    pub(super) general: Scope,
+    /// The `<connection>` block being read.
+    pub(super) block: Option<Scope>,
+    /// Where relative paths start (`cd`).
+    pub(super) directory: PathBuf,
+}
+
+impl Draft {
+    /// Where a directive allowed in `<connection>` blocks puts its value.
+    pub(super) fn scope(&mut self) -> &mut Scope {
+        self.block.as_mut().unwrap_or(&mut self.general)
+    }
+}
+
+/// Directives that say which side this is.
+#[derive(Default)]
+pub(super) struct Sides {
+    pub(super) client: Option<At>,
+    pub(super) pull: bool,
+    pub(super) tls_client: Option<At>,
+    pub(super) tls_server: Option<At>,
+    pub(super) server: Option<At>,
+}
+
+#[derive(Default)]
+pub(super) struct DeviceDraft {
+    pub(super) name: Option<(String, At)>,
+    pub(super) is_tun: bool,
+    pub(super) mtu: Option<u16>,
+    pub(super) txqueuelen: Option<u32>,
+    pub(super) subnet: Option<bool>,
+}
+
+/// What can differ from one `<connection>` to the next.
+#[derive(Clone, Default)]
+pub(super) struct Scope {
+    pub(super) proto: Option<(Transport, Family)>,
+    pub(super) remote_port: Option<u16>,
+    pub(super) local_port: Option<u16>,
+    pub(super) nobind: Option<bool>,
+    pub(super) ipv6_only: bool,
+    pub(super) locals: Vec<LocalDraft>,
+    pub(super) connect_timeout: Option<Duration>,
+    pub(super) exit_notify: Option<u8>,
+    /// `remote` within this block.
+    pub(super) remote: Option<RemoteDraft>,
+}
+
+#[derive(Clone)]
+pub(super) struct RemoteDraft {
+    pub(super) host: String,
+    pub(super) port: Option<u16>,
+    pub(super) proto: Option<(Transport, Family)>,
+}
+
+#[derive(Clone)]
+pub(super) struct LocalDraft {
+    pub(super) address: Option<IpAddr>,
+    pub(super) port: Option<u16>,
+    pub(super) proto: Option<(Transport, Family)>,
+}
+
+/// Text given inline or in a file.
+#[derive(Clone)]
+pub(super) struct Material {
+    pub(super) at: At,
+    pub(super) source: Source,
+}
+
+#[derive(Clone)]
+pub(super) enum Source {
+    Inline(Inline),
+    File(PathBuf),
+}
+
+#[derive(Default)]
+pub(super) struct TlsDraft {
+    pub(super) ca: Option<Material>,
+    pub(super) cert: Option<Material>,
+    pub(super) extra: Option<Material>,
+    pub(super) key: Option<Material>,
+    pub(super) tls_auth: Option<Material>,
+    pub(super) tls_crypt: Option<Material>,
+    pub(super) direction: Option<KeyDirection>,
+    pub(super) version_min: Option<TlsVersion>,
+    pub(super) version_max: Option<TlsVersion>,
+    pub(super) ciphers: Vec<String>,
+    pub(super) suites: Vec<String>,
+    pub(super) groups: Vec<String>,
+    pub(super) eku: Option<Eku>,
+    pub(super) ku: KeyUsage,
+    pub(super) name: Option<NameCheck>,
+}
+
+#[derive(Default)]
+pub(super) struct DataDraft {
+    pub(super) ciphers: Option<Vec<Cipher>>,
+    pub(super) fallback: Option<Cipher>,
+    pub(super) auth: Digest,
+    pub(super) compression: CompressionFraming,
+    pub(super) replay: Option<ReplayWindow>,
+    pub(super) mssfix: Mssfix,
+}
+
+#[derive(Default)]
+pub(super) struct ClientDraft {
+    /// Remotes in the order of the file, each with its block if it has one.
+    pub(super) remotes: Vec<(RemoteDraft, Option<Scope>)>,
+    pub(super) random: bool,
+    pub(super) resolve_retry: Option<Duration>,
+    pub(super) retry: Option<Duration>,
+    pub(super) retry_longest: Option<Duration>,
+    pub(super) retry_max: Option<u32>,
+    pub(super) route_nopull: bool,
+    pub(super) pull_filters: Vec<PullFilter>,
+    pub(super) route_metric: Option<u32>,
+    pub(super) redirect_gateway: Option<RedirectGateway>,
+    pub(super) dns: Dns,
+    pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
+    pub(super) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,
+}
+
+#[derive(Default)]
+pub(super) struct ServerDraft {
+    pub(super) network: Option<(Ipv4Net, bool, At)>,
+    pub(super) network6: Option<(Ipv6Net, At)>,
+    pub(super) pool: Option<(Ipv4Addr, Ipv4Addr, At)>,
+    pub(super) pool6: Option<(Ipv6Net, At)>,
+    pub(super) push: Vec<String>,
+    pub(super) client_to_client: bool,
+    pub(super) duplicate_cn: bool,
+    pub(super) max_clients: Option<u32>,
+    pub(super) push_nodelay: bool,
+}

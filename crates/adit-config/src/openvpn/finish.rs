@@ -1,0 +1,403 @@
+//! From what a file said to a configuration: defaults, and checks that need the whole file.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adit_core::{Ipv4Net, Ipv6Net, RouteVia, Transport};
+
+use super::Parser;
+use super::args::prefix_of;
+use super::data::DEFAULT_CIPHERS;
+use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
+use super::model::*;
+use crate::Problem;
+
+/// OpenVPN's port (IANA).
+const PORT: u16 = 1194;
+
+/// The configuration, or `None` after telling why there is none.
+pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Option<Config> {
+    let is_server = side(&draft, file, parser)?;
+    check_sides(is_server, parser);
+    keepalive(&mut draft, is_server, file, parser);
+    let wrap = parser.wrap(&draft);
+    let device = device(&draft, parser);
+    let tls = parser.tls(&mut draft, file);
+    let role = if is_server {
+        server(&mut draft, file, parser).map(|server| Role::Server(Box::new(server)))
+    } else {
+        client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client)))
+    };
+    let (role, tls) = (role?, tls?);
+    if matches!(role, Role::Client(_)) && tls.peer.eku.is_none() && tls.peer.name.is_none() {
+        parser.warnings.push(Problem {
+            file: file.into(),
+            line: None,
+            text: "any certificate of the authority passes for the server's, a client's too: write \
+                   `remote-cert-tls server`"
+                .into(),
+        });
+    }
+    let metric = draft.client.route_metric;
+    for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+        route.metric = route.metric.or(metric);
+    }
+    Some(Config {
+        role,
+        device: device?,
+        tls,
+        wrap: wrap?,
+        data: DataChannel {
+            ciphers: draft.data.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec()),
+            fallback: draft.data.fallback,
+            auth: draft.data.auth,
+            compression: draft.data.compression,
+            replay: draft.data.replay.unwrap_or(ReplayWindow { packets: 64, time: Duration::from_secs(15) }),
+            mssfix: draft.data.mssfix,
+        },
+        liveness: draft.liveness,
+        rekey: draft.rekey,
+        socket: draft.socket,
+        routes: std::mem::take(&mut draft.routes),
+        process: process(draft),
+    })
+}
+
+/// Whether this is a server; `None` after telling that it is neither or both.
+fn side(draft: &Draft, file: &str, parser: &mut Parser<'_>) -> Option<bool> {
+    let sides = &draft.sides;
+    let client = sides.client.as_ref().or(sides.tls_client.as_ref());
+    match (client, &sides.server) {
+        (Some(client), Some(server)) => {
+            let text = format!(
+                "this makes it a server, but line {} made it a client; one file is one side",
+                client.line
+            );
+            parser.problems.push(server.problem(text));
+            None
+        }
+        (Some(client), None) => {
+            if sides.tls_server.is_some() {
+                parser.problems.push(client.problem("`tls-server` stands in a client's file; remove it"));
+            }
+            Some(false)
+        }
+        (None, Some(_)) => Some(true),
+        (None, None) => {
+            match &sides.tls_server {
+                Some(at) => parser.problems.push(at.problem(
+                    "adit has no point-to-point server; write `server NETWORK NETMASK` too, and let the other \
+                     side be a `client`",
+                )),
+                None if draft.client.remotes.is_empty() => parser.problem_in(
+                    file,
+                    "neither a client nor a server: write `client` and `remote HOST`, or `server NETWORK NETMASK`",
+                ),
+                None => parser.problem_in(file, "`client` is missing: a file with `remote` is a client's"),
+            }
+            None
+        }
+    }
+}
+
+/// Directives of the other side are mistakes.
+fn check_sides(is_server: bool, parser: &mut Parser<'_>) {
+    use super::table::{Side, find};
+    use crate::Kind;
+
+    let (wrong, theirs, ours) = if is_server {
+        (Side::Client, "a client's", "a server's")
+    } else {
+        (Side::Server, "a server's", "a client's")
+    };
+    for entry in parser.report.iter().filter(|entry| entry.kind == Kind::Used) {
+        if find(&entry.directive).is_some_and(|directive| directive.side == wrong) {
+            parser.problems.push(Problem {
+                file: entry.file.clone(),
+                line: Some(entry.line),
+                text: format!(
+                    "`{}` belongs into {theirs} file, and this is {ours}; remove it",
+                    entry.directive
+                ),
+            });
+        }
+    }
+}
+
+/// Expands `keepalive` as OpenVPN does (helper.c): a server waits twice as long as it tells its clients to.
+fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser<'_>) {
+    let Some((ping, timeout)) = draft.keepalive else { return };
+    if draft.liveness != Liveness::default() {
+        parser.problem_in(
+            file,
+            "`keepalive` sets `ping` and `ping-restart` itself; remove those, or `keepalive`",
+        );
+        return;
+    }
+    let wait = if is_server { timeout.saturating_mul(2) } else { timeout };
+    draft.liveness = Liveness {
+        ping: Some(ping).filter(|ping| !ping.is_zero()),
+        timeout: Some(wait).filter(|wait| !wait.is_zero()),
+        on_timeout: OnTimeout::Restart,
+    };
+    if is_server {
+        push_once(draft, format!("ping {}", ping.as_secs()));
+        push_once(draft, format!("ping-restart {}", timeout.as_secs()));
+    }
+}
+
+fn push_once(draft: &mut Draft, option: String) {
+    if !draft.server.push.contains(&option) {
+        draft.server.push.push(option);
+    }
+}
+
+fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
+    let name = match &draft.device.name {
+        None => None,
+        Some((name, _)) if name == "tun" => None,
+        Some((name, at)) => {
+            if !draft.device.is_tun && !name.starts_with("tun") {
+                parser
+                    .problems
+                    .push(at.problem(format!("`dev {name}`: write `dev-type tun` too, to say what it is")));
+                return None;
+            }
+            Some(name.clone())
+        }
+    };
+    Some(Device { name, mtu: draft.device.mtu.unwrap_or(1500), txqueuelen: draft.device.txqueuelen })
+}
+
+fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ClientConfig> {
+    let before = parser.problems.len();
+    if draft.client.remotes.is_empty() {
+        parser.problem_in(file, "`remote` is missing: write `remote HOST [PORT] [PROTOCOL]`");
+    }
+    let mut remotes = Vec::new();
+    for (remote, block) in std::mem::take(&mut draft.client.remotes) {
+        remotes.push(settle(remote, &block.unwrap_or_default(), &draft.general));
+    }
+    let ipv4 = match &draft.client.ifconfig {
+        None => None,
+        Some((local, other, _)) if draft.device.subnet != Some(true) => {
+            Some(StaticIpv4::PointToPoint { local: *local, peer: *other })
+        }
+        Some((local, mask, at)) => match prefix_of(*mask).and_then(|bits| Ipv4Net::new(*local, bits).ok()) {
+            Some(net) => Some(StaticIpv4::Subnet(net)),
+            None => {
+                parser.problems.push(
+                    at.problem(format!("`ifconfig`: {mask} is no netmask, as `topology subnet` wants")),
+                );
+                None
+            }
+        },
+    };
+    if !draft.sides.pull && ipv4.is_none() && draft.client.ifconfig_ipv6.is_none() {
+        parser
+            .problem_in(file, "nothing gives this side an address: write `client` to ask the server for one");
+    }
+    let retry = draft.client.retry.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(0xFFFF));
+    let client = std::mem::take(&mut draft.client);
+    let config = ClientConfig {
+        remotes,
+        remote_random: client.random,
+        resolve_retry: client.resolve_retry,
+        connect_retry: retry,
+        connect_retry_longest: client.retry_longest.unwrap_or(Duration::from_secs(300)).max(retry),
+        connect_retry_max: client.retry_max,
+        pull: draft.sides.pull,
+        route_nopull: client.route_nopull,
+        pull_filters: client.pull_filters,
+        route_metric: client.route_metric,
+        redirect_gateway: client.redirect_gateway,
+        dns: client.dns,
+        ipv4,
+        ipv6: client.ifconfig_ipv6,
+    };
+    draft.client.route_metric = config.route_metric;
+    (parser.problems.len() == before).then_some(config)
+}
+
+/// One remote with what its block says, then what the file says, then defaults.
+fn settle(remote: RemoteDraft, block: &Scope, general: &Scope) -> Remote {
+    let (transport, family) =
+        remote.proto.or(block.proto).or(general.proto).unwrap_or((Transport::Udp, Family::Any));
+    let local = block.locals.last().or(general.locals.last());
+    let local_port = local.and_then(|local| local.port).or(block.local_port).or(general.local_port);
+    let nobind = block.nobind.or(general.nobind);
+    let binds = nobind != Some(true) && (nobind.is_some() || local.is_some() || local_port.is_some());
+    Remote {
+        host: remote.host,
+        port: remote.port.or(block.remote_port).or(general.remote_port).unwrap_or(PORT),
+        transport,
+        family,
+        bind: binds.then(|| Bind {
+            address: local.and_then(|local| local.address),
+            port: local_port.unwrap_or(PORT),
+        }),
+        connect_timeout: block
+            .connect_timeout
+            .or(general.connect_timeout)
+            .unwrap_or(Duration::from_secs(120)),
+        exit_notify: match transport {
+            Transport::Udp => block.exit_notify.or(general.exit_notify).unwrap_or(0),
+            Transport::Tcp => 0,
+        },
+    }
+}
+
+fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ServerConfig> {
+    let before = parser.problems.len();
+    if draft.device.subnet == Some(false) {
+        parser.problem_in(
+            file,
+            "`topology`: adit's servers have `subnet` only, which every client since 2009 knows",
+        );
+    }
+    let listen = listen(&draft.general, file, parser);
+    let ipv4 = server_ipv4(draft, file, parser);
+    let ipv6 = server_ipv6(draft, parser);
+    if ipv4.is_none() && ipv6.is_none() && parser.problems.len() == before {
+        parser.problem_in(
+            file,
+            "no inner network: write `server NETWORK NETMASK` or `server-ipv6 NETWORK/BITS`",
+        );
+    }
+    if draft.server.push_nodelay {
+        push_once(draft, "socket-flags TCP_NODELAY".into());
+    }
+    let server = std::mem::take(&mut draft.server);
+    (parser.problems.len() == before).then_some(ServerConfig {
+        listen,
+        ipv4,
+        ipv6,
+        push: server.push,
+        client_to_client: server.client_to_client,
+        duplicate_cn: server.duplicate_cn,
+        max_clients: server.max_clients.unwrap_or(1024),
+        exit_notify: draft.general.exit_notify.unwrap_or(0),
+    })
+}
+
+fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {
+    if general.nobind == Some(true) {
+        parser.problem_in(file, "`nobind`: a server listens on a port; remove it");
+    }
+    let everywhere = [LocalDraft { address: None, port: None, proto: None }];
+    let locals = if general.locals.is_empty() { &everywhere[..] } else { &general.locals };
+    let mut listen = Vec::new();
+    for local in locals {
+        let (transport, family) = local.proto.or(general.proto).unwrap_or((Transport::Udp, Family::Any));
+        let port = local.port.or(general.local_port).unwrap_or(PORT);
+        if port == 0 {
+            parser.problem_in(file, "`lport 0`: clients must know the port; write one from 1 to 65535");
+        }
+        let misfits = matches!(
+            (local.address, family),
+            (Some(IpAddr::V4(_)), Family::V6) | (Some(IpAddr::V6(_)), Family::V4)
+        );
+        if misfits {
+            parser.problem_in(file, "`local`: the address is not of the family that `proto` names");
+        }
+        listen.push(Listen { address: local.address, port, transport, family, ipv6_only: general.ipv6_only });
+    }
+    listen
+}
+
+/// The IPv4 network of a server, with `server` expanded as OpenVPN does (helper.c).
+fn server_ipv4(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
+    let pool = draft.server.pool.clone();
+    if let Some((net, has_pool, _)) = draft.server.network.clone() {
+        let first = u32::from(net.network());
+        let ours = Ipv4Addr::from(first + 1);
+        push_once(draft, format!("route-gateway {ours}"));
+        push_once(draft, "topology subnet".into());
+        let address = Ipv4Net::new(ours, net.prefix_len()).ok()?;
+        if !has_pool {
+            return within(address, pool, parser);
+        }
+        if let Some((_, _, at)) = pool {
+            parser
+                .problems
+                .push(at.problem("`server` already has a pool; write `server … nopool` to give your own"));
+        }
+        let last = u32::from(net.broadcast()) - 1;
+        return Some(ServerIpv4 { address, pool: Some((Ipv4Addr::from(first + 2), Ipv4Addr::from(last))) });
+    }
+    match &draft.client.ifconfig {
+        Some((local, mask, at)) => match prefix_of(*mask).and_then(|bits| Ipv4Net::new(*local, bits).ok()) {
+            Some(address) => within(address, pool, parser),
+            None => {
+                parser
+                    .problems
+                    .push(at.problem(format!("`ifconfig`: {mask} is no netmask such as 255.255.255.0")));
+                None
+            }
+        },
+        None => {
+            if pool.is_some() {
+                parser.problem_in(
+                    file,
+                    "`ifconfig-pool` needs our own address: write `ifconfig ADDRESS NETMASK`",
+                );
+            }
+            None
+        }
+    }
+}
+
+type PoolDraft = Option<(Ipv4Addr, Ipv4Addr, super::lexer::At)>;
+
+fn within(address: Ipv4Net, pool: PoolDraft, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
+    let Some((first, last, at)) = pool else { return Some(ServerIpv4 { address, pool: None }) };
+    if !address.contains(&first) || !address.contains(&last) {
+        parser.problems.push(
+            at.problem(format!("`ifconfig-pool`: {first} to {last} is not within {}", address.trunc())),
+        );
+        return None;
+    }
+    Some(ServerIpv4 { address, pool: Some((first, last)) })
+}
+
+/// The IPv6 network of a server, with `server-ipv6` expanded as OpenVPN does (helper.c).
+fn server_ipv6(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6> {
+    let pool = draft.server.pool6.clone();
+    if let Some((net, _)) = draft.server.network6 {
+        if let Some((_, at)) = pool {
+            parser.problems.push(at.problem("`server-ipv6` already has a pool; remove one of the two"));
+        }
+        let bits = net.prefix_len();
+        let offset = |by: u128| Ipv6Net::new(Ipv6Addr::from(u128::from(net.network()) + by), bits).ok();
+        push_once(draft, "tun-ipv6".into());
+        // Room for addresses given by hand where there is room at all.
+        let first = if bits < 112 { 0x1000 } else { 2 };
+        return Some(ServerIpv6 { address: offset(1)?, pool: Some(offset(first)?) });
+    }
+    let (address, _) = draft.client.ifconfig_ipv6?;
+    if let Some((pool, at)) = &pool
+        && !address.contains(&pool.addr())
+    {
+        parser
+            .problems
+            .push(at.problem(format!("`ifconfig-ipv6-pool`: {pool} is not within {}", address.trunc())));
+    }
+    Some(ServerIpv6 { address, pool: pool.map(|(pool, _)| pool) })
+}
+
+fn process(draft: Draft) -> Process {
+    let directory = draft.directory;
+    let from = |path: &Path| -> PathBuf { directory.join(path) };
+    let mut process = draft.process;
+    if let Some(Log::File { path, .. }) = &mut process.log {
+        *path = from(path);
+    }
+    process.pid_file = process.pid_file.map(|path| from(&path));
+    process.status = draft.status.map(|(path, every)| StatusFile {
+        path: from(&path),
+        every: every.unwrap_or(Duration::from_secs(60)),
+        version: draft.status_version.unwrap_or(1),
+    });
+    process
+}

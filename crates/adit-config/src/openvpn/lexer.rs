@@ -1,0 +1,238 @@
+use std::rc::Rc;
+
+use zeroize::Zeroizing;
+
+use crate::Problem;
+
+/// Longest directive line in bytes. OpenVPN 2 stops at 255; OpenVPN Connect reads longer ones.
+const MAX_LINE: usize = 1024;
+/// Most words on a line, the directive's name included (OpenVPN: `MAX_PARMS` 16). Twice as many, because
+/// `ignore-unknown-option` and `remote-cert-ku` lists grow in generated files.
+const MAX_WORDS: usize = 32;
+/// Largest inline block in bytes.
+const MAX_INLINE: usize = 1 << 20;
+
+/// A line's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) file: Rc<str>,
+    pub(super) line: u32,
+}
+
+impl At {
+    pub(super) fn problem(&self, text: impl Into<String>) -> Problem {
+        Problem { file: self.file.to_string(), line: Some(self.line), text: text.into() }
+    }
+}
+
+/// One directive as written: its words, or its name and an inline block.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) at: At,
+    pub(super) name: String,
+    pub(super) words: Vec<String>,
+    pub(super) inline: Option<Inline>,
+}
+
+/// The text between `<name>` and `</name>`. May be secret.
+#[derive(Clone)]
+pub(super) struct Inline {
+    /// Lines as they stand, each ended by `\n`.
+    pub(super) text: Zeroizing<String>,
+    /// Line number of the first of them.
+    pub(super) first_line: u32,
+}
+
+impl std::fmt::Debug for Inline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Inline({} bytes)", self.text.len())
+    }
+}
+
+/// Splits a file into directives the way OpenVPN reads it (options_parse.c). Lines that cannot be read are
+/// reported in `problems` and skipped. `first_line` numbers the first line.
+pub(super) fn lex(file: &Rc<str>, text: &str, first_line: u32, problems: &mut Vec<Problem>) -> Vec<Entry> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut entries = Vec::new();
+    let mut lines = (first_line..).zip(text.lines());
+    while let Some((number, line)) = lines.next() {
+        let at = At { file: file.clone(), line: number };
+        let mut words = match split(line) {
+            Ok(words) => words,
+            Err(text) => {
+                problems.push(at.problem(text));
+                continue;
+            }
+        };
+        if words.is_empty() {
+            continue;
+        }
+        let first = words.remove(0);
+        let block =
+            first.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).filter(|_| words.is_empty());
+        if let Some(name) = block {
+            match inline(name, number, &mut lines) {
+                Ok(inline) => entries.push(Entry { at, name: name.into(), words, inline: Some(inline) }),
+                Err(text) => problems.push(at.problem(text)),
+            }
+        } else {
+            let name = match first.strip_prefix("--") {
+                Some(rest) if !rest.is_empty() => rest.to_string(),
+                _ => first,
+            };
+            entries.push(Entry { at, name, words, inline: None });
+        }
+    }
+    entries
+}
+
+fn inline<'a>(
+    name: &str,
+    opened: u32,
+    lines: &mut impl Iterator<Item = (u32, &'a str)>,
+) -> Result<Inline, String> {
+    let close = format!("</{name}>");
+    let mut parts: Vec<&str> = Vec::new();
+    let mut size = 0usize;
+    for (_, line) in lines {
+        if line.trim_start().starts_with(&close) {
+            if size > MAX_INLINE {
+                return Err(format!("the block `<{name}>` is larger than {MAX_INLINE} bytes"));
+            }
+            // Built in one piece: a growing string would leave copies of a secret behind.
+            let mut text = Zeroizing::new(String::with_capacity(size));
+            for part in parts {
+                text.push_str(part);
+                text.push('\n');
+            }
+            return Ok(Inline { text, first_line: opened + 1 });
+        }
+        let line = line.trim_end_matches('\r');
+        size = size.saturating_add(line.len() + 1);
+        parts.push(line);
+    }
+    Err(format!("the block `<{name}>` has no end: write `{close}` on a line of its own after it"))
+}
+
+/// Splits one line into words: quotes `"` and `'`, backslash escapes outside `'`, comments from a word that
+/// starts with `#` or `;`.
+fn split(line: &str) -> Result<Vec<String>, String> {
+    if line.len() > MAX_LINE {
+        return Err(format!("the line is {} bytes long; at most {MAX_LINE} are read", line.len()));
+    }
+    let mut words = Vec::new();
+    let mut chars = line.chars().peekable();
+    loop {
+        while chars.next_if(|c| is_space(*c)).is_some() {}
+        let Some(&first) = chars.peek() else { break };
+        if first == '#' || first == ';' {
+            break;
+        }
+        if words.len() == MAX_WORDS {
+            return Err(format!("the line has more than {MAX_WORDS} words"));
+        }
+        words.push(word(&mut chars)?);
+    }
+    Ok(words)
+}
+
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\u{b}'
+}
+
+fn word(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, String> {
+    let quote = chars.next_if(|c| matches!(c, '"' | '\''));
+    let mut word = String::new();
+    loop {
+        match (chars.next(), quote) {
+            (None, Some(quote)) => return Err(format!("a quote {quote} is opened and not closed")),
+            (None, None) => return Ok(word),
+            (Some(c), Some(quote)) if c == quote => return Ok(word),
+            (Some('\\'), None | Some('"')) => match chars.next() {
+                Some(c) if c == '\\' || c == '"' || is_space(c) => word.push(c),
+                _ => {
+                    return Err(
+                        "a backslash stands before something other than a backslash, a double quote or a \
+                         space: to mean a backslash, write two"
+                            .into(),
+                    );
+                }
+            },
+            (Some(c), None) if is_space(c) => return Ok(word),
+            (Some(c), _) if c.is_control() && c != '\t' => {
+                return Err(format!("the line holds the control character U+{:04X}", u32::from(c)));
+            }
+            (Some(c), _) => word.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Line = (String, Vec<String>, u32);
+
+    fn names(text: &str) -> (Vec<Line>, Vec<String>) {
+        let mut problems = Vec::new();
+        let entries = lex(&"f".into(), text, 1, &mut problems);
+        (
+            entries.into_iter().map(|e| (e.name, e.words, e.at.line)).collect(),
+            problems.iter().map(ToString::to_string).collect(),
+        )
+    }
+
+    #[test]
+    fn words_quotes_escapes_comments() {
+        for (line, expected) in [
+            ("a b\tc", vec!["a", "b", "c"]),
+            ("  a \"b c\" 'd \\e'", vec!["a", "b c", "d \\e"]),
+            ("a b\\ c \\\\d \"q\\\"r\"", vec!["a", "b c", "\\d", "q\"r"]),
+            ("a b # c", vec!["a", "b"]),
+            ("a b;c ;d", vec!["a", "b;c"]),
+            ("a b#c", vec!["a", "b#c"]),
+            ("a \"\" ''", vec!["a", "", ""]),
+            ("a x\"y", vec!["a", "x\"y"]),
+            ("a \"b\"c", vec!["a", "b", "c"]),
+            ("; a", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(split(line).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn bad_lines() {
+        for line in ["a \"b", "a 'b", "a c:\\path", "a b\\", "a \u{1}"] {
+            assert!(split(line).is_err(), "{line}");
+        }
+        assert!(split(&"a ".repeat(600)).is_err());
+        assert!(split(&"a ".repeat(40)).is_err());
+    }
+
+    #[test]
+    fn files() {
+        let (entries, problems) =
+            names("\u{feff}--dev tun\r\n\r\n<ca>\r\nx y\r\n  </ca>\r\nverb 3\n<key>\nzz\n");
+        assert_eq!(
+            entries,
+            [
+                ("dev".into(), vec!["tun".into()], 1),
+                ("ca".into(), vec![], 3),
+                ("verb".into(), vec!["3".into()], 6)
+            ]
+        );
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].starts_with("f:7: ") && problems[0].contains("</key>"), "{problems:?}");
+        assert!(!problems[0].contains("zz"));
+    }
+
+    #[test]
+    fn inline_text_is_kept() {
+        let mut problems = Vec::new();
+        let entries = lex(&"f".into(), "<ca>\r\n a\r\n\r\nb\r\n</ca>", 1, &mut problems);
+        let inline = entries[0].inline.as_ref().unwrap();
+        assert_eq!(inline.text.as_str(), " a\n\nb\n");
+        assert_eq!(inline.first_line, 2);
+    }
+}

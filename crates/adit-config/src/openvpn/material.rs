@@ -1,0 +1,145 @@
+//! Certificates and keys, inline or from files.
+
+use zeroize::Zeroizing;
+
+use super::Parser;
+use super::draft::{Draft, Material, Source, TlsDraft};
+use super::model::{Tls, TlsVersion, Wrap};
+use crate::{Pem, Problem, StaticKey};
+
+/// Larger files are no certificates or keys.
+const MAX_FILE: usize = 4 << 20;
+
+impl Parser<'_> {
+    /// Certificates, keys and TLS settings; `None` after telling why not.
+    pub(super) fn tls(&mut self, draft: &mut Draft, file: &str) -> Option<Tls> {
+        let tls = &draft.tls;
+        let ca = self.required(&tls.ca, "ca", file).and_then(|material| self.certificates(material, draft));
+        let tls = &draft.tls;
+        let cert =
+            self.required(&tls.cert, "cert", file).and_then(|material| self.certificates(material, draft));
+        let extra = tls.extra.as_ref().map(|material| self.certificates(material, draft));
+        let key = self.required(&tls.key, "key", file).and_then(|material| self.private_key(material, draft));
+        let version_min = tls.version_min.unwrap_or(TlsVersion::V1_2);
+        if tls.version_max.is_some_and(|max| max < version_min) {
+            self.problem_in(file, "`tls-version-max` is lower than `tls-version-min`; no version is left");
+        }
+        let cert = match extra {
+            None => cert?,
+            Some(extra) => cert?.join(&extra?),
+        };
+        let TlsDraft { version_max, ciphers, suites, groups, eku, ku, name, .. } =
+            std::mem::take(&mut draft.tls);
+        let peer = super::model::PeerCheck { eku, ku, name };
+        Some(Tls { ca: ca?, cert, key: key?, version_min, version_max, ciphers, suites, groups, peer })
+    }
+
+    /// `tls-auth` or `tls-crypt`; `None` after telling what is wrong.
+    pub(super) fn wrap(&mut self, draft: &Draft) -> Option<Wrap> {
+        let tls = &draft.tls;
+        match (&tls.tls_auth, &tls.tls_crypt) {
+            (None, None) => Some(Wrap::None),
+            (Some(material), None) => {
+                let key = self.static_key(material, draft)?;
+                Some(Wrap::TlsAuth { key, direction: tls.direction })
+            }
+            (None, Some(material)) => Some(Wrap::TlsCrypt { key: self.static_key(material, draft)? }),
+            (Some(_), Some(material)) => {
+                self.problems.push(material.at.problem(
+                    "`tls-auth` and `tls-crypt` cannot both be used; keep the one that the other side has",
+                ));
+                None
+            }
+        }
+    }
+
+    fn required<'m>(
+        &mut self,
+        material: &'m Option<Material>,
+        name: &str,
+        file: &str,
+    ) -> Option<&'m Material> {
+        if material.is_none() {
+            let what = match name {
+                "ca" => "the authority that signed the peer's certificate",
+                "cert" => "our own certificate",
+                _ => "our private key",
+            };
+            self.problem_in(
+                file,
+                format!("`{name}` is missing ({what}): write `{name} FILE` or a block `<{name}>`"),
+            );
+        }
+        material.as_ref()
+    }
+
+    fn text(&mut self, material: &Material, draft: &Draft) -> Option<Zeroizing<String>> {
+        match self.try_text(material, draft) {
+            Ok(text) => Some(text),
+            Err(problem) => {
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    fn try_text(&self, material: &Material, draft: &Draft) -> Result<Zeroizing<String>, Problem> {
+        let path = match &material.source {
+            Source::Inline(inline) => return Ok(inline.text.clone()),
+            Source::File(path) => draft.directory.join(path),
+        };
+        let named = |what: &str| material.at.problem(format!("`{}` {what}", path.display()));
+        let bytes = (self.load)(&path).map_err(|why| named(&format!("cannot be read: {why}")))?;
+        let bytes = Zeroizing::new(bytes);
+        if bytes.len() > MAX_FILE {
+            return Err(named("is too large for certificates or a key"));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|_| {
+            named("is not text: PEM is wanted, perhaps this is DER (`openssl x509 -inform DER`)")
+        })?;
+        if text.lines().any(|line| line.trim_start().starts_with("</")) {
+            return Err(named("holds the end of an inline block; only PEM text belongs there"));
+        }
+        Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    fn certificates(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
+        let pem = Pem::new(&self.text(material, draft)?);
+        if pem.certificates() == 0 {
+            self.problems
+                .push(material.at.problem("no certificate in it: no line `-----BEGIN CERTIFICATE-----`"));
+            return None;
+        }
+        Some(pem)
+    }
+
+    fn private_key(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
+        let pem = Pem::new(&self.text(material, draft)?);
+        let encrypted = pem.labels().any(|label| label == "ENCRYPTED PRIVATE KEY")
+            || pem.text().lines().any(|line| line.starts_with("Proc-Type:") && line.contains("ENCRYPTED"));
+        if encrypted {
+            self.problems.push(material.at.problem(
+                "the private key is encrypted and adit asks for no passphrase: write it without, \
+                 `openssl pkey -in FILE -out NEWFILE`, readable by its owner alone",
+            ));
+            return None;
+        }
+        if !pem.labels().any(|label| label.ends_with("PRIVATE KEY")) {
+            self.problems
+                .push(material.at.problem("no private key in it: no line `-----BEGIN PRIVATE KEY-----`"));
+            return None;
+        }
+        Some(pem)
+    }
+
+    fn static_key(&mut self, material: &Material, draft: &Draft) -> Option<StaticKey> {
+        let text = self.text(material, draft)?;
+        match StaticKey::parse(&text) {
+            Ok(key) => Some(key),
+            Err(why) => {
+                self.problems.push(material.at.problem(why));
+                None
+            }
+        }
+    }
+}

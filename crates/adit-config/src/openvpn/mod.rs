@@ -1,0 +1,281 @@
+//! OpenVPN's configuration files.
+
+mod args;
+mod data;
+mod draft;
+mod finish;
+mod lexer;
+mod material;
+mod model;
+mod net;
+mod print;
+mod process;
+mod routes;
+mod server;
+mod suggest;
+mod table;
+mod tls;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zeroize::Zeroizing;
+
+pub use model::*;
+pub use table::{Directive, Side};
+
+use self::args::Args;
+use self::draft::{Draft, Scope};
+use self::lexer::{Entry, lex};
+use self::table::{Action, find};
+use crate::{Disposition, Failure, Kind, Problem};
+
+/// Loads a file that a configuration names; the error says why it cannot.
+pub type Loader<'a> = &'a dyn Fn(&Path) -> Result<Vec<u8>, String>;
+
+/// Configuration files may name others (`config FILE`) to this depth, as in OpenVPN.
+const MAX_DEPTH: usize = 10;
+/// Most directives in all files together.
+const MAX_ENTRIES: usize = 20_000;
+
+/// What [`parse`] gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The configuration.
+    pub config: Config,
+    /// What became of each directive, in the order of the file.
+    pub report: Vec<Disposition>,
+    /// Points that do not stop the tunnel but that its owner should know.
+    pub warnings: Vec<Problem>,
+}
+
+/// Every directive that is known, in the order of the documentation.
+pub fn directives() -> &'static [Directive] {
+    table::DIRECTIVES
+}
+
+/// Reads an OpenVPN configuration.
+///
+/// `file` is the name to use in messages. `load` loads files that it names; relative paths come to it as
+/// they stand (or from the directory set by `cd`).
+///
+/// # Errors
+/// All problems found, each with its file and line.
+pub fn parse(file: &str, text: &[u8], load: Loader<'_>) -> Result<Parsed, Failure> {
+    let mut parser = Parser { load, problems: Vec::new(), warnings: Vec::new(), report: Vec::new() };
+    let mut entries = Vec::new();
+    parser.expand(&file.into(), text, 0, &mut PathBuf::new(), &mut entries);
+    let tolerant = Tolerance::of(&entries);
+    let mut draft = Draft::default();
+    for entry in entries {
+        parser.directive(&mut draft, entry, &tolerant);
+    }
+    let config = finish::finish(draft, file, &mut parser);
+    match config {
+        Some(config) if parser.problems.is_empty() => {
+            Ok(Parsed { config, report: parser.report, warnings: parser.warnings })
+        }
+        _ => {
+            if parser.problems.is_empty() {
+                parser.problem_in(file, "the configuration cannot be used");
+            }
+            Err(Failure { problems: parser.problems, report: parser.report })
+        }
+    }
+}
+
+struct Parser<'a> {
+    load: Loader<'a>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+    report: Vec<Disposition>,
+}
+
+/// Which unknown directives a file says to go on without.
+struct Tolerance {
+    names: BTreeSet<String>,
+    all: bool,
+}
+
+impl Tolerance {
+    fn of(entries: &[Entry]) -> Self {
+        let mut tolerance = Tolerance { names: BTreeSet::new(), all: false };
+        for entry in entries {
+            match entry.name.as_str() {
+                "ignore-unknown-option" => tolerance.names.extend(entry.words.iter().cloned()),
+                "setenv" if entry.words.first().is_some_and(|word| word == "FORWARD_COMPATIBLE") => {
+                    tolerance.all = entry.words.get(1).is_none_or(|value| value != "0");
+                }
+                _ => {}
+            }
+        }
+        tolerance
+    }
+}
+
+impl Parser<'_> {
+    fn problem_in(&mut self, file: &str, text: impl Into<String>) {
+        self.problems.push(Problem { file: file.into(), line: None, text: text.into() });
+    }
+
+    /// Splits a file into directives, with those of files it names in their place.
+    fn expand(
+        &mut self,
+        file: &Rc<str>,
+        text: &[u8],
+        depth: usize,
+        dir: &mut PathBuf,
+        into: &mut Vec<Entry>,
+    ) {
+        let Ok(text) = std::str::from_utf8(text) else {
+            let good = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+            let line = u32::try_from(good.lines().count().max(1)).unwrap_or(u32::MAX);
+            self.problems.push(Problem {
+                file: file.to_string(),
+                line: Some(line),
+                text: "this is not UTF-8 text; save the file as UTF-8".into(),
+            });
+            return;
+        };
+        for entry in lex(file, text, 1, &mut self.problems) {
+            if into.len() >= MAX_ENTRIES {
+                self.problems.push(entry.at.problem(format!("more than {MAX_ENTRIES} directives")));
+                return;
+            }
+            let first = entry.words.first().cloned();
+            let at = entry.at.clone();
+            let name = entry.name.clone();
+            into.push(entry);
+            match (name.as_str(), first) {
+                ("cd", Some(path)) => *dir = dir.join(path),
+                ("config", Some(_)) if depth + 1 >= MAX_DEPTH => {
+                    let text =
+                        format!("`config` files are nested deeper than {MAX_DEPTH}; does one name itself?");
+                    self.problems.push(at.problem(text));
+                }
+                ("config", Some(path)) => match (self.load)(&dir.join(&path)) {
+                    Ok(bytes) => self.expand(&path.into(), &Zeroizing::new(bytes), depth + 1, dir, into),
+                    Err(why) => {
+                        self.problems.push(at.problem(format!("`config`: cannot read `{path}`: {why}")))
+                    }
+                },
+                _ => {}
+            }
+        }
+    }
+
+    /// Applies one directive to the draft and says what became of it.
+    fn directive(&mut self, draft: &mut Draft, mut entry: Entry, tolerant: &Tolerance) {
+        let mut optional = false;
+        if entry.name == "setenv" && entry.words.first().is_some_and(|word| word == "opt") {
+            if entry.words.len() < 2 {
+                self.problems.push(entry.at.problem("`setenv opt` takes a directive"));
+                return;
+            }
+            entry.name = entry.words.remove(1);
+            entry.words.remove(0);
+            optional = true;
+        }
+        let optional = optional || tolerant.names.contains(&entry.name);
+        let Some(directive) = find(&entry.name) else {
+            if optional || tolerant.all {
+                self.tell(&entry, Kind::Ignored, "unknown, and the file says to go on without it");
+            } else {
+                let hint = suggest::nearest(&entry.name, table::DIRECTIVES.iter().map(|known| known.name))
+                    .map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+                let name = suggest::shown(&entry.name);
+                self.problems.push(entry.at.problem(format!("there is no directive `{name}`{hint}")));
+            }
+            return;
+        };
+        match directive.action {
+            Action::Ignore(reason) => self.tell(&entry, Kind::Ignored, reason),
+            Action::Refuse(reason) if optional => {
+                let reason = format!("the file says to go on without it; {reason}");
+                self.tell(&entry, Kind::Ignored, &reason);
+            }
+            Action::Refuse(reason) => {
+                self.tell(&entry, Kind::Refused, reason);
+                self.problems.push(entry.at.problem(format!("`{}` cannot be used: {reason}", entry.name)));
+            }
+            Action::Use(handler) => {
+                let args = Args { directive, entry: &entry };
+                let result = check_form(&args, draft.block.is_some()).and_then(|()| handler(draft, &args));
+                match result {
+                    Ok(effect) => self.tell(&entry, effect.kind, &effect.reason),
+                    Err(text) if optional => {
+                        self.warnings.push(entry.at.problem(text.clone()));
+                        self.tell(&entry, Kind::Ignored, &text);
+                    }
+                    Err(text) => {
+                        self.tell(&entry, Kind::Refused, &text);
+                        self.problems.push(entry.at.problem(text));
+                    }
+                }
+                if entry.name == "connection" {
+                    self.connection(draft, &entry, tolerant);
+                }
+            }
+        }
+    }
+
+    /// Reads the lines of a `<connection>` block into a scope of their own.
+    fn connection(&mut self, draft: &mut Draft, entry: &Entry, tolerant: &Tolerance) {
+        let Some(inline) = &entry.inline else { return };
+        if draft.block.is_some() {
+            self.problems.push(entry.at.problem("a `<connection>` block cannot stand in another"));
+            return;
+        }
+        draft.block = Some(Scope::default());
+        for inner in lex(&entry.at.file, &inline.text, inline.first_line, &mut self.problems) {
+            self.directive(draft, inner, tolerant);
+        }
+        let mut block = draft.block.take().unwrap_or_default();
+        match block.remote.take() {
+            Some(remote) => draft.client.remotes.push((remote, Some(block))),
+            None => self.problems.push(entry.at.problem("the `<connection>` block has no `remote HOST`")),
+        }
+    }
+
+    fn tell(&mut self, entry: &Entry, kind: Kind, reason: &str) {
+        self.report.push(Disposition {
+            file: entry.at.file.to_string(),
+            line: entry.at.line,
+            directive: suggest::shown(&entry.name),
+            kind,
+            reason: reason.into(),
+        });
+    }
+}
+
+/// Whether the directive may stand here, in this form, with so many arguments.
+fn check_form(args: &Args<'_>, in_block: bool) -> Result<(), String> {
+    let (directive, name) = (args.directive, args.name());
+    if in_block && !directive.in_connection {
+        return Err(format!("`{name}` cannot stand in a `<connection>` block; move it outside"));
+    }
+    if args.inline().is_some() {
+        return if directive.inline {
+            Ok(())
+        } else {
+            Err(format!("`{name}` is no block; write it on one line: {}", directive.takes()))
+        };
+    }
+    if directive.inline && directive.usage.is_empty() {
+        return Err(format!("`{name}` is a block: write `<{name}>`, its lines, and `</{name}>`"));
+    }
+    let (least, most) = directive.arity();
+    let count = args.all().len();
+    if count < least || most.is_some_and(|most| count > most) {
+        let found = match count {
+            0 => "none".into(),
+            _ => format!("{count}"),
+        };
+        return Err(format!("{}; found {found}", directive.takes()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,504 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport};
+
+use crate::{Pem, StaticKey};
+
+/// An OpenVPN configuration with every value checked and every default filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Client or server, with what belongs to one side only.
+    pub role: Role,
+    /// The TUN device.
+    pub device: Device,
+    /// Certificates and TLS.
+    pub tls: Tls,
+    /// What wraps control datagrams.
+    pub wrap: Wrap,
+    /// The data channel.
+    pub data: DataChannel,
+    /// Pings and what their absence means.
+    pub liveness: Liveness,
+    /// When keys are renewed.
+    pub rekey: Rekey,
+    /// Options of the outer sockets.
+    pub socket: SocketOptions,
+    /// Routes of our own file (`route`, `route-ipv6`), without what a server pushes.
+    pub routes: Vec<Route>,
+    /// The process: user, log, status.
+    pub process: Process,
+}
+
+/// Which side we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// We connect.
+    Client(Box<ClientConfig>),
+    /// We listen.
+    Server(Box<ServerConfig>),
+}
+
+/// What belongs to a client only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Whom to try, in this order; at least one.
+    pub remotes: Vec<Remote>,
+    /// Start with a random remote (`remote-random`).
+    pub remote_random: bool,
+    /// How long to try to resolve a name: `None` without end (`resolv-retry`).
+    pub resolve_retry: Option<Duration>,
+    /// Wait between two rounds over the remotes (`connect-retry`, first value; default 1 s).
+    pub connect_retry: Duration,
+    /// The wait doubles up to this (`connect-retry`, second value; default 300 s).
+    pub connect_retry_longest: Duration,
+    /// Give up after so many rounds (`connect-retry-max`); `None` never.
+    pub connect_retry_max: Option<u32>,
+    /// Ask the server for settings (`client`, `pull`).
+    pub pull: bool,
+    /// Take no routes, gateways and DNS from the server (`route-nopull`).
+    pub route_nopull: bool,
+    /// Which pushed options to take, in order; the first match decides (`pull-filter`).
+    pub pull_filters: Vec<PullFilter>,
+    /// Metric of pushed routes that name none (`route-metric`).
+    pub route_metric: Option<u32>,
+    /// Send all traffic into the tunnel, by our own file.
+    pub redirect_gateway: Option<RedirectGateway>,
+    /// Name servers and domains of our own file (`dhcp-option`).
+    pub dns: Dns,
+    /// Our IPv4 address if the server does not give one (`ifconfig`).
+    pub ipv4: Option<StaticIpv4>,
+    /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
+    pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
+}
+
+/// One server to try, with all that holds for it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Restricts the addresses that `host` may resolve to.
+    pub family: Family,
+    /// The local end, unless the system chooses one (`nobind`).
+    pub bind: Option<Bind>,
+    /// How long one attempt may take until the server answers (`connect-timeout`; default 120 s).
+    pub connect_timeout: Duration,
+    /// How many times to say goodbye on exit over UDP (`explicit-exit-notify`); 0 not at all.
+    pub exit_notify: u8,
+}
+
+/// A local end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bind {
+    /// Address; `None` for any.
+    pub address: Option<IpAddr>,
+    /// Port; 0 for any.
+    pub port: u16,
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4 or IPv6.
+    #[default]
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only (a listening socket: IPv6, and IPv4 as mapped addresses unless `bind ipv6only`).
+    V6,
+}
+
+/// A rule of `pull-filter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullFilter {
+    /// What to do with an option that matches.
+    pub action: PullAction,
+    /// The option matches if it starts with this text.
+    pub prefix: String,
+}
+
+/// What a `pull-filter` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PullAction {
+    /// Take the option.
+    Accept,
+    /// Go on without it.
+    Ignore,
+    /// Restart the connection.
+    Reject,
+}
+
+/// A static IPv4 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaticIpv4 {
+    /// `topology subnet`: our address with its network.
+    Subnet(Ipv4Net),
+    /// `topology net30` or `p2p`: our address and the peer's.
+    PointToPoint {
+        /// Ours.
+        local: Ipv4Addr,
+        /// The peer's.
+        peer: Ipv4Addr,
+    },
+}
+
+/// What belongs to a server only. Its topology is always `subnet`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where to listen; at least one.
+    pub listen: Vec<Listen>,
+    /// Our IPv4 address and the addresses for clients.
+    pub ipv4: Option<ServerIpv4>,
+    /// Our IPv6 address and the addresses for clients.
+    pub ipv6: Option<ServerIpv6>,
+    /// The options to push, in order, as text: those of the file and those that `server`, `server-ipv6`,
+    /// `keepalive` and `tcp-nodelay` stand for. Without `ifconfig`, `peer-id` and `cipher`, which differ from
+    /// client to client.
+    pub push: Vec<String>,
+    /// Carry packets from client to client (`client-to-client`).
+    pub client_to_client: bool,
+    /// Let several clients use the same certificate name (`duplicate-cn`).
+    pub duplicate_cn: bool,
+    /// How many clients at once (default 1024).
+    pub max_clients: u32,
+    /// Tell clients on shutdown to reconnect (1) or to take their next remote (2); 0 tell nothing
+    /// (`explicit-exit-notify`).
+    pub exit_notify: u8,
+}
+
+/// A place to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Address; `None` for all.
+    pub address: Option<IpAddr>,
+    /// Port.
+    pub port: u16,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Family when `address` is `None`.
+    pub family: Family,
+    /// No IPv4-mapped addresses on an IPv6 socket (`bind ipv6only`).
+    pub ipv6_only: bool,
+}
+
+/// A server's inner IPv4 network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerIpv4 {
+    /// Our address with the network's prefix length.
+    pub address: Ipv4Net,
+    /// First and last address for clients, within the network; `None` gives out none.
+    pub pool: Option<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// A server's inner IPv6 network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerIpv6 {
+    /// Our address with the network's prefix length.
+    pub address: Ipv6Net,
+    /// First address for clients, with the prefix length they are told; the pool ends with the network.
+    pub pool: Option<Ipv6Net>,
+}
+
+/// The TUN device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name; `None` lets the system number it (`dev tun`).
+    pub name: Option<String>,
+    /// MTU in bytes (default 1500); a server may push another.
+    pub mtu: u16,
+    /// Length of its transmit queue in packets, if given.
+    pub txqueuelen: Option<u32>,
+}
+
+/// Certificates and TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The authorities that the peer's certificate must come from; at least one certificate.
+    pub ca: Pem,
+    /// Our certificate, then those that link it to an authority (`cert`, `extra-certs`).
+    pub cert: Pem,
+    /// Our private key. Secret.
+    pub key: Pem,
+    /// Oldest TLS version to accept.
+    pub version_min: TlsVersion,
+    /// Newest, if limited.
+    pub version_max: Option<TlsVersion>,
+    /// TLS 1.2 suites in order, by the names written in the file (`tls-cipher`); empty for adit's own list.
+    pub ciphers: Vec<String>,
+    /// TLS 1.3 suites in order (`tls-ciphersuites`); empty for adit's own list.
+    pub suites: Vec<String>,
+    /// Key exchange groups in order (`tls-groups`, `ecdh-curve`); empty for adit's own list.
+    pub groups: Vec<String>,
+    /// What else the peer's certificate must show.
+    pub peer: PeerCheck,
+}
+
+/// A TLS version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
+
+/// What the peer's certificate must show beyond its signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCheck {
+    /// Extended key usage (`remote-cert-tls`, `remote-cert-eku`).
+    pub eku: Option<Eku>,
+    /// Key usage (`remote-cert-tls`, `remote-cert-ku`).
+    pub ku: KeyUsage,
+    /// Name (`verify-x509-name`).
+    pub name: Option<NameCheck>,
+}
+
+/// An extended key usage that the peer's certificate must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Eku {
+    /// TLS Web Server Authentication, 1.3.6.1.5.5.7.3.1.
+    ServerAuth,
+    /// TLS Web Client Authentication, 1.3.6.1.5.5.7.3.2.
+    ClientAuth,
+    /// Another, as a dotted OID.
+    Oid(String),
+}
+
+/// What the key usage extension of the peer's certificate must show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyUsage {
+    /// Nothing.
+    #[default]
+    Any,
+    /// It must be there.
+    Present,
+    /// It must hold all bits of at least one of these, in OpenSSL's numbering (0x80 digitalSignature,
+    /// 0x20 keyEncipherment, 0x08 keyAgreement).
+    OneOf(Vec<u16>),
+}
+
+/// `verify-x509-name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameCheck {
+    /// What to compare.
+    pub kind: NameKind,
+    /// With what.
+    pub value: String,
+}
+
+/// What `verify-x509-name` compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NameKind {
+    /// The whole subject, as `C=XX, O=…, CN=…`.
+    Subject,
+    /// The common name.
+    Name,
+    /// The start of the common name.
+    NamePrefix,
+}
+
+/// What wraps control datagrams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrap {
+    /// Nothing.
+    None,
+    /// `tls-auth`: authenticated.
+    TlsAuth {
+        /// The key that both sides share.
+        key: StaticKey,
+        /// Which halves to use; `None` the same for both directions.
+        direction: Option<KeyDirection>,
+    },
+    /// `tls-crypt`: authenticated and encrypted.
+    TlsCrypt {
+        /// The key that all share.
+        key: StaticKey,
+    },
+}
+
+/// `key-direction`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyDirection {
+    /// 0, usually the server.
+    Normal,
+    /// 1, usually the client.
+    Inverse,
+}
+
+/// The data channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataChannel {
+    /// Ciphers to negotiate, most wanted first; at least one.
+    pub ciphers: Vec<Cipher>,
+    /// For peers that cannot negotiate (`data-ciphers-fallback`).
+    pub fallback: Option<Cipher>,
+    /// `auth`: for `tls-auth` alone, as every data cipher authenticates itself.
+    pub auth: Digest,
+    /// The compression byte that the file asks for. adit never compresses.
+    pub compression: CompressionFraming,
+    /// How far behind a packet may come.
+    pub replay: ReplayWindow,
+    /// Largest TCP segments inside.
+    pub mssfix: Mssfix,
+}
+
+/// `replay-window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayWindow {
+    /// Packets, 1 to 65536 (default 64).
+    pub packets: u32,
+    /// Time (default 15 s).
+    pub time: Duration,
+}
+
+/// A digest for `tls-auth`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Digest {
+    /// SHA-1 in HMAC, OpenVPN's default.
+    #[default]
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
+/// `mssfix`, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mssfix {
+    /// As OpenVPN does without the directive: an outer size of 1492 if the TUN's MTU is 1500, else its MTU.
+    #[default]
+    Default,
+    /// Leave segments alone.
+    Off,
+    /// The datagram without its IP and UDP headers stays within this.
+    Payload(u16),
+    /// The datagram with its IP and UDP headers stays within this (`mtu`).
+    Outer(u16),
+    /// The inner packet stays within this (`fixed`).
+    Fixed(u16),
+}
+
+/// Pings and what their absence means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Liveness {
+    /// Ping after so long without sending.
+    pub ping: Option<Duration>,
+    /// The peer is gone after so long without receiving.
+    pub timeout: Option<Duration>,
+    /// What then.
+    pub on_timeout: OnTimeout,
+}
+
+/// What to do when the peer is gone. A server drops the client in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OnTimeout {
+    /// Connect anew (`ping-restart`).
+    #[default]
+    Restart,
+    /// End (`ping-exit`).
+    Exit,
+}
+
+/// When keys are renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rekey {
+    /// Longest life of a key (`reneg-sec`, default 3600 s); `None` for ever.
+    pub after: Option<Duration>,
+    /// Shortest, to spread renewals (`reneg-sec`, second value); `None` leaves it to the side.
+    pub after_at_least: Option<Duration>,
+    /// Renew after so many bytes (`reneg-bytes`).
+    pub bytes: Option<u64>,
+    /// Renew after so many packets (`reneg-pkts`).
+    pub packets: Option<u64>,
+    /// How long the old key still opens (`tran-window`, default 3600 s).
+    pub transition: Duration,
+    /// How long a handshake may take (`hand-window`, default 60 s).
+    pub handshake: Duration,
+    /// First wait before a control datagram is sent again (`tls-timeout`, default 2 s).
+    pub retransmit: Duration,
+}
+
+impl Default for Rekey {
+    fn default() -> Self {
+        Rekey {
+            after: Some(Duration::from_secs(3600)),
+            after_at_least: None,
+            bytes: None,
+            packets: None,
+            transition: Duration::from_secs(3600),
+            handshake: Duration::from_secs(60),
+            retransmit: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Options of the outer sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Send buffer in bytes, if given.
+    pub sndbuf: Option<u32>,
+    /// Receive buffer in bytes, if given.
+    pub rcvbuf: Option<u32>,
+    /// Let the peer change its address (`float`; servers always do).
+    pub float: bool,
+    /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).
+    pub tcp_nodelay: bool,
+}
+
+/// The process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Become this user once the tunnel stands.
+    pub user: Option<String>,
+    /// Become this group.
+    pub group: Option<String>,
+    /// How much to log, 0 to 11 (`verb`, default 1).
+    pub verb: u8,
+    /// Log at most so many alike messages in a row.
+    pub mute: Option<u32>,
+    /// Where to log; `None` for the standard error.
+    pub log: Option<Log>,
+    /// Where to write the state now and then.
+    pub status: Option<StatusFile>,
+    /// Where to write the process id.
+    pub pid_file: Option<PathBuf>,
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Process { user: None, group: None, verb: 1, mute: None, log: None, status: None, pid_file: None }
+    }
+}
+
+/// Where the log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// A file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Keep what is in it (`log-append`).
+        append: bool,
+    },
+    /// The system log, under that name.
+    Syslog(Option<String>),
+}
+
+/// `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusFile {
+    /// Which file.
+    pub path: PathBuf,
+    /// How often.
+    pub every: Duration,
+    /// Its form: 1, 2 or 3 (`status-version`, default 1).
+    pub version: u8,
+}

@@ -1,0 +1,281 @@
+//! Directives on side, device and addresses.
+
+use adit_core::Transport;
+
+use super::args::Args;
+use super::draft::{Draft, LocalDraft, RemoteDraft};
+use super::model::Family;
+use super::table::{Effect, done, done_but, skip};
+
+type Done = Result<Effect, String>;
+
+pub(super) fn client(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.sides.client = Some(args.entry.at.clone());
+    draft.sides.pull = true;
+    done()
+}
+
+pub(super) fn pull(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.sides.pull = true;
+    done()
+}
+
+pub(super) fn mode(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if args.choice(0, &[("server", true), ("p2p", false)])? {
+        draft.sides.server = Some(args.entry.at.clone());
+    }
+    done()
+}
+
+pub(super) fn tls_client(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.sides.tls_client = Some(args.entry.at.clone());
+    done()
+}
+
+pub(super) fn tls_server(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.sides.tls_server = Some(args.entry.at.clone());
+    done()
+}
+
+pub(super) fn dev(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let name = args.get(0)?;
+    if name.starts_with("tap") {
+        return Err("`dev`: adit carries IP packets (tun) only, no Ethernet (tap); write `dev tun`".into());
+    }
+    let bad = |c: char| c == '/' || c == ':' || c == '%' || c.is_whitespace() || c.is_control();
+    if name.is_empty() || name.len() > 15 || name.contains(bad) || name == "." || name == ".." {
+        return Err(args.bad(name, "`tun`, or a device name of at most 15 characters such as `tun0`"));
+    }
+    draft.device.name = Some((name.into(), args.entry.at.clone()));
+    done()
+}
+
+pub(super) fn dev_type(draft: &mut Draft, args: &Args<'_>) -> Done {
+    match args.get(0)? {
+        "tun" => draft.device.is_tun = true,
+        "tap" => {
+            return Err(
+                "`dev-type`: adit carries IP packets (tun) only, no Ethernet (tap); write `dev-type tun`"
+                    .into(),
+            );
+        }
+        other => return Err(args.bad(other, "`tun`")),
+    }
+    done()
+}
+
+pub(super) fn topology(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let subnet = args.choice(0, &[("subnet", true), ("net30", false), ("p2p", false)])?;
+    draft.device.subnet = Some(subnet);
+    done()
+}
+
+/// The protocols by the names OpenVPN gives them; whether it is the connecting or the listening side of TCP
+/// follows from the role.
+const PROTOCOLS: &[(&str, (Transport, Family))] = &[
+    ("udp", (Transport::Udp, Family::Any)),
+    ("udp4", (Transport::Udp, Family::V4)),
+    ("udp6", (Transport::Udp, Family::V6)),
+    ("tcp", (Transport::Tcp, Family::Any)),
+    ("tcp4", (Transport::Tcp, Family::V4)),
+    ("tcp6", (Transport::Tcp, Family::V6)),
+    ("tcp-client", (Transport::Tcp, Family::Any)),
+    ("tcp4-client", (Transport::Tcp, Family::V4)),
+    ("tcp6-client", (Transport::Tcp, Family::V6)),
+    ("tcp-server", (Transport::Tcp, Family::Any)),
+    ("tcp4-server", (Transport::Tcp, Family::V4)),
+    ("tcp6-server", (Transport::Tcp, Family::V6)),
+];
+
+fn protocol(args: &Args<'_>, index: usize) -> Result<(Transport, Family), String> {
+    let found = args.get(index)?;
+    PROTOCOLS
+        .iter()
+        .find(|(name, _)| *name == found)
+        .map(|(_, protocol)| *protocol)
+        .ok_or_else(|| args.bad(found, "`udp` or `tcp` (or `udp4`, `udp6`, `tcp4`, `tcp6`)"))
+}
+
+fn opt_protocol(args: &Args<'_>, index: usize) -> Result<Option<(Transport, Family)>, String> {
+    args.opt(index).map(|_| protocol(args, index)).transpose()
+}
+
+fn opt_port(args: &Args<'_>, index: usize) -> Result<Option<u16>, String> {
+    args.opt(index).map(|_| args.port(index)).transpose()
+}
+
+pub(super) fn proto(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.scope().proto = Some(protocol(args, 0)?);
+    done()
+}
+
+pub(super) fn port(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let port = args.port(0)?;
+    let scope = draft.scope();
+    scope.local_port = Some(port);
+    scope.remote_port = Some(port);
+    done()
+}
+
+pub(super) fn lport(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.scope().local_port = Some(args.number(0, 0..=u16::MAX)?);
+    done()
+}
+
+pub(super) fn rport(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.scope().remote_port = Some(args.port(0)?);
+    done()
+}
+
+pub(super) fn local(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let address = if args.get(0)? == "*" { None } else { Some(args.ip(0)?) };
+    let local = LocalDraft { address, port: opt_port(args, 1)?, proto: opt_protocol(args, 2)? };
+    draft.scope().locals.push(local);
+    done()
+}
+
+pub(super) fn bind(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let ipv6_only = match args.opt(0) {
+        None => false,
+        Some("ipv6only") => true,
+        Some(other) => return Err(args.bad(other, "`ipv6only` or nothing")),
+    };
+    let scope = draft.scope();
+    scope.nobind = Some(false);
+    scope.ipv6_only = ipv6_only;
+    done()
+}
+
+pub(super) fn nobind(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.scope().nobind = Some(true);
+    done()
+}
+
+/// The `<connection>` block itself; its lines were handled one by one.
+pub(super) fn connection(_: &mut Draft, _: &Args<'_>) -> Done {
+    done()
+}
+
+pub(super) fn remote(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let host = args.get(0)?;
+    let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%'));
+    if host.is_empty() || host.len() > 253 || host.contains(odd) {
+        return Err(args.bad(host, "a host name or an IP address"));
+    }
+    let remote = RemoteDraft { host: host.into(), port: opt_port(args, 1)?, proto: opt_protocol(args, 2)? };
+    match &mut draft.block {
+        Some(block) if block.remote.is_some() => {
+            return Err("`remote`: a `<connection>` block holds one; write a block for each".into());
+        }
+        Some(block) => block.remote = Some(remote),
+        None => draft.client.remotes.push((remote, None)),
+    }
+    done()
+}
+
+pub(super) fn remote_random(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.random = true;
+    done()
+}
+
+pub(super) fn resolv_retry(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.resolve_retry = if args.get(0)? == "infinite" { None } else { Some(args.seconds(0)?) };
+    done()
+}
+
+pub(super) fn connect_retry(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let first = args.seconds(0)?;
+    let longest = args.opt(1).map(|_| args.seconds(1)).transpose()?;
+    draft.client.retry = Some(first);
+    draft.client.retry_longest = longest.or(draft.client.retry_longest);
+    done()
+}
+
+pub(super) fn connect_retry_max(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.retry_max = match args.get(0)? {
+        "unlimited" => None,
+        _ => Some(args.number(0, 0..=i32::MAX as u32)?).filter(|rounds| *rounds > 0),
+    };
+    done()
+}
+
+pub(super) fn connect_timeout(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.scope().connect_timeout = Some(args.seconds(0)?);
+    done()
+}
+
+pub(super) fn exit_notify(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.scope().exit_notify = Some(args.opt_number(0, 0..=u8::MAX)?.unwrap_or(1));
+    done()
+}
+
+pub(super) fn float(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.socket.float = true;
+    done()
+}
+
+pub(super) fn tcp_nodelay(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.socket.tcp_nodelay = true;
+    draft.server.push_nodelay = true;
+    done()
+}
+
+pub(super) fn socket_flags(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if let Some(other) = args.all().iter().find(|flag| *flag != "TCP_NODELAY") {
+        return Err(args.bad(other, "`TCP_NODELAY`"));
+    }
+    draft.socket.tcp_nodelay = true;
+    done()
+}
+
+fn buffer(args: &Args<'_>) -> Result<Option<u32>, String> {
+    Ok(Some(args.number(0, 0..=i32::MAX as u32)?).filter(|bytes| *bytes > 0))
+}
+
+pub(super) fn sndbuf(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.socket.sndbuf = buffer(args)?;
+    done()
+}
+
+pub(super) fn rcvbuf(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.socket.rcvbuf = buffer(args)?;
+    done()
+}
+
+pub(super) fn tun_mtu(draft: &mut Draft, args: &Args<'_>) -> Done {
+    // OpenVPN's least is 68 (IPv4's own); below 576 nothing of use fits beside a ping.
+    let mtu = args.number(0, 68..=u16::MAX)?;
+    let told = args.opt_number(1, 68..=u16::MAX)?;
+    draft.device.mtu = Some(mtu);
+    match told {
+        Some(told) if told != mtu => done_but("the second value is only for a comparison that is not made"),
+        _ => done(),
+    }
+}
+
+pub(super) fn txqueuelen(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.device.txqueuelen = Some(args.number(0, 0..=1_000_000)?).filter(|packets| *packets > 0);
+    done()
+}
+
+pub(super) fn ifconfig(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.ifconfig = Some((args.ipv4(0)?, args.ipv4(1)?, args.entry.at.clone()));
+    done()
+}
+
+pub(super) fn ifconfig_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.ifconfig_ipv6 = Some((args.ipv6_net(0)?, args.ipv6(1)?));
+    done()
+}
+
+pub(super) fn route_metric(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.route_metric = Some(args.number(0, 0..=i32::MAX as u32)?);
+    done()
+}
+
+pub(super) fn route_gateway(_: &mut Draft, args: &Args<'_>) -> Done {
+    if args.get(0)? != "dhcp" {
+        args.ip(0)?;
+    }
+    skip("routes into the tunnel need no gateway")
+}

@@ -1,0 +1,411 @@
+//! A configuration as text that [`super::parse`] reads back to the same configuration, and OpenVPN reads too.
+
+use std::fmt::{self, Write as _};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use adit_core::{Cipher, CompressionFraming, IpNet, Ipv4Net, RedirectGateway, Route, RouteVia, Transport};
+use zeroize::Zeroizing;
+
+use super::model::*;
+
+impl Config {
+    /// The configuration as one file, certificates and keys inline. Secret if the configuration holds a key.
+    ///
+    /// Macros such as `server` and `keepalive` come out as what they stand for.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        // Keys are copied into the text once: it never grows beyond what is reserved here.
+        let secrets = self.tls.ca.text().len() + self.tls.cert.text().len() + self.tls.key.text().len();
+        let mut out = Out(Zeroizing::new(String::with_capacity(secrets + (64 << 10))));
+        match &self.role {
+            Role::Client(client) => print_client(&mut out, client),
+            Role::Server(server) => print_server(&mut out, server),
+        }
+        print_device(&mut out, &self.device);
+        print_tls(&mut out, &self.tls);
+        print_data(&mut out, &self.data);
+        print_timers(&mut out, &self.liveness, &self.rekey);
+        print_socket(&mut out, &self.socket);
+        self.routes.iter().for_each(|route| print_route(&mut out, route));
+        print_process(&mut out, &self.process);
+        match &self.wrap {
+            Wrap::None => {}
+            Wrap::TlsAuth { key, direction } => {
+                match direction {
+                    None => {}
+                    Some(KeyDirection::Normal) => out.line("key-direction", &["0"]),
+                    Some(KeyDirection::Inverse) => out.line("key-direction", &["1"]),
+                }
+                out.block("tls-auth", &key.to_text());
+            }
+            Wrap::TlsCrypt { key } => out.block("tls-crypt", &key.to_text()),
+        }
+        out.block("ca", self.tls.ca.text());
+        out.block("cert", self.tls.cert.text());
+        out.block("key", self.tls.key.text());
+        out.0
+    }
+}
+
+struct Out(Zeroizing<String>);
+
+impl Out {
+    fn flag(&mut self, name: &str) {
+        self.line::<&str>(name, &[]);
+    }
+
+    fn one(&mut self, name: &str, value: impl fmt::Display) {
+        self.line(name, &[value.to_string()]);
+    }
+
+    fn line<S: AsRef<str>>(&mut self, name: &str, words: &[S]) {
+        self.0.push_str(name);
+        for word in words {
+            self.0.push(' ');
+            self.word(word.as_ref());
+        }
+        self.0.push('\n');
+    }
+
+    /// A word with quotes and escapes if it needs them.
+    fn word(&mut self, word: &str) {
+        let odd = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#' | ';');
+        if !word.is_empty() && !word.contains(odd) {
+            self.0.push_str(word);
+            return;
+        }
+        self.0.push('"');
+        for c in word.chars() {
+            if matches!(c, '"' | '\\') {
+                self.0.push('\\');
+            }
+            self.0.push(c);
+        }
+        self.0.push('"');
+    }
+
+    fn block(&mut self, name: &str, text: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "<{name}>\n{}\n</{name}>", text.trim_end_matches('\n'));
+    }
+
+    fn seconds(&mut self, name: &str, duration: Duration) {
+        self.one(name, duration.as_secs());
+    }
+}
+
+fn protocol(transport: Transport, family: Family) -> &'static str {
+    match (transport, family) {
+        (Transport::Udp, Family::Any) => "udp",
+        (Transport::Udp, Family::V4) => "udp4",
+        (Transport::Udp, Family::V6) => "udp6",
+        (Transport::Tcp, Family::Any) => "tcp",
+        (Transport::Tcp, Family::V4) => "tcp4",
+        (Transport::Tcp, Family::V6) => "tcp6",
+    }
+}
+
+fn print_client(out: &mut Out, client: &ClientConfig) {
+    out.flag(if client.pull { "client" } else { "tls-client" });
+    for remote in &client.remotes {
+        print_remote(out, remote);
+    }
+    if client.remote_random {
+        out.flag("remote-random");
+    }
+    if let Some(limit) = client.resolve_retry {
+        out.seconds("resolv-retry", limit);
+    }
+    let (first, longest) = (client.connect_retry.as_secs(), client.connect_retry_longest.as_secs());
+    out.line("connect-retry", &[first.to_string(), longest.to_string()]);
+    if let Some(rounds) = client.connect_retry_max {
+        out.one("connect-retry-max", rounds);
+    }
+    if client.route_nopull {
+        out.flag("route-nopull");
+    }
+    for filter in &client.pull_filters {
+        let action = match filter.action {
+            PullAction::Accept => "accept",
+            PullAction::Ignore => "ignore",
+            PullAction::Reject => "reject",
+        };
+        out.line("pull-filter", &[action, &filter.prefix]);
+    }
+    if let Some(metric) = client.route_metric {
+        out.one("route-metric", metric);
+    }
+    if let Some(flags) = &client.redirect_gateway {
+        print_redirect(out, flags);
+    }
+    for server in &client.dns.servers {
+        out.line("dhcp-option", &["DNS", &server.to_string()]);
+    }
+    for domain in &client.dns.search {
+        out.line("dhcp-option", &["DOMAIN", domain]);
+    }
+    match client.ipv4 {
+        None => {}
+        Some(StaticIpv4::Subnet(net)) => {
+            out.one("topology", "subnet");
+            print_ifconfig(out, net);
+        }
+        Some(StaticIpv4::PointToPoint { local, peer }) => {
+            out.line("ifconfig", &[local.to_string(), peer.to_string()]);
+        }
+    }
+    if let Some((net, peer)) = client.ipv6 {
+        out.line("ifconfig-ipv6", &[net.to_string(), peer.to_string()]);
+    }
+}
+
+/// Every remote in a block of its own, so that nothing of one holds for another.
+fn print_remote(out: &mut Out, remote: &Remote) {
+    out.flag("<connection>");
+    let proto = protocol(remote.transport, remote.family);
+    out.line("remote", &[&remote.host, &remote.port.to_string(), proto]);
+    match remote.bind {
+        None => out.flag("nobind"),
+        Some(bind) => {
+            if let Some(address) = bind.address {
+                out.one("local", address);
+            }
+            out.one("lport", bind.port);
+        }
+    }
+    out.seconds("connect-timeout", remote.connect_timeout);
+    if remote.exit_notify > 0 {
+        out.one("explicit-exit-notify", remote.exit_notify);
+    }
+    out.flag("</connection>");
+}
+
+fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
+    let words = [
+        (!flags.ipv4, "!ipv4"),
+        (flags.ipv6, "ipv6"),
+        (flags.def1, "def1"),
+        (flags.local, "local"),
+        (flags.autolocal, "autolocal"),
+        (flags.block_local, "block-local"),
+        (flags.bypass_dhcp, "bypass-dhcp"),
+        (flags.bypass_dns, "bypass-dns"),
+    ];
+    let words: Vec<_> = words.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
+    out.line("redirect-gateway", &words);
+}
+
+fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
+    out.line("ifconfig", &[net.addr().to_string(), net.netmask().to_string()]);
+}
+
+fn print_server(out: &mut Out, server: &ServerConfig) {
+    out.one("mode", "server");
+    out.flag("tls-server");
+    out.one("topology", "subnet");
+    if server.listen.iter().any(|listen| listen.ipv6_only) {
+        out.one("bind", "ipv6only");
+    }
+    for listen in &server.listen {
+        let address = listen.address.map_or("*".to_string(), |address| address.to_string());
+        out.line("local", &[&address, &listen.port.to_string(), protocol(listen.transport, listen.family)]);
+    }
+    if let Some(ipv4) = &server.ipv4 {
+        print_ifconfig(out, ipv4.address);
+        if let Some((first, last)) = ipv4.pool {
+            let mask = ipv4.address.netmask();
+            out.line("ifconfig-pool", &[first.to_string(), last.to_string(), mask.to_string()]);
+        }
+    }
+    if let Some(ipv6) = &server.ipv6 {
+        // The peer's address is asked for and not used: any other of the network will do.
+        let peer = Ipv6Addr::from(u128::from(ipv6.address.network()) + 2);
+        out.line("ifconfig-ipv6", &[ipv6.address.to_string(), peer.to_string()]);
+        if let Some(pool) = ipv6.pool {
+            out.one("ifconfig-ipv6-pool", pool);
+        }
+    }
+    for option in &server.push {
+        out.line("push", &[option]);
+    }
+    if server.client_to_client {
+        out.flag("client-to-client");
+    }
+    if server.duplicate_cn {
+        out.flag("duplicate-cn");
+    }
+    out.one("max-clients", server.max_clients);
+    if server.exit_notify > 0 {
+        out.one("explicit-exit-notify", server.exit_notify);
+    }
+}
+
+fn print_device(out: &mut Out, device: &Device) {
+    out.one("dev", device.name.as_deref().unwrap_or("tun"));
+    out.one("dev-type", "tun");
+    out.one("tun-mtu", device.mtu);
+    if let Some(packets) = device.txqueuelen {
+        out.one("txqueuelen", packets);
+    }
+}
+
+fn version(version: TlsVersion) -> &'static str {
+    match version {
+        TlsVersion::V1_2 => "1.2",
+        TlsVersion::V1_3 => "1.3",
+    }
+}
+
+fn print_tls(out: &mut Out, tls: &Tls) {
+    out.one("tls-version-min", version(tls.version_min));
+    if let Some(max) = tls.version_max {
+        out.one("tls-version-max", version(max));
+    }
+    let lists =
+        [("tls-cipher", &tls.ciphers), ("tls-ciphersuites", &tls.suites), ("tls-groups", &tls.groups)];
+    for (name, list) in lists {
+        if !list.is_empty() {
+            out.one(name, list.join(":"));
+        }
+    }
+    match &tls.peer.ku {
+        KeyUsage::Any => {}
+        KeyUsage::Present => out.flag("remote-cert-ku"),
+        KeyUsage::OneOf(bits) => {
+            let words: Vec<_> = bits.iter().map(|bits| format!("{bits:02x}")).collect();
+            out.line("remote-cert-ku", &words);
+        }
+    }
+    match &tls.peer.eku {
+        None => {}
+        Some(Eku::ServerAuth) => out.one("remote-cert-eku", "TLS Web Server Authentication"),
+        Some(Eku::ClientAuth) => out.one("remote-cert-eku", "TLS Web Client Authentication"),
+        Some(Eku::Oid(oid)) => out.one("remote-cert-eku", oid),
+    }
+    if let Some(check) = &tls.peer.name {
+        let kind = match check.kind {
+            NameKind::Subject => "subject",
+            NameKind::Name => "name",
+            NameKind::NamePrefix => "name-prefix",
+        };
+        out.line("verify-x509-name", &[&check.value, kind]);
+    }
+}
+
+fn print_data(out: &mut Out, data: &DataChannel) {
+    let names: Vec<_> = data.ciphers.iter().copied().map(Cipher::name).collect();
+    out.one("data-ciphers", names.join(":"));
+    if let Some(cipher) = data.fallback {
+        out.one("data-ciphers-fallback", cipher);
+    }
+    out.one(
+        "auth",
+        match data.auth {
+            Digest::Sha1 => "SHA1",
+            Digest::Sha256 => "SHA256",
+            Digest::Sha384 => "SHA384",
+            Digest::Sha512 => "SHA512",
+        },
+    );
+    match data.compression {
+        CompressionFraming::None => {}
+        CompressionFraming::LzoNo => out.one("comp-lzo", "no"),
+        CompressionFraming::Stub => out.one("compress", "stub"),
+        CompressionFraming::StubV2 => out.one("compress", "stub-v2"),
+    }
+    let (packets, seconds) = (data.replay.packets, data.replay.time.as_secs());
+    out.line("replay-window", &[packets.to_string(), seconds.to_string()]);
+    match data.mssfix {
+        Mssfix::Default => {}
+        Mssfix::Off => out.one("mssfix", 0),
+        Mssfix::Payload(bytes) => out.one("mssfix", bytes),
+        Mssfix::Outer(bytes) => out.line("mssfix", &[&bytes.to_string(), "mtu"]),
+        Mssfix::Fixed(bytes) => out.line("mssfix", &[&bytes.to_string(), "fixed"]),
+    }
+}
+
+fn print_timers(out: &mut Out, liveness: &Liveness, rekey: &Rekey) {
+    if let Some(ping) = liveness.ping {
+        out.seconds("ping", ping);
+    }
+    let name = match liveness.on_timeout {
+        OnTimeout::Restart => "ping-restart",
+        OnTimeout::Exit => "ping-exit",
+    };
+    if liveness.timeout.is_some() || liveness.on_timeout == OnTimeout::Exit {
+        out.seconds(name, liveness.timeout.unwrap_or_default());
+    }
+    let after = rekey.after.unwrap_or_default().as_secs().to_string();
+    match rekey.after_at_least {
+        None => out.line("reneg-sec", &[after]),
+        Some(least) => out.line("reneg-sec", &[after, least.as_secs().to_string()]),
+    }
+    if let Some(bytes) = rekey.bytes {
+        out.one("reneg-bytes", bytes);
+    }
+    if let Some(packets) = rekey.packets {
+        out.one("reneg-pkts", packets);
+    }
+    out.seconds("tran-window", rekey.transition);
+    out.seconds("hand-window", rekey.handshake);
+    out.seconds("tls-timeout", rekey.retransmit);
+}
+
+fn print_socket(out: &mut Out, socket: &SocketOptions) {
+    if let Some(bytes) = socket.sndbuf {
+        out.one("sndbuf", bytes);
+    }
+    if let Some(bytes) = socket.rcvbuf {
+        out.one("rcvbuf", bytes);
+    }
+    if socket.float {
+        out.flag("float");
+    }
+    if socket.tcp_nodelay {
+        out.one("socket-flags", "TCP_NODELAY");
+    }
+}
+
+fn print_route(out: &mut Out, route: &Route) {
+    let (name, mut words) = match route.destination {
+        IpNet::V4(net) => ("route", vec![net.addr().to_string(), net.netmask().to_string()]),
+        IpNet::V6(net) => ("route-ipv6", vec![net.to_string()]),
+    };
+    let via = match route.via {
+        RouteVia::Tunnel => "vpn_gateway".to_string(),
+        RouteVia::SystemGateway => "net_gateway".to_string(),
+        RouteVia::Gateway(address) => address.to_string(),
+    };
+    if route.metric.is_some() || route.via != RouteVia::Tunnel {
+        words.push(via);
+    }
+    words.extend(route.metric.map(|metric| metric.to_string()));
+    out.line(name, &words);
+}
+
+fn print_process(out: &mut Out, process: &Process) {
+    if let Some(user) = &process.user {
+        out.one("user", user);
+    }
+    if let Some(group) = &process.group {
+        out.one("group", group);
+    }
+    out.one("verb", process.verb);
+    if let Some(messages) = process.mute {
+        out.one("mute", messages);
+    }
+    match &process.log {
+        None => {}
+        Some(Log::File { path, append: false }) => out.one("log", path.display()),
+        Some(Log::File { path, append: true }) => out.one("log-append", path.display()),
+        Some(Log::Syslog(None)) => out.flag("syslog"),
+        Some(Log::Syslog(Some(name))) => out.one("syslog", name),
+    }
+    if let Some(status) = &process.status {
+        out.line("status", &[status.path.display().to_string(), status.every.as_secs().to_string()]);
+        out.one("status-version", status.version);
+    }
+    if let Some(path) = &process.pid_file {
+        out.one("writepid", path.display());
+    }
+}

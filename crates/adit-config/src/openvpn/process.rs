@@ -1,0 +1,102 @@
+//! Directives on the process.
+
+use std::path::PathBuf;
+
+use super::args::Args;
+use super::draft::Draft;
+use super::model::Log;
+use super::table::{Effect, done, skip};
+
+type Done = Result<Effect, String>;
+
+/// A path as written; `cd` is applied when the whole file is read.
+fn path(args: &Args<'_>) -> Result<PathBuf, String> {
+    let path = args.get(0)?;
+    if path.is_empty() { Err(args.usage()) } else { Ok(path.into()) }
+}
+
+pub(super) fn user(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.user = Some(args.get(0)?.into());
+    done()
+}
+
+pub(super) fn group(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.group = Some(args.get(0)?.into());
+    done()
+}
+
+pub(super) fn verb(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.verb = args.number(0, 0..=15)?;
+    done()
+}
+
+pub(super) fn mute(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.mute = Some(args.number(0, 0..=i32::MAX as u32)?).filter(|messages| *messages > 0);
+    done()
+}
+
+pub(super) fn log(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.log = Some(Log::File { path: path(args)?, append: false });
+    done()
+}
+
+pub(super) fn log_append(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.log = Some(Log::File { path: path(args)?, append: true });
+    done()
+}
+
+pub(super) fn syslog(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.log = Some(Log::Syslog(args.opt(0).map(Into::into)));
+    done()
+}
+
+pub(super) fn status(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let every = args.opt(1).map(|_| args.seconds(1)).transpose()?;
+    draft.status = Some((path(args)?, every));
+    done()
+}
+
+pub(super) fn status_version(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.status_version = Some(args.number(0, 1..=3)?);
+    done()
+}
+
+pub(super) fn writepid(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.pid_file = Some(path(args)?);
+    done()
+}
+
+pub(super) fn cd(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.directory = draft.directory.join(path(args)?);
+    done()
+}
+
+/// `config`: its file was read in its place.
+pub(super) fn nested(_: &mut Draft, _: &Args<'_>) -> Done {
+    done()
+}
+
+/// Read before all other directives.
+pub(super) fn ignore_unknown(_: &mut Draft, _: &Args<'_>) -> Done {
+    done()
+}
+
+pub(super) fn setenv(_: &mut Draft, args: &Args<'_>) -> Done {
+    match args.get(0)? {
+        "FORWARD_COMPATIBLE" => done(),
+        "CLIENT_CERT" => skip("it speaks to other programs; `cert` and `key` decide"),
+        _ => skip("it is for scripts, which adit does not run"),
+    }
+}
+
+/// `up` and `down`: the scripts that only set name servers are not needed; others are.
+pub(super) fn dns_script(_: &mut Draft, args: &Args<'_>) -> Done {
+    let known = ["update-resolv-conf", "update-systemd-resolved", "openvpn-update-resolv-conf", "dns-updown"];
+    let command = args.get(0)?;
+    let program = command.split_ascii_whitespace().next().unwrap_or_default();
+    let file = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".sh");
+    if known.contains(&file) {
+        return skip("adit sets name servers itself");
+    }
+    Err(format!("`{}`: adit runs no scripts yet; remove it, or run it from the service manager", args.name()))
+}

@@ -1,0 +1,137 @@
+//! Directives on routes and names.
+
+use std::net::IpAddr;
+
+use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
+
+use super::args::Args;
+use super::draft::Draft;
+use super::model::{PullAction, PullFilter};
+use super::table::{Effect, done, done_but, skip};
+
+type Done = Result<Effect, String>;
+
+pub(super) fn route(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if matches!(args.get(0)?, "vpn_gateway" | "net_gateway" | "remote_host") {
+        return Err(args.bad(args.get(0)?, "the destination's address"));
+    }
+    let given = args.ipv4_net(0, 1)?;
+    let via = gateway(args, 2, false)?;
+    let metric = metric(args, 3)?;
+    draft.routes.push(Route { destination: IpNet::V4(given.trunc()), via, metric });
+    taken_as(given.into())
+}
+
+pub(super) fn route_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let found = args.get(0)?;
+    let net = if found.contains('/') { args.ipv6_net(0)? } else { args.ipv6(0)?.into() };
+    let via = gateway(args, 1, true)?;
+    let metric = metric(args, 2)?;
+    draft.routes.push(Route { destination: IpNet::V6(net.trunc()), via, metric });
+    taken_as(net.into())
+}
+
+/// A destination may have host bits; the route is to its network.
+fn taken_as(given: IpNet) -> Done {
+    if given == given.trunc() { done() } else { done_but(format!("taken as {}", given.trunc())) }
+}
+
+fn gateway(args: &Args<'_>, index: usize, v6: bool) -> Result<RouteVia, String> {
+    match args.opt(index) {
+        None | Some("default" | "vpn_gateway") => Ok(RouteVia::Tunnel),
+        Some("net_gateway" | "net_gateway_ipv6") => Ok(RouteVia::SystemGateway),
+        Some(found) => match found.parse::<IpAddr>() {
+            Ok(address) if address.is_ipv6() == v6 => Ok(RouteVia::Gateway(address)),
+            _ => {
+                let family = if v6 { "IPv6" } else { "IPv4" };
+                Err(args.bad(found, format!("`vpn_gateway`, `net_gateway` or an {family} address")))
+            }
+        },
+    }
+}
+
+fn metric(args: &Args<'_>, index: usize) -> Result<Option<u32>, String> {
+    if args.opt(index) == Some("default") { Ok(None) } else { args.opt_number(index, 0..=i32::MAX as u32) }
+}
+
+pub(super) fn route_nopull(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.route_nopull = true;
+    done()
+}
+
+pub(super) fn pull_filter(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let action = args.choice(
+        0,
+        &[("accept", PullAction::Accept), ("ignore", PullAction::Ignore), ("reject", PullAction::Reject)],
+    )?;
+    draft.client.pull_filters.push(PullFilter { action, prefix: args.get(1)?.into() });
+    done()
+}
+
+pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let mut flags =
+        draft.client.redirect_gateway.unwrap_or(RedirectGateway { ipv4: true, ..Default::default() });
+    for flag in args.all() {
+        match flag.as_str() {
+            "def1" => flags.def1 = true,
+            "ipv6" => flags.ipv6 = true,
+            "!ipv4" => flags.ipv4 = false,
+            "local" => flags.local = true,
+            "autolocal" => flags.autolocal = true,
+            "block-local" => flags.block_local = true,
+            "bypass-dhcp" => flags.bypass_dhcp = true,
+            "bypass-dns" => flags.bypass_dns = true,
+            other => {
+                return Err(args.bad(
+                    other,
+                    "flags out of `def1`, `ipv6`, `!ipv4`, `local`, `autolocal`, `block-local`, \
+                     `bypass-dhcp`, `bypass-dns`",
+                ));
+            }
+        }
+    }
+    draft.client.redirect_gateway = Some(flags);
+    done()
+}
+
+pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
+    match args.get(0)? {
+        "DNS" | "DNS6" => {
+            let server = args.ip(1)?;
+            if !draft.client.dns.servers.contains(&server) {
+                draft.client.dns.servers.push(server);
+            }
+        }
+        "DOMAIN" | "DOMAIN-SEARCH" | "ADAPTER_DOMAIN_SUFFIX" => {
+            let domain = args.get(1)?;
+            if !is_domain(domain) {
+                return Err(args.bad(domain, "a domain name of letters, digits, `-`, `_` and dots"));
+            }
+            if !draft.client.dns.search.iter().any(|known| known == domain) {
+                draft.client.dns.search.push(domain.into());
+            }
+            if args.get(0)? == "ADAPTER_DOMAIN_SUFFIX" {
+                return done_but("taken as `DOMAIN`");
+            }
+        }
+        "WINS" | "NBDD" | "NBT" | "NBS" | "DISABLE-NBT" | "NTP" | "DOMAIN-ROUTE" => {
+            return skip("only name servers and domains are set");
+        }
+        "PROXY_HTTP" | "PROXY_HTTPS" | "PROXY_BYPASS" | "PROXY_AUTO_CONFIG_URL" => {
+            return skip("proxies of browsers are theirs to set");
+        }
+        other => return Err(args.bad(other, "`DNS ADDRESS` or `DOMAIN NAME`")),
+    }
+    done()
+}
+
+/// A domain name, with or without the dot at its end; `.` alone is the root.
+fn is_domain(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    name == "." || (name.len() <= 253 && bare.split('.').all(label))
+}

@@ -1,0 +1,482 @@
+use super::args::Args;
+use super::draft::Draft;
+use super::{data, net, process, routes, server, tls};
+use crate::Kind;
+
+/// One directive of the dialect: the single definition that the parser, `adit check` and the
+/// documentation share.
+#[derive(Debug)]
+pub struct Directive {
+    /// Its name, without `--`.
+    pub name: &'static str,
+    /// Its arguments: `[X]` may be left out, `...` may be repeated.
+    pub usage: &'static str,
+    /// The side it belongs to.
+    pub side: Side,
+    /// Whether it may stand in a `<connection>` block.
+    pub in_connection: bool,
+    /// Whether it may be a block `<name>…</name>`.
+    pub inline: bool,
+    pub(super) action: Action,
+}
+
+/// The side a directive belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Both.
+    Any,
+    /// Only a client.
+    Client,
+    /// Only a server.
+    Server,
+}
+
+pub(super) type Handler = fn(&mut Draft, &Args<'_>) -> Result<Effect, String>;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Action {
+    Use(Handler),
+    Ignore(&'static str),
+    Refuse(&'static str),
+}
+
+/// What a handler did.
+pub(super) struct Effect {
+    pub(super) kind: Kind,
+    pub(super) reason: String,
+}
+
+/// The directive holds as written.
+pub(super) fn done() -> Result<Effect, String> {
+    Ok(Effect { kind: Kind::Used, reason: String::new() })
+}
+
+/// The directive holds, with a remark.
+pub(super) fn done_but(reason: impl Into<String>) -> Result<Effect, String> {
+    Ok(Effect { kind: Kind::Used, reason: reason.into() })
+}
+
+/// adit does without this one.
+pub(super) fn skip(reason: impl Into<String>) -> Result<Effect, String> {
+    Ok(Effect { kind: Kind::Ignored, reason: reason.into() })
+}
+
+impl Directive {
+    /// What becomes of it at its most usual.
+    pub fn kind(&self) -> Kind {
+        match self.action {
+            Action::Use(_) => Kind::Used,
+            Action::Ignore(_) => Kind::Ignored,
+            Action::Refuse(_) => Kind::Refused,
+        }
+    }
+
+    /// Why it is ignored, or what to write instead of it; empty if it is used.
+    pub fn reason(&self) -> &'static str {
+        match self.action {
+            Action::Use(_) => "",
+            Action::Ignore(reason) | Action::Refuse(reason) => reason,
+        }
+    }
+
+    /// How many arguments it takes: least, and most unless there is no limit.
+    pub fn arity(&self) -> (usize, Option<usize>) {
+        let words = self.usage.split_ascii_whitespace().filter(|word| *word != "...");
+        let least = words.clone().filter(|word| !word.starts_with('[')).count();
+        let most = if self.usage.ends_with("...") { None } else { Some(words.count()) };
+        (least, most)
+    }
+
+    pub(super) fn takes(&self) -> String {
+        match self.usage {
+            "" => format!("`{}` takes no argument", self.name),
+            usage => format!("`{}` takes {usage}", self.name),
+        }
+    }
+
+    const fn in_connection(mut self) -> Self {
+        self.in_connection = true;
+        self
+    }
+
+    const fn inline(mut self) -> Self {
+        self.inline = true;
+        self
+    }
+}
+
+const fn new(name: &'static str, usage: &'static str, side: Side, action: Action) -> Directive {
+    Directive { name, usage, side, in_connection: false, inline: false, action }
+}
+
+const fn both(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
+    new(name, usage, Side::Any, Action::Use(handler))
+}
+
+const fn client(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
+    new(name, usage, Side::Client, Action::Use(handler))
+}
+
+const fn server(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
+    new(name, usage, Side::Server, Action::Use(handler))
+}
+
+const fn ignored(name: &'static str, usage: &'static str, why: &'static str) -> Directive {
+    new(name, usage, Side::Any, Action::Ignore(why)).in_connection().inline()
+}
+
+const fn refused(name: &'static str, instead: &'static str) -> Directive {
+    new(name, "[ARGUMENT] ...", Side::Any, Action::Refuse(instead)).in_connection().inline()
+}
+
+/// The directive called `name`.
+pub(super) fn find(name: &str) -> Option<&'static Directive> {
+    DIRECTIVES.iter().find(|directive| directive.name == name)
+}
+
+const NO_SCRIPTS: &str = "adit runs no scripts yet; remove it, or run it from the service manager";
+const NO_PASSWORDS: &str = "adit does not ask for user names and passwords yet; use a certificate and key \
+                            (`cert`, `key`)";
+const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
+const NO_PER_CLIENT: &str = "adit has no settings per client yet; remove it (clients get addresses from the \
+                             pool and what `push` says)";
+const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
+const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
+const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
+const NO_STATIC: &str = "static keys have no forward secrecy; use `ca`, `cert` and `key`";
+const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
+const COMMAND: &str = "it is a command, not a setting; remove it from the file";
+const WINDOWS: &str = "it concerns Windows only";
+const BATCHES: &str = "adit sizes its own buffers and always works in batches";
+const PERSISTS: &str = "adit always keeps keys, device and addresses over a restart";
+const QUERY_ONLY: &str = "it belongs to the management socket, which adit does not have";
+
+/// Every directive that OpenVPN 2.7 knows, and those of older versions that still stand in files.
+#[rustfmt::skip]
+pub(super) static DIRECTIVES: &[Directive] = &[
+    // Side and addresses
+    client("client", "", net::client),
+    client("pull", "", net::pull),
+    both("mode", "MODE", net::mode),
+    both("tls-client", "", net::tls_client),
+    both("tls-server", "", net::tls_server),
+    both("dev", "NAME", net::dev),
+    both("dev-type", "TYPE", net::dev_type),
+    both("topology", "TOPOLOGY", net::topology),
+    both("proto", "PROTOCOL", net::proto).in_connection(),
+    both("port", "PORT", net::port).in_connection(),
+    both("lport", "PORT", net::lport).in_connection(),
+    both("rport", "PORT", net::rport).in_connection(),
+    both("local", "ADDRESS [PORT] [PROTOCOL]", net::local).in_connection(),
+    both("bind", "[ipv6only]", net::bind).in_connection(),
+    both("nobind", "", net::nobind).in_connection(),
+    client("remote", "HOST [PORT] [PROTOCOL]", net::remote).in_connection(),
+    client("remote-random", "", net::remote_random),
+    client("resolv-retry", "SECONDS", net::resolv_retry),
+    client("connect-retry", "SECONDS [LONGEST]", net::connect_retry).in_connection(),
+    client("connect-retry-max", "ROUNDS", net::connect_retry_max).in_connection(),
+    client("connect-timeout", "SECONDS", net::connect_timeout).in_connection(),
+    client("server-poll-timeout", "SECONDS", net::connect_timeout).in_connection(),
+    both("explicit-exit-notify", "[TIMES]", net::exit_notify).in_connection(),
+    both("float", "", net::float).in_connection(),
+    both("tcp-nodelay", "", net::tcp_nodelay),
+    both("socket-flags", "FLAG ...", net::socket_flags),
+    both("sndbuf", "BYTES", net::sndbuf),
+    both("rcvbuf", "BYTES", net::rcvbuf),
+    both("tun-mtu", "BYTES [BYTES]", net::tun_mtu).in_connection(),
+    both("txqueuelen", "PACKETS", net::txqueuelen),
+    both("ifconfig", "ADDRESS PEER|NETMASK", net::ifconfig),
+    both("ifconfig-ipv6", "ADDRESS/BITS PEER", net::ifconfig_ipv6),
+    // Routes and names
+    both("route", "NETWORK [NETMASK] [GATEWAY] [METRIC]", routes::route),
+    both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
+    both("route-gateway", "ADDRESS|dhcp", net::route_gateway),
+    both("route-metric", "METRIC", net::route_metric),
+    client("route-nopull", "", routes::route_nopull),
+    client("pull-filter", "accept|ignore|reject TEXT", routes::pull_filter),
+    client("redirect-gateway", "[FLAG] ...", routes::redirect_gateway),
+    client("dhcp-option", "TYPE [VALUE]", routes::dhcp_option),
+    // Server
+    server("server", "NETWORK NETMASK [nopool]", server::server),
+    server("server-ipv6", "NETWORK/BITS", server::server_ipv6),
+    server("ifconfig-pool", "FIRST LAST [NETMASK]", server::ifconfig_pool),
+    server("ifconfig-ipv6-pool", "FIRST/BITS", server::ifconfig_ipv6_pool),
+    server("push", "OPTION", server::push),
+    server("push-reset", "", server::push_reset),
+    server("push-remove", "OPTION", server::push_remove),
+    server("client-to-client", "", server::client_to_client),
+    server("duplicate-cn", "", server::duplicate_cn),
+    server("max-clients", "CLIENTS", server::max_clients),
+    server("verify-client-cert", "[MODE]", server::verify_client_cert),
+    // Certificates and TLS
+    both("ca", "FILE", tls::ca).inline(),
+    both("cert", "FILE", tls::cert).inline(),
+    both("extra-certs", "FILE", tls::extra_certs).inline(),
+    both("key", "FILE", tls::key).inline(),
+    both("tls-auth", "FILE [DIRECTION]", tls::tls_auth).inline().in_connection(),
+    both("tls-crypt", "FILE", tls::tls_crypt).inline().in_connection(),
+    both("key-direction", "DIRECTION", tls::key_direction).in_connection(),
+    both("tls-version-min", "VERSION [or-highest]", tls::version_min),
+    both("tls-version-max", "VERSION", tls::version_max),
+    both("tls-cipher", "LIST", tls::ciphers),
+    both("tls-ciphersuites", "LIST", tls::suites),
+    both("tls-groups", "LIST", tls::groups),
+    both("ecdh-curve", "NAME", tls::ecdh_curve),
+    both("remote-cert-tls", "client|server", tls::remote_cert_tls),
+    both("remote-cert-ku", "[BITS] ...", tls::remote_cert_ku),
+    both("remote-cert-eku", "USAGE", tls::remote_cert_eku),
+    both("verify-x509-name", "NAME [subject|name|name-prefix]", tls::verify_x509_name),
+    both("tls-cert-profile", "PROFILE", tls::cert_profile),
+    ignored("dh", "FILE", "adit agrees on keys by elliptic curves alone, as modern peers do"),
+    ignored("tls-exit", "", "adit connects anew after a TLS error"),
+    ignored("auth-nocache", "", "adit keeps no password"),
+    ignored("single-session", "", "adit serves one session for each client anyway"),
+    ignored("push-peer-info", "", "the server is told what it needs to know; nothing that identifies the machine"),
+    ignored("engine", "[NAME]", "adit brings its own cryptography"),
+    ignored("providers", "NAME ...", "adit brings its own cryptography"),
+    ignored("prng", "ALGORITHM [BYTES]", "adit takes random numbers from the system"),
+    ignored("tls-export-cert", "DIRECTORY", "it is only for scripts, which adit does not run"),
+    ignored("x509-track", "ATTRIBUTE", "it is only for scripts, which adit does not run"),
+    // Data channel
+    both("cipher", "NAME", data::cipher),
+    both("data-ciphers", "LIST", data::data_ciphers),
+    both("ncp-ciphers", "LIST", data::data_ciphers),
+    both("data-ciphers-fallback", "NAME", data::fallback),
+    both("auth", "DIGEST", data::auth),
+    both("comp-lzo", "[MODE]", data::comp_lzo),
+    both("compress", "[ALGORITHM]", data::compress),
+    both("replay-window", "PACKETS [SECONDS]", data::replay_window),
+    both("mssfix", "[BYTES] [mtu|fixed]", data::mssfix).in_connection(),
+    both("keepalive", "PING TIMEOUT", data::keepalive),
+    both("ping", "SECONDS", data::ping),
+    both("ping-restart", "SECONDS", data::ping_restart),
+    both("ping-exit", "SECONDS", data::ping_exit),
+    both("reneg-sec", "SECONDS [LEAST]", data::reneg_sec),
+    both("reneg-bytes", "BYTES", data::reneg_bytes),
+    both("reneg-pkts", "PACKETS", data::reneg_pkts),
+    both("tran-window", "SECONDS", data::tran_window),
+    both("hand-window", "SECONDS", data::hand_window),
+    both("tls-timeout", "SECONDS", data::tls_timeout),
+    both("allow-compression", "MODE", data::allow_compression),
+    ignored("comp-noadapt", "", "adit never compresses"),
+    ignored("mute-replay-warnings", "", "adit counts replayed packets and does not log each"),
+    ignored("ping-timer-rem", "", "the timer runs from the moment a peer is known"),
+    ignored("disable-occ", "", "differing options are only logged"),
+    ignored("opt-verify", "", "differing options are only logged"),
+    ignored("ncp-disable", "", "adit always negotiates, and falls back to `data-ciphers-fallback`"),
+    // Process
+    both("user", "NAME", process::user),
+    both("group", "NAME", process::group),
+    both("verb", "LEVEL", process::verb),
+    both("mute", "MESSAGES", process::mute),
+    both("log", "FILE", process::log),
+    both("log-append", "FILE", process::log_append),
+    both("syslog", "[NAME]", process::syslog),
+    both("status", "FILE [SECONDS]", process::status),
+    both("status-version", "VERSION", process::status_version),
+    both("writepid", "FILE", process::writepid),
+    both("cd", "DIRECTORY", process::cd),
+    both("setenv", "NAME [VALUE] ...", process::setenv),
+    both("setenv-safe", "NAME [VALUE]", process::setenv),
+    both("up", "COMMAND ...", process::dns_script),
+    both("down", "COMMAND ...", process::dns_script),
+    both("ignore-unknown-option", "NAME ...", process::ignore_unknown),
+    both("config", "FILE", process::nested),
+    client("connection", "", net::connection).inline(),
+    ignored("script-security", "LEVEL", "adit runs no scripts"),
+    ignored("down-pre", "", "adit runs no scripts"),
+    ignored("up-restart", "", "adit runs no scripts"),
+    ignored("up-delay", "", "adit configures the device when the server has answered"),
+    ignored("daemon", "[NAME]", "adit stays in the foreground; a service manager keeps it running"),
+    ignored("nice", "LEVEL", "the service manager sets priorities"),
+    ignored("mlock", "", "adit wipes keys from memory; forbid swap and core dumps in the service manager"),
+    ignored("persist-tun", "", PERSISTS),
+    ignored("persist-key", "", PERSISTS),
+    ignored("persist-local-ip", "", PERSISTS),
+    ignored("persist-remote-ip", "", PERSISTS),
+    ignored("suppress-timestamps", "", "adit's log has no time stamps of its own; the service manager adds them"),
+    ignored("machine-readable-output", "", "adit's log is one line a message anyway"),
+    ignored("errors-to-stderr", "", "errors go to the standard error anyway"),
+    ignored("echo", "[TEXT] ...", QUERY_ONLY),
+    ignored("parameter", "[TEXT] ...", QUERY_ONLY),
+    ignored("tmp-dir", "DIRECTORY", "adit writes no temporary files"),
+    ignored("remap-usr1", "SIGNAL", "signals keep their usual meaning"),
+    ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
+    ignored("dns-updown", "COMMAND ...", "adit sets name servers itself"),
+    // Harmless leftovers
+    ignored("fast-io", "", BATCHES),
+    ignored("bcast-buffers", "BUFFERS", BATCHES),
+    ignored("tcp-queue-limit", "PACKETS", BATCHES),
+    ignored("hash-size", "REAL VIRTUAL", BATCHES),
+    ignored("tun-mtu-extra", "BYTES", BATCHES),
+    ignored("disable-dco", "", "adit moves packets in its own process"),
+    ignored("tun-ipv6", "", "the tunnel always carries IPv6"),
+    ignored("link-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
+    ignored("udp-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
+    ignored("mtu-disc", "MODE", "adit leaves path MTU discovery to the system"),
+    ignored("mtu-test", "", "adit does not measure the path"),
+    ignored("max-packet-size", "BYTES", "adit keeps control datagrams within 1250 bytes"),
+    ignored("tun-mtu-max", "BYTES", "adit takes any MTU the server pushes, up to what the device carries"),
+    ignored("ifconfig-nowarn", "", "the two ends' addresses are not compared"),
+    ignored("ifconfig-pool-persist", "FILE [SECONDS]", "addresses are given out anew after a restart"),
+    ignored("route-method", "METHOD", WINDOWS),
+    ignored("route-delay", "[SECONDS] [WINDOW]", "the device is ready when routes are set"),
+    ignored("max-routes", "[ROUTES]", "OpenVPN has dropped it too"),
+    ignored("max-routes-per-client", "ROUTES", "a client has no routes beyond its own addresses"),
+    ignored("stale-routes-check", "SECONDS [AGE]", "a client has no learned routes"),
+    ignored("allow-recursive-routing", "", "the server's address is kept outside the tunnel by a route"),
+    ignored("preresolve", "[HINT]", "names are resolved when they are needed"),
+    ignored("ip-remote-hint", "[HINT]", "names are resolved when they are needed"),
+    ignored("passtos", "", "the outer header carries no traffic class of the inner packet"),
+    ignored("shaper", "BYTES", "OpenVPN has dropped it too; shape with `tc`"),
+    ignored("connect-freq", "CLIENTS SECONDS", "unknown addresses cost a server no state until they answer its cookie"),
+    ignored("connect-freq-initial", "CLIENTS SECONDS", "unknown addresses cost a server no state until they answer its cookie"),
+    ignored("replay-persist", "FILE", "it is for static keys only"),
+    ignored("compat-names", "[MODE] [MODE]", "OpenVPN has dropped it too"),
+    ignored("no-name-remapping", "", "OpenVPN has dropped it too"),
+    ignored("allow-pull-fqdn", "", "pushed routes are addresses"),
+    ignored("auth-retry", "MODE", "adit does not ask for passwords"),
+    ignored("remote-random-hostname", "", "it only defeats caches of name servers"),
+    ignored("key-method", "METHOD", "it is always 2"),
+    ignored("block-outside-dns", "", WINDOWS),
+    ignored("register-dns", "", WINDOWS),
+    ignored("dhcp-renew", "", WINDOWS),
+    ignored("dhcp-release", "", WINDOWS),
+    ignored("dhcp-pre-release", "", WINDOWS),
+    ignored("win-sys", "PATH", WINDOWS),
+    ignored("ip-win32", "METHOD [ARGUMENT] [ARGUMENT]", WINDOWS),
+    ignored("tap-sleep", "SECONDS", WINDOWS),
+    ignored("windows-driver", "NAME", WINDOWS),
+    ignored("dev-node", "NODE", WINDOWS),
+    ignored("service", "EVENT [STATE]", WINDOWS),
+    ignored("allow-nonadmin", "[NAME]", WINDOWS),
+    ignored("pause-exit", "", WINDOWS),
+    ignored("show-net-up", "", WINDOWS),
+    ignored("management-log-cache", "LINES", QUERY_ONLY),
+    ignored("management-forget-disconnect", "", QUERY_ONLY),
+    ignored("management-signal", "", QUERY_ONLY),
+    ignored("management-up-down", "", QUERY_ONLY),
+    ignored("management-client-user", "NAME", QUERY_ONLY),
+    ignored("management-client-group", "NAME", QUERY_ONLY),
+    // Not yet
+    refused("auth-user-pass", NO_PASSWORDS),
+    refused("auth-user-pass-verify", NO_PASSWORDS),
+    refused("auth-user-pass-optional", NO_PASSWORDS),
+    refused("username-as-common-name", NO_PASSWORDS),
+    refused("client-cert-not-required", NO_PASSWORDS),
+    refused("static-challenge", NO_PASSWORDS),
+    refused("auth-token", NO_PASSWORDS),
+    refused("auth-token-user", NO_PASSWORDS),
+    refused("auth-gen-token", NO_PASSWORDS),
+    refused("auth-gen-token-secret", NO_PASSWORDS),
+    refused("override-username", NO_PASSWORDS),
+    refused("askpass", "adit reads no encrypted keys; decrypt the key with `openssl pkey`"),
+    refused("management", NO_MANAGEMENT),
+    refused("management-client", NO_MANAGEMENT),
+    refused("management-client-auth", NO_MANAGEMENT),
+    refused("management-external-key", NO_MANAGEMENT),
+    refused("management-external-cert", NO_MANAGEMENT),
+    refused("management-hold", NO_MANAGEMENT),
+    refused("management-query-passwords", NO_MANAGEMENT),
+    refused("management-query-proxy", NO_MANAGEMENT),
+    refused("management-query-remote", NO_MANAGEMENT),
+    refused("route-up", NO_SCRIPTS),
+    refused("route-pre-down", NO_SCRIPTS),
+    refused("ipchange", NO_SCRIPTS),
+    refused("client-connect", NO_SCRIPTS),
+    refused("client-disconnect", NO_SCRIPTS),
+    refused("client-crresponse", NO_SCRIPTS),
+    refused("learn-address", NO_SCRIPTS),
+    refused("tls-verify", NO_SCRIPTS),
+    refused("plugin", "adit loads no plugins; remove it"),
+    refused("client-config-dir", NO_PER_CLIENT),
+    refused("ccd-exclusive", NO_PER_CLIENT),
+    refused("iroute", NO_PER_CLIENT),
+    refused("iroute-ipv6", NO_PER_CLIENT),
+    refused("ifconfig-push", NO_PER_CLIENT),
+    refused("ifconfig-ipv6-push", NO_PER_CLIENT),
+    refused("ifconfig-push-constraint", NO_PER_CLIENT),
+    refused("disable", NO_PER_CLIENT),
+    refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
+    refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),
+    refused("redirect-private", "adit has no such half measure yet; write `redirect-gateway`, or single `route`s"),
+    refused("dns", "adit reads `dhcp-option DNS` and `dhcp-option DOMAIN`, not `dns` yet"),
+    refused("block-ipv6", "adit does not block IPv6 yet; write `redirect-gateway ipv6` to send it into the tunnel"),
+    refused("client-nat", "adit does not translate addresses; use nftables"),
+    refused("route-table", "adit writes the main table only; remove it"),
+    refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
+    refused("mark", "adit does not mark its datagrams yet; remove it"),
+    refused("bind-dev", "adit does not bind to a device yet; use `local ADDRESS`"),
+    refused("multihome", "adit does not choose the source address yet; give each address a `local` line"),
+    refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
+    refused("inactive", "adit has no limit on idleness yet; remove it"),
+    refused("session-timeout", "adit has no limit on session length yet; remove it"),
+    refused("crl-verify", "adit reads no revocation lists yet; remove it only if no certificate was ever revoked"),
+    refused("peer-fingerprint", "adit does not check fingerprints yet; use `ca`"),
+    refused("verify-hash", "adit does not check fingerprints yet; use `ca`"),
+    refused("capath", "write the certificates into one file and name it with `ca`"),
+    refused("x509-username-field", "adit names peers by their common name (CN) only; remove it"),
+    refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
+    refused("tls-crypt-v2", "adit has tls-crypt, not yet tls-crypt-v2; use `tls-crypt`"),
+    refused("tls-crypt-v2-verify", "adit has tls-crypt, not yet tls-crypt-v2; use `tls-crypt`"),
+    refused("tls-crypt-v2-max-age", "adit has tls-crypt, not yet tls-crypt-v2; use `tls-crypt`"),
+    refused("compat-mode", "adit always speaks as a current version does and adapts to the peer; remove it"),
+    refused("force-tls-key-material-export", "adit uses it whenever the peer can; remove it"),
+    refused("protocol-flags", "only a server pushes it; remove it from the file"),
+    refused("key-derivation", "only a server pushes it; remove it from the file"),
+    refused("peer-id", "only a server pushes it; remove it from the file"),
+    refused("push-continuation", "only a server pushes it; remove it from the file"),
+    refused("keying-material-exporter", "it is only for plugins; remove it"),
+    refused("chroot", "adit needs no chroot; confine it in the service manager (`RootDirectory=`, `ProtectSystem=`)"),
+    refused("setcon", "set the security context in the service manager (`SELinuxContext=`)"),
+    refused("proto-force", "remove the `remote` lines of the other protocol"),
+    refused("msg-channel", "it concerns Windows only; remove it"),
+    refused("lladdr", NO_TAP),
+    refused("server-bridge", NO_TAP),
+    refused("vlan-tagging", NO_TAP),
+    refused("vlan-accept", NO_TAP),
+    refused("vlan-pvid", NO_TAP),
+    refused("http-proxy", NO_PROXY),
+    refused("http-proxy-option", NO_PROXY),
+    refused("http-proxy-override", NO_PROXY),
+    refused("http-proxy-retry", NO_PROXY),
+    refused("http-proxy-timeout", NO_PROXY),
+    refused("http-proxy-user-pass", NO_PROXY),
+    refused("socks-proxy", NO_PROXY),
+    refused("socks-proxy-retry", NO_PROXY),
+    refused("pkcs12", "unpack it: `openssl pkcs12 -in FILE -nodes`, and use `ca`, `cert` and `key`"),
+    refused("pkcs11-id", NO_PKCS11),
+    refused("pkcs11-id-management", NO_PKCS11),
+    refused("pkcs11-providers", NO_PKCS11),
+    refused("pkcs11-private-mode", NO_PKCS11),
+    refused("pkcs11-protected-authentication", NO_PKCS11),
+    refused("pkcs11-cert-private", NO_PKCS11),
+    refused("pkcs11-pin-cache", NO_PKCS11),
+    refused("cryptoapicert", NO_PKCS11),
+    // Never
+    refused("secret", NO_STATIC),
+    refused("allow-deprecated-insecure-static-crypto", NO_STATIC),
+    refused("fragment", "adit does not fragment; use `mssfix`, and a smaller `tun-mtu` if need be"),
+    refused("no-replay", NO_LEGACY),
+    refused("no-iv", NO_LEGACY),
+    refused("keysize", NO_LEGACY),
+    refused("mtu-dynamic", NO_LEGACY),
+    refused("gremlin", NO_LEGACY),
+    refused("genkey", COMMAND),
+    refused("help", COMMAND),
+    refused("version", COMMAND),
+    refused("mktun", COMMAND),
+    refused("rmtun", COMMAND),
+    refused("test-crypto", COMMAND),
+    refused("show-adapters", COMMAND),
+    refused("show-ciphers", COMMAND),
+    refused("show-curves", COMMAND),
+    refused("show-digests", COMMAND),
+    refused("show-engines", COMMAND),
+    refused("show-gateway", COMMAND),
+    refused("show-groups", COMMAND),
+    refused("show-net", COMMAND),
+    refused("show-pkcs11-ids", COMMAND),
+    refused("show-tls", COMMAND),
+    refused("show-valid-subnets", COMMAND),
+];

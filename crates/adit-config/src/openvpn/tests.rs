@@ -1,0 +1,206 @@
+use super::*;
+
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+const CERT: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+fn load(path: &Path) -> Result<Vec<u8>, String> {
+    match path.strip_prefix("/etc").unwrap_or(path).to_str() {
+        Some("ca.crt" | "cert.crt") => Ok(CERT.into()),
+        Some("key.key") => Ok(KEY.into()),
+        Some("secrets") => Ok(format!("<key>\n{KEY}</key>\n").into()),
+        Some("self") => Ok("config self\n".into()),
+        _ => Err("no such file".into()),
+    }
+}
+
+const FILES: &str = "ca ca.crt\ncert cert.crt\nkey key.key\n";
+
+fn good(text: &str) -> Parsed {
+    parse("test.conf", format!("{text}\n{FILES}").as_bytes(), &load)
+        .unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn bad(text: &str) -> Vec<String> {
+    match parse("test.conf", format!("{text}\n{FILES}").as_bytes(), &load) {
+        Ok(_) => panic!("should fail: {text}"),
+        Err(failure) => failure.problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn client(text: &str) -> (Config, ClientConfig) {
+    let config = good(&format!("client\nremote vpn.example\nremote-cert-tls server\n{text}")).config;
+    match config.role.clone() {
+        Role::Client(client) => (config, *client),
+        Role::Server(_) => panic!("a client"),
+    }
+}
+
+fn server(text: &str) -> (Config, ServerConfig) {
+    let config = good(&format!("server 10.8.0.0 255.255.255.0\n{text}")).config;
+    match config.role.clone() {
+        Role::Server(server) => (config, *server),
+        Role::Client(_) => panic!("a server"),
+    }
+}
+
+#[test]
+fn smallest_client() {
+    let (config, client) = client("dev tun\nnobind");
+    assert_eq!(
+        client.remotes,
+        [Remote {
+            host: "vpn.example".into(),
+            port: 1194,
+            transport: adit_core::Transport::Udp,
+            family: Family::Any,
+            bind: None,
+            connect_timeout: std::time::Duration::from_secs(120),
+            exit_notify: 0,
+        }]
+    );
+    assert!(client.pull);
+    assert_eq!(config.tls.peer.eku, Some(Eku::ServerAuth));
+    assert_eq!(config.tls.cert.text(), CERT);
+    assert_eq!(config.wrap, Wrap::None);
+}
+
+#[test]
+fn smallest_server() {
+    let (config, server) = server("keepalive 10 60\npush \"route 10.1.0.0 255.255.0.0\"");
+    assert_eq!(
+        server.ipv4,
+        Some(ServerIpv4 {
+            address: "10.8.0.1/24".parse().unwrap(),
+            pool: Some(("10.8.0.2".parse().unwrap(), "10.8.0.254".parse().unwrap())),
+        })
+    );
+    assert_eq!(
+        server.push,
+        [
+            "route 10.1.0.0 255.255.0.0",
+            "ping 10",
+            "ping-restart 60",
+            "route-gateway 10.8.0.1",
+            "topology subnet"
+        ]
+    );
+    assert_eq!(config.liveness.timeout, Some(std::time::Duration::from_secs(120)));
+    assert_eq!(server.listen.len(), 1);
+}
+
+#[test]
+fn everything_wrong_is_told_at_once() {
+    let problems = bad("client\nremot vpn.example\nproto ipx\nverb\nca missing.crt\nkey nokey\nsecret x");
+    let text = problems.join("\n");
+    for part in [
+        "test.conf:2: there is no directive `remot`; did you mean `remote`?",
+        "test.conf:3: `proto`: found `ipx`; write `udp` or `tcp`",
+        "test.conf:4: `verb` takes LEVEL; found none",
+        "test.conf:7: `secret` cannot be used: static keys have no forward secrecy",
+        "test.conf: `remote` is missing",
+    ] {
+        assert!(text.contains(part), "{part}\nin\n{text}");
+    }
+}
+
+#[test]
+fn one_side_a_file() {
+    assert!(bad("client\nremote a\nserver 10.8.0.0 255.255.255.0")[0].contains("line 1 made it a client"));
+    assert!(bad("remote a")[0].contains("`client` is missing"));
+    assert!(bad("dev tun")[0].contains("neither a client nor a server"));
+    assert!(bad("client\nremote a\npush x")[0].contains(":3: `push` belongs into a server's file"));
+}
+
+#[test]
+fn missing_files() {
+    let failure = parse("f", b"client\nremote a\nca nofile\ncert cert.crt\n", &load).unwrap_err();
+    let text = failure.to_string();
+    assert!(text.contains("f:3: `nofile` cannot be read: no such file"), "{text}");
+    assert!(text.contains("f: `key` is missing"), "{text}");
+}
+
+#[test]
+fn nested_files_and_cd() {
+    assert_eq!(good("client\nremote a\nconfig secrets").config.tls.key.text(), KEY);
+    let (config, _) = client("log x.log\ncd /etc\nwritepid /run/x.pid");
+    assert_eq!(config.process.log, Some(Log::File { path: "/etc/x.log".into(), append: false }));
+    assert_eq!(config.process.pid_file, Some("/run/x.pid".into()));
+    assert!(bad("client\nremote a\nconfig self").iter().any(|text| text.contains("nested deeper")));
+    assert!(bad("client\nremote a\nconfig gone").iter().any(|text| text.contains("cannot read `gone`")));
+}
+
+#[test]
+fn connections() {
+    let (_, client) = client(
+        "proto tcp\nexplicit-exit-notify 2\n<connection>\nremote b 443\n</connection>\n\
+         <connection>\nremote c\nproto udp6\nrport 53\nconnect-timeout 7\nlocal ::1\n</connection>",
+    );
+    let hosts: Vec<_> =
+        client.remotes.iter().map(|r| (r.host.as_str(), r.port, r.transport, r.exit_notify)).collect();
+    use adit_core::Transport::{Tcp, Udp};
+    assert_eq!(hosts, [("vpn.example", 1194, Tcp, 0), ("b", 443, Tcp, 0), ("c", 53, Udp, 2)]);
+    assert_eq!(client.remotes[2].bind, Some(Bind { address: Some("::1".parse().unwrap()), port: 1194 }));
+    assert_eq!(client.remotes[2].connect_timeout.as_secs(), 7);
+    let problems = bad(
+        "client\nremote a\n<connection>\nremote b\nverb 3\n</connection>\n<connection>\nrport 5\n</connection>",
+    );
+    assert!(problems[0].contains("test.conf:5: `verb` cannot stand in a `<connection>`"), "{problems:?}");
+    assert!(
+        problems[1].contains("test.conf:7: the `<connection>` block has no `remote HOST`"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn what_may_be_unknown() {
+    let parsed = good(
+        "client\nremote a\nignore-unknown-option foo dns\nfoo bar\ndns server 1 address 1.1.1.1\n\
+         setenv opt frob 1\nsetenv opt block-outside-dns\nsetenv opt verb 4\nsetenv CLIENT_CERT 0",
+    );
+    let kinds: Vec<_> = parsed.report.iter().map(|d| (d.directive.as_str(), d.kind)).collect();
+    for name in ["foo", "dns", "frob", "block-outside-dns", "setenv"] {
+        assert!(kinds.contains(&(name, Kind::Ignored)), "{name}: {kinds:?}");
+    }
+    assert!(kinds.contains(&("verb", Kind::Used)));
+    assert_eq!(parsed.config.process.verb, 4);
+    assert_eq!(parsed.warnings.len(), 1, "no remote-cert-tls");
+}
+
+#[test]
+fn ciphers() {
+    use adit_core::Cipher::*;
+    let (config, _) =
+        client("data-ciphers ?CHACHA20-POLY1305:AES-256-CBC:?FOO-1:DEFAULT\ncipher AES-256-CBC");
+    assert_eq!(config.data.ciphers, [ChaCha20Poly1305, Aes256Gcm, Aes128Gcm]);
+    assert!(bad("client\nremote a\ndata-ciphers AES-256-CBC")[0].contains("at least one of"));
+    assert!(bad("client\nremote a\ndata-ciphers AES-257-GCM:FOO-1")[0].contains("FOO-1"));
+}
+
+#[test]
+fn key_files() {
+    let encrypted = "client\nremote a\n<key>\n-----BEGIN ENCRYPTED PRIVATE KEY-----\n</key>\n";
+    let text = format!("{encrypted}ca ca.crt\ncert ca.crt\n");
+    let failure = parse("f", text.as_bytes(), &load).unwrap_err();
+    assert!(failure.to_string().contains("openssl pkey"), "{failure}");
+    let swapped =
+        parse("f", b"client\nremote a\nca ca.crt\ncert key.key\nkey cert.crt\n", &load).unwrap_err();
+    assert_eq!(swapped.problems.len(), 2, "{swapped}");
+    assert!(bad("client\nremote a\n<tls-crypt>\nx\n</tls-crypt>")[0].contains("BEGIN OpenVPN Static key"));
+}
+
+#[test]
+fn scripts() {
+    assert!(bad("client\nremote a\nup /etc/openvpn/up.sh")[0].contains("runs no scripts"));
+    client("script-security 2\nup /etc/openvpn/update-resolv-conf\ndown /etc/openvpn/update-resolv-conf");
+}
+
+#[test]
+fn every_directive_has_one_definition() {
+    let mut names = BTreeSet::new();
+    for directive in directives() {
+        assert!(names.insert(directive.name), "{} stands twice", directive.name);
+        let (least, most) = directive.arity();
+        assert!(most.is_none_or(|most| most >= least), "{}", directive.name);
+        assert_eq!(directive.reason().is_empty(), directive.kind() == Kind::Used, "{}", directive.name);
+    }
+}

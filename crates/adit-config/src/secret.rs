@@ -1,0 +1,192 @@
+use std::fmt;
+
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// Certificates or a private key as PEM text, wiped from memory when dropped. Its `Debug` shows the length
+/// only; two are compared in constant time.
+#[derive(Clone)]
+pub struct Pem(Zeroizing<String>);
+
+impl Pem {
+    /// The labels of PEM blocks that count as a certificate.
+    const CERTIFICATE: [&'static str; 3] = ["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"];
+
+    /// Takes PEM text as it stands, with line ends made `\n`.
+    pub(crate) fn new(text: &str) -> Self {
+        let mut pem = Zeroizing::new(String::with_capacity(text.len() + 1));
+        for line in text.lines() {
+            pem.push_str(line.trim_end());
+            pem.push('\n');
+        }
+        Pem(pem)
+    }
+
+    /// The PEM text. Secret if it holds a private key.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The labels of the PEM blocks in order (`-----BEGIN label-----`).
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.0.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"))
+    }
+
+    /// How many certificates the text holds.
+    pub fn certificates(&self) -> usize {
+        self.labels().filter(|label| Self::CERTIFICATE.contains(label)).count()
+    }
+
+    /// This text followed by another.
+    pub(crate) fn join(mut self, other: &Pem) -> Self {
+        // Reserve by copying: growing in place could leave a copy behind in freed memory.
+        let mut joined = Zeroizing::new(String::with_capacity(self.0.len() + other.0.len()));
+        joined.push_str(&self.0);
+        joined.push_str(&other.0);
+        self.0 = joined;
+        self
+    }
+}
+
+impl PartialEq for Pem {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+impl Eq for Pem {}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pem({} bytes)", self.0.len())
+    }
+}
+
+/// An OpenVPN static key (`openvpn --genkey secret`): 2,048 bits for `tls-auth` or `tls-crypt`. Wiped when
+/// dropped, compared in constant time, never shown.
+#[derive(Clone)]
+pub struct StaticKey(Zeroizing<[u8; 256]>);
+
+const BEGIN: &str = "-----BEGIN OpenVPN Static key V1-----";
+const END: &str = "-----END OpenVPN Static key V1-----";
+
+impl StaticKey {
+    /// A key from its bytes.
+    pub fn from_bytes(bytes: [u8; 256]) -> Self {
+        StaticKey(Zeroizing::new(bytes))
+    }
+
+    /// The key's bytes.
+    pub fn bytes(&self) -> &[u8; 256] {
+        &self.0
+    }
+
+    /// Reads the file form: 512 hexadecimal digits between a BEGIN and an END line, anything around them.
+    /// The error says what is wrong, without a digit of the key.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines().map(str::trim).skip_while(|line| *line != BEGIN);
+        if lines.next().is_none() {
+            return Err(format!(
+                "no `{BEGIN}` line: an OpenVPN static key is wanted (`openvpn --genkey secret FILE` makes one)"
+            ));
+        }
+        let mut key = Zeroizing::new([0u8; 256]);
+        let mut digits = 0usize;
+        let mut ended = false;
+        for line in lines {
+            if line == END {
+                ended = true;
+                break;
+            }
+            for digit in line.chars().filter(|c| !c.is_ascii_whitespace()) {
+                let Some(value) = digit.to_digit(16) else {
+                    return Err("the static key holds something that is no hexadecimal digit".into());
+                };
+                let Some(byte) = key.get_mut(digits / 2) else {
+                    return Err("the static key is longer than 256 bytes".into());
+                };
+                *byte = (*byte << 4) | value as u8;
+                digits += 1;
+            }
+        }
+        if !ended {
+            return Err(format!("the static key has no `{END}` line: the file was cut short"));
+        }
+        if digits != 512 {
+            return Err(format!("the static key is {} bytes long, 256 are wanted", digits / 2));
+        }
+        Ok(StaticKey(key))
+    }
+
+    /// The file form that [`StaticKey::parse`] and OpenVPN read.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(700));
+        text.push_str(BEGIN);
+        text.push('\n');
+        for line in self.0.chunks(16) {
+            for byte in line {
+                for nibble in [byte >> 4, byte & 15] {
+                    text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
+                }
+            }
+            text.push('\n');
+        }
+        text.push_str(END);
+        text.push('\n');
+        text
+    }
+}
+
+impl PartialEq for StaticKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_slice().ct_eq(other.0.as_slice()).into()
+    }
+}
+
+impl Eq for StaticKey {}
+
+impl fmt::Debug for StaticKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StaticKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> StaticKey {
+        let mut bytes = [0; 256];
+        bytes.iter_mut().zip(0u8..=255).for_each(|(byte, value)| *byte = value);
+        StaticKey::from_bytes(bytes)
+    }
+
+    #[test]
+    fn static_key_round_trip() {
+        let text = key().to_text();
+        assert_eq!(text.lines().nth(1), Some("000102030405060708090a0b0c0d0e0f"));
+        assert_eq!(StaticKey::parse(&text), Ok(key()));
+        assert_eq!(StaticKey::parse(&format!("#\n# 2048 bit\n#\n{}", text.replace('\n', "\r\n"))), Ok(key()));
+    }
+
+    #[test]
+    fn bad_static_keys_are_told_apart() {
+        let text = key().to_text().to_string();
+        for (bad, word) in [
+            (String::new(), "BEGIN"),
+            (text.replace(END, ""), "cut short"),
+            (text.replacen("00", "0", 1), "255 bytes"),
+            (text.replacen("00", "000000", 1), "longer"),
+            (text.replacen("00", "0g", 1), "hexadecimal"),
+        ] {
+            let error = StaticKey::parse(&bad).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        assert_eq!(format!("{:?}", key()), "StaticKey(..)");
+        assert_eq!(format!("{:?}", Pem::new("abc")), "Pem(4 bytes)");
+    }
+}
