@@ -3,7 +3,7 @@
 //! Everything made here is a guard: dropping it ends the process, removes the device, or deletes the
 //! directory. A run that was killed leaves namespaces behind; the next [`Namespace::create`] sweeps them.
 //!
-//! Needs root and the programs `ip` and `ping`; the tests also need `openvpn` and `openssl`.
+//! Needs root and the program `ip`; the tests also need `openvpn` and `openssl`.
 #![forbid(unsafe_code)]
 
 mod certificates;

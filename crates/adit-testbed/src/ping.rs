@@ -1,33 +1,53 @@
-use std::net::IpAddr;
+use std::io::{Error, Read as _};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::programs::program;
+use socket2::{Domain, Protocol, Socket, Type};
+
 use crate::{Namespace, TestbedError};
 
-/// A series of echo requests.
+/// Bytes of an ICMP echo header (RFC 792, RFC 4443 §4.1).
+const HEADER: usize = 8;
+/// Bytes at the start of the payload that hold the time of sending.
+const STAMP: usize = 8;
+/// How long a receiver sleeps at most before it looks whether it is done.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Tells the series apart that run at once.
+static NEXT_IDENTIFIER: AtomicU16 = AtomicU16::new(1);
+
+/// A series of echo requests. Unlike the `ping` program, which stops two round trips after the last request,
+/// this waits for every answer as long as it was told to.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping {
     /// How many.
-    pub count: u32,
-    /// One every so often. Less than 2 ms is not exact.
+    pub count: u16,
+    /// One every so often.
     pub interval: Duration,
-    /// Bytes of payload in each.
+    /// Bytes of payload in each, at least 8.
     pub size: u16,
+    /// How long to wait for answers after the last request.
+    pub patience: Duration,
 }
 
 /// What came back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PingReport {
-    /// Requests sent.
+    /// Requests sent, or tried to send.
     pub sent: u32,
     /// Requests answered.
     pub received: u32,
     /// Answers beyond the first to a request.
     pub duplicates: u32,
-    /// Round trips in milliseconds: least, mean, most. Absent if nothing came back.
-    pub round_trip_ms: Option<[f64; 3]>,
-    /// Sequence numbers (from 1) that were never answered.
-    pub missing: Vec<u32>,
+    /// Answers whose payload is not the request's.
+    pub changed: u32,
+    /// Round trips: least, mean, most. Absent if nothing came back.
+    pub round_trip: Option<[Duration; 3]>,
+    /// Sequence numbers (from 0) that were never answered.
+    pub missing: Vec<u16>,
+    /// Why the system refused to send, the last time it did.
+    pub refused: Option<String>,
 }
 
 impl PingReport {
@@ -35,30 +55,37 @@ impl PingReport {
     pub fn lost(&self) -> u32 {
         self.sent.saturating_sub(self.received)
     }
+
+    /// Whether each request was answered once and unchanged.
+    pub fn is_clean(&self) -> bool {
+        self.lost() == 0 && self.duplicates == 0 && self.changed == 0
+    }
 }
 
 impl Ping {
-    /// `count` requests of 56 bytes, `interval` apart.
-    pub fn new(count: u32, interval: Duration) -> Self {
-        Self { count, interval, size: 56 }
+    /// `count` requests of 56 bytes, `interval` apart, with two seconds for late answers.
+    pub fn new(count: u16, interval: Duration) -> Self {
+        Self { count, interval, size: 56, patience: Duration::from_secs(2) }
     }
 
-    /// Sends them from `namespace` to `target` and waits for the answers; for the last of them, two seconds.
-    /// That none is answered is not an error.
+    /// Sends them from `namespace` to `target` and collects the answers. That none comes is not an error.
     pub fn run(&self, namespace: &Namespace, target: IpAddr) -> Result<PingReport, TestbedError> {
-        let mut command = program("ping")?;
-        command.args(["-n", "-W", "2", "-c", &self.count.to_string(), "-s", &self.size.to_string()]).args([
-            "-i",
-            &format!("{:.3}", self.interval.as_secs_f64()),
-            &target.to_string(),
-        ]);
-        let label = format!("ping {target}");
-        let mut process = namespace.spawn(&label, command)?;
-        let patience = self.interval * self.count * 2 + Duration::from_secs(10);
-        // Exit code 1 says that not all were answered, which the report says better.
-        process.wait(patience)?;
-        let log = process.log();
-        parse(&log).ok_or(TestbedError::Output { command: label, output: log })
+        let failed =
+            |source| TestbedError::Network { what: format!("cannot open a socket to ping {target}"), source };
+        let socket = namespace.enter(|| open(target))?.map_err(failed)?;
+        let series = Series {
+            ping: self,
+            target,
+            identifier: NEXT_IDENTIFIER.fetch_add(1, Ordering::Relaxed),
+            start: Instant::now(),
+        };
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| series.receive(&socket));
+            let refused = series.send(&socket);
+            let mut report = receiver.join().map_err(|_| TestbedError::Worker("receiving pings"))?;
+            report.refused = refused.map(|error| error.to_string());
+            Ok(report)
+        })
     }
 }
 
@@ -69,13 +96,14 @@ pub fn wait_until_reachable(
     timeout: Duration,
 ) -> Result<Duration, TestbedError> {
     let start = Instant::now();
+    let once = Ping { patience: Duration::from_millis(200), ..Ping::new(1, Duration::ZERO) };
     while start.elapsed() < timeout {
-        let mut command = program("ping")?;
-        command.args(["-n", "-q", "-c", "1", "-W", "0.2", &target.to_string()]);
-        if namespace.run(command).is_ok() {
+        let attempt = Instant::now();
+        if once.run(namespace, target)?.received > 0 {
             return Ok(start.elapsed());
         }
-        std::thread::sleep(Duration::from_millis(20));
+        // A refused request fails at once.
+        std::thread::sleep(Duration::from_millis(20).saturating_sub(attempt.elapsed()));
     }
     Err(TestbedError::TimedOut {
         what: format!("an answer from {target} in {}", namespace.name()),
@@ -83,38 +111,122 @@ pub fn wait_until_reachable(
     })
 }
 
-/// Reads what iputils' ping writes.
-fn parse(log: &str) -> Option<PingReport> {
-    let summary = log.lines().find(|line| line.contains("packets transmitted"))?;
-    let mut report = PingReport::default();
-    for part in summary.split(',') {
-        let part = part.trim();
-        let number = part.split_whitespace().next()?.trim_start_matches('+').parse::<u32>();
-        match part {
-            _ if part.ends_with("packets transmitted") => report.sent = number.ok()?,
-            _ if part.ends_with("received") => report.received = number.ok()?,
-            _ if part.ends_with("duplicates") => report.duplicates = number.ok()?,
-            _ => {}
+fn open(target: IpAddr) -> std::io::Result<Socket> {
+    let (domain, protocol) = match target {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
+    socket.set_read_timeout(Some(LOOK_EVERY))?;
+    Ok(socket)
+}
+
+/// One run of a [`Ping`].
+struct Series<'a> {
+    ping: &'a Ping,
+    target: IpAddr,
+    identifier: u16,
+    start: Instant,
+}
+
+impl Series<'_> {
+    fn length(&self) -> usize {
+        HEADER + usize::from(self.ping.size).max(STAMP)
+    }
+
+    /// An echo request without its time stamp, and without a checksum where the kernel fills it in (IPv6).
+    fn request(&self, sequence: u16) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..self.length()).map(|index| index as u8).collect();
+        bytes[..4].copy_from_slice(&[if self.target.is_ipv4() { 8 } else { 128 }, 0, 0, 0]);
+        bytes[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+        bytes[6..8].copy_from_slice(&sequence.to_be_bytes());
+        bytes
+    }
+
+    /// Sends all requests on time. Returns the last refusal: the answer to it is counted as missing.
+    fn send(&self, socket: &Socket) -> Option<Error> {
+        let target = SocketAddr::new(self.target, 0).into();
+        let mut refused = None;
+        for sequence in 0..self.ping.count {
+            let due = self.ping.interval * u32::from(sequence);
+            std::thread::sleep(due.saturating_sub(self.start.elapsed()));
+            let mut bytes = self.request(sequence);
+            let stamp = self.start.elapsed().as_nanos() as u64;
+            bytes[HEADER..HEADER + STAMP].copy_from_slice(&stamp.to_be_bytes());
+            if self.target.is_ipv4() {
+                let sum = checksum(&bytes);
+                bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+            }
+            if let Err(error) = socket.send_to(&bytes, &target) {
+                refused = Some(error);
+            }
         }
+        refused
     }
-    let times = log.lines().find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
-    if let Some(times) = times {
-        let mut values = times.split('/').map(|value| value.parse::<f64>().ok());
-        report.round_trip_ms = Some([values.next()??, values.next()??, values.next()??]);
-    }
-    let mut answered = vec![false; usize::try_from(report.sent).ok()?];
-    for line in log.lines().filter(|line| line.contains("bytes from")) {
-        let number = line.split("icmp_seq=").nth(1).and_then(|rest| rest.split(' ').next());
-        let slot = number
-            .and_then(|text| text.parse::<usize>().ok())
-            .and_then(|number| answered.get_mut(number.wrapping_sub(1)));
-        if let Some(slot) = slot {
-            *slot = true;
+
+    fn receive(&self, mut socket: &Socket) -> PingReport {
+        let mut report = PingReport { sent: self.ping.count.into(), ..PingReport::default() };
+        let mut answered = vec![false; usize::from(self.ping.count)];
+        let mut times = Vec::new();
+        let end = self.ping.interval * u32::from(self.ping.count) + self.ping.patience;
+        let mut buffer = vec![0; 65_536];
+        while self.start.elapsed() < end && report.received < report.sent {
+            let message = match socket.read(&mut buffer) {
+                Ok(length) => echo_message(self.target, &buffer[..length]),
+                // A timeout, or a router's word about an earlier request: look again until the time is up.
+                Err(_) => None,
+            };
+            let Some((sequence, payload)) = message.and_then(|message| self.answer(message)) else {
+                continue;
+            };
+            let Some(seen) = answered.get_mut(usize::from(sequence)) else { continue };
+            if std::mem::replace(seen, true) {
+                report.duplicates += 1;
+                continue;
+            }
+            report.received += 1;
+            let (stamp, rest) = payload;
+            times.push(self.start.elapsed().saturating_sub(Duration::from_nanos(stamp)));
+            if rest != &self.request(sequence)[HEADER + STAMP..] {
+                report.changed += 1;
+            }
         }
+        let mean = times.iter().sum::<Duration>().checked_div(report.received);
+        if let (Some(least), Some(most), Some(mean)) = (times.iter().min(), times.iter().max(), mean) {
+            report.round_trip = Some([*least, mean, *most]);
+        }
+        let unanswered = (0u16..).zip(answered).filter(|(_, answered)| !answered);
+        report.missing = unanswered.map(|(sequence, _)| sequence).collect();
+        report
     }
-    let unanswered = (1u32..).zip(answered).filter(|(_, answered)| !answered);
-    report.missing = unanswered.map(|(number, _)| number).collect();
-    Some(report)
+
+    /// The sequence number, the time stamp and the rest of an answer to this series.
+    fn answer<'m>(&self, message: &'m [u8]) -> Option<(u16, (u64, &'m [u8]))> {
+        let (header, rest) = message.split_first_chunk::<HEADER>()?;
+        let (stamp, rest) = rest.split_first_chunk::<STAMP>()?;
+        let [kind, 0, _, _, id0, id1, seq0, seq1] = *header else { return None };
+        let expected = if self.target.is_ipv4() { 0 } else { 129 };
+        let ours = kind == expected && u16::from_be_bytes([id0, id1]) == self.identifier;
+        ours.then(|| (u16::from_be_bytes([seq0, seq1]), (u64::from_be_bytes(*stamp), rest)))
+    }
+}
+
+/// The ICMP message in what a raw socket gives: with the IP header for IPv4, without for IPv6.
+fn echo_message(target: IpAddr, bytes: &[u8]) -> Option<&[u8]> {
+    match target {
+        IpAddr::V4(_) => bytes.get(usize::from(bytes.first()? & 0x0f) * 4..),
+        IpAddr::V6(_) => Some(bytes),
+    }
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -122,35 +234,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clean_run_is_read() {
-        let log = "PING 10.8.0.1 (10.8.0.1) 56(84) bytes of data.\n\
-            64 bytes from 10.8.0.1: icmp_seq=1 ttl=64 time=0.261 ms\n\
-            64 bytes from 10.8.0.1: icmp_seq=2 ttl=64 time=0.361 ms\n\n\
-            --- 10.8.0.1 ping statistics ---\n\
-            2 packets transmitted, 2 received, 0% packet loss, time 1002ms\n\
-            rtt min/avg/max/mdev = 0.261/0.311/0.361/0.050 ms\n";
-        let report = parse(log).unwrap();
-        assert_eq!((report.sent, report.received, report.lost()), (2, 2, 0));
-        assert_eq!(report.round_trip_ms, Some([0.261, 0.311, 0.361]));
-        assert!(report.missing.is_empty());
+    fn the_checksum_is_rfc_1071s() {
+        // The example of RFC 1071 §3: the sum is 0xddf2.
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        assert_eq!(checksum(&[0xff]), 0x00ff);
     }
 
     #[test]
-    fn losses_duplicates_and_errors_are_read() {
-        let log = "PING fd00::1(fd00::1) 56 data bytes\n\
-            64 bytes from fd00::1: icmp_seq=1 ttl=64 time=0.261 ms\n\
-            64 bytes from fd00::1: icmp_seq=1 ttl=64 time=0.263 ms (DUP!)\n\
-            From fd00::2 icmp_seq=2 Destination unreachable: No route\n\n\
-            --- fd00::1 ping statistics ---\n\
-            3 packets transmitted, 1 received, +1 duplicates, +1 errors, 66% packet loss, time 30ms\n\
-            rtt min/avg/max/mdev = 0.261/0.262/0.263/0.001 ms\n";
-        let report = parse(log).unwrap();
-        assert_eq!((report.lost(), report.duplicates), (2, 1));
-        assert_eq!(report.missing, [2, 3]);
+    fn only_answers_to_this_series_count() {
+        let ping = Ping::new(1, Duration::ZERO);
+        let target = "10.0.0.1".parse().unwrap();
+        let series = Series { ping: &ping, target, identifier: 7, start: Instant::now() };
+        let mut message = series.request(3);
+        assert_eq!(series.answer(&message), None, "a request is no answer");
+        message[0] = 0;
+        assert_eq!(series.answer(&message).map(|(sequence, _)| sequence), Some(3));
+        message[5] = 8;
+        assert_eq!(series.answer(&message), None, "another series");
+        assert_eq!(series.answer(&message[..12]), None, "cut off");
     }
 
     #[test]
-    fn nothing_but_an_error_is_no_report() {
-        assert_eq!(parse("ping: connect: Network is unreachable\n"), None);
+    fn the_ip_header_is_skipped() {
+        let target = "10.0.0.1".parse().unwrap();
+        let mut packet = vec![0x46];
+        packet.resize(24, 0);
+        packet.push(99);
+        assert_eq!(echo_message(target, &packet), Some(&[99][..]));
+        assert_eq!(echo_message(target, &packet[..20]), None);
+        assert_eq!(echo_message(target, &[]), None);
     }
 }

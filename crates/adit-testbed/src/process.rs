@@ -33,6 +33,8 @@ struct Log {
 #[derive(Debug, Default)]
 struct Lines {
     lines: Vec<String>,
+    /// When each line came, counted from the start of the process.
+    times: Vec<Duration>,
     /// Streams that are still open.
     open: usize,
 }
@@ -54,13 +56,14 @@ impl Process {
         .into_iter()
         .flatten()
         .collect();
+        let start = Instant::now();
         let log = Arc::new(Log::default());
         log.with(|lines| lines.open = streams.len());
         let readers = streams
             .into_iter()
             .map(|stream| {
                 let log = Arc::clone(&log);
-                std::thread::spawn(move || log.collect(stream))
+                std::thread::spawn(move || log.collect(start, stream))
             })
             .collect();
         Ok(Self { label: label.to_owned(), child, log, readers })
@@ -74,6 +77,11 @@ impl Process {
     /// Everything it has written.
     pub fn log(&self) -> String {
         self.log.with(|lines| lines.lines.join("\n"))
+    }
+
+    /// The last of what it has written, each line with the second at which it came.
+    pub fn log_tail(&self) -> String {
+        self.log.tail()
     }
 
     /// How many of its lines, from the line `from` on, contain `pattern`.
@@ -169,12 +177,15 @@ impl Log {
         work(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn collect(&self, stream: Box<dyn Read + Send>) {
+    fn collect(&self, start: Instant, stream: Box<dyn Read + Send>) {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
         while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            self.with(|lines| lines.lines.push(text));
+            self.with(|lines| {
+                lines.lines.push(text);
+                lines.times.push(start.elapsed());
+            });
             self.changed.notify_all();
             line.clear();
         }
@@ -204,7 +215,9 @@ impl Log {
     fn tail(&self) -> String {
         self.with(|lines| {
             let start = lines.lines.len().saturating_sub(SHOWN);
-            lines.lines[start..].join("\n")
+            let shown = lines.times.iter().zip(&lines.lines).skip(start);
+            let shown = shown.map(|(time, line)| format!("{:8.3} {line}", time.as_secs_f64()));
+            shown.collect::<Vec<_>>().join("\n")
         })
     }
 }

@@ -1,4 +1,4 @@
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,17 @@ fn send(mut connection: TcpStream, content: &[u8]) -> std::io::Result<()> {
     connection.shutdown(std::net::Shutdown::Write)?;
     // The end is the receiver's, so that the connection is not reset under the last bytes.
     connection.set_read_timeout(Some(STALLED))?;
-    connection.read(&mut [0]).map(drop)
+    read(&mut connection, &mut [0]).map(drop)
+}
+
+/// Reads on after a signal: a read with a time limit is not restarted by the kernel.
+fn read(connection: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match connection.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 fn receive(listener: &TcpListener, length: usize) -> std::io::Result<Vec<u8>> {
@@ -78,7 +88,7 @@ fn receive(listener: &TcpListener, length: usize) -> std::io::Result<Vec<u8>> {
     let mut received = Vec::with_capacity(length);
     let mut chunk = vec![0; CHUNK];
     loop {
-        match connection.read(&mut chunk)? {
+        match read(&mut connection, &mut chunk)? {
             0 => return Ok(received),
             count => received.extend_from_slice(&chunk[..count]),
         }
