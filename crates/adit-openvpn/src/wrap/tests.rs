@@ -107,6 +107,25 @@ fn tls_crypt_opens_and_seals_the_vector() {
     assert!(matches!(crypt(Role::Server).open(&bytes(RESET_PLAIN)), Err(Rejected::Malformed(_))));
 }
 
+// Values from OpenVPN's tests/unit_tests/openvpn/test_tls_crypt.c (`test_tls_crypt_secure_reneg_key`): exported
+// keying material of 0xba bytes, and no opcode and session id in front.
+#[test]
+fn dynamic_tls_crypt_vector() {
+    let expected = bytes(
+        "0000000100000000e319277f1c8d6e6a7796a855337b9cfb56e1f13a870e6647dfa195c92c17a015ba4967a11d55ea1a06a7",
+    );
+    let exported = StaticKey::from_bytes(&[0xba; 256]);
+    let seal = |key: &StaticKey| {
+        let WrapConfig::TlsCrypt(keys) = WrapConfig::tls_crypt(key, Role::Client) else { unreachable!() };
+        let mut out = Vec::new();
+        keys.seal(&[], &WrapId { id: 1, time: 0 }.to_wire(), b"1234567890", &mut out);
+        out
+    };
+    assert_eq!(seal(&exported), expected);
+    assert_eq!(seal(&exported.xor(&StaticKey::from_bytes(&[0; 256]))), expected);
+    assert_ne!(seal(&exported.xor(&StaticKey::from_bytes(&[0x42; 256]))), expected);
+}
+
 #[test]
 fn any_changed_byte_is_refused() {
     for (config, vector) in
