@@ -82,3 +82,89 @@ impl Aead for AwsLc {
             .map_err(|_| AeadError::Refused)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+    }
+
+    struct Vector {
+        cipher: Cipher,
+        key: &'static str,
+        nonce: &'static str,
+        aad: &'static str,
+        plain: &'static str,
+        sealed: &'static str,
+        tag: &'static str,
+    }
+
+    const GCM_KEY: &str = "feffe9928665731c6d6a8f9467308308";
+    const GCM_PLAIN: &str = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72\
+        1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39";
+    const GCM_AAD: &str = "feedfacedeadbeeffeedfacedeadbeefabaddad2";
+
+    /// McGrew and Viega, "The Galois/Counter Mode of Operation", test cases 4 and 16; RFC 8439 §2.8.2.
+    const VECTORS: [Vector; 3] = [
+        Vector {
+            cipher: Cipher::Aes128Gcm,
+            key: GCM_KEY,
+            nonce: "cafebabefacedbaddecaf888",
+            aad: GCM_AAD,
+            plain: GCM_PLAIN,
+            sealed: "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e\
+                21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091",
+            tag: "5bc94fbc3221a5db94fae95ae7121a47",
+        },
+        Vector {
+            cipher: Cipher::Aes256Gcm,
+            key: "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
+            nonce: "cafebabefacedbaddecaf888",
+            aad: GCM_AAD,
+            plain: GCM_PLAIN,
+            sealed: "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa\
+                8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662",
+            tag: "76fc6ece0f4e1768cddf8853bb2d551b",
+        },
+        Vector {
+            cipher: Cipher::ChaCha20Poly1305,
+            key: "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
+            nonce: "070000004041424344454647",
+            aad: "50515253c0c1c2c3c4c5c6c7",
+            plain: "4c616469657320616e642047656e746c656d656e206f662074686520636c6173\
+                73206f66202739393a204966204920636f756c64206f6666657220796f75206f\
+                6e6c79206f6e652074697020666f7220746865206675747572652c2073756e73\
+                637265656e20776f756c642062652069742e",
+            sealed: "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6\
+                3dbea45e8ca9671282fafb69da92728b1a71de0a9e060b2905d6a5b67ecd3b36\
+                92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc\
+                3ff4def08e4b7a9de576d26586cec64b6116",
+            tag: "1ae10b594f09e26a7e902ecbd0600691",
+        },
+    ];
+
+    #[test]
+    fn published_vectors() {
+        for vector in &VECTORS {
+            let aead = aws_lc(vector.cipher, &hex(vector.key)).expect("the key fits");
+            let nonce = hex(vector.nonce).try_into().expect("12 bytes");
+            let mut bytes = hex(vector.plain);
+            let tag = aead.seal(nonce, &hex(vector.aad), &mut bytes).expect("seals");
+            assert_eq!(bytes, hex(vector.sealed), "{}", vector.cipher);
+            assert_eq!(tag.to_vec(), hex(vector.tag), "{}", vector.cipher);
+            aead.open(nonce, &hex(vector.aad), &tag, &mut bytes).expect("opens");
+            assert_eq!(bytes, hex(vector.plain));
+            let mut wrong = tag;
+            wrong[15] ^= 1;
+            assert_eq!(aead.open(nonce, &hex(vector.aad), &wrong, &mut bytes), Err(AeadError::Refused));
+        }
+    }
+
+    #[test]
+    fn keys_of_the_wrong_length_are_refused() {
+        let error = aws_lc(Cipher::Aes256Gcm, &[0; 16]).err().expect("refused");
+        assert_eq!(error.to_string(), "a key of 16 bytes was given for AES-256-GCM, which needs 32");
+    }
+}

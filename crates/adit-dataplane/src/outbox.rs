@@ -8,7 +8,7 @@ pub const MAX_DATAGRAM: usize = 65_507;
 pub const MAX_SEGMENTS: usize = 64;
 
 /// How many of the last trains are looked at for one that a datagram may join.
-const LOOK_BACK: usize = 8;
+const LOOK_BACK: usize = 16;
 /// Bytes in front of each record on a stream.
 const RECORD_HEADER: usize = 2;
 /// Bytes a train can hold: a largest record with its length.
@@ -162,5 +162,92 @@ fn header_len(path: &Path) -> usize {
     match path.transport() {
         Transport::Udp => 0,
         Transport::Tcp => RECORD_HEADER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tests::world::{tcp, udp};
+
+    fn put(out: &mut Outbox, path: Path, bytes: &[u8]) {
+        out.reserve(&path, bytes.len()).expect("fits").copy_from_slice(bytes);
+        out.commit();
+    }
+
+    fn cut<'a>(train: &Train<'a>) -> Vec<&'a [u8]> {
+        if train.path.transport() == Transport::Udp {
+            return train.bytes.chunks(train.segment).collect();
+        }
+        let (mut rest, mut records) = (train.bytes, Vec::new());
+        while let Some((prefix, tail)) = rest.split_first_chunk() {
+            let (record, tail) = tail.split_at(usize::from(u16::from_be_bytes(*prefix)));
+            records.push(record);
+            rest = tail;
+        }
+        records
+    }
+
+    #[test]
+    fn full_segments_fill_a_train() {
+        let mut out = Outbox::new();
+        for _ in 0..46 {
+            put(&mut out, udp(1), &[7; 1472]);
+        }
+        put(&mut out, udp(1), &[7; 100]);
+        put(&mut out, udp(1), &[7; 1472]);
+        let lens: Vec<usize> = out.iter().map(|train| train.bytes.len()).collect();
+        assert_eq!(lens, [44 * 1472, 2 * 1472 + 100, 1472], "a shorter one ends a train");
+    }
+
+    #[test]
+    fn what_is_not_committed_is_forgotten() {
+        let mut out = Outbox::new();
+        out.reserve(&udp(1), 10).expect("fits");
+        assert!(out.is_empty());
+        put(&mut out, udp(2), b"sent");
+        out.reserve(&udp(2), 4).expect("fits").copy_from_slice(b"lost");
+        out.commit();
+        out.commit();
+        assert_eq!(out.iter().map(|train| train.bytes.to_vec()).collect::<Vec<_>>(), [b"sentlost"]);
+        assert!(out.reserve(&udp(1), 0).is_none() && out.reserve(&udp(1), MAX_DATAGRAM + 1).is_none());
+        out.clear();
+        assert_eq!(out.len(), 0);
+        put(&mut out, tcp(1), &[1; MAX_DATAGRAM]);
+        assert_eq!(out.iter().next().expect("one").bytes.len(), MAX_DATAGRAM + 2);
+    }
+
+    proptest! {
+        #[test]
+        fn order_and_limits_hold(
+            datagrams in proptest::collection::vec(
+                (0u8..14, any::<bool>(), prop_oneof![Just(1400usize), 1..50usize, 1..20_000usize]), 1..120),
+        ) {
+            let mut out = Outbox::new();
+            put(&mut out, udp(99), b"an earlier batch");
+            out.clear();
+            let mut expected: Vec<(Path, Vec<u8>)> = Vec::new();
+            for (index, (last, stream, len)) in datagrams.into_iter().enumerate() {
+                let path = if stream { tcp(last) } else { udp(last) };
+                let bytes = vec![index as u8; len];
+                put(&mut out, path, &bytes);
+                expected.push((path, bytes));
+            }
+            let mut found: Vec<(Path, Vec<u8>)> = Vec::new();
+            for train in out.iter() {
+                prop_assert!(train.bytes.len() <= TRAIN_BYTES);
+                let datagrams = cut(&train);
+                if train.path.transport() == Transport::Udp {
+                    prop_assert!(train.bytes.len() <= MAX_DATAGRAM && datagrams.len() <= MAX_SEGMENTS);
+                }
+                found.extend(datagrams.into_iter().map(|bytes| (train.path, bytes.to_vec())));
+            }
+            // A stable sort keeps each path's own order.
+            expected.sort_by_key(|(path, _)| *path);
+            found.sort_by_key(|(path, _)| *path);
+            prop_assert_eq!(found, expected);
+        }
     }
 }

@@ -138,6 +138,13 @@ impl SealSession {
         self.warned |= near;
         near
     }
+
+    /// Pretends that as many packets and blocks were sealed.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self, counter: u64, used: u64) {
+        self.counter = counter;
+        self.used = used;
+    }
 }
 
 enum OpenWire {
@@ -169,6 +176,7 @@ pub(crate) struct Opened {
 }
 
 /// A datagram that was decrypted.
+#[derive(Debug)]
 struct Plain {
     /// At least 1.
     counter: u64,
@@ -222,6 +230,12 @@ impl OpenSession {
             OpenWire::OpenVpn(opener) => opener.unframe(datagram, payload),
             OpenWire::WireGuard => Ok(payload),
         }
+    }
+
+    /// Pretends that as many tags failed.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self, failed_tags: u64) {
+        self.failed_tags = failed_tags;
     }
 
     /// Whether, with the tag that failed last, new keys became due.

@@ -206,3 +206,68 @@ impl Opener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use adit_core::Cipher;
+
+    use super::*;
+    use crate::aead;
+
+    /// The known vector of OpenVPN's tests/unit_tests/openvpn/test_ssl.c,
+    /// `test_data_channel_known_vectors_shortpktid`: its header bytes are no `DATA_V2` opcode, which the
+    /// AEAD does not mind.
+    #[test]
+    fn openvpn_known_vector() {
+        let text = b"abcdefgh01234567ABCDEFGHjkuchenl";
+        let material: Vec<u8> = (0..=255u8).map(|i| text[usize::from(i) % 32] ^ i).collect();
+        let aead = aead::aws_lc(Cipher::Aes256Gcm, &material[..32]).expect("the key fits");
+        let iv = *material[64..].first_chunk().expect("long enough");
+        let sealer = Sealer {
+            header: [7, 0, 0, 23],
+            header_len: V2_HEADER,
+            iv,
+            compression: CompressionFraming::None,
+        };
+        let plain = b"The quick little fox jumps over the bureaucratic hurdles";
+        let layout = sealer.layout(plain.first().copied(), plain.len());
+        assert_eq!(layout, Layout { payload: 24, datagram: 24 + plain.len() });
+        let mut datagram = vec![0; layout.datagram];
+        datagram[24..].copy_from_slice(plain);
+        sealer.seal(&*aead, 1, &mut datagram, plain.len()).expect("seals");
+        assert_eq!(datagram[..8], [7, 0, 0, 23, 0, 0, 0, 1]);
+        let tag =
+            [0x1f, 0xdd, 0x90, 0x8f, 0x0e, 0x9d, 0xc2, 0x5e, 0x79, 0xd8, 0x32, 0x02, 0x0d, 0x58, 0xe7, 0x3f];
+        assert_eq!(datagram[8..24], tag);
+        assert_eq!(datagram[34..40], [0xa8, 0x2e, 0x6b, 0x17, 0x06, 0xd9]);
+
+        let opener = Opener { iv, compression: CompressionFraming::None };
+        let opened = opener.open(&*aead, &mut datagram).expect("opens");
+        assert_eq!((opened.counter, opened.payload.clone()), (1, 24..datagram.len()));
+        assert_eq!(datagram[opened.payload], *plain);
+    }
+
+    fn unframe(compression: CompressionFraming, plain: &[u8]) -> Result<Vec<u8>, Drop> {
+        let mut bytes = plain.to_vec();
+        let range = Opener { iv: [0; 8], compression }.unframe(&mut bytes, 0..plain.len())?;
+        Ok(bytes[range].to_vec())
+    }
+
+    #[test]
+    fn compression_bytes() {
+        use CompressionFraming::{LzoNo, None, Stub, StubV2};
+        assert_eq!(unframe(None, b"\x45abc"), Ok(b"\x45abc".to_vec()));
+        assert_eq!(unframe(LzoNo, b"\xfaabc"), Ok(b"abc".to_vec()));
+        assert_eq!(unframe(LzoNo, b"\x66abc"), Err(Drop::Compressed));
+        assert_eq!(unframe(LzoNo, b"\xfbabc"), Err(Drop::Malformed));
+        assert_eq!(unframe(LzoNo, b""), Err(Drop::Malformed));
+        assert_eq!(unframe(Stub, b"\xfbbca"), Ok(b"abc".to_vec()));
+        assert_eq!(unframe(Stub, b"\xfb"), Ok(b"".to_vec()));
+        assert_eq!(unframe(Stub, b"\x69abc"), Err(Drop::Compressed));
+        assert_eq!(unframe(StubV2, b"abc"), Ok(b"abc".to_vec()));
+        assert_eq!(unframe(StubV2, b"\x50\x00\x50bc"), Ok(b"\x50bc".to_vec()));
+        assert_eq!(unframe(StubV2, b"\x50\x0aabc"), Ok(b"abc".to_vec()), "as OpenVPN 2 writes it");
+        assert_eq!(unframe(StubV2, b"\x50\x01abc"), Err(Drop::Compressed));
+        assert_eq!(unframe(StubV2, b"\x50"), Err(Drop::Compressed));
+    }
+}

@@ -1,5 +1,8 @@
 //! Tests of the whole, and what tests share.
 
+mod garbage;
+mod limits;
+mod merging;
 pub(crate) mod packets;
 mod tunnel;
-mod world;
+pub(crate) mod world;

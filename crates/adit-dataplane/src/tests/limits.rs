@@ -1,0 +1,209 @@
+//! Limits, and what is refused.
+
+use adit_core::{Cipher, CompressionFraming, DataEvent, Notice, OpenVpnHeader, PeerId, SessionId};
+
+use super::packets::{self, Flow};
+use super::world::{End, admit, client, key, openvpn, tcp, three, udp, v2};
+use crate::{
+    Drop, EgressEvent, IngressEvent, Offload, OpenSession, Role, SealSession, Segmentation, StreamError, Wire,
+};
+
+const CIPHER: Cipher = Cipher::Aes256Gcm;
+const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+
+/// Gives a client a session that has sealed much already.
+fn worn(end: &mut End, counter: u64, used: u64) {
+    let mut seal = SealSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1)).expect("the key fits");
+    seal.wear(counter, used);
+    let peer = PeerId::SERVER;
+    let install = EgressEvent::Install { peer, session: SESSION, seal: Box::new(seal) };
+    end.egress.apply(install, &mut end.outbox);
+    end.apply(DataEvent::Activate { peer, session: SESSION });
+}
+
+#[test]
+fn packet_ids_end() {
+    let mut end = client(1, udp(9), CIPHER);
+    let packet = Flow::default().udp(b"x");
+    worn(&mut end, 0xffff_ffff, 0);
+    let last = end.send_one(&packet);
+    assert_eq!(last[4..8], [0xff; 4]);
+    assert!(end.send(Offload::NONE, &packet).is_empty(), "never round");
+    assert_eq!(end.dropped_out(Drop::Exhausted), 1);
+}
+
+#[test]
+fn new_keys_are_asked_for_once() {
+    let packet = Flow::default().udp(b"x");
+    for (counter, used) in [(0xfeff_fffe, 0), (1, ((1u64 << 36) - 1) / 8 * 7 - 12)] {
+        let mut end = client(1, udp(9), CIPHER);
+        worn(&mut end, counter, used);
+        end.send_one(&packet);
+        assert_eq!(end.egress.take_notices(), []);
+        end.send_one(&packet);
+        end.send_one(&packet);
+        end.send_one(&packet);
+        assert_eq!(end.egress.take_notices(), [Notice::LimitNear { peer: PeerId::SERVER, session: SESSION }]);
+    }
+}
+
+#[test]
+fn failed_tags_are_limited() {
+    let (mut server, mut one, _) = three(false);
+    let peer = PeerId(1);
+    let session = SessionId::openvpn(peer, 0);
+    let mut open = OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), 64).expect("the key fits");
+    open.wear((1 << 35) - 1);
+    server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
+    let good = one.send_one(&Flow::default().udp(b"x"));
+    let mut bad = good.clone();
+    bad[30] ^= 1;
+    assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, [Notice::LimitNear { peer, session }]);
+    assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, []);
+    let mut open = OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), 64).expect("the key fits");
+    open.wear(1 << 36);
+    server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
+    assert!(server.receive(udp(1), &good, good.len()).packets.is_empty());
+    assert_eq!(server.dropped_in(Drop::Exhausted), 1);
+}
+
+#[test]
+fn compressed_payloads_are_dropped() {
+    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    admit(&mut server, 1, udp(1), CIPHER);
+    let mut one = client(1, udp(9), CIPHER);
+    let session = SessionId::openvpn(PeerId(1), 0);
+    server.install(
+        PeerId(1),
+        session,
+        openvpn(OpenVpnHeader::V2 { peer_id: 1 }, 0, CompressionFraming::Stub),
+        CIPHER,
+        (0x81, 1),
+    );
+    one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: b"\x69compressed".to_vec() });
+    let trains = one.flush();
+    let arrived = server.receive(udp(1), &trains[0].2, trains[0].1);
+    assert!(arrived.packets.is_empty());
+    assert_eq!(server.dropped_in(Drop::Compressed), 1);
+}
+
+#[test]
+fn messages_are_bounded() {
+    let (mut server, mut one, _) = three(false);
+    let mut bytes = Vec::new();
+    for _ in 0..100 {
+        one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: vec![0x2a; 16] });
+        bytes.extend_from_slice(&one.flush()[0].2);
+    }
+    let notices = server.receive(udp(1), &bytes, 40).notices;
+    let messages = notices.iter().filter(|notice| matches!(notice, Notice::Message { .. })).count();
+    assert_eq!((messages, server.dropped_in(Drop::Flood)), (64, 36));
+    one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: vec![0x2a; 3000] });
+    let trains = one.flush();
+    let notices = server.receive(udp(1), &trains[0].2, trains[0].1).notices;
+    assert!(matches!(&notices[..], [Notice::Message { payload, .. }] if payload.len() == 1024));
+    assert_eq!(server.counters.traffic(PeerId(1)), Some((101, 0)));
+}
+
+#[test]
+fn what_cannot_be_sent_is_counted() {
+    let mut end = client(1, udp(9), CIPHER);
+    let big = Flow::default().udp(&[0; 65_480]);
+    assert!(end.send(Offload::NONE, &big).is_empty());
+    assert_eq!(end.dropped_out(Drop::TooBig), 1);
+    assert!(end.send(Offload::NONE, b"").is_empty());
+    assert!(end.send(Offload::NONE, &[0x45; 10]).is_empty());
+    let tso = Offload { segmentation: Segmentation::TcpV4, needs_checksum: true, ..Offload::NONE };
+    let packet = Flow::default().tcp(1, 0x10, &[0; 100]);
+    assert!(end.send(tso, &packet).is_empty(), "segments of no bytes");
+    let outside = Offload { needs_checksum: true, checksum_start: 9000, ..Offload::NONE };
+    assert!(end.send(outside, &packet).is_empty());
+    assert_eq!(end.dropped_out(Drop::Malformed), 4);
+    end.apply(DataEvent::Inject { peer: PeerId(8), payload: vec![1] });
+    assert_eq!(end.dropped_out(Drop::NoPeer), 1);
+}
+
+#[test]
+fn streams_may_break_anywhere_but_not_lose_step() {
+    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    admit(&mut server, 1, tcp(1), CIPHER);
+    let mut one = client(1, tcp(9), CIPHER);
+    let packets: Vec<Vec<u8>> = (1..60usize).map(|len| Flow::default().udp(&vec![1; len * 7])).collect();
+    for packet in &packets {
+        one.egress.seal_packet(Offload::NONE, packet, &mut one.outbox);
+    }
+    let stream: Vec<u8> = one.flush().into_iter().flat_map(|(_, _, bytes)| bytes).collect();
+    let (mut buffer, mut found) = (Vec::new(), Vec::new());
+    for chunk in stream.chunks(333) {
+        buffer.extend_from_slice(chunk);
+        let used = server.ingress.open_stream(tcp(1), &mut buffer, &mut server.inbox).expect("in step");
+        for packet in server.inbox.packets() {
+            found.push(packet.pieces().flat_map(|piece| buffer[piece].to_vec()).collect::<Vec<u8>>());
+        }
+        server.inbox.clear();
+        buffer.drain(..used);
+    }
+    assert_eq!(found, packets);
+    assert!(buffer.is_empty());
+    let mut open = |bytes: &[u8]| server.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut server.inbox);
+    assert_eq!(open(&[0, 0, 1]), Err(StreamError::Empty));
+    assert_eq!(open(&[0, 1, 0x20, 0, 0]), Err(StreamError::Empty), "after a whole record");
+    assert_eq!(open(&[0xff, 0xff]), Err(StreamError::Oversize(0xffff)));
+    assert_eq!(open(&[0xff]), Ok(0));
+    assert_eq!(open(&[]), Ok(0));
+}
+
+#[test]
+fn mss_is_clamped_both_ways() {
+    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    admit(&mut server, 1, udp(1), CIPHER);
+    let mut one = client(1, udp(9), CIPHER);
+    one.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], Some(1300));
+    let options = vec![2, 4, 0x05, 0xb4];
+    for (v6, at, expected) in [(false, 42, 1300u16), (true, 62, 1280)] {
+        let out = Flow { v6, source: 1, destination: 77, options: options.clone(), ..Flow::default() };
+        let back = Flow { v6, source: 77, destination: 1, options: options.clone(), ..Flow::default() };
+        let sealed = one.send_one(&out.tcp(1, 0x02, b""));
+        let up = server.receive(udp(1), &sealed, sealed.len()).packets;
+        let sealed = server.send_one(&back.tcp(1, 0x12, b""));
+        let down = one.receive(udp(9), &sealed, sealed.len()).packets;
+        for packet in up.iter().chain(&down) {
+            assert_eq!(packet[at..at + 2], expected.to_be_bytes());
+            assert!(packets::checksums_ok(packet));
+        }
+        assert_eq!((up.len(), down.len()), (1, 1));
+    }
+}
+
+#[test]
+fn unfinished_checksums_are_finished() {
+    let (mut server, mut one, _) = three(false);
+    let whole = Flow { destination: 77, ..Flow::default() }.tcp(1, 0x10, b"some payload");
+    let mut unfinished = whole.clone();
+    // The pseudo-header's sum, as the kernel leaves it.
+    let len = (whole.len() - 20) as u8;
+    let sum = !packets::checksum(&[&whole[12..20], &[0, 6, 0, len]]);
+    unfinished[36..38].copy_from_slice(&sum.to_be_bytes());
+    let offload = Offload { needs_checksum: true, checksum_start: 20, checksum_offset: 16, ..Offload::NONE };
+    let trains = one.send(offload, &unfinished);
+    assert_eq!(server.receive(udp(1), &trains[0].2, trains[0].1).packets, [whole]);
+}
+
+#[test]
+fn keys_that_do_not_fit_install_nothing() {
+    let mut end = client(1, udp(9), CIPHER);
+    let install = adit_core::Install {
+        peer: PeerId::SERVER,
+        session: SessionId::openvpn(PeerId::SERVER, 1),
+        framing: v2(1, 1),
+        cipher: CIPHER,
+        seal: key(Cipher::Aes128Gcm, 1),
+        open: key(CIPHER, 1),
+        replay_window: 64,
+    };
+    let (egress, ingress) = crate::split(DataEvent::Install(Box::new(install)));
+    assert!(egress.is_none() && ingress.is_none());
+    end.apply(DataEvent::Activate { peer: PeerId::SERVER, session: SessionId::openvpn(PeerId::SERVER, 1) });
+    assert!(end.send(Offload::NONE, &Flow::default().udp(b"x")).is_empty());
+    assert_eq!(end.dropped_out(Drop::NoSession), 1);
+}
