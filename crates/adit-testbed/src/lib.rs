@@ -18,7 +18,7 @@ mod transfer;
 
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
 pub use error::TestbedError;
-pub use namespace::{Namespace, connect};
+pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key};
 pub use ping::{Ping, PingReport, wait_until_reachable};
 pub use process::{Process, wait_until};

@@ -1,6 +1,7 @@
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,8 +18,14 @@ const PREFIX: &str = "adit-";
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 static SWEEP: Once = Once::new();
-/// Two `ip netns add` at once may both try to set up [`DIRECTORY`].
-static ADDING: Mutex<()> = Mutex::new(());
+/// Held while a namespace, a process or a directory comes into being. Two `ip netns add` at once may both try
+/// to set up [`DIRECTORY`]; and nothing may come into being while [`remove_everything`] is at work.
+static CREATING: Mutex<()> = Mutex::new(());
+
+/// The right to bring something into being that has to be removed again.
+pub(crate) fn creating() -> MutexGuard<'static, ()> {
+    CREATING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A network namespace with its loopback device up. On drop, processes inside are ended and it is deleted.
 #[derive(Debug)]
@@ -33,7 +40,7 @@ impl Namespace {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
         {
-            let _one_at_a_time = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one_at_a_time = creating();
             run(program("ip")?.args(["netns", "add", &name]))?;
         }
         let namespace = Self { name };
@@ -59,6 +66,22 @@ impl Namespace {
             .map(|name| name.split('@').next().unwrap_or(name).to_owned())
             .filter(|name| name != "lo")
             .collect())
+    }
+
+    /// Whether a program in the namespace has bound this UDP port, or listens on this TCP port.
+    pub fn is_bound(&self, tcp: bool, port: u16) -> Result<bool, TestbedError> {
+        // proc(5): the second column is ADDRESS:PORT in hexadecimal, the fourth the state; 0A is LISTEN.
+        let (files, state) = if tcp { (["tcp", "tcp6"], Some("0A")) } else { (["udp", "udp6"], None) };
+        let port = format!(":{port:04X}");
+        let bound = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            let local = words.next().is_some_and(|word| word.ends_with(&port));
+            local && (state.is_none() || words.nth(1) == state)
+        };
+        self.enter(|| {
+            let tables = files.map(|file| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")));
+            tables.into_iter().flatten().any(|table| table.lines().any(bound))
+        })
     }
 
     /// Runs `work` on a thread that is inside the namespace. Sockets opened and processes started there
@@ -125,9 +148,28 @@ fn sweep() {
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
         let Some(pid) = owner.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
-        if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
+        if !Path::new(&format!("/proc/{pid}")).exists() {
             remove(&name);
         }
+    }
+}
+
+/// Removes all namespaces and directories of this process, ends what runs in them, and keeps anything new from
+/// coming into being. For a program that is about to exit because of a signal; guards are not needed after it.
+pub fn remove_everything() {
+    std::mem::forget(creating());
+    let own = format!("{PREFIX}{}-", std::process::id());
+    let ours = |directory: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(&own)).collect()
+    };
+    for name in ours(Path::new(DIRECTORY)) {
+        remove(&name);
+    }
+    let temporary = std::env::temp_dir();
+    for name in ours(&temporary) {
+        let _ = std::fs::remove_dir_all(temporary.join(name));
     }
 }
 

@@ -96,7 +96,7 @@ pub fn wait_until_reachable(
     timeout: Duration,
 ) -> Result<Duration, TestbedError> {
     let start = Instant::now();
-    let once = Ping { patience: Duration::from_millis(200), ..Ping::new(1, Duration::ZERO) };
+    let once = Ping { patience: Duration::from_millis(50), ..Ping::new(1, Duration::ZERO) };
     while start.elapsed() < timeout {
         let attempt = Instant::now();
         if once.run(namespace, target)?.received > 0 {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::TestbedError;
+use crate::namespace::creating;
 use crate::programs::command_line;
 
 /// How many lines of a log an error shows.
@@ -43,6 +44,7 @@ impl Process {
     /// Starts `command` with no input and both outputs captured. `label` names it in errors.
     pub fn spawn(label: &str, mut command: Command) -> Result<Self, TestbedError> {
         let line = command_line(&command);
+        let _creating = creating();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::TestbedError;
+use crate::namespace::creating;
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
@@ -18,6 +19,7 @@ impl Scratch {
         use std::os::unix::fs::DirBuilderExt as _;
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("adit-{}-{number}-{label}", std::process::id()));
+        let _creating = creating();
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)

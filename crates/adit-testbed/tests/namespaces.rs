@@ -62,3 +62,18 @@ fn dropping_a_namespace_ends_what_runs_in_it() {
     let left = program("ip").unwrap().args(["netns", "list"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&left.stdout).contains(&name));
 }
+
+#[test]
+fn a_bound_port_is_seen() {
+    if !can_run("a_bound_port_is_seen", &[]) {
+        return;
+    }
+    let namespace = Namespace::create("port").unwrap();
+    assert!(!namespace.is_bound(true, 1194).unwrap());
+    let listener = namespace.enter(|| std::net::TcpListener::bind("127.0.0.1:1194").unwrap()).unwrap();
+    assert!(namespace.is_bound(true, 1194).unwrap());
+    assert!(!namespace.is_bound(false, 1194).unwrap());
+    let socket = namespace.enter(|| std::net::UdpSocket::bind("[::1]:1195").unwrap()).unwrap();
+    assert!(namespace.is_bound(false, 1195).unwrap());
+    drop((listener, socket));
+}
