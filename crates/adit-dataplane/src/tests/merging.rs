@@ -399,3 +399,59 @@ fn batches_do_not_merge_with_each_other() {
     let ranges: Vec<_> = inbox.packets().flat_map(|packet| packet.pieces().collect::<Vec<_>>()).collect();
     assert_eq!(ranges, [0..140, 1000..1140]);
 }
+
+#[test]
+fn strangers_are_not_overtaken() {
+    let mut sender = Sender::new(1, false, true);
+    let mut sent = vec![sender.data(100, ACK)];
+    sent.extend(sender.next(&Step::Fragment));
+    sent.push(sender.data(100, ACK));
+    let merged: Vec<Vec<u8>> = merge(MergePolicy::Tcp, &sent).into_iter().map(|(_, packet)| packet).collect();
+    assert_eq!(merged, sent, "the fragment may belong to the flow");
+}
+
+#[test]
+fn merged_packets_are_bounded() {
+    let mut sender = Sender::new(1, false, true);
+    let sent: Vec<Vec<u8>> = (0..100).map(|_| sender.data(9, ACK)).collect();
+    assert_eq!(check(MergePolicy::Tcp, &sent).len(), 2, "64 packets and the rest");
+    for v6 in [false, true] {
+        let mut sender = Sender::new(1, v6, true);
+        let sent: Vec<Vec<u8>> = (0..10).map(|_| sender.data(13_090, ACK)).collect();
+        let lens: Vec<usize> =
+            check(MergePolicy::Tcp, &sent).iter().map(|(_, packet)| packet.len()).collect();
+        let headers = if v6 { 60 } else { 40 };
+        assert_eq!(lens, [headers + 5 * 13_090; 2]);
+        let mut sender = Sender::new(1, v6, true);
+        let sent: Vec<Vec<u8>> = (0..4).map(|_| sender.data(32_760, ACK)).collect();
+        assert_eq!(check(MergePolicy::Tcp, &sent).len(), 4, "two would be longer than a packet can be");
+    }
+}
+
+#[test]
+fn a_udp_checksum_is_never_written_as_none() {
+    // Two segments; the payload makes the checksum of the first come out as zero.
+    let flow = Flow::default();
+    let bare = flow.udp(&[0, 0]);
+    let payload = [bare[26], bare[27]];
+    let packet = flow.udp(&[payload, payload].concat());
+    let offload = Offload {
+        needs_checksum: true,
+        segmentation: Segmentation::Udp,
+        header_len: 28,
+        segment_size: 2,
+        checksum_start: 20,
+        checksum_offset: 6,
+        ecn: false,
+    };
+    let cut = our_cut(&offload, &packet);
+    assert_eq!(cut[0][26..28], [0xff, 0xff]);
+    assert_eq!(cut, kernel_cut(&offload, &packet));
+    let mut single = flow.udp(&payload);
+    let sum = !packets::checksum(&[&single[12..20], &[0, UDP, 0, 10]]);
+    single[26..28].copy_from_slice(&sum.to_be_bytes());
+    let unfinished =
+        Offload { needs_checksum: true, checksum_start: 20, checksum_offset: 6, ..Offload::NONE };
+    crate::segment::finish_checksum(&unfinished, &mut single).expect("inside");
+    assert_eq!(single[26..28], [0xff, 0xff]);
+}
