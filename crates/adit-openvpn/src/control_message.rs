@@ -177,9 +177,12 @@ impl fmt::Display for ControlMessage {
 impl fmt::Debug for ControlMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ControlMessage::PushReply(options) => {
-                f.write_str("PUSH_REPLY")?;
-                options.iter().try_for_each(|option| write!(f, ",{}", redacted(option)))
+            ControlMessage::PushReply(_) | ControlMessage::Unknown(_) => {
+                let text = self.to_string();
+                let mut comma = "";
+                text.split(',').try_for_each(|option| {
+                    write!(f, "{}{}", std::mem::replace(&mut comma, ","), redacted(option))
+                })
             }
             ControlMessage::CrResponse(_) => f.write_str("CR_RESPONSE,[hidden]"),
             other => write!(f, "{other}"),
@@ -280,6 +283,7 @@ mod tests {
             shown("PUSH_REPLY,auth-token SESS_ID_AT_x,auth-token-user YQ==,ping 1"),
             "PUSH_REPLY,auth-token [hidden],auth-token-user YQ==,ping 1"
         );
+        assert_eq!(shown("PUSH_UPDATE,auth-token x"), "PUSH_UPDATE,auth-token [hidden]");
         assert_eq!(shown("CR_RESPONSE,c2VjcmV0"), "CR_RESPONSE,[hidden]");
     }
 

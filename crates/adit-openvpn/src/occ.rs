@@ -111,27 +111,49 @@ mod tests {
         key_direction: KeyDirection::Bidirectional,
     };
 
+    // Each as OpenVPN 2.6.14 logs it (`Local Options String`) for the same options.
     #[test]
     fn as_openvpn_prints_it() {
-        assert_eq!(
-            options_string(&CLIENT),
-            "V4,dev-type tun,link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,\
-             auth [null-digest],keysize 256,key-method 2,tls-client"
-        );
-        let server = OccParams {
-            role: Role::Server,
-            transport: Transport::Tcp,
-            cipher: Cipher::Aes128Gcm,
-            compression: CompressionFraming::LzoNo,
-            tls_auth: true,
-            key_direction: KeyDirection::Normal,
-            ..CLIENT
-        };
-        assert_eq!(
-            options_string(&server),
-            "V4,dev-type tun,link-mtu 1552,tun-mtu 1500,proto TCPv4_SERVER,comp-lzo,keydir 0,\
-             cipher AES-128-GCM,auth [null-digest],keysize 128,tls-auth,key-method 2,tls-server"
-        );
+        let cases = [
+            (
+                CLIENT,
+                "link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,auth [null-digest],keysize 256,\
+                 key-method 2,tls-client",
+            ),
+            (
+                OccParams { cipher: Cipher::ChaCha20Poly1305, ..CLIENT },
+                "link-mtu 1534,tun-mtu 1500,proto UDPv4,cipher CHACHA20-POLY1305,auth [null-digest],\
+                 keysize 256,key-method 2,tls-client",
+            ),
+            (
+                OccParams { cipher: Cipher::Aes128Gcm, compression: CompressionFraming::LzoNo, ..CLIENT },
+                "link-mtu 1550,tun-mtu 1500,proto UDPv4,comp-lzo,cipher AES-128-GCM,auth [null-digest],\
+                 keysize 128,key-method 2,tls-client",
+            ),
+            (
+                OccParams { tun_mtu: 1400, compression: CompressionFraming::StubV2, ..CLIENT },
+                "link-mtu 1449,tun-mtu 1400,proto UDPv4,comp-lzo,cipher AES-256-GCM,auth [null-digest],\
+                 keysize 256,key-method 2,tls-client",
+            ),
+            (
+                OccParams { tls_auth: true, key_direction: KeyDirection::Inverse, ..CLIENT },
+                "link-mtu 1549,tun-mtu 1500,proto UDPv4,keydir 1,cipher AES-256-GCM,auth [null-digest],\
+                 keysize 256,tls-auth,key-method 2,tls-client",
+            ),
+            (
+                OccParams { transport: Transport::Tcp, ..CLIENT },
+                "link-mtu 1551,tun-mtu 1500,proto TCPv4_CLIENT,cipher AES-256-GCM,auth [null-digest],\
+                 keysize 256,key-method 2,tls-client",
+            ),
+            (
+                OccParams { role: Role::Server, transport: Transport::Tcp, ..CLIENT },
+                "link-mtu 1551,tun-mtu 1500,proto TCPv4_SERVER,cipher AES-256-GCM,auth [null-digest],\
+                 keysize 256,key-method 2,tls-server",
+            ),
+        ];
+        for (params, expected) in cases {
+            assert_eq!(options_string(&params), format!("V4,dev-type tun,{expected}"));
+        }
     }
 
     // The value of OpenVPN's tests/unit_tests/openvpn/test_crypto.c (`test_occ_mtu_calculation`).

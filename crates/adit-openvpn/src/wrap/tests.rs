@@ -126,6 +126,47 @@ fn dynamic_tls_crypt_vector() {
     assert_ne!(seal(&exported.xor(&StaticKey::from_bytes(&[0x42; 256]))), expected);
 }
 
+// First packets of OpenVPN 2.6.14 clients with the same key and other digests, as captured.
+#[test]
+fn captured_from_openvpn_2_6() {
+    let auth = |digest, direction| WrapConfig::tls_auth(&key(), digest, direction);
+    let cases = [
+        (
+            auth(HmacDigest::Sha256, KeyDirection::Normal),
+            auth(HmacDigest::Sha256, KeyDirection::Inverse),
+            "380d43c37ab0f16daefb8ab149ef9767a925e10e7b2aa44152c3e6002bb23b41bf946cb97484bb9b6a\
+             000000016b0162f70000000000",
+        ),
+        (
+            auth(HmacDigest::Sha384, KeyDirection::Inverse),
+            auth(HmacDigest::Sha384, KeyDirection::Normal),
+            "38df3d92a51fd5de264067a6e7ca3bf072d144efdca3135f5593e216c013f0b45ca430d7d66050eb43\
+             59bf41661ca357513da89d09e46cf9e5000000016b0162f70000000000",
+        ),
+        (
+            auth(HmacDigest::Sha512, KeyDirection::Bidirectional),
+            auth(HmacDigest::Sha512, KeyDirection::Bidirectional),
+            "38a5ee67483dfa2e87d02c143db0c28a41e617fd740a6b1f384a1d6ddbd3f19897883c3de1ee4b5b4a\
+             436bdc3a1ffe859e9b49a1f84b00e4dcac7372fa177d41cfb6887f56151dba5f000000016b0162f70000000000",
+        ),
+        (
+            crypt(Role::Server),
+            crypt(Role::Client),
+            "38ec9341b70a457e4d000000016b0162f7cf2e38a52e59d3d30b517d226c2a0eb61c0de09ddd849546\
+             b94e90eb8447c0a3ee8813cc96",
+        ),
+    ];
+    for (server, client, captured) in cases {
+        let opened = server.open(&bytes(captured)).unwrap();
+        assert_eq!(opened.wrap_id, Some(WrapId { id: 1, time: 0x6b01_62f7 }));
+        assert_eq!(ControlBody::decode(opened.header.opcode, &opened.body), Ok(reset_body()));
+        let mut again = Vec::new();
+        let mut wrap = client.instantiate(UnixTime(0x6b01_62f7));
+        wrap.seal(opened.header, opened.sid, &opened.body, &mut again).unwrap();
+        assert_eq!(again, bytes(captured));
+    }
+}
+
 #[test]
 fn any_changed_byte_is_refused() {
     for (config, vector) in
