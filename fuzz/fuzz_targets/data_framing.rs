@@ -1,0 +1,131 @@
+//! The data channel: forged datagrams yield nothing, and any payload that a peer with the key seals is
+//! delivered unchanged or dropped.
+#![no_main]
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming, OpenVpnHeader,
+    Path, PeerConfig, PeerId, SessionId,
+};
+use adit_dataplane::{
+    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
+};
+use libfuzzer_sys::fuzz_target;
+
+fn path() -> Path {
+    Path::Udp { socket: 0, remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 1194)) }
+}
+
+struct End {
+    egress: Egress,
+    ingress: Ingress,
+    outbox: Outbox,
+    inbox: Inbox,
+    peer: PeerId,
+}
+
+impl End {
+    fn new(role: Role, choice: u8) -> Self {
+        let (egress, ingress, _) =
+            adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client: choice & 0x80 != 0 });
+        let (peer, keys) = match role {
+            Role::Client => (PeerId::SERVER, [1, 2]),
+            Role::Server => (PeerId(5), [2, 1]),
+        };
+        let header = if choice & 1 == 0 { OpenVpnHeader::V2 { peer_id: 5 } } else { OpenVpnHeader::V1 };
+        let compression = match (choice >> 1) & 3 {
+            0 => CompressionFraming::None,
+            1 => CompressionFraming::LzoNo,
+            2 => CompressionFraming::Stub,
+            _ => CompressionFraming::StubV2,
+        };
+        let cipher = match (choice >> 3) & 3 {
+            0 => Cipher::Aes128Gcm,
+            1 => Cipher::Aes256Gcm,
+            _ => Cipher::ChaCha20Poly1305,
+        };
+        let [seal, open] = keys
+            .map(|seed| DirectionKey { key: vec![seed; cipher.key_len()].into(), implicit_iv: [seed; 8] });
+        let framing = Framing::OpenVpn(OpenVpnFraming { header, key_id: 3, compression });
+        let session = SessionId::openvpn(peer, 3);
+        let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
+        let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
+        let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(policy), peer };
+        end.apply(DataEvent::AddPeer(PeerConfig { peer, path: path(), routes, max_mss: None }));
+        end.apply(DataEvent::Install(Box::new(Install {
+            peer,
+            session,
+            framing,
+            cipher,
+            seal,
+            open,
+            replay_window: 64,
+        })));
+        end.apply(DataEvent::Activate { peer, session });
+        end
+    }
+
+    fn apply(&mut self, event: DataEvent) {
+        let (egress, ingress) = split(event);
+        if let Some(event) = egress {
+            self.egress.apply(event, &mut self.outbox);
+        }
+        if let Some(event) = ingress {
+            self.ingress.apply(event);
+        }
+    }
+
+    /// The trains sealed since last time: segment length and bytes.
+    fn sealed(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let trains = self.outbox.iter().map(|train| (train.segment, train.bytes.to_vec())).collect();
+        self.outbox.clear();
+        trains
+    }
+
+    /// The packets that come out of a received train.
+    fn open(&mut self, segment: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut buffer = bytes.to_vec();
+        self.ingress.open_datagrams(path(), &mut buffer, segment, &mut self.inbox);
+        let packets = self.inbox.packets();
+        let mut found: Vec<Vec<u8>> = packets
+            .map(|packet| packet.pieces().flat_map(|range| buffer[range].to_vec()).collect())
+            .collect();
+        found.extend(self.inbox.relay().iter().map(|range| buffer[range.clone()].to_vec()));
+        for (_, range) in self.inbox.control() {
+            assert!(!buffer[range.clone()].is_empty());
+        }
+        self.inbox.clear();
+        found
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[choice, segment], rest)) = data.split_first_chunk() else { return };
+    let (mut client, mut server) = (End::new(Role::Client, choice), End::new(Role::Server, choice));
+    for end in [&mut client, &mut server] {
+        assert!(end.open(usize::from(segment), rest).is_empty(), "a packet that nobody sealed");
+    }
+
+    // Any payload at all from a peer that has the key.
+    client.apply(DataEvent::Inject { peer: client.peer, payload: rest.to_vec() });
+    for (segment, train) in client.sealed() {
+        let mut forged = train.clone();
+        forged[train.len() / 2] ^= 1;
+        assert!(server.open(segment, &forged).is_empty(), "a changed datagram opened");
+        for packet in server.open(segment, &train) {
+            assert!(rest.starts_with(&packet));
+        }
+        assert!(server.open(segment, &train).is_empty(), "a replayed datagram opened");
+    }
+
+    // Any read at all from the TUN device.
+    let Some((header, packet)) = rest.split_first_chunk::<VNET_HEADER_LEN>() else { return };
+    let Some(offload) = Offload::from_vnet_header(header) else { return };
+    server.egress.seal_packet(offload, packet, &mut server.outbox);
+    for (segment, train) in server.sealed() {
+        for opened in client.open(segment, &train) {
+            assert!(offload != Offload::NONE || packet.starts_with(&opened));
+        }
+    }
+});

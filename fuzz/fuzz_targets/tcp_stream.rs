@@ -1,0 +1,71 @@
+//! OpenVPN's records on a TCP stream: the same comes out however the stream is cut, and nothing forged.
+#![no_main]
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use adit_core::{
+    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming,
+    OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+};
+use adit_dataplane::{Config, Inbox, Ingress, MergePolicy, Outbox, Role, StreamError, Wire, split};
+use libfuzzer_sys::fuzz_target;
+
+const PEER: PeerId = PeerId::SERVER;
+
+fn path() -> Path {
+    Path::Tcp { connection: ConnectionId(0), remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 1194)) }
+}
+
+fn client() -> Ingress {
+    let (mut egress, mut ingress, _) =
+        adit_dataplane::new(Config { role: Role::Client, wire: Wire::OpenVpn, client_to_client: false });
+    let key = || DirectionKey { key: vec![7; 16].into(), implicit_iv: [7; 8] };
+    let framing = Framing::OpenVpn(OpenVpnFraming {
+        header: OpenVpnHeader::V2 { peer_id: 1 },
+        key_id: 0,
+        compression: CompressionFraming::None,
+    });
+    let events = [
+        DataEvent::AddPeer(PeerConfig { peer: PEER, path: path(), routes: Vec::new(), max_mss: Some(1400) }),
+        DataEvent::Install(Box::new(Install {
+            peer: PEER,
+            session: SessionId::openvpn(PEER, 0),
+            framing,
+            cipher: Cipher::Aes128Gcm,
+            seal: key(),
+            open: key(),
+            replay_window: 64,
+        })),
+    ];
+    for event in events {
+        let (out, inward) = split(event);
+        out.into_iter().for_each(|event| egress.apply(event, &mut Outbox::new()));
+        inward.into_iter().for_each(|event| ingress.apply(event));
+    }
+    ingress
+}
+
+/// The control datagrams on a stream that arrives in pieces of that size, and how it ended.
+fn receive(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<usize, StreamError>) {
+    let mut ingress = client();
+    let mut inbox = Inbox::new(MergePolicy::TcpAndUdp);
+    let mut control = Vec::new();
+    let mut buffer = Vec::new();
+    for bytes in stream.chunks(piece.max(1)) {
+        buffer.extend_from_slice(bytes);
+        let outcome = ingress.open_stream(path(), &mut buffer, &mut inbox);
+        control.extend(inbox.control().iter().map(|(_, range)| buffer[range.clone()].to_vec()));
+        assert_eq!(inbox.packets().count() + inbox.relay().len(), 0, "a packet that nobody sealed");
+        inbox.clear();
+        match outcome {
+            Ok(used) => drop(buffer.drain(..used)),
+            Err(error) => return (control, Err(error)),
+        }
+    }
+    (control, Ok(buffer.len()))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&piece, stream)) = data.split_first() else { return };
+    assert_eq!(receive(stream, usize::from(piece)), receive(stream, stream.len()));
+});
