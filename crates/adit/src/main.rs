@@ -1,3 +1,35 @@
 //! The `adit` command.
+//!
+//! Each subcommand is a module with `Args` and `run(Args) -> ExitCode`; adding one takes its `mod` line, a
+//! variant of [`Command`] and an arm of [`main`].
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod add_client;
+mod exit;
+mod init;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A VPN for Linux that speaks OpenVPN.
+#[derive(Parser)]
+#[command(version, after_help = exit::HELP, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Init(init::Args),
+    AddClient(add_client::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Init(args) => init::run(args),
+        Command::AddClient(args) => add_client::run(args),
+    }
+}

@@ -1,0 +1,35 @@
+//! How commands end and how they speak.
+
+use std::fmt::Display;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// The exit codes, for `--help`.
+pub(crate) const HELP: &str = "Exit codes:
+  0  success
+  1  failure: something in the world stood in the way
+  2  usage: the command line or a configuration is wrong";
+
+/// The command line or a configuration is wrong.
+pub(crate) const USAGE: u8 = 2;
+
+/// Says why on the standard error and gives the exit code for a failure.
+pub(crate) fn failure(why: impl Display) -> ExitCode {
+    tell(why);
+    ExitCode::FAILURE
+}
+
+/// Says why on the standard error and gives the exit code for wrong usage.
+pub(crate) fn usage(why: impl Display) -> ExitCode {
+    tell(why);
+    ExitCode::from(USAGE)
+}
+
+/// Writes `text` to the standard output. That nobody reads it is no failure of the command.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+fn tell(why: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "adit: {why}");
+}

@@ -1,0 +1,130 @@
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
+};
+use serde::{Deserialize, Serialize};
+use time::{Duration, OffsetDateTime};
+use zeroize::Zeroizing;
+
+use super::index::{Index, Issue};
+use super::{SetupError, random};
+
+/// Ten years: replacing the authority means a new profile for every client.
+const AUTHORITY_LIFE: Duration = Duration::days(3650);
+/// The longest that today's TLS stacks take for a leaf (825 days).
+const LEAF_LIFE: Duration = Duration::days(825);
+/// Certificates are valid from a little before now, for clients whose clocks are late.
+const EARLY: Duration = Duration::hours(1);
+
+/// Whose certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// A server's.
+    Server,
+    /// A client's.
+    Client,
+}
+
+/// The certificate authority of one VPN. Its `Debug` must not exist: it holds the key.
+pub(super) struct Authority {
+    /// Its certificate as PEM.
+    pub(super) certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate with its key, as PEM.
+pub(super) struct Issued {
+    /// The certificate.
+    pub(super) certificate: String,
+    /// Its private key.
+    pub(super) key: Zeroizing<String>,
+}
+
+impl Authority {
+    /// A new authority.
+    pub(super) fn create(now: OffsetDateTime) -> Result<Self, SetupError> {
+        let failed = failed("make the certificate authority");
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(&failed)?;
+        let tag = hex(random::<4>()?.as_slice());
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(&format!("adit CA {tag}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.serial_number = Some(serial()?);
+        (params.not_before, params.not_after) = validity(now, AUTHORITY_LIFE);
+        let certificate = params.self_signed(&key).map_err(&failed)?.pem();
+        Ok(Authority { certificate, issuer: Issuer::new(params, key) })
+    }
+
+    /// The authority from its files.
+    pub(super) fn load(certificate: &str, key: &str) -> Result<Self, SetupError> {
+        let failed = failed("read the certificate authority");
+        let key = KeyPair::from_pem(key).map_err(&failed)?;
+        let issuer = Issuer::from_ca_cert_pem(certificate, key).map_err(&failed)?;
+        Ok(Authority { certificate: certificate.into(), issuer })
+    }
+
+    /// The authority's private key as PEM.
+    pub(super) fn key_pem(&self) -> Zeroizing<String> {
+        Zeroizing::new(self.issuer.key().serialize_pem())
+    }
+
+    /// Issues a certificate with a new key and notes it in the index.
+    pub(super) fn issue(
+        &self,
+        kind: Kind,
+        name: &str,
+        now: OffsetDateTime,
+        index: &mut Index,
+    ) -> Result<Issued, SetupError> {
+        let failed = failed("make a certificate");
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(&failed)?;
+        let mut serial_number = serial()?;
+        while index.has_serial(&hex(&serial_number.to_bytes())) {
+            serial_number = serial()?;
+        }
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(name);
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![match kind {
+            Kind::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Kind::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        }];
+        params.use_authority_key_identifier_extension = true;
+        params.serial_number = Some(serial_number.clone());
+        (params.not_before, params.not_after) = validity(now, LEAF_LIFE);
+        let certificate = params.signed_by(&key, &self.issuer).map_err(&failed)?.pem();
+        let serial = hex(&serial_number.to_bytes());
+        index.add(Issue::new(serial, name, kind, params.not_before, params.not_after));
+        Ok(Issued { certificate, key: Zeroizing::new(key.serialize_pem()) })
+    }
+}
+
+fn failed(what: &'static str) -> impl Fn(rcgen::Error) -> SetupError {
+    move |error| SetupError::Certificate { what, why: error.to_string() }
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// A random serial number: positive, not zero, at most 16 bytes (RFC 5280 §4.1.2.2 allows 20).
+fn serial() -> Result<SerialNumber, SetupError> {
+    let mut bytes = random::<16>()?;
+    bytes[0] = (bytes[0] & 0x7F) | 0x40;
+    Ok(SerialNumber::from_slice(bytes.as_slice()))
+}
+
+fn validity(now: OffsetDateTime, life: Duration) -> (OffsetDateTime, OffsetDateTime) {
+    // Certificates count whole seconds.
+    let now = now.replace_nanosecond(0).unwrap_or(now);
+    (now - EARLY, now - EARLY + life)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,169 @@
+//! The directory that `adit init` makes and `adit add-client` adds to.
+//!
+//! ```text
+//! server.conf          all a server needs, keys inline
+//! clients/NAME.ovpn    all a client needs, keys inline
+//! pki/ca.crt, ca.key   the certificate authority
+//! pki/tls-crypt.key    the key that hides the handshake, shared by all
+//! pki/index.json       every certificate issued
+//! ```
+
+mod authority;
+mod endpoint;
+mod files;
+mod index;
+mod names;
+mod profile;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use adit_config::StaticKey;
+use rand_core::{OsRng, TryRngCore as _};
+use thiserror::Error;
+use time::OffsetDateTime;
+use zeroize::Zeroizing;
+
+pub(crate) use self::endpoint::{Endpoint, Proto};
+pub(crate) use self::names::ClientName;
+
+use self::authority::{Authority, Kind};
+use self::files::NewDirectory;
+use self::index::Index;
+
+/// The common name of the server's certificate, which clients check.
+const SERVER_NAME: &str = "adit-server";
+
+/// Why a server's directory could not be made or added to.
+#[derive(Debug, Error)]
+pub(crate) enum SetupError {
+    /// `init` overwrites nothing.
+    #[error("{} exists and is not empty; name another directory", .0.display())]
+    Exists(PathBuf),
+    /// There is such a client.
+    #[error("there is a client {0} already; choose another name")]
+    NameTaken(String),
+    /// The directory is none of ours.
+    #[error("{} was not made by `adit init`: it has no pki/index.json", .0.display())]
+    NotOurs(PathBuf),
+    /// The index cannot be understood.
+    #[error("{}: {why}; restore it from a copy", path.display())]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file operation failed.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A certificate could not be made or read.
+    #[error("cannot {what}: {why}")]
+    Certificate {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+    /// A file that was made does not read back: a fault of adit.
+    #[error("adit made a configuration that it does not understand itself; please report this:\n{0}")]
+    Unreadable(String),
+}
+
+/// Random bytes from the system.
+fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, SetupError> {
+    let mut bytes = Zeroizing::new([0; N]);
+    OsRng.try_fill_bytes(bytes.as_mut_slice()).map_err(|error| SetupError::Random(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// A server's directory, locked for the time it is open.
+pub(crate) struct Workshop {
+    dir: PathBuf,
+    index: Index,
+    _lock: fs::File,
+}
+
+impl Workshop {
+    /// Makes a server's directory: all of it, or nothing.
+    pub(crate) fn create(dir: &Path, endpoint: &Endpoint, proto: Proto) -> Result<(), SetupError> {
+        let now = OffsetDateTime::now_utc();
+        let new = NewDirectory::beside(dir)?;
+        let authority = Authority::create(now)?;
+        let key = StaticKey::from_bytes(*random::<256>()?);
+        let mut index = Index::new(endpoint.clone(), proto, SERVER_NAME);
+        let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut index)?;
+        let networks = profile::Networks::choose()?;
+        let text = profile::server(&index, &networks, &authority, &issued, &key);
+        profile::check(&text, "server.conf")?;
+
+        new.directory("pki")?;
+        new.directory("clients")?;
+        new.file("pki/ca.crt", authority.certificate.as_bytes())?;
+        new.file("pki/ca.key", authority.key_pem().as_bytes())?;
+        new.file("pki/tls-crypt.key", key.to_text().as_bytes())?;
+        new.file("pki/index.json", index.to_json().as_bytes())?;
+        new.file("server.conf", text.as_bytes())?;
+        new.settle(dir)
+    }
+
+    /// Opens a directory that [`Workshop::create`] made, waiting until no other process has it open.
+    pub(crate) fn open(dir: &Path) -> Result<Self, SetupError> {
+        let path = dir.join("pki/index.json");
+        if !path.exists() {
+            return Err(SetupError::NotOurs(dir.into()));
+        }
+        let lock = files::lock(&dir.join("pki"))?;
+        let index = Index::parse(&files::read(&path)?)
+            .map_err(|why| SetupError::Index { path: path.clone(), why })?;
+        Ok(Workshop { dir: dir.into(), index, _lock: lock })
+    }
+
+    /// Makes a client's certificate and profile, and gives the profile's path.
+    pub(crate) fn add_client(&mut self, name: &ClientName) -> Result<PathBuf, SetupError> {
+        let now = OffsetDateTime::now_utc();
+        let profile = self.dir.join("clients").join(format!("{name}.ovpn"));
+        if self.index.has(name.as_str()) || profile.exists() {
+            return Err(SetupError::NameTaken(name.to_string()));
+        }
+        let authority = self.authority()?;
+        let key = self.tls_crypt_key()?;
+        let before = self.index.to_json();
+        let issued = authority.issue(Kind::Client, name.as_str(), now, &mut self.index)?;
+        let text = profile::client(&self.index, name.as_str(), &authority, &issued, &key);
+        profile::check(&text, &format!("{name}.ovpn"))?;
+        // The index first: a certificate that is about must be known, or it could never be revoked.
+        let index = self.dir.join("pki/index.json");
+        files::replace(&index, self.index.to_json().as_bytes())?;
+        if let Err(error) = files::create(&profile, text.as_bytes()) {
+            // Nobody has the certificate: forget it, so that the name is free for another try.
+            files::replace(&index, before.as_bytes())?;
+            return Err(error);
+        }
+        Ok(profile)
+    }
+
+    fn authority(&self) -> Result<Authority, SetupError> {
+        let certificate = files::read(&self.dir.join("pki/ca.crt"))?;
+        let key = files::read(&self.dir.join("pki/ca.key"))?;
+        Authority::load(&certificate, &key)
+    }
+
+    fn tls_crypt_key(&self) -> Result<StaticKey, SetupError> {
+        let text = files::read(&self.dir.join("pki/tls-crypt.key"))?;
+        StaticKey::parse(&text).map_err(|why| SetupError::Certificate { what: "read pki/tls-crypt.key", why })
+    }
+}

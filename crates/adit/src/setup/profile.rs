@@ -1,0 +1,161 @@
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use adit_config::StaticKey;
+use zeroize::Zeroizing;
+
+use super::authority::{Authority, Issued};
+use super::index::Index;
+use super::{Proto, SetupError, random};
+
+const CIPHERS: &str = "AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM";
+/// Room for either profile, so that its text never moves and leaves a copy of a key behind.
+const ROOM: usize = 32 << 10;
+
+/// The inner networks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Networks {
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+}
+
+impl Networks {
+    /// Chooses them at random, so that two VPNs, or a VPN and a home network, seldom collide.
+    pub(super) fn choose() -> Result<Self, SetupError> {
+        let bytes = random::<9>()?;
+        let [a, b, global @ .., s0, s1] = *bytes;
+        // 10.64.0.0 upwards: below lie the networks that people number by hand.
+        let v4 = Ipv4Addr::new(10, 64 + a % 191, b, 0);
+        // A unique local prefix: fd, 40 random bits, a subnet (RFC 4193 §3.2).
+        let mut v6 = [0u8; 16];
+        v6[0] = 0xfd;
+        v6[1..6].copy_from_slice(&global);
+        v6[6..8].copy_from_slice(&[s0, s1]);
+        Ok(Networks { v4, v6: Ipv6Addr::from(v6) })
+    }
+}
+
+/// The server's configuration, for adit and OpenVPN 2.6.
+pub(super) fn server(
+    index: &Index,
+    networks: &Networks,
+    authority: &Authority,
+    issued: &Issued,
+    key: &StaticKey,
+) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(ROOM));
+    let family = if index.endpoint.is_ipv6() { "6" } else { "" };
+    let (proto, port) = (index.proto.name(), index.endpoint.port);
+    let Networks { v4, v6 } = networks;
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "# OpenVPN server {endpoint}, made by `adit init`. Runs with adit and with OpenVPN 2.6.\n\
+         # It holds private keys: keep it readable by its owner alone.\n\
+         \n\
+         port {port}\n\
+         proto {proto}{family}\n\
+         dev tun\n\
+         topology subnet\n\
+         server {v4} 255.255.255.0\n\
+         server-ipv6 {v6}/64\n\
+         keepalive 10 60\n",
+        endpoint = index.endpoint,
+    );
+    text.push_str(match index.proto {
+        Proto::Udp => "explicit-exit-notify 1\n",
+        Proto::Tcp => "tcp-nodelay\n",
+    });
+    let _ = write!(
+        text,
+        "persist-tun\n\
+         verb 3\n\
+         \n\
+         tls-version-min 1.2\n\
+         remote-cert-tls client\n\
+         dh none\n\
+         data-ciphers {CIPHERS}\n\
+         \n\
+         # To carry all traffic of the clients, forward and translate it on this machine, then say:\n\
+         ;push \"redirect-gateway def1 ipv6\"\n\
+         ;push \"dhcp-option DNS 9.9.9.9\"\n\
+         # To give clients a network behind this machine:\n\
+         ;push \"route 192.168.1.0 255.255.255.0\"\n\
+         \n"
+    );
+    blocks(&mut text, authority, issued, key);
+    text
+}
+
+/// A client's profile, for adit, OpenVPN 2.6 and OpenVPN Connect.
+pub(super) fn client(
+    index: &Index,
+    name: &str,
+    authority: &Authority,
+    issued: &Issued,
+    key: &StaticKey,
+) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(ROOM));
+    let (host, port, proto) = (&index.endpoint.host, index.endpoint.port, index.proto.name());
+    let _ = write!(
+        text,
+        "# OpenVPN client {name} of {endpoint}, made by `adit add-client`.\n\
+         # It holds a private key: keep it readable by its owner alone.\n\
+         \n\
+         client\n\
+         dev tun\n\
+         remote {host} {port} {proto}\n\
+         nobind\n\
+         resolv-retry infinite\n\
+         persist-tun\n\
+         verb 3\n",
+        endpoint = index.endpoint,
+    );
+    if index.proto == Proto::Udp {
+        text.push_str("explicit-exit-notify 1\n");
+    }
+    let _ = write!(
+        text,
+        "\n\
+         tls-version-min 1.2\n\
+         remote-cert-tls server\n\
+         verify-x509-name {server} name\n\
+         data-ciphers {CIPHERS}\n\
+         \n",
+        server = index.server_name,
+    );
+    blocks(&mut text, authority, issued, key);
+    text
+}
+
+fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &StaticKey) {
+    let key = key.to_text();
+    let parts: [(&str, &str); 4] = [
+        ("ca", &authority.certificate),
+        ("cert", &issued.certificate),
+        ("key", &issued.key),
+        ("tls-crypt", &key),
+    ];
+    for (name, body) in parts {
+        let _ = writeln!(text, "<{name}>");
+        for line in body.lines().filter(|line| !line.is_empty()) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        let _ = writeln!(text, "</{name}>");
+    }
+}
+
+/// Reads back what was made: nothing leaves that adit itself would refuse.
+pub(super) fn check(text: &str, file: &str) -> Result<(), SetupError> {
+    let load = |_: &Path| Err("the file stands alone".to_string());
+    match adit_config::openvpn::parse(file, text.as_bytes(), &load) {
+        Ok(parsed) if parsed.warnings.is_empty() => Ok(()),
+        Ok(parsed) => {
+            let warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
+            Err(SetupError::Unreadable(warnings.join("\n")))
+        }
+        Err(failure) => Err(SetupError::Unreadable(failure.to_string())),
+    }
+}
