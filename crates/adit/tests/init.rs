@@ -1,0 +1,143 @@
+//! `adit init` and `adit add-client`, run as a user runs them; what they make must work with OpenVPN.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable};
+
+fn adit(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_adit")).args(arguments).output().unwrap()
+}
+
+fn good(arguments: &[&str]) {
+    let output = adit(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs a command that must fail with this exit code, and returns what it said.
+fn bad(arguments: &[&str], code: i32) -> String {
+    let output = adit(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    said
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The second word of the first line that starts with `directive`.
+fn value(text: &str, directive: &str) -> String {
+    let mut lines = text.lines().map(|line| line.split_whitespace());
+    let found = lines.find_map(|mut words| (words.next() == Some(directive)).then(|| words.next()));
+    found.flatten().unwrap_or_else(|| panic!("no `{directive}`")).to_string()
+}
+
+#[test]
+fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    bad(&["init", path, "--endpoint", "vpn example"], 2);
+    assert!(!dir.exists());
+    good(&["init", path, "--endpoint", "vpn.example:443", "--proto", "tcp"]);
+    for name in [".", "pki", "clients"] {
+        assert_eq!(mode(&dir.join(name)), 0o700, "{name}");
+    }
+    for name in ["server.conf", "pki/ca.key", "pki/ca.crt", "pki/tls-crypt.key", "pki/index.json"] {
+        assert_eq!(mode(&dir.join(name)), 0o600, "{name}");
+    }
+    let before = fs::read(dir.join("server.conf")).unwrap();
+    assert!(bad(&["init", path, "--endpoint", "vpn.example"], 2).contains("not empty"));
+    assert_eq!(fs::read(dir.join("server.conf")).unwrap(), before);
+
+    good(&["add-client", path, "alice"]);
+    let profile = dir.join("clients/alice.ovpn");
+    assert_eq!(mode(&profile), 0o600);
+    let text = fs::read_to_string(&profile).unwrap();
+    assert!(text.contains("remote vpn.example 443 tcp\n") && !text.contains("explicit-exit-notify"));
+    assert!(bad(&["add-client", path, "alice"], 2).contains("choose another name"));
+    assert!(bad(&["add-client", path, "Alice"], 2).contains("choose another name"));
+    bad(&["add-client", path, "../alice"], 2);
+    assert_eq!(fs::read_to_string(&profile).unwrap(), text);
+    let index = fs::read_to_string(dir.join("pki/index.json")).unwrap();
+    assert_eq!(index.matches("\"serial\"").count(), 2, "{index}");
+    // Nothing temporary is left, beside it or in it.
+    for directory in [scratch.path(), &dir, &dir.join("clients"), &dir.join("pki")] {
+        for entry in fs::read_dir(directory).unwrap() {
+            let name = entry.unwrap().file_name();
+            assert!(!name.to_string_lossy().starts_with('.'), "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn add_client_leaves_other_directories_alone() {
+    let scratch = Scratch::create("init").unwrap();
+    let path = scratch.path().to_str().unwrap();
+    assert!(bad(&["add-client", path, "alice"], 2).contains("was not made by `adit init`"));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn clients_made_at_once_do_not_lose_each_other() {
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || good(&["add-client", path, &format!("client{number}")]));
+        }
+    });
+    let index = fs::read_to_string(dir.join("pki/index.json")).unwrap();
+    for number in 0..4 {
+        assert!(index.contains(&format!("\"client{number}\"")), "{index}");
+        assert!(dir.join(format!("clients/client{number}.ovpn")).exists());
+    }
+}
+
+#[test]
+fn openvpn_runs_both_files_unchanged() {
+    if !can_run("openvpn_runs_both_files_unchanged", &["ip", "openvpn"]) {
+        return;
+    }
+    for (proto, endpoint, addresses) in [
+        ("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24")),
+        ("tcp", "[fd00:97::1]:443", ("fd00:97::1/64", "fd00:97::2/64")),
+    ] {
+        let scratch = Scratch::create("init").unwrap();
+        let dir = scratch.path().join("vpn");
+        let path = dir.to_str().unwrap();
+        good(&["init", path, "--endpoint", endpoint, "--proto", proto]);
+        good(&["add-client", path, "alice"]);
+
+        let server_side = Namespace::create("server").unwrap();
+        let client_side = Namespace::create("client").unwrap();
+        connect(&server_side, &[addresses.0], &client_side, &[addresses.1], "outer").unwrap();
+        let config = dir.join("server.conf");
+        let mut server = server_side.spawn("server", openvpn_command(&config).unwrap()).unwrap();
+        let wait = Duration::from_secs(30);
+        server.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
+        let profile = dir.join("clients/alice.ovpn");
+        let mut client = client_side.spawn("client", openvpn_command(&profile).unwrap()).unwrap();
+        client.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
+
+        let text = fs::read_to_string(&config).unwrap();
+        let v4: IpAddr = format!("{}.1", value(&text, "server").trim_end_matches(".0")).parse().unwrap();
+        let v6: IpAddr = format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64")).parse().unwrap();
+        for inner in [v4, v6] {
+            wait_until_reachable(&client_side, inner, wait).unwrap();
+            let report = Ping::new(5, Duration::from_millis(50)).run(&client_side, inner).unwrap();
+            assert!(report.is_clean(), "{inner}: {report:?}");
+        }
+        for process in [&server, &client] {
+            assert_eq!(process.count_lines(0, "WARNING"), 0, "{}", process.log());
+        }
+    }
+}
