@@ -14,7 +14,7 @@ pub enum Drop {
     NoRoute,
     /// An order named a peer that is not there, or a datagram came from an unknown one.
     NoPeer,
-    /// The peer has no active session, or the datagram names a session that is not there.
+    /// The peer has no active session, or a datagram or an order names a session that is not there.
     NoSession,
     /// Authentic, but seen before or older than the replay window.
     Replay,

@@ -67,8 +67,8 @@ impl Egress {
                 }
             }
             EgressEvent::Activate { peer, session } => {
-                if let Some(peer) = self.peer(peer) {
-                    peer.active = peer.sessions.iter().position(|known| known.id == session);
+                if self.peer(peer).is_some_and(|peer| !peer.activate(session)) {
+                    self.counters.drop_one(Half::Egress, Drop::NoSession);
                 }
             }
             EgressEvent::Retire { peer, session } => {
@@ -197,6 +197,13 @@ impl Peer {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.retire(id);
         self.sessions.push(Session { id, seal });
+    }
+
+    /// False, and no change, if there is no such session.
+    fn activate(&mut self, id: SessionId) -> bool {
+        let found = self.sessions.iter().position(|session| session.id == id);
+        self.active = found.or(self.active);
+        found.is_some()
     }
 
     fn retire(&mut self, id: SessionId) {

@@ -1,0 +1,107 @@
+//! The packet path allocates nothing once its buffers have grown.
+
+use std::net::SocketAddr;
+
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming, OpenVpnHeader,
+    Path, PeerConfig, PeerId, SessionId,
+};
+use adit_dataplane::{
+    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Segmentation, Wire, split,
+};
+
+fn path() -> Path {
+    Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 1], 1194)) }
+}
+
+/// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
+/// seals the other opens.
+fn end(role: Role) -> (Egress, Ingress) {
+    let (mut egress, mut ingress, _) =
+        adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client: false });
+    let (peer, session) = (PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 0));
+    let key = DirectionKey { key: vec![7; 32].into(), implicit_iv: [7; 8] };
+    let events = [
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: path(),
+            routes: vec!["10.0.0.0/8".parse().expect("a network")],
+            max_mss: Some(1400),
+        }),
+        DataEvent::Install(Box::new(Install {
+            peer,
+            session,
+            framing: Framing::OpenVpn(OpenVpnFraming {
+                header: OpenVpnHeader::V2 { peer_id: 0 },
+                key_id: 0,
+                compression: CompressionFraming::None,
+            }),
+            cipher: Cipher::Aes256Gcm,
+            seal: key.clone(),
+            open: key,
+            replay_window: 64,
+        })),
+        DataEvent::Activate { peer, session },
+    ];
+    let mut out = Outbox::new();
+    for event in events {
+        let (for_egress, for_ingress) = split(event);
+        for_egress.into_iter().for_each(|event| egress.apply(event, &mut out));
+        for_ingress.into_iter().for_each(|event| ingress.apply(event));
+    }
+    (egress, ingress)
+}
+
+/// A TCP super-packet of `payload` bytes. Its checksums are for the data plane to finish.
+fn super_packet(payload: usize) -> (Offload, Vec<u8>) {
+    let mut packet = vec![0; 40 + payload];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&((40 + payload) as u16).to_be_bytes());
+    packet[6] = 0x40;
+    packet[8] = 64;
+    packet[9] = 6;
+    packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
+    packet[16..20].copy_from_slice(&[10, 0, 0, 2]);
+    packet[32] = 5 << 4;
+    packet[33] = 0x10;
+    let offload = Offload {
+        needs_checksum: true,
+        segmentation: Segmentation::TcpV4,
+        ecn: false,
+        header_len: 40,
+        segment_size: 1400,
+        checksum_start: 20,
+        checksum_offset: 16,
+    };
+    (offload, packet)
+}
+
+#[test]
+fn sealing_and_opening_allocate_nothing() {
+    let (mut egress, _) = end(Role::Client);
+    let (_, mut ingress) = end(Role::Server);
+    let (mut outbox, mut inbox) = (Outbox::new(), Inbox::new(MergePolicy::TcpAndUdp));
+    let (offload, packet) = super_packet(1400 * 44);
+    let mut buffer = vec![0; 65_536];
+    let mut merged = 0;
+    let mut round = || {
+        egress.seal_packet(offload, &packet, &mut outbox);
+        for train in outbox.iter() {
+            let bytes = &mut buffer[..train.bytes.len()];
+            bytes.copy_from_slice(train.bytes);
+            ingress.open_datagrams(path(), bytes, train.segment, &mut inbox);
+            merged += inbox.packets().filter(|packet| packet.pieces().count() == 44).count();
+            inbox.notices().clear();
+            inbox.clear();
+        }
+        outbox.clear();
+        drop(egress.take_notices());
+    };
+    // The first round grows the buffers.
+    round();
+    let counted = allocation_counter::measure(|| (0..10).for_each(|_| round()));
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+    assert_eq!(merged, 11, "each super-packet came out as one again");
+    let counted = allocation_counter::measure(|| drop(vec![0u8; 100]));
+    assert_eq!(counted.count_total, 1, "the counter counts");
+}
