@@ -1,15 +1,33 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
 
+mod client;
+mod client_hello;
 pub mod control_message;
+pub mod credentials;
 pub mod data_message;
 pub mod key_method;
+mod key_state;
 pub mod keys;
+mod link;
+mod liveness;
+mod negotiate;
 pub mod occ;
+pub mod params;
 pub mod peer_info;
+mod pool;
+mod pushed;
 pub mod reliable;
+mod server;
+mod session;
 pub mod static_key;
+mod tls;
+mod verify;
 pub mod wire;
 pub mod wrap;
 
+pub use client::Client;
+pub use server::Server;
+pub use tls::TlsConfig;
+pub use verify::{NameCheck, PeerRequirements, Purpose};
 pub use wire::Role;

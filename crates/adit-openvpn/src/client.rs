@@ -1,0 +1,304 @@
+//! An OpenVPN client: finds a server, connects, follows its push, and comes back when the server is lost.
+
+mod connection;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{
+    Command, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, PeerInfo, Protocol, Rejected, Report,
+    Severity,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::params::{ClientParams, ControlParams};
+use connection::{Connection, Outcome};
+
+/// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
+const STEADY_ATTEMPTS: u32 = 5;
+
+/// What the client is doing.
+enum State {
+    /// Waiting for the next attempt.
+    Waiting(Instant),
+    /// The driver opens a path to the remote.
+    Opening,
+    /// There is a path.
+    Connected(Box<Connection>),
+    /// Over for good.
+    Ended,
+}
+
+/// An OpenVPN client as a state machine.
+///
+/// It wants a path at once: drain [`Protocol::poll_event`] after construction.
+pub struct Client {
+    params: Arc<ClientParams>,
+    control: Arc<ControlParams>,
+    rng: ChaCha20Rng,
+    now: Instant,
+    state: State,
+    remote: usize,
+    /// Attempts since a connection was last up.
+    attempts: u32,
+    ever_up: bool,
+    events: VecDeque<Event>,
+    /// Last words on a path that we leave, and what happens once they are sent.
+    last_words: VecDeque<(Path, Vec<u8>)>,
+    after_words: Vec<Event>,
+}
+
+impl Client {
+    /// A client that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
+    pub fn new(params: ClientParams, now: Instant, seed: [u8; 32]) -> Self {
+        let control = Arc::new(params.control.clone());
+        Client {
+            params: Arc::new(params),
+            control,
+            rng: ChaCha20Rng::from_seed(seed),
+            now,
+            state: State::Waiting(now),
+            remote: 0,
+            attempts: 0,
+            ever_up: false,
+            events: VecDeque::new(),
+            last_words: VecDeque::new(),
+            after_words: Vec::new(),
+        }
+        .started(now)
+    }
+
+    fn started(mut self, now: Instant) -> Self {
+        self.handle_timeout(now);
+        self
+    }
+
+    /// The server, when the tunnel is up.
+    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        match &self.state {
+            State::Connected(connection) => {
+                connection.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn remote_name(&self) -> &str {
+        self.params.remotes.get(self.remote).map_or("the server", |remote| remote.name.as_str())
+    }
+
+    fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
+        self.events.push_back(Event::Report(Report { severity, path, text }));
+    }
+
+    fn open(&mut self) {
+        self.state = State::Opening;
+        let text = format!("connecting to {}", self.remote_name());
+        self.report(Severity::Info, None, text);
+        self.events.push_back(Event::Open { remote: self.remote });
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.leave_connection();
+        self.after_words.push(Event::Down);
+        self.after_words.push(Event::Ended(ended));
+        self.state = State::Ended;
+    }
+
+    /// Takes the connection down, and its peer out of the data plane. True if it was up.
+    fn leave_connection(&mut self) -> bool {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Connected(mut connection) => {
+                let mut datagram = Vec::new();
+                while let Some(path) = connection.poll_transmit(self.now, &mut datagram) {
+                    self.last_words.push_back((path, std::mem::take(&mut datagram)));
+                }
+                self.after_words.push(Event::Close { path: connection.path() });
+                connection.close(&mut self.events)
+            }
+            _ => false,
+        }
+    }
+
+    /// The connection or the attempt is over: the next one after a while.
+    fn try_again(&mut self, reason: &str, advance: bool) {
+        let path = match &self.state {
+            State::Connected(connection) => Some(connection.path()),
+            _ => None,
+        };
+        let was_up = self.leave_connection();
+        if was_up {
+            self.attempts = 0;
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
+        let round = (self.attempts - 1) / remotes;
+        if self
+            .params
+            .retry_max
+            .is_some_and(|max| !was_up && round + 1 >= max && self.attempts.is_multiple_of(remotes))
+        {
+            let text =
+                format!("{}: {reason}; connect-retry-max allows no further attempt", self.remote_name());
+            self.end(Ended::Failed(text));
+            return;
+        }
+        let wait = self.wait_after(round);
+        let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
+        self.report(Severity::Error, path, text);
+        // A server that was just there is worth another try; one that was not makes room for the next.
+        if advance || !was_up {
+            self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
+        }
+        self.state = State::Waiting(self.now + wait);
+    }
+
+    fn wait_after(&self, round: u32) -> Duration {
+        let (first, longest) = self.params.retry;
+        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
+        (first * (1 << doublings)).min(longest.max(first))
+    }
+
+    fn opened(&mut self, path: Path) {
+        if !matches!(self.state, State::Opening) {
+            self.events.push_back(Event::Close { path });
+            return;
+        }
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let rng = ChaCha20Rng::from_seed(seed);
+        match Connection::new(self.now, path, self.params.clone(), self.control.clone(), rng) {
+            Ok(connection) => self.state = State::Connected(Box::new(connection)),
+            Err(error) => {
+                self.events.push_back(Event::Close { path });
+                self.end(Ended::Failed(format!("TLS cannot start: {error}")));
+            }
+        }
+    }
+
+    fn open_failed(&mut self, failure: OpenFailure) {
+        if !matches!(self.state, State::Opening) {
+            return;
+        }
+        match failure {
+            OpenFailure::UnknownName(text)
+                if self.params.fail_on_unknown_name && !self.ever_up && self.last_remote() =>
+            {
+                self.end(Ended::Failed(format!(
+                    "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
+                )));
+            }
+            OpenFailure::UnknownName(text) | OpenFailure::Unreachable(text) => self.try_again(&text, true),
+        }
+    }
+
+    fn last_remote(&self) -> bool {
+        self.remote + 1 >= self.params.remotes.len()
+    }
+
+    /// Lets the connection say what came of the last input.
+    fn settle(&mut self) {
+        let State::Connected(connection) = &mut self.state else { return };
+        let outcome = connection.settle(self.now, &mut self.events);
+        if connection.is_up() {
+            self.attempts = 0;
+            self.ever_up = true;
+        }
+        match outcome {
+            Outcome::Continue => {}
+            Outcome::Retry { reason, advance } => self.try_again(&reason, advance),
+            Outcome::Refused(reason) if self.ever_up => self.try_again(&reason, true),
+            Outcome::Refused(reason) | Outcome::Fatal(reason) => {
+                let text = format!("{}: {reason}", self.remote_name());
+                self.end(Ended::Failed(text));
+            }
+            Outcome::Goodbye => self.end(Ended::Shutdown),
+        }
+    }
+}
+
+impl Protocol for Client {
+    fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
+        self.now = now;
+        let State::Connected(connection) = &mut self.state else {
+            return Err(Rejected::Unexpected("not connected"));
+        };
+        let result = connection.handle_datagram(now, path, datagram);
+        self.settle();
+        result
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        self.now = now;
+        match command {
+            Command::Opened { path } => self.opened(path),
+            Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
+            Command::OpenFailed { .. } | Command::Disconnect { .. } => {}
+            Command::Closed { path, reason } => {
+                if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
+                    self.try_again(&format!("the connection broke: {reason}"), false);
+                }
+            }
+            Command::Shutdown => match &mut self.state {
+                State::Connected(connection) => connection.say_goodbye(now, &mut self.events),
+                State::Ended => {}
+                _ => self.end(Ended::Shutdown),
+            },
+            Command::Restart => {
+                if !matches!(self.state, State::Ended) {
+                    self.try_again("told to restart", false);
+                }
+            }
+            Command::Rekey { .. } => {
+                if let State::Connected(connection) = &mut self.state {
+                    connection.rekey(now);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn handle_notice(&mut self, now: Instant, notice: Notice) {
+        self.now = now;
+        if let State::Connected(connection) = &mut self.state {
+            connection.handle_notice(now, notice);
+        }
+        self.settle();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        match &mut self.state {
+            State::Waiting(until) if now >= *until => self.open(),
+            State::Connected(connection) => connection.handle_timeout(now, &mut self.events),
+            _ => {}
+        }
+        self.settle();
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.state {
+            State::Waiting(until) => Some(*until),
+            State::Connected(connection) => connection.poll_timeout(),
+            State::Opening | State::Ended => None,
+        }
+    }
+
+    fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
+        if let Some((path, datagram)) = self.last_words.pop_front() {
+            buf.extend_from_slice(&datagram);
+            return Some(path);
+        }
+        self.events.extend(self.after_words.drain(..));
+        match &mut self.state {
+            State::Connected(connection) => connection.poll_transmit(self.now, buf),
+            _ => None,
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

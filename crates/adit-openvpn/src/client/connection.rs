@@ -1,0 +1,418 @@
+//! A client's connection to one server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenVpnHeader, Path, PeerConfig,
+    PeerId, PeerInfo, Rejected, Report, Severity, Transport,
+};
+use rand_chacha::ChaCha20Rng;
+use zeroize::Zeroizing;
+
+use crate::client_hello::client_hello;
+use crate::control_message::{ControlMessage, PushAssembler, redacted, split};
+use crate::data_message;
+use crate::key_state::{KeyStateError, earliest};
+use crate::link::{Agreement, Link};
+use crate::liveness::{Due, Liveness};
+use crate::negotiate::max_mss;
+use crate::params::{ClientParams, ControlParams, Keepalive};
+use crate::pushed::{Pushed, Refused};
+use crate::session::{Session, SessionOutput};
+use crate::wire::Role;
+
+/// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
+const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a goodbye may take.
+const GOODBYE_TIME: Duration = Duration::from_secs(1);
+
+/// What came of the last input.
+pub(super) enum Outcome {
+    Continue,
+    /// This connection is over; another attempt may succeed. `advance`: at the next remote.
+    Retry {
+        reason: String,
+        advance: bool,
+    },
+    /// One of the two ends does not accept the other: worth another try only if it ever worked.
+    Refused(String),
+    /// Trying again is of no use.
+    Fatal(String),
+    /// We said goodbye and may go.
+    Goodbye,
+}
+
+/// What a connection is when the server's push has arrived.
+struct Up {
+    name: String,
+    addresses: Vec<std::net::IpAddr>,
+    cipher: Cipher,
+    since: Instant,
+    cc_exit: bool,
+    exit_notify: bool,
+}
+
+/// One connection to one server, from the first reset to the last goodbye.
+pub(super) struct Connection {
+    path: Path,
+    params: Arc<ClientParams>,
+    session: Session,
+    link: Link,
+    liveness: Liveness,
+    started: Instant,
+    assembler: PushAssembler,
+    ask_at: Option<Instant>,
+    push_deadline: Option<Instant>,
+    up: Option<Up>,
+    last_handshake: Instant,
+    goodbye_until: Option<Instant>,
+    verdict: Option<Outcome>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        now: Instant,
+        path: Path,
+        params: Arc<ClientParams>,
+        control: Arc<ControlParams>,
+        rng: ChaCha20Rng,
+    ) -> Result<Self, KeyStateError> {
+        let hello = client_hello(&params, path);
+        Ok(Connection {
+            path,
+            session: Session::client(now, control, hello, rng)?,
+            link: Link::new(PeerId::SERVER, Role::Client),
+            // Until the push arrives, the hand window watches.
+            liveness: Liveness::new(now, Keepalive::default()),
+            started: now,
+            assembler: PushAssembler::new(),
+            ask_at: None,
+            push_deadline: None,
+            up: None,
+            last_handshake: now,
+            goodbye_until: None,
+            verdict: None,
+            params,
+        })
+    }
+
+    pub(super) fn path(&self) -> Path {
+        self.path
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up.is_some()
+    }
+
+    pub(super) fn peer_info(&self) -> Option<PeerInfo> {
+        let up = self.up.as_ref()?;
+        Some(PeerInfo {
+            name: up.name.clone(),
+            path: self.path,
+            addresses: up.addresses.clone(),
+            cipher: up.cipher,
+            tls: self.session.tls_description().to_owned(),
+            rekeys: self.link.rekeys(),
+            last_handshake: self.last_handshake,
+            since: up.since,
+        })
+    }
+
+    /// Takes the peer out of the data plane. True if it was up.
+    pub(super) fn close(self, events: &mut VecDeque<Event>) -> bool {
+        if self.up.is_some() {
+            events.push_back(Event::Data(DataEvent::RemovePeer(PeerId::SERVER)));
+            events.push_back(Event::PeerDown { peer: PeerId::SERVER, reason: "connection ended".to_owned() });
+        }
+        self.up.is_some()
+    }
+
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        path: Path,
+        datagram: &[u8],
+    ) -> Result<(), Rejected> {
+        if path != self.path {
+            return Err(Rejected::Unexpected("not from our server's address"));
+        }
+        self.session.handle(now, datagram)?;
+        self.liveness.heard(now);
+        Ok(())
+    }
+
+    pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
+        match notice {
+            Notice::Traffic { received, sent, .. } => self.liveness.traffic(now, received, sent),
+            Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
+            Notice::LimitNear { .. } => self.session.rekey(now),
+            Notice::Message { payload, .. } => {
+                if data_message::classify(&payload) == data_message::DataMessage::OccExit {
+                    self.verdict = Some(retry("the server said goodbye"));
+                }
+            }
+            // A client follows its server only by connecting anew.
+            Notice::Moved { .. } => {}
+        }
+    }
+
+    pub(super) fn rekey(&mut self, now: Instant) {
+        self.session.rekey(now);
+    }
+
+    /// Tells the server, as far as it can be told, and ends soon.
+    pub(super) fn say_goodbye(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        self.goodbye_until.get_or_insert(now);
+        let Some(up) = &self.up else { return };
+        if up.cc_exit {
+            self.session.send_message(now, "EXIT");
+            self.goodbye_until = Some(now + GOODBYE_TIME);
+        } else if up.exit_notify && self.path.transport() == Transport::Udp {
+            let payload = data_message::occ_exit();
+            events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        self.session.handle_timeout(now);
+        if self.ask_at.is_some_and(|at| now >= at) {
+            self.ask_at = Some(now + PUSH_REQUEST_INTERVAL);
+            self.session.send_message(now, "PUSH_REQUEST");
+        }
+        if self.up.is_none() {
+            self.check_patience(now);
+            return;
+        }
+        match self.liveness.poll(now) {
+            Some(Due::Ping) => {
+                let payload = data_message::PING.to_vec();
+                events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
+            }
+            Some(Due::Timeout) => self.verdict = Some(self.silence()),
+            None => {}
+        }
+    }
+
+    fn silence(&self) -> Outcome {
+        let reason = format!(
+            "nothing heard from the server for {} s (ping-restart)",
+            self.liveness.patience().as_secs()
+        );
+        if self.liveness.exits() { Outcome::Fatal(reason) } else { retry(&reason) }
+    }
+
+    fn check_patience(&mut self, now: Instant) {
+        if !self.session.heard() && now >= self.started + self.params.server_poll_timeout {
+            let seconds = self.params.server_poll_timeout.as_secs();
+            let reason = format!(
+                "no answer within {seconds} s (server-poll-timeout): a firewall is in the way, the server is not running there, or its tls-auth/tls-crypt key is another"
+            );
+            self.verdict = Some(Outcome::Retry { reason, advance: true });
+        } else if self.push_deadline.is_some_and(|at| now >= at) {
+            self.verdict = Some(retry("the server accepted us but sent no settings (PUSH_REPLY)"));
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let mut next = earliest(self.session.poll_timeout(), self.ask_at);
+        next = earliest(next, self.goodbye_until);
+        if self.up.is_some() {
+            return earliest(next, self.liveness.poll_timeout());
+        }
+        let unheard = (!self.session.heard()).then(|| self.started + self.params.server_poll_timeout);
+        earliest(earliest(next, unheard), self.push_deadline)
+    }
+
+    pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Path> {
+        self.session.poll_transmit(now, buf).then_some(self.path)
+    }
+
+    /// Works through what the session reported.
+    pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
+        while self.verdict.is_none() {
+            let Some(output) = self.session.poll_output() else { break };
+            if let Err(error) = self.handle_output(now, output, events) {
+                self.verdict = Some(retry(&error.to_string()));
+            }
+        }
+        if let Some(verdict) = self.verdict.take() {
+            return verdict;
+        }
+        match self.goodbye_until {
+            Some(until) if now >= until || self.session.is_quiet() => Outcome::Goodbye,
+            _ => Outcome::Continue,
+        }
+    }
+
+    fn handle_output(
+        &mut self,
+        now: Instant,
+        output: SessionOutput,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        match output {
+            SessionOutput::Hello { .. } => {}
+            SessionOutput::Established { key_id } => {
+                self.last_handshake = now;
+                self.link.established(key_id, &self.session, events)?;
+                if self.up.is_none() && self.push_deadline.is_none() {
+                    // Servers since 2.6 answer unasked; older ones wait for the question.
+                    self.session.send_message(now, "PUSH_REQUEST");
+                    self.ask_at = Some(now + PUSH_REQUEST_INTERVAL);
+                    self.push_deadline = Some(now + self.params.control.hand_window);
+                }
+            }
+            SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
+            SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
+            SessionOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
+            SessionOutput::Failed { reason, refused: true } => self.verdict = Some(Outcome::Refused(reason)),
+            SessionOutput::Failed { reason, refused: false } => self.verdict = Some(retry(&reason)),
+        }
+        Ok(())
+    }
+
+    fn handle_record(
+        &mut self,
+        now: Instant,
+        mut record: Zeroizing<Vec<u8>>,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        record.push(0);
+        for message in split(&mut record) {
+            match message {
+                Ok(text) => self.handle_message(now, &text, events)?,
+                Err(error) => {
+                    self.tell(Severity::Warning, format!("a control message was dropped: {error}"), events)
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Instant,
+        text: &str,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        match ControlMessage::parse(text) {
+            ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
+                Ok(Some(options)) => self.come_up(now, &options, events)?,
+                Ok(None) => {}
+                Err(error) => self.verdict = Some(retry(&error.to_string())),
+            },
+            ControlMessage::AuthFailed(reason) => self.verdict = Some(Outcome::Fatal(auth_failed(&reason))),
+            ControlMessage::Restart(how) => {
+                let reason = "the server asks us to reconnect (RESTART)".to_owned();
+                self.verdict = Some(Outcome::Retry { reason, advance: how.next_remote });
+            }
+            ControlMessage::Halt(how) => {
+                self.verdict =
+                    Some(Outcome::Fatal(format!("the server ended the session (HALT) {}", how.reason)));
+            }
+            ControlMessage::Exit => self.verdict = Some(retry("the server said goodbye")),
+            ControlMessage::Info(text) | ControlMessage::InfoPre(text) => {
+                self.tell(Severity::Info, format!("the server says: {text}"), events);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
+    }
+
+    /// The push is complete: the tunnel can come up.
+    fn come_up(
+        &mut self,
+        now: Instant,
+        options: &[String],
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let mut pushed = Pushed::default();
+        for option in options {
+            match pushed.apply(option) {
+                Ok(()) => {}
+                Err(Refused::Ignored(reason)) => {
+                    let option = redacted(option);
+                    let text = format!("pushed option \"{option}\" is ignored: {reason}");
+                    self.tell(Severity::Warning, text, events);
+                }
+                Err(Refused::Fatal(reason)) => {
+                    self.verdict = Some(Outcome::Fatal(reason));
+                    return Ok(());
+                }
+            }
+        }
+        let Some(cipher) = self.accept_cipher(pushed.cipher) else { return Ok(()) };
+        let data = &self.params.data;
+        let compression = pushed.compression.unwrap_or(data.compression);
+        let header = pushed.peer_id.map_or(OpenVpnHeader::V1, |peer_id| OpenVpnHeader::V2 { peer_id });
+        let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
+        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId::SERVER,
+            path: self.path,
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss: max_mss(data.mssfix, mtu, self.path, pushed.peer_id.is_some(), compression),
+        })));
+        let agreement = Agreement {
+            cipher,
+            header,
+            compression,
+            exporter: pushed.exporter,
+            replay_window: data.replay_window,
+        };
+        self.link.agree(agreement, &self.session, events)?;
+        let server = self.path.remote().ip();
+        let settings = pushed.settings(&self.params.local, self.params.route_nopull, mtu, server);
+        self.liveness = Liveness::new(now, pushed.keepalive(self.params.keepalive));
+        self.up = Some(Up {
+            name: self.session.peer_name().unwrap_or("server").to_owned(),
+            addresses: settings.addresses.iter().map(IpNet::addr).collect(),
+            cipher,
+            since: now,
+            cc_exit: pushed.cc_exit,
+            exit_notify: self.params.exit_notify || pushed.exit_notify,
+        });
+        (self.ask_at, self.push_deadline) = (None, None);
+        events.push_back(Event::Up(settings));
+        if let Some(info) = self.peer_info() {
+            events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
+        }
+        Ok(())
+    }
+
+    /// The pushed cipher, if we allow it; an old server's silence means our fallback.
+    fn accept_cipher(&mut self, pushed: Option<Cipher>) -> Option<Cipher> {
+        let data = &self.params.data;
+        let reason = match (pushed, data.fallback) {
+            (Some(cipher), fallback) if data.ciphers.contains(&cipher) || fallback == Some(cipher) => {
+                return Some(cipher);
+            }
+            (None, Some(fallback)) => return Some(fallback),
+            (Some(cipher), _) => format!(
+                "the server chose the cipher {cipher}, which data-ciphers does not allow; add it to data-ciphers or change the server's"
+            ),
+            (None, None) => {
+                "the server chose no cipher; if it is old, name its cipher with data-ciphers-fallback"
+                    .to_owned()
+            }
+        };
+        self.verdict = Some(Outcome::Fatal(reason));
+        None
+    }
+}
+
+fn retry(reason: &str) -> Outcome {
+    Outcome::Retry { reason: reason.to_owned(), advance: false }
+}
+
+fn auth_failed(reason: &str) -> String {
+    match reason {
+        "" => "the server refused us (AUTH_FAILED); its log says why".to_owned(),
+        reason => format!("the server refused us (AUTH_FAILED): {reason}"),
+    }
+}

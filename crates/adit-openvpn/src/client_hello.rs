@@ -1,0 +1,64 @@
+//! What each side says of itself in key method 2.
+
+use adit_core::{Cipher, Path};
+use zeroize::Zeroizing;
+
+use crate::key_method::KeyMethod2;
+use crate::keys::KeySource;
+use crate::negotiate::iv_proto;
+use crate::occ::{OccParams, options_string};
+use crate::params::{ClientParams, DataParams, ServerParams};
+use crate::peer_info::PeerVariables;
+use crate::pushed::MAX_PUSHED_MTU;
+use crate::wire::Role;
+use crate::wrap::{KeyDirection, WrapConfig};
+
+/// A client's key method 2; its random numbers are filled in for each exchange.
+pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
+    let mut info = PeerVariables::new();
+    info.push("IV_VER", concat!("adit_", env!("CARGO_PKG_VERSION")));
+    info.push("IV_PLAT", "linux");
+    info.push("IV_TCPNL", "1");
+    info.push("IV_MTU", &MAX_PUSHED_MTU.to_string());
+    info.push("IV_NCP", "2");
+    info.push("IV_CIPHERS", &cipher_list(&params.data.ciphers));
+    let proto = iv_proto::DATA_V2 | iv_proto::REQUEST_PUSH | iv_proto::TLS_KEY_EXPORT | iv_proto::CC_EXIT;
+    info.push("IV_PROTO", &proto.to_string());
+    for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
+        info.push(ability, "1");
+    }
+    for (name, value) in &params.peer_info {
+        info.push(name, value);
+    }
+    message(Role::Client, &params.data, &params.control.wrap, path, info.to_string())
+}
+
+/// A server's key method 2.
+pub(crate) fn server_hello(params: &ServerParams, path: Path) -> KeyMethod2 {
+    message(Role::Server, &params.data, &params.control.wrap, path, String::new())
+}
+
+fn message(role: Role, data: &DataParams, wrap: &WrapConfig, path: Path, peer_info: String) -> KeyMethod2 {
+    // The string is compared by old peers only, which cannot tell what negotiation will choose.
+    let cipher = data.fallback.or(data.ciphers.first().copied()).unwrap_or(Cipher::Aes256Gcm);
+    let options = options_string(&OccParams {
+        role,
+        transport: path.transport(),
+        tun_mtu: data.tun_mtu,
+        cipher,
+        compression: data.compression,
+        tls_auth: matches!(wrap, WrapConfig::TlsAuth { .. }),
+        key_direction: KeyDirection::Bidirectional,
+    });
+    KeyMethod2 {
+        source: KeySource { pre_master: None, random1: [0; 32], random2: [0; 32] },
+        options,
+        username: String::new(),
+        password: Zeroizing::default(),
+        peer_info,
+    }
+}
+
+fn cipher_list(ciphers: &[Cipher]) -> String {
+    ciphers.iter().map(|cipher| cipher.name()).collect::<Vec<_>>().join(":")
+}

@@ -1,0 +1,213 @@
+//! From PEM text to a TLS configuration.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, TrustAnchor};
+use rustls::server::NoServerSessionStorage;
+use rustls::time_provider::TimeProvider;
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+use thiserror::Error;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use zeroize::Zeroizing;
+
+use crate::verify::{PeerRequirements, PeerVerifier, Purpose, subject_text};
+
+/// What one end needs to authenticate itself and its peer, as PEM.
+#[derive(Clone)]
+pub struct Credentials {
+    /// `ca`: one or more trusted certificates.
+    pub ca: Vec<u8>,
+    /// `cert`: our certificate, intermediates after it.
+    pub certificate: Vec<u8>,
+    /// `key`: our private key (PKCS#8, PKCS#1 or SEC1), not encrypted.
+    pub private_key: Zeroizing<Vec<u8>>,
+}
+
+/// Why credentials cannot be used. Names the configuration's directive.
+#[derive(Debug, Error)]
+pub enum CredentialError {
+    /// The PEM text does not hold what it should.
+    #[error("{directive}: {reason}")]
+    Pem {
+        /// `ca`, `cert` or `key`.
+        directive: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Our own certificate is outside its validity.
+    #[error("cert: our own certificate ({subject}) {problem}; the other end would refuse it: get a new one")]
+    Validity {
+        /// Its subject.
+        subject: String,
+        /// `expired at ...` or `is not valid before ...`.
+        problem: String,
+    },
+    /// The private key is not the certificate's.
+    #[error(
+        "key: this private key does not belong to the certificate in cert; they were mixed up or one is outdated"
+    )]
+    Mismatch,
+    /// TLS refuses the combination.
+    #[error("TLS cannot be set up with these certificates: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl CredentialError {
+    /// The directive at fault: `ca`, `cert` or `key`.
+    pub fn directive(&self) -> &'static str {
+        match self {
+            CredentialError::Pem { directive, .. } => directive,
+            CredentialError::Validity { .. } | CredentialError::Tls(_) => "cert",
+            CredentialError::Mismatch => "key",
+        }
+    }
+}
+
+/// What surrounds the credentials.
+#[derive(Clone)]
+pub struct TlsEnvironment {
+    /// Cryptography; its suites and groups are offered in its order.
+    pub provider: Arc<CryptoProvider>,
+    /// The clock by which certificates are judged.
+    pub time: Arc<dyn TimeProvider>,
+    /// `tls-version-min` and `tls-version-max`, as the versions they leave.
+    pub versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+impl TlsEnvironment {
+    /// AWS-LC, TLS 1.2 and 1.3, and that clock.
+    pub fn new(time: Arc<dyn TimeProvider>) -> Self {
+        TlsEnvironment {
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            time,
+            versions: rustls::ALL_VERSIONS.to_vec(),
+        }
+    }
+}
+
+/// The TLS configuration of a client.
+pub fn client_tls(
+    credentials: &Credentials,
+    requirements: PeerRequirements,
+    environment: &TlsEnvironment,
+) -> Result<Arc<ClientConfig>, CredentialError> {
+    let parts = Parts::parse(credentials, environment)?;
+    let verifier =
+        PeerVerifier::new(Purpose::Server, parts.anchors, requirements, environment.provider.clone());
+    let mut config =
+        ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
+            .with_protocol_versions(&environment.versions)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_auth_cert(parts.chain, parts.key)
+            .map_err(key_error)?;
+    // Each OpenVPN key exchange is a full handshake; the peer is known by its certificate, not by a host name.
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    Ok(Arc::new(config))
+}
+
+/// The TLS configuration of a server that asks each client for a certificate.
+pub fn server_tls(
+    credentials: &Credentials,
+    requirements: PeerRequirements,
+    environment: &TlsEnvironment,
+) -> Result<Arc<ServerConfig>, CredentialError> {
+    let parts = Parts::parse(credentials, environment)?;
+    let verifier =
+        PeerVerifier::new(Purpose::Client, parts.anchors, requirements, environment.provider.clone());
+    let mut config =
+        ServerConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
+            .with_protocol_versions(&environment.versions)?
+            .with_client_cert_verifier(Arc::new(verifier))
+            .with_single_cert(parts.chain, parts.key)
+            .map_err(key_error)?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn key_error(error: rustls::Error) -> CredentialError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => CredentialError::Mismatch,
+        rustls::Error::General(reason) => CredentialError::Pem { directive: "key", reason },
+        other => CredentialError::Tls(other),
+    }
+}
+
+struct Parts {
+    anchors: Vec<TrustAnchor<'static>>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Parts {
+    fn parse(credentials: &Credentials, environment: &TlsEnvironment) -> Result<Self, CredentialError> {
+        let anchors = certificates("ca", &credentials.ca)?
+            .iter()
+            .map(|certificate| {
+                webpki::anchor_from_trusted_cert(certificate).map(|anchor| anchor.to_owned()).map_err(
+                    |error| pem_error("ca", format!("a certificate in it cannot be used as a CA: {error}")),
+                )
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let chain = certificates("cert", &credentials.certificate)?;
+        if let (Some(own), Some(now)) = (chain.first(), environment.time.current_time()) {
+            check_validity(own, now.as_secs())?;
+        }
+        Ok(Parts { anchors, chain, key: private_key(&credentials.private_key)? })
+    }
+}
+
+fn pem_error(directive: &'static str, reason: impl Into<String>) -> CredentialError {
+    CredentialError::Pem { directive, reason: reason.into() }
+}
+
+fn certificates(
+    directive: &'static str,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| pem_error(directive, format!("not valid PEM: {error}")))?;
+    if certificates.is_empty() {
+        return Err(pem_error(
+            directive,
+            "holds no certificate; a \"-----BEGIN CERTIFICATE-----\" block is expected",
+        ));
+    }
+    Ok(certificates)
+}
+
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CredentialError> {
+    let encrypted = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
+        .iter()
+        .any(|mark| pem.windows(mark.len()).any(|window| window == *mark));
+    if encrypted {
+        return Err(pem_error(
+            "key",
+            "the private key is encrypted; decrypt it with: openssl pkey -in KEY -out PLAINKEY",
+        ));
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        pem_error("key", "holds no private key; a \"-----BEGIN PRIVATE KEY-----\" block is expected")
+    })
+}
+
+fn check_validity(certificate: &CertificateDer<'_>, now: u64) -> Result<(), CredentialError> {
+    let (_, parsed) = X509Certificate::from_der(certificate)
+        .map_err(|error| pem_error("cert", format!("the certificate cannot be read: {error}")))?;
+    let validity = parsed.validity();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let problem = if now > validity.not_after.timestamp() {
+        format!("expired at {}", validity.not_after)
+    } else if now < validity.not_before.timestamp() {
+        format!("is not valid before {} (is this machine's clock right?)", validity.not_before)
+    } else {
+        return Ok(());
+    };
+    Err(CredentialError::Validity { subject: subject_text(parsed.subject()), problem })
+}

@@ -1,0 +1,374 @@
+//! One key exchange: reliability layer, TLS, key method 2.
+
+use std::time::Duration;
+
+use adit_core::Instant;
+use rand_core::RngCore;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::key_method::{KeyMethod2, KeyMethodError};
+use crate::keys::{KeyMaterial, KeySource, derive_prf};
+use crate::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
+use crate::tls::{TlsChannel, TlsConfig};
+use crate::wire::{ControlBody, Opcode, Role, Sid};
+
+/// TLS exporter label of the data keys (OpenVPN `EXPORT_KEY_DATA_LABEL`).
+const EXPORT_DATA_KEYS: &str = "EXPORTER-OpenVPN-datakeys";
+/// ACKs in a packet that carries something else; ACK_V1 takes up to 8 (OpenVPN ssl_pkt.h).
+const MAX_ACKS_WITH_DATA: usize = 4;
+const MAX_ACKS_ALONE: usize = 8;
+
+/// Why a key exchange failed.
+#[derive(Debug, Error)]
+pub(crate) enum KeyStateError {
+    #[error("{}", tls_text(.0))]
+    Tls(#[from] rustls::Error),
+    #[error("the peer broke the protocol: {0}")]
+    Peer(String),
+    #[error("what we say of ourselves does not fit a key method 2 message: {0}")]
+    Ours(#[from] KeyMethodError),
+    #[error("data keys were asked for before both sides sent their random numbers")]
+    MissingKeySource,
+}
+
+/// TLS errors as they concern people who run a VPN.
+fn tls_text(error: &rustls::Error) -> String {
+    use rustls::{CertificateError, Error};
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the peer's certificate is not signed by the CA that ca names".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::InvalidPurpose) => {
+            "the peer's certificate is not meant for its role (extended key usage, remote-cert-tls)"
+                .to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::Other(other)) => {
+            format!("the peer is not who it should be: {other}")
+        }
+        Error::InvalidCertificate(reason) => format!("the peer's certificate is refused: {reason}"),
+        Error::AlertReceived(alert) => format!(
+            "the peer refused our TLS handshake (alert {alert:?}): its log says why; often our certificate expired, is revoked, or is signed by another CA"
+        ),
+        Error::NoCertificatesPresented => "the peer showed no certificate".to_owned(),
+        other => format!("TLS: {other}"),
+    }
+}
+
+impl KeyStateError {
+    /// One end does not accept the other's certificate, so that the next attempt will hardly end otherwise.
+    pub(crate) fn is_refusal(&self) -> bool {
+        use rustls::{AlertDescription as Alert, Error};
+        matches!(
+            self,
+            KeyStateError::Tls(
+                Error::InvalidCertificate(_)
+                    | Error::NoCertificatesPresented
+                    | Error::PeerIncompatible(_)
+                    | Error::AlertReceived(
+                        Alert::BadCertificate
+                            | Alert::UnsupportedCertificate
+                            | Alert::CertificateRevoked
+                            | Alert::CertificateExpired
+                            | Alert::CertificateUnknown
+                            | Alert::CertificateRequired
+                            | Alert::UnknownCA
+                            | Alert::AccessDenied
+                            | Alert::HandshakeFailure
+                            | Alert::ProtocolVersion
+                    )
+            )
+        )
+    }
+}
+
+/// How far a key exchange is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Resets are being exchanged.
+    Reset,
+    /// The TLS handshake runs.
+    Handshake,
+    /// TLS is up; key method 2 is under way.
+    KeyMethod,
+    /// Both key method 2 messages are known.
+    Established,
+}
+
+/// What a key exchange reports upwards.
+#[derive(Debug)]
+pub(crate) enum KeyStateOutput {
+    /// The client's key method 2 arrived: a server decides now and answers with [`KeyState::send_key_method`].
+    ClientHello(Box<KeyMethod2>),
+    /// Both sides' key method 2 are known.
+    Established,
+    /// A control message, still with its NUL.
+    Message(Zeroizing<Vec<u8>>),
+}
+
+/// One key exchange with the peer, and the control channel that stays open after it.
+pub(crate) struct KeyState {
+    pub(crate) key_id: u8,
+    pub(crate) started: Instant,
+    /// When both key method 2 messages were known.
+    pub(crate) established_at: Option<Instant>,
+    role: Role,
+    phase: Phase,
+    peer_reset: bool,
+    send: SendWindow,
+    receive: ReceiveWindow,
+    acks: AckQueue,
+    tls: TlsChannel,
+    local: Option<KeySource>,
+    remote: Option<KeySource>,
+    /// What a client says in key method 2, until it was said.
+    hello: Option<KeyMethod2>,
+    chunk: usize,
+    outputs: Vec<KeyStateOutput>,
+}
+
+impl KeyState {
+    /// Starts an exchange by sending `reset`. `hello` is a client's key method 2. `chunk` is how many bytes of
+    /// TLS fit one control packet.
+    pub(crate) fn new(
+        now: Instant,
+        role: Role,
+        key_id: u8,
+        reset: Opcode,
+        tls: &TlsConfig,
+        hello: Option<KeyMethod2>,
+        chunk: usize,
+    ) -> Result<Self, KeyStateError> {
+        let mut send = SendWindow::new();
+        send.push(now, reset, Vec::new());
+        Ok(KeyState {
+            key_id,
+            started: now,
+            established_at: None,
+            role,
+            phase: Phase::Reset,
+            peer_reset: false,
+            send,
+            receive: ReceiveWindow::new(0),
+            acks: AckQueue::new(),
+            tls: TlsChannel::new(tls)?,
+            local: None,
+            remote: None,
+            hello,
+            chunk,
+            outputs: Vec::new(),
+        })
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.phase == Phase::Established
+    }
+
+    /// Nothing of ours waits for an acknowledgement.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.send.is_empty()
+    }
+
+    /// The peer answered at least our reset.
+    pub(crate) fn heard(&self) -> bool {
+        self.peer_reset
+    }
+
+    pub(crate) fn tls(&self) -> &TlsChannel {
+        &self.tls
+    }
+
+    /// Takes one control packet that belongs to this exchange.
+    pub(crate) fn handle(
+        &mut self,
+        now: Instant,
+        opcode: Opcode,
+        body: ControlBody,
+    ) -> Result<(), KeyStateError> {
+        self.send.acknowledge(now, &body.acks);
+        if let Some(id) = body.packet_id {
+            match self.receive.accept(id, opcode, body.payload) {
+                Accept::New | Accept::Duplicate => self.acks.push(id),
+                Accept::OutOfWindow => {}
+            }
+        }
+        while let Some(packet) = self.receive.pop() {
+            self.handle_in_order(now, packet.opcode, &packet.payload)?;
+        }
+        self.advance(now)
+    }
+
+    fn handle_in_order(&mut self, now: Instant, opcode: Opcode, payload: &[u8]) -> Result<(), KeyStateError> {
+        match opcode {
+            Opcode::Control => {
+                for record in self.tls.receive(payload)? {
+                    self.handle_record(now, record)?;
+                }
+                Ok(())
+            }
+            _ if !self.peer_reset => {
+                self.peer_reset = true;
+                Ok(())
+            }
+            _ => Err(KeyStateError::Peer("a reset in the middle of a key exchange".to_owned())),
+        }
+    }
+
+    fn handle_record(&mut self, now: Instant, record: Zeroizing<Vec<u8>>) -> Result<(), KeyStateError> {
+        if self.remote.is_some() {
+            self.outputs.push(KeyStateOutput::Message(record));
+            return Ok(());
+        }
+        let sender = self.role.other();
+        let message = KeyMethod2::decode(&record, sender)
+            .map_err(|error| KeyStateError::Peer(format!("its key method 2 message: {error}")))?;
+        self.remote = Some(message.source.clone());
+        match self.role {
+            Role::Server => self.outputs.push(KeyStateOutput::ClientHello(Box::new(message))),
+            Role::Client => {
+                self.establish(now);
+                self.outputs.push(KeyStateOutput::Established);
+            }
+        }
+        Ok(())
+    }
+
+    fn establish(&mut self, now: Instant) {
+        self.phase = Phase::Established;
+        self.established_at = Some(now);
+    }
+
+    /// Moves TLS and key method 2 on as far as possible.
+    fn advance(&mut self, now: Instant) -> Result<(), KeyStateError> {
+        // A client speaks TLS only once its reset is acknowledged: a stateless server looks at the packet after it.
+        if self.phase == Phase::Reset
+            && self.peer_reset
+            && (self.role == Role::Server || self.send.is_empty())
+        {
+            self.phase = Phase::Handshake;
+        }
+        if self.phase == Phase::Handshake && !self.tls.is_handshaking() {
+            self.phase = Phase::KeyMethod;
+            if let Some(hello) = self.hello.take() {
+                self.send_key_method(now, hello)?;
+            }
+        }
+        self.flush(now);
+        Ok(())
+    }
+
+    /// Sends our key method 2. A server's completes the exchange.
+    pub(crate) fn send_key_method(&mut self, now: Instant, message: KeyMethod2) -> Result<(), KeyStateError> {
+        let mut bytes = Zeroizing::new(Vec::new());
+        message.encode(&mut bytes)?;
+        self.local = Some(message.source);
+        self.tls.send(&bytes)?;
+        if self.role == Role::Server && self.remote.is_some() {
+            self.establish(now);
+        }
+        self.flush(now);
+        Ok(())
+    }
+
+    /// Sends one control message; the NUL is added.
+    pub(crate) fn send_message(&mut self, now: Instant, text: &str) -> Result<(), KeyStateError> {
+        let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
+        bytes.push(0);
+        self.tls.send(&bytes)?;
+        self.flush(now);
+        Ok(())
+    }
+
+    /// Cuts TLS output into control packets while the window has room.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        if self.phase == Phase::Reset {
+            return;
+        }
+        while self.send.has_room() {
+            let chunk = self.tls.take_output(self.chunk);
+            if chunk.is_empty() {
+                break;
+            }
+            self.send.push(now, Opcode::Control, chunk);
+        }
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<KeyStateOutput> {
+        if self.outputs.is_empty() { None } else { Some(self.outputs.remove(0)) }
+    }
+
+    /// The next control packet that is due: opcode and body.
+    pub(crate) fn poll_packet(
+        &mut self,
+        now: Instant,
+        peer_sid: Option<Sid>,
+    ) -> Option<(Opcode, ControlBody)> {
+        let acks = &mut self.acks;
+        let mut take_acks = |limit| if peer_sid.is_some() { acks.take(limit) } else { Vec::new() };
+        if let Some(packet) = self.send.poll(now) {
+            let acks = take_acks(MAX_ACKS_WITH_DATA);
+            let peer_sid = if acks.is_empty() { None } else { peer_sid };
+            let body =
+                ControlBody { acks, peer_sid, packet_id: Some(packet.id), payload: packet.payload.to_vec() };
+            return Some((packet.opcode, body));
+        }
+        if peer_sid.is_none() || !self.acks.pending() {
+            return None;
+        }
+        let acks = self.acks.take(MAX_ACKS_ALONE);
+        Some((Opcode::Ack, ControlBody { acks, peer_sid, packet_id: None, payload: Vec::new() }))
+    }
+
+    /// When something is to be sent again, or the exchange has failed for lateness.
+    pub(crate) fn poll_timeout(&self, hand_window: Duration) -> Option<Instant> {
+        let deadline = (!self.is_established()).then(|| self.started + hand_window);
+        earliest(self.send.poll_timeout(), deadline)
+    }
+
+    pub(crate) fn is_late(&self, now: Instant, hand_window: Duration) -> bool {
+        !self.is_established() && now >= self.started + hand_window
+    }
+
+    /// The data keys: by TLS exporter, or by OpenVPN's own PRF for peers before 2.6.
+    pub(crate) fn key_material(
+        &self,
+        exporter: bool,
+        own_sid: Sid,
+        peer_sid: Sid,
+    ) -> Result<KeyMaterial, KeyStateError> {
+        if exporter {
+            let mut bytes = Zeroizing::new([0; 256]);
+            self.tls.export(EXPORT_DATA_KEYS, bytes.as_mut_slice())?;
+            return Ok(KeyMaterial::from_bytes(&bytes));
+        }
+        let (Some(local), Some(remote)) = (&self.local, &self.remote) else {
+            return Err(KeyStateError::MissingKeySource);
+        };
+        match self.role {
+            Role::Client => derive_prf(local, remote, own_sid, peer_sid),
+            Role::Server => derive_prf(remote, local, peer_sid, own_sid),
+        }
+        .ok_or(KeyStateError::MissingKeySource)
+    }
+}
+
+/// Fresh random numbers for one side's key method 2.
+pub(crate) fn key_source(rng: &mut impl RngCore, role: Role) -> KeySource {
+    let mut source = KeySource { pre_master: None, random1: [0; 32], random2: [0; 32] };
+    if role == Role::Client {
+        let mut pre_master = [0; 48];
+        rng.fill_bytes(&mut pre_master);
+        source.pre_master = Some(pre_master);
+    }
+    rng.fill_bytes(&mut source.random1);
+    rng.fill_bytes(&mut source.random2);
+    source
+}
+
+/// The earlier of two moments that may not be set.
+pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}

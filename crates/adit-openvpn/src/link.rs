@@ -1,0 +1,124 @@
+//! The data keys of one peer: made from its session, handed to the data plane.
+
+use std::collections::VecDeque;
+
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader, PeerId,
+    SessionId,
+};
+
+use crate::key_state::KeyStateError;
+use crate::session::Session;
+use crate::wire::Role;
+
+/// What both ends agreed on for the data channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    pub(crate) cipher: Cipher,
+    pub(crate) header: OpenVpnHeader,
+    pub(crate) compression: CompressionFraming,
+    /// Keys come from the TLS exporter, not from OpenVPN's PRF.
+    pub(crate) exporter: bool,
+    pub(crate) replay_window: u32,
+}
+
+/// Follows the key exchanges of one peer and tells the data plane.
+///
+/// Exchanges may be complete before the agreement is known (a client learns it by push): their keys wait.
+pub(crate) struct Link {
+    peer: PeerId,
+    role: Role,
+    agreement: Option<Agreement>,
+    established: Vec<u8>,
+    active: Option<u8>,
+    completed: u64,
+}
+
+impl Link {
+    pub(crate) fn new(peer: PeerId, role: Role) -> Self {
+        Link { peer, role, agreement: None, established: Vec::new(), active: None, completed: 0 }
+    }
+
+    pub(crate) fn agreement(&self) -> Option<&Agreement> {
+        self.agreement.as_ref()
+    }
+
+    /// Exchanges completed after the first.
+    pub(crate) fn rekeys(&self) -> u64 {
+        self.completed.saturating_sub(1)
+    }
+
+    /// The agreement is there: installs what was waiting.
+    pub(crate) fn agree(
+        &mut self,
+        agreement: Agreement,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        self.agreement = Some(agreement);
+        for key_id in self.established.clone() {
+            self.install(key_id, session, events)?;
+        }
+        if let Some(key_id) = self.active {
+            self.activate(key_id, events);
+        }
+        Ok(())
+    }
+
+    /// An exchange is complete.
+    pub(crate) fn established(
+        &mut self,
+        key_id: u8,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        self.completed += 1;
+        self.established.push(key_id);
+        self.install(key_id, session, events)
+    }
+
+    fn install(
+        &self,
+        key_id: u8,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let Some(agreement) = self.agreement else { return Ok(()) };
+        let material = session.key_material(key_id, agreement.exporter)?;
+        let (seal, open) = material.directions(self.role, agreement.cipher);
+        let framing = OpenVpnFraming { header: agreement.header, key_id, compression: agreement.compression };
+        events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
+            peer: self.peer,
+            session: self.session_id(key_id),
+            framing: Framing::OpenVpn(framing),
+            cipher: agreement.cipher,
+            seal,
+            open,
+            replay_window: agreement.replay_window,
+        }))));
+        Ok(())
+    }
+
+    /// We seal with `key_id` from now on.
+    pub(crate) fn activate(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
+        self.active = Some(key_id);
+        if self.agreement.is_some() {
+            let session = self.session_id(key_id);
+            events.push_back(Event::Data(DataEvent::Activate { peer: self.peer, session }));
+        }
+    }
+
+    /// The keys of `key_id` are over.
+    pub(crate) fn retire(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
+        let Some(index) = self.established.iter().position(|known| *known == key_id) else { return };
+        self.established.remove(index);
+        if self.agreement.is_some() {
+            let session = self.session_id(key_id);
+            events.push_back(Event::Data(DataEvent::Retire { peer: self.peer, session }));
+        }
+    }
+
+    fn session_id(&self, key_id: u8) -> SessionId {
+        SessionId::openvpn(self.peer, key_id)
+    }
+}

@@ -1,0 +1,111 @@
+//! `ping` and `ping-restart`.
+
+use std::time::Duration;
+
+use adit_core::Instant;
+
+use crate::key_state::earliest;
+use crate::params::Keepalive;
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing was sent for a while: send a ping.
+    Ping,
+    /// Nothing was heard for too long.
+    Timeout,
+}
+
+/// Watches the traffic with one peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Liveness {
+    keepalive: Keepalive,
+    last_sent: Instant,
+    last_heard: Instant,
+    sent: u64,
+    received: u64,
+}
+
+impl Liveness {
+    pub(crate) fn new(now: Instant, keepalive: Keepalive) -> Self {
+        Liveness { keepalive, last_sent: now, last_heard: now, sent: 0, received: 0 }
+    }
+
+    /// An authenticated control packet counts as a sign of life.
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    /// The data plane's totals.
+    pub(crate) fn traffic(&mut self, now: Instant, received: u64, sent: u64) {
+        if received != self.received {
+            self.received = received;
+            self.last_heard = now;
+        }
+        if sent != self.sent {
+            self.sent = sent;
+            self.last_sent = now;
+        }
+    }
+
+    /// What is due now. A ping counts as sent.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Due> {
+        if self.timeout_at().is_some_and(|at| now >= at) {
+            return Some(Due::Timeout);
+        }
+        if self.ping_at().is_some_and(|at| now >= at) {
+            self.last_sent = now;
+            return Some(Due::Ping);
+        }
+        None
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        earliest(self.ping_at(), self.timeout_at())
+    }
+
+    /// How long the peer may be silent, for messages.
+    pub(crate) fn patience(&self) -> Duration {
+        self.keepalive.timeout.unwrap_or_default()
+    }
+
+    /// A silent peer ends the client (`ping-exit`).
+    pub(crate) fn exits(&self) -> bool {
+        self.keepalive.exit
+    }
+
+    fn ping_at(&self) -> Option<Instant> {
+        self.keepalive.ping.map(|interval| self.last_sent + interval)
+    }
+
+    fn timeout_at(&self) -> Option<Instant> {
+        self.keepalive.timeout.map(|patience| self.last_heard + patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ORIGIN + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn pings_when_silent_and_gives_up_when_unheard() {
+        let keepalive = Keepalive {
+            ping: Some(Duration::from_secs(10)),
+            timeout: Some(Duration::from_secs(60)),
+            exit: false,
+        };
+        let mut liveness = Liveness::new(at(0), keepalive);
+        assert_eq!(liveness.poll(at(9)), None);
+        assert_eq!(liveness.poll(at(10)), Some(Due::Ping));
+        assert_eq!(liveness.poll(at(10)), None);
+        liveness.traffic(at(15), 1, 1);
+        assert_eq!(liveness.poll(at(24)), None);
+        assert_eq!(liveness.poll(at(25)), Some(Due::Ping));
+        liveness.traffic(at(74), 1, 2);
+        assert_eq!(liveness.poll(at(75)), Some(Due::Timeout));
+    }
+}

@@ -1,0 +1,197 @@
+//! What the configuration says, as the state machines take it.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport, UnixTime,
+};
+
+use crate::tls::TlsConfig;
+use crate::wrap::WrapConfig;
+
+/// What both roles need for the control channel.
+#[derive(Clone)]
+pub struct ControlParams {
+    /// `tls-auth`, `tls-crypt` or neither.
+    pub wrap: WrapConfig,
+    /// Our side of TLS.
+    pub tls: TlsConfig,
+    /// `hand-window`: a key exchange that takes longer has failed. Default 60 s.
+    pub hand_window: Duration,
+    /// `reneg-sec`: new keys after this time; `None` (0) leaves it to the peer. Default 3600 s.
+    pub reneg: Option<Duration>,
+    /// `tran-window`: how long old keys still open. Default 3600 s.
+    pub tran_window: Duration,
+    /// `max-packet-size`: the largest control datagram with its IP and UDP headers. Default 1250.
+    pub max_packet_size: usize,
+    /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
+    pub wall_at_origin: UnixTime,
+}
+
+impl ControlParams {
+    /// OpenVPN's defaults around that wrapping and TLS side.
+    pub fn new(wrap: WrapConfig, tls: TlsConfig, wall_at_origin: UnixTime) -> Self {
+        ControlParams {
+            wrap,
+            tls,
+            hand_window: Duration::from_secs(60),
+            reneg: Some(Duration::from_secs(3600)),
+            tran_window: Duration::from_secs(3600),
+            max_packet_size: 1250,
+            wall_at_origin,
+        }
+    }
+}
+
+/// What both roles need for the data channel.
+#[derive(Clone, Debug)]
+pub struct DataParams {
+    /// `data-ciphers`, most wanted first.
+    pub ciphers: Vec<Cipher>,
+    /// `cipher` or `data-ciphers-fallback`: for peers that cannot negotiate.
+    pub fallback: Option<Cipher>,
+    /// The compression framing our configuration names; a server's push may change a client's.
+    pub compression: CompressionFraming,
+    /// `tun-mtu`. Default 1500.
+    pub tun_mtu: u16,
+    /// `mssfix`.
+    pub mssfix: MssFix,
+    /// `replay-window`, in packets. Default 64.
+    pub replay_window: u32,
+}
+
+impl Default for DataParams {
+    fn default() -> Self {
+        DataParams {
+            ciphers: vec![Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305],
+            fallback: None,
+            compression: CompressionFraming::None,
+            tun_mtu: 1500,
+            mssfix: MssFix::Default,
+            replay_window: 64,
+        }
+    }
+}
+
+/// The forms of `mssfix`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MssFix {
+    /// Not given: `1492 mtu` with a tun-mtu of 1500, otherwise the tun-mtu, fixed.
+    #[default]
+    Default,
+    /// `mssfix 0`: leave MSS alone.
+    Off,
+    /// `mssfix N`: the largest datagram without its outer IP and UDP (TCP) headers.
+    Payload(u16),
+    /// `mssfix N mtu`: the largest outer IP packet.
+    Mtu(u16),
+    /// `mssfix N fixed`: the largest inner IPv4 packet.
+    Fixed(u16),
+}
+
+/// `ping`, `ping-restart`, `ping-exit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Send a ping after this long without sending anything.
+    pub ping: Option<Duration>,
+    /// Give the peer up after this long without hearing from it.
+    pub timeout: Option<Duration>,
+    /// End instead of starting over (`ping-exit`). Clients only.
+    pub exit: bool,
+}
+
+/// One entry of a client's list of servers, as far as the protocol cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteParams {
+    /// As the user wrote it, for messages: `vpn.example.org:1194 (udp)`.
+    pub name: String,
+    /// UDP or TCP.
+    pub transport: Transport,
+}
+
+/// A client.
+#[derive(Clone)]
+pub struct ClientParams {
+    /// The control channel.
+    pub control: ControlParams,
+    /// The data channel.
+    pub data: DataParams,
+    /// The servers, in the order to try them.
+    pub remotes: Vec<RemoteParams>,
+    /// From the file; a server's push replaces each part it names.
+    pub keepalive: Keepalive,
+    /// `explicit-exit-notify`: say goodbye over UDP.
+    pub exit_notify: bool,
+    /// `connect-retry`: the first wait between attempts, and the longest. Defaults 1 s and 300 s.
+    pub retry: (Duration, Duration),
+    /// `connect-retry-max`: give up after so many rounds through all remotes.
+    pub retry_max: Option<u32>,
+    /// `server-poll-timeout`: how long a server may take for its first answer. Default 120 s.
+    pub server_poll_timeout: Duration,
+    /// A name that does not exist ends the client at the first attempt. `resolv-retry infinite` in the file
+    /// clears this.
+    pub fail_on_unknown_name: bool,
+    /// `route-nopull`: take no routes and no DNS from the server.
+    pub route_nopull: bool,
+    /// From the file: addresses, routes, DNS, redirect-gateway. What is pushed is added.
+    pub local: LocalSettings,
+    /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
+    pub peer_info: Vec<(String, String)>,
+}
+
+/// What a client's own file says about the tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalSettings {
+    /// `route` and `route-ipv6`.
+    pub routes: Vec<Route>,
+    /// `redirect-gateway`.
+    pub redirect_gateway: Option<RedirectGateway>,
+    /// `dhcp-option DNS`, `dhcp-option DOMAIN`.
+    pub dns: Dns,
+}
+
+/// A server.
+#[derive(Clone)]
+pub struct ServerParams {
+    /// The control channel.
+    pub control: ControlParams,
+    /// The data channel.
+    pub data: DataParams,
+    /// `server`: the IPv4 network; its first host is the server.
+    pub network4: Option<Ipv4Net>,
+    /// `ifconfig-pool`: the range of IPv4 addresses for clients, if not all of the network.
+    pub pool4: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// `server-ipv6`: the IPv6 network.
+    pub network6: Option<Ipv6Net>,
+    /// `ifconfig-ipv6-pool`: the first IPv6 address for clients, if not the network's 0x1000th.
+    pub pool6: Option<Ipv6Addr>,
+    /// `push`, each as one option line.
+    pub push: Vec<String>,
+    /// Routes of the server's own system into the tunnel.
+    pub routes: Vec<Route>,
+    /// `keepalive N M`: we use N and 2 M; N and M are pushed.
+    pub keepalive: Keepalive,
+    /// What clients are told of keepalive: `ping` and `ping-restart`.
+    pub pushed_keepalive: Keepalive,
+    /// `client-to-client`.
+    pub client_to_client: bool,
+    /// `duplicate-cn`: one name may be connected many times.
+    pub duplicate_cn: bool,
+    /// `max-clients`. Default 1024.
+    pub max_clients: usize,
+    /// `explicit-exit-notify`: tell UDP clients when we stop; 2 sends them to their next remote.
+    pub exit_notify: ExitNotify,
+}
+
+/// What a stopping server tells its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExitNotify {
+    /// Nothing.
+    #[default]
+    Off,
+    /// `RESTART`: come back to me.
+    Restart,
+    /// `RESTART,[N]`: go to your next server.
+    NextServer,
+}

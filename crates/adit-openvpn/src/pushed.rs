@@ -1,0 +1,391 @@
+//! What a server pushes, read into settings.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, CompressionFraming, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia, TunnelSettings,
+};
+
+use crate::params::{Keepalive, LocalSettings};
+
+/// The largest `tun-mtu` we take by push; said to servers as `IV_MTU`.
+pub(crate) const MAX_PUSHED_MTU: u16 = 1600;
+/// The smallest: what IPv4 hosts must take (RFC 791 §3.2).
+const MIN_PUSHED_MTU: u16 = 576;
+
+/// How `ifconfig` is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Topology {
+    /// Two addresses of a point-to-point link. What an old server that names no topology means.
+    #[default]
+    PointToPoint,
+    /// An address and a netmask.
+    Subnet,
+}
+
+/// A gateway as written, before it is known which addresses lie in the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gateway {
+    Tunnel,
+    System,
+    Address(IpAddr),
+}
+
+/// All that a push reply said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pushed {
+    topology: Topology,
+    ifconfig: Option<(Ipv4Addr, Ipv4Addr)>,
+    ifconfig6: Option<Ipv6Net>,
+    route_gateway: Option<Ipv4Addr>,
+    route_metric: Option<u32>,
+    routes: Vec<(IpNet, Gateway, Option<u32>)>,
+    redirect_gateway: Option<RedirectGateway>,
+    dns_servers: Vec<IpAddr>,
+    dns_search: Vec<String>,
+    pub(crate) ping: Option<Duration>,
+    pub(crate) ping_timeout: Option<Duration>,
+    pub(crate) ping_exit: bool,
+    pub(crate) peer_id: Option<u32>,
+    pub(crate) cipher: Option<Cipher>,
+    pub(crate) exporter: bool,
+    pub(crate) cc_exit: bool,
+    pub(crate) compression: Option<CompressionFraming>,
+    pub(crate) tun_mtu: Option<u16>,
+    pub(crate) exit_notify: bool,
+}
+
+/// Why an option was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Said in the log; the tunnel works without it.
+    Ignored(String),
+    /// The tunnel cannot work as the server means it.
+    Fatal(String),
+}
+
+fn ignored(reason: &str) -> Refused {
+    Refused::Ignored(reason.to_owned())
+}
+
+impl Pushed {
+    /// Reads one option.
+    pub(crate) fn apply(&mut self, option: &str) -> Result<(), Refused> {
+        let words: Vec<&str> = option.split_whitespace().map(|word| word.trim_matches('"')).collect();
+        let [name, arguments @ ..] = words.as_slice() else { return Ok(()) };
+        let malformed = || ignored("it is malformed");
+        match *name {
+            "topology" => self.topology = topology(arguments).ok_or_else(|| ignored("no such topology"))?,
+            "ifconfig" => self.ifconfig = Some(two_addresses(arguments).ok_or_else(|| fatal(option))?),
+            "ifconfig-ipv6" => self.ifconfig6 = Some(first(arguments).ok_or_else(|| fatal(option))?),
+            "route-gateway" => self.route_gateway = Some(first(arguments).ok_or_else(malformed)?),
+            "route-metric" => self.route_metric = Some(first(arguments).ok_or_else(malformed)?),
+            "route" => self.routes.push(route4(arguments).ok_or_else(malformed)?),
+            "route-ipv6" => self.routes.push(route6(arguments).ok_or_else(malformed)?),
+            "redirect-gateway" => self.redirect_gateway = Some(redirect_gateway(arguments)),
+            "dhcp-option" => self.dhcp_option(arguments)?,
+            "ping" => self.ping = seconds(arguments).ok_or_else(malformed)?,
+            "ping-restart" => {
+                (self.ping_timeout, self.ping_exit) = (seconds(arguments).ok_or_else(malformed)?, false)
+            }
+            "ping-exit" => {
+                (self.ping_timeout, self.ping_exit) = (seconds(arguments).ok_or_else(malformed)?, true)
+            }
+            "peer-id" => self.peer_id = first(arguments).filter(|id: &u32| *id < 1 << 24),
+            "cipher" => self.cipher = Some(cipher(arguments)?),
+            "key-derivation" if arguments == ["tls-ekm"] => self.exporter = true,
+            "protocol-flags" => self.protocol_flags(arguments)?,
+            "tun-mtu" => self.tun_mtu = Some(tun_mtu(arguments)?),
+            "explicit-exit-notify" => self.exit_notify = true,
+            "comp-lzo" | "compress" => return self.compression(name, arguments),
+            // What these would change on this platform is nothing, or is ours to choose.
+            "block-outside-dns" | "register-dns" | "persist-tun" | "persist-key" | "sndbuf" | "rcvbuf"
+            | "socket-flags" | "echo" | "parameter" | "ip-win32" | "client" | "route-delay" | "reneg-sec"
+            | "block-ipv6" => {}
+            _ => return Err(ignored("this client does not know it")),
+        }
+        Ok(())
+    }
+
+    fn protocol_flags(&mut self, flags: &[&str]) -> Result<(), Refused> {
+        for flag in flags {
+            match *flag {
+                "cc-exit" => self.cc_exit = true,
+                "tls-ekm" => self.exporter = true,
+                other => {
+                    return Err(Refused::Fatal(format!(
+                        "the server wants the protocol flag \"{other}\", which we did not offer"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn dhcp_option(&mut self, arguments: &[&str]) -> Result<(), Refused> {
+        match arguments {
+            ["DNS" | "DNS6", server] => {
+                self.dns_servers.push(server.parse().map_err(|_| ignored("not an address"))?);
+            }
+            ["DOMAIN" | "DOMAIN-SEARCH" | "ADAPTER_DOMAIN_SUFFIX", domain] if is_domain(domain) => {
+                self.dns_search.push((*domain).to_owned());
+            }
+            _ => return Err(ignored("this dhcp-option has no use here")),
+        }
+        Ok(())
+    }
+
+    fn compression(&mut self, name: &str, arguments: &[&str]) -> Result<(), Refused> {
+        let (framing, compresses) = match (name, arguments) {
+            ("comp-lzo", ["no"]) => (CompressionFraming::LzoNo, false),
+            ("comp-lzo", _) | ("compress", ["lzo"]) => (CompressionFraming::LzoNo, true),
+            ("compress", [] | ["stub"]) => (CompressionFraming::Stub, false),
+            ("compress", ["stub-v2"]) => (CompressionFraming::StubV2, false),
+            ("compress", ["lz4"]) => (CompressionFraming::Stub, true),
+            ("compress", ["lz4-v2"]) => (CompressionFraming::StubV2, true),
+            ("compress", ["migrate"]) => (CompressionFraming::None, false),
+            _ => return Err(Refused::Fatal("an unknown kind of compression".to_owned())),
+        };
+        self.compression = Some(framing);
+        if compresses {
+            return Err(ignored(
+                "packets that the server compresses will be dropped; switch compression off there",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The keepalive in force: what was pushed goes before the file's.
+    pub(crate) fn keepalive(&self, local: Keepalive) -> Keepalive {
+        Keepalive {
+            ping: self.ping.or(local.ping),
+            timeout: self.ping_timeout.or(local.timeout),
+            exit: if self.ping_timeout.is_some() { self.ping_exit } else { local.exit },
+        }
+    }
+
+    /// The tunnel as the operating system shall have it, with what the file says.
+    pub(crate) fn settings(
+        &self,
+        local: &LocalSettings,
+        route_nopull: bool,
+        mtu: u16,
+        server: IpAddr,
+    ) -> TunnelSettings {
+        let mut settings =
+            TunnelSettings { mtu, server: Some(server), dns: local.dns.clone(), ..TunnelSettings::default() };
+        settings.redirect_gateway = local.redirect_gateway;
+        settings.routes = local.routes.clone();
+        if let Some((address, second)) = self.ifconfig {
+            self.add_ipv4(&mut settings, address, second);
+        }
+        if let Some(network) = self.ifconfig6 {
+            settings.addresses.push(IpNet::V6(network));
+        }
+        if !route_nopull {
+            let routes = self.routes.iter().map(|(destination, gateway, metric)| Route {
+                destination: *destination,
+                via: self.via(*gateway),
+                metric: metric.or(self.route_metric),
+            });
+            settings.routes.extend(routes);
+            settings.redirect_gateway = self.redirect_gateway.or(settings.redirect_gateway);
+            settings.dns.servers.extend(&self.dns_servers);
+            settings.dns.search.extend(self.dns_search.iter().cloned());
+        }
+        settings
+    }
+
+    fn add_ipv4(&self, settings: &mut TunnelSettings, address: Ipv4Addr, second: Ipv4Addr) {
+        let prefix = match self.topology {
+            Topology::Subnet => ipnet::ipv4_mask_to_prefix(second).unwrap_or(32),
+            Topology::PointToPoint => {
+                settings.peer_address = Some(IpAddr::V4(second));
+                32
+            }
+        };
+        if let Ok(network) = Ipv4Net::new(address, prefix) {
+            settings.addresses.push(IpNet::V4(network));
+        }
+    }
+
+    fn via(&self, gateway: Gateway) -> RouteVia {
+        let in_tunnel = |address: IpAddr| {
+            let remote = match self.topology {
+                Topology::PointToPoint => self.ifconfig.map(|(_, remote)| remote),
+                Topology::Subnet => None,
+            };
+            self.route_gateway.map(IpAddr::V4) == Some(address)
+                || remote.map(IpAddr::V4) == Some(address)
+                || address.is_ipv6()
+        };
+        match gateway {
+            Gateway::Tunnel => RouteVia::Tunnel,
+            Gateway::System => RouteVia::SystemGateway,
+            Gateway::Address(address) if in_tunnel(address) => RouteVia::Tunnel,
+            Gateway::Address(address) => RouteVia::Gateway(address),
+        }
+    }
+}
+
+fn fatal(option: &str) -> Refused {
+    Refused::Fatal(format!("the server pushed \"{option}\", which is malformed"))
+}
+
+fn first<T: std::str::FromStr>(arguments: &[&str]) -> Option<T> {
+    arguments.first()?.parse().ok()
+}
+
+fn two_addresses(arguments: &[&str]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    Some((first(arguments)?, first(arguments.get(1..)?)?))
+}
+
+fn topology(arguments: &[&str]) -> Option<Topology> {
+    match arguments {
+        ["subnet"] => Some(Topology::Subnet),
+        ["net30" | "p2p"] => Some(Topology::PointToPoint),
+        _ => None,
+    }
+}
+
+/// Zero means off.
+fn seconds(arguments: &[&str]) -> Option<Option<Duration>> {
+    let seconds: u32 = first(arguments)?;
+    Some((seconds > 0).then(|| Duration::from_secs(u64::from(seconds))))
+}
+
+fn cipher(arguments: &[&str]) -> Result<Cipher, Refused> {
+    let name = arguments.first().copied().unwrap_or_default();
+    Cipher::from_name(name).ok_or_else(|| {
+        Refused::Fatal(format!("the server chose the cipher \"{name}\", which is not among those we offered"))
+    })
+}
+
+fn tun_mtu(arguments: &[&str]) -> Result<u16, Refused> {
+    first(arguments)
+        .filter(|mtu| (MIN_PUSHED_MTU..=MAX_PUSHED_MTU).contains(mtu))
+        .ok_or_else(|| ignored("tun-mtu must be from 576 to 1600"))
+}
+
+fn gateway(word: Option<&&str>) -> Option<Gateway> {
+    match word.copied() {
+        None | Some("vpn_gateway" | "default") => Some(Gateway::Tunnel),
+        Some("net_gateway" | "net_gateway_ipv6") => Some(Gateway::System),
+        Some(address) => address.parse().ok().map(Gateway::Address),
+    }
+}
+
+fn metric(word: Option<&&str>) -> Option<Option<u32>> {
+    match word.copied() {
+        None | Some("default") => Some(None),
+        Some(number) => number.parse().ok().map(Some),
+    }
+}
+
+/// `route NETWORK [NETMASK] [GATEWAY] [METRIC]`.
+fn route4(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)> {
+    let network: Ipv4Addr = first(arguments)?;
+    let mask = match arguments.get(1).copied() {
+        None | Some("default") => Ipv4Addr::BROADCAST,
+        Some(mask) => mask.parse().ok()?,
+    };
+    let net = Ipv4Net::with_netmask(network, mask).ok()?.trunc();
+    Some((IpNet::V4(net), gateway(arguments.get(2))?, metric(arguments.get(3))?))
+}
+
+/// `route-ipv6 NETWORK/PREFIX [GATEWAY] [METRIC]`.
+fn route6(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)> {
+    let text = arguments.first()?;
+    let net: Ipv6Net = match text.contains('/') {
+        true => text.parse().ok()?,
+        false => Ipv6Net::new(text.parse::<Ipv6Addr>().ok()?, 128).ok()?,
+    };
+    Some((IpNet::V6(net.trunc()), gateway(arguments.get(1))?, metric(arguments.get(2))?))
+}
+
+fn redirect_gateway(flags: &[&str]) -> RedirectGateway {
+    let has = |flag| flags.contains(&flag);
+    RedirectGateway {
+        ipv4: !has("!ipv4"),
+        ipv6: has("ipv6"),
+        def1: has("def1"),
+        local: has("local"),
+        autolocal: has("autolocal"),
+        block_local: has("block-local"),
+        bypass_dhcp: has("bypass-dhcp"),
+        bypass_dns: has("bypass-dns"),
+    }
+}
+
+/// Letters, digits, hyphen, underscore and dots: nothing that could mean more than a name further on.
+fn is_domain(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: &[&str]) -> Pushed {
+        let mut pushed = Pushed::default();
+        for option in options {
+            pushed.apply(option).unwrap();
+        }
+        pushed
+    }
+
+    fn settings(pushed: &Pushed) -> TunnelSettings {
+        pushed.settings(&LocalSettings::default(), false, 1500, "192.0.2.1".parse().unwrap())
+    }
+
+    #[test]
+    fn reads_what_a_modern_server_pushes() {
+        let pushed = read(&[
+            "route 10.20.0.0 255.255.0.0",
+            "route-gateway 10.8.0.1",
+            "topology subnet",
+            "ping 10",
+            "ping-restart 60",
+            "ifconfig-ipv6 fd00::1000/64 fd00::1",
+            "ifconfig 10.8.0.2 255.255.255.0",
+            "peer-id 3",
+            "cipher AES-256-GCM",
+            "protocol-flags cc-exit tls-ekm",
+            "tun-mtu 1500",
+            "dhcp-option DNS 10.8.0.1",
+        ]);
+        let settings = settings(&pushed);
+        assert_eq!(
+            settings.addresses,
+            ["10.8.0.2/24".parse().unwrap(), "fd00::1000/64".parse::<IpNet>().unwrap()]
+        );
+        assert_eq!(settings.routes[0].via, RouteVia::Tunnel);
+        assert_eq!(settings.dns.servers, ["10.8.0.1".parse::<IpAddr>().unwrap()]);
+        assert!(pushed.exporter && pushed.cc_exit);
+        assert_eq!((pushed.peer_id, pushed.cipher), (Some(3), Some(Cipher::Aes256Gcm)));
+        assert_eq!(pushed.keepalive(Keepalive::default()).timeout, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn net30_is_a_point_to_point_link() {
+        let pushed = read(&["route 10.8.0.1", "topology net30", "ifconfig 10.8.0.6 10.8.0.5"]);
+        let settings = settings(&pushed);
+        assert_eq!(settings.addresses, ["10.8.0.6/32".parse::<IpNet>().unwrap()]);
+        assert_eq!(settings.peer_address, Some("10.8.0.5".parse().unwrap()));
+        assert_eq!(settings.routes[0].destination, "10.8.0.1/32".parse::<IpNet>().unwrap());
+    }
+
+    #[test]
+    fn unknown_is_ignored_and_wrong_is_fatal() {
+        let mut pushed = Pushed::default();
+        assert!(matches!(pushed.apply("frobnicate 1"), Err(Refused::Ignored(_))));
+        assert!(matches!(pushed.apply("ifconfig 10.8.0.2"), Err(Refused::Fatal(_))));
+        assert!(matches!(pushed.apply("cipher BF-CBC"), Err(Refused::Fatal(_))));
+        assert!(matches!(pushed.apply("route 1.2.3"), Err(Refused::Ignored(_))));
+        assert!(matches!(pushed.apply("dhcp-option DOMAIN $(reboot)"), Err(Refused::Ignored(_))));
+        assert_eq!(pushed.apply(""), Ok(()));
+    }
+}

@@ -1,0 +1,439 @@
+//! An OpenVPN server: admits clients, gives them addresses and settings, renews their keys.
+
+mod peer;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{
+    Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, Protocol, Rejected, Report,
+    Severity, Transport,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::params::{ControlParams, ExitNotify, ServerParams};
+use crate::pool::Pool;
+use crate::wire::{ControlBody, Header, Opcode, Sid};
+use peer::{Peer, Verdict};
+
+/// Clients in the middle of their first handshake, all together.
+const MAX_HALF_OPEN: usize = 1024;
+/// TCP connections that have not said anything yet.
+const MAX_SILENT_CONNECTIONS: usize = 1024;
+/// How long clients get to acknowledge our goodbye.
+const GOODBYE_TIME: Duration = Duration::from_secs(1);
+
+/// An OpenVPN server as a state machine.
+pub struct Server {
+    params: Arc<ServerParams>,
+    control: Arc<ControlParams>,
+    rng: ChaCha20Rng,
+    now: Instant,
+    peers: BTreeMap<PeerId, Peer>,
+    /// Control packets find their peer by where they come from and by the session id they carry.
+    by_sid: BTreeMap<(Path, Sid), PeerId>,
+    deadlines: BTreeSet<(Instant, PeerId)>,
+    deadline_of: BTreeMap<PeerId, Instant>,
+    /// Peers that may have something to send.
+    talkative: VecDeque<PeerId>,
+    /// Last words of peers that are gone, and what happens once they are sent.
+    last_words: VecDeque<(Path, Vec<u8>)>,
+    after_words: Vec<Event>,
+    /// Accepted TCP connections before their first packet, and when they are closed for their silence.
+    silent: BTreeMap<Path, Instant>,
+    pool: Pool,
+    next_peer: u32,
+    events: VecDeque<Event>,
+    goodbye_until: Option<Instant>,
+    ended: bool,
+}
+
+impl Server {
+    /// A server that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
+    pub fn new(params: ServerParams, now: Instant, seed: [u8; 32]) -> Self {
+        let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
+        Server {
+            control: Arc::new(params.control.clone()),
+            rng: ChaCha20Rng::from_seed(seed),
+            now,
+            peers: BTreeMap::new(),
+            by_sid: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            deadline_of: BTreeMap::new(),
+            talkative: VecDeque::new(),
+            last_words: VecDeque::new(),
+            after_words: Vec::new(),
+            silent: BTreeMap::new(),
+            pool: Pool::new(&params),
+            next_peer: 0,
+            events,
+            goodbye_until: None,
+            ended: false,
+            params: Arc::new(params),
+        }
+    }
+
+    /// The clients that are up.
+    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.info()?))).collect()
+    }
+
+    /// Clients in the middle of their first handshake.
+    pub fn half_open(&self) -> usize {
+        self.peers.values().filter(|peer| !peer.is_up()).count()
+    }
+
+    fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
+        self.events.push_back(Event::Report(Report { severity, path, text }));
+    }
+
+    /// A control packet that belongs to no session: only a client's first reset may.
+    fn admit(&mut self, path: Path, datagram: &[u8]) -> Result<PeerId, Rejected> {
+        let opened = self.params.control.wrap.open(datagram)?;
+        match opened.header {
+            Header { opcode: Opcode::HardResetClientV2, key_id: 0 } => {}
+            Header { opcode: Opcode::HardResetClientV3, .. } => {
+                return Err(Rejected::Unexpected(
+                    "a tls-crypt-v2 client, but this server has no tls-crypt-v2 key",
+                ));
+            }
+            _ => return Err(Rejected::Unexpected("no session here has this session id")),
+        }
+        let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
+        if body.packet_id != Some(0) || !body.acks.is_empty() || !opened.sid.is_defined() {
+            return Err(Rejected::Unexpected("not a first reset"));
+        }
+        if self.goodbye_until.is_some() {
+            return Err(Rejected::Limited("the server is shutting down"));
+        }
+        if self.half_open() >= MAX_HALF_OPEN {
+            return Err(Rejected::Limited("clients in the middle of their handshake"));
+        }
+        let id = self.free_peer_id().ok_or(Rejected::Limited("peer ids"))?;
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let peer = Peer::new(
+            self.now,
+            id,
+            path,
+            opened.sid,
+            self.params.clone(),
+            self.control.clone(),
+            ChaCha20Rng::from_seed(seed),
+        )
+        .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
+        self.peers.insert(id, peer);
+        self.by_sid.insert((path, opened.sid), id);
+        self.silent.remove(&path);
+        Ok(id)
+    }
+
+    /// Ids go round, so that one just given up is not taken at once.
+    fn free_peer_id(&mut self) -> Option<PeerId> {
+        // 0xFFFFFF means "no peer id" on the wire; a slot for each client and half-open client is enough.
+        let slots = u32::try_from(self.params.max_clients.saturating_add(MAX_HALF_OPEN))
+            .unwrap_or(u32::MAX)
+            .min(0xFF_FFFF);
+        (0..slots)
+            .map(|step| PeerId((self.next_peer.wrapping_add(step)) % slots))
+            .find(|id| !self.peers.contains_key(id))
+            .inspect(|id| self.next_peer = (id.0 + 1) % slots)
+    }
+
+    /// Works through what happened to a peer, and notes when it wants attention again.
+    fn settle(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let verdict = peer.settle(self.now, &mut self.events);
+        match verdict {
+            Verdict::Continue => {}
+            Verdict::Authenticated => self.welcome(id),
+            Verdict::Remove { reason, severity } => return self.remove(id, &reason, severity),
+        }
+        self.reschedule(id);
+    }
+
+    /// The peer may have something to send, and its next deadline may be another.
+    fn reschedule(&mut self, id: PeerId) {
+        if self.peers.contains_key(&id) {
+            self.talkative.push_back(id);
+            self.note_deadline(id);
+        }
+    }
+
+    fn note_deadline(&mut self, id: PeerId) {
+        let deadline = self.peers.get(&id).and_then(Peer::poll_timeout);
+        if self.deadline_of.get(&id).copied() == deadline {
+            return;
+        }
+        self.unschedule(id);
+        if let Some(at) = deadline {
+            self.deadlines.insert((at, id));
+            self.deadline_of.insert(id, at);
+        }
+    }
+
+    fn unschedule(&mut self, id: PeerId) {
+        if let Some(at) = self.deadline_of.remove(&id) {
+            self.deadlines.remove(&(at, id));
+        }
+    }
+
+    /// A client proved who it is: takes over from its own earlier connections and gets its addresses.
+    fn welcome(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let (name, path) = (peer.name().to_owned(), peer.path());
+        for old in self.replaced_by(id, &name, path) {
+            self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+        }
+        let connected = self.peers.values().filter(|peer| peer.is_up()).count();
+        let lease = if connected < self.params.max_clients { self.pool.take(&name) } else { None };
+        let Some(lease) = lease else {
+            let reason = if connected < self.params.max_clients {
+                "no free address in the pool (server, ifconfig-pool); refused"
+            } else {
+                "max-clients are connected; refused"
+            };
+            self.remove(id, reason, Severity::Warning);
+            return;
+        };
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.come_up(self.now, lease, &mut self.events);
+        }
+        self.settle(id);
+    }
+
+    fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
+        let same_name = |peer: &Peer| !self.params.duplicate_cn && peer.is_up() && peer.name() == name;
+        let others = self.peers.iter().filter(|(other, _)| **other != id);
+        others.filter(|(_, peer)| same_name(peer) || peer.path() == path).map(|(other, _)| *other).collect()
+    }
+
+    fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
+        let Some(mut peer) = self.peers.remove(&id) else { return };
+        self.unschedule(id);
+        let path = peer.path();
+        let mut datagram = Vec::new();
+        while peer.poll_transmit(self.now, &mut datagram) {
+            self.last_words.push_back((path, std::mem::take(&mut datagram)));
+        }
+        self.by_sid.remove(&(path, peer.sid()));
+        if let Some(lease) = peer.lease() {
+            self.pool.release(lease);
+            self.events.push_back(Event::Data(DataEvent::RemovePeer(id)));
+            self.events.push_back(Event::PeerDown { peer: id, reason: reason.to_owned() });
+        }
+        self.report(severity, Some(path), format!("{}: {reason}", peer.name()));
+        let shared = self.peers.values().any(|other| other.path() == path);
+        if path.transport() == Transport::Tcp && !shared {
+            self.after_words.push(Event::Close { path });
+        }
+    }
+
+    /// The data plane opened a packet from a new address.
+    fn moved(&mut self, id: PeerId, path: Path) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let old = peer.path();
+        let (name, sid) = (peer.name().to_owned(), peer.sid());
+        // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
+        let taken: Vec<PeerId> = self
+            .peers
+            .iter()
+            .filter(|(other, peer)| **other != id && peer.path() == path)
+            .map(|(other, _)| *other)
+            .collect();
+        if taken.iter().any(|other| self.peers.get(other).is_some_and(|peer| peer.name() != name)) {
+            self.report(
+                Severity::Warning,
+                Some(path),
+                format!("{name} seems to have moved here, but another client is there"),
+            );
+            return;
+        }
+        for other in taken {
+            self.remove(other, "replaced by the same client, which moved here", Severity::Info);
+        }
+        self.by_sid.remove(&(old, sid));
+        self.by_sid.insert((path, sid), id);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.move_to(path);
+        }
+        self.events.push_back(Event::Data(DataEvent::MovePeer { peer: id, path }));
+        self.report(Severity::Info, Some(path), format!("{name} moved here from {old}"));
+    }
+
+    fn closed(&mut self, path: Path, reason: &str) {
+        self.silent.remove(&path);
+        let gone: Vec<PeerId> =
+            self.peers.iter().filter(|(_, peer)| peer.path() == path).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
+        }
+    }
+
+    fn shut_down(&mut self) {
+        if self.goodbye_until.is_some() || self.ended {
+            return;
+        }
+        let message = match self.params.exit_notify {
+            ExitNotify::Off => None,
+            ExitNotify::Restart => Some("RESTART"),
+            ExitNotify::NextServer => Some("RESTART,[N]"),
+        };
+        self.goodbye_until = Some(if message.is_some() { self.now + GOODBYE_TIME } else { self.now });
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        for id in ids {
+            if let (Some(text), Some(peer)) = (message, self.peers.get_mut(&id)) {
+                peer.send_message(self.now, text);
+            }
+            self.settle(id);
+        }
+        self.check_goodbye();
+    }
+
+    fn check_goodbye(&mut self) {
+        let Some(until) = self.goodbye_until else { return };
+        let quiet = self.peers.values().all(|peer| !peer.is_up() || peer.is_quiet());
+        if self.ended || (self.now < until && !quiet) {
+            return;
+        }
+        self.ended = true;
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        for id in ids {
+            self.remove(id, "the server stops", Severity::Info);
+        }
+        self.after_words.push(Event::Down);
+        self.after_words.push(Event::Ended(Ended::Shutdown));
+    }
+
+    fn close_silent_connections(&mut self) {
+        let now = self.now;
+        let late: Vec<Path> =
+            self.silent.iter().filter(|(_, at)| **at <= now).map(|(path, _)| *path).collect();
+        for path in late {
+            self.silent.remove(&path);
+            self.events.push_back(Event::Close { path });
+        }
+    }
+}
+
+/// Session id of a control packet, readable in every wrapping.
+fn peek_sid(datagram: &[u8]) -> Option<Sid> {
+    datagram.get(1..9)?.try_into().ok().map(Sid)
+}
+
+impl Protocol for Server {
+    fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
+        self.now = now;
+        let sid = peek_sid(datagram).ok_or(Rejected::Malformed("shorter than an opcode and a session id"))?;
+        let id = match self.by_sid.get(&(path, sid)) {
+            Some(id) => *id,
+            None => self.admit(path, datagram)?,
+        };
+        let Some(peer) = self.peers.get_mut(&id) else { return Err(Rejected::Unexpected("no such session")) };
+        let result = peer.handle_datagram(now, datagram);
+        self.settle(id);
+        self.check_goodbye();
+        result
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        self.now = now;
+        match command {
+            Command::Opened { path } => {
+                if self.silent.len() >= MAX_SILENT_CONNECTIONS {
+                    self.events.push_back(Event::Close { path });
+                } else {
+                    self.silent.insert(path, now + self.params.control.hand_window);
+                }
+            }
+            Command::Closed { path, reason } => self.closed(path, &reason),
+            Command::Shutdown => self.shut_down(),
+            Command::Rekey { peer: id } => {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.rekey(now);
+                }
+                self.settle(id);
+            }
+            Command::Disconnect { peer } => self.remove(peer, "disconnected on request", Severity::Info),
+            Command::Restart => {
+                let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+                for id in ids {
+                    self.remove(id, "told to restart", Severity::Info);
+                }
+            }
+            Command::OpenFailed { .. } => {}
+        }
+    }
+
+    fn handle_notice(&mut self, now: Instant, notice: Notice) {
+        self.now = now;
+        let id = match &notice {
+            Notice::Traffic { peer, .. }
+            | Notice::FirstOpened { peer, .. }
+            | Notice::Moved { peer, .. }
+            | Notice::Message { peer, .. }
+            | Notice::LimitNear { peer, .. } => *peer,
+        };
+        if let Notice::Moved { path, .. } = notice {
+            self.moved(id, path);
+        } else if let Some(peer) = self.peers.get_mut(&id) {
+            peer.handle_notice(now, notice);
+        }
+        self.settle(id);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        // Each once: what a peer has to send stays due until it is polled for.
+        let due: Vec<PeerId> =
+            self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
+        for id in due {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.handle_timeout(now, &mut self.events);
+            }
+            self.settle(id);
+        }
+        self.close_silent_connections();
+        self.check_goodbye();
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.ended {
+            return None;
+        }
+        let peers = self.deadlines.first().map(|(at, _)| *at);
+        let silent = self.silent.values().min().copied();
+        [peers, silent, self.goodbye_until].into_iter().flatten().min()
+    }
+
+    fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
+        if let Some((path, datagram)) = self.last_words.pop_front() {
+            buf.extend_from_slice(&datagram);
+            return Some(path);
+        }
+        self.events.extend(self.after_words.drain(..));
+        while let Some(id) = self.talkative.front().copied() {
+            if let Some(peer) = self.peers.get_mut(&id)
+                && peer.poll_transmit(self.now, buf)
+            {
+                return Some(peer.path());
+            }
+            self.talkative.pop_front();
+            self.note_deadline(id);
+        }
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+/// The inner addresses of a lease.
+fn lease_addresses(lease: crate::pool::Lease) -> Vec<IpAddr> {
+    lease.v4.map(IpAddr::V4).into_iter().chain(lease.v6.map(IpAddr::V6)).collect()
+}

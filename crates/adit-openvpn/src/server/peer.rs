@@ -1,0 +1,360 @@
+//! One client of a server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{
+    DataEvent, Event, Instant, IpNet, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Rejected,
+    Report, Severity,
+};
+use rand_chacha::ChaCha20Rng;
+use zeroize::Zeroizing;
+
+use super::lease_addresses;
+use super::settings::push_options;
+use crate::client_hello::server_hello;
+use crate::control_message::{ControlMessage, encode_push_reply, split};
+use crate::data_message;
+use crate::key_method::KeyMethod2;
+use crate::key_state::{KeyStateError, earliest};
+use crate::link::{Agreement, Link};
+use crate::liveness::{Due, Liveness};
+use crate::negotiate::{PeerAbilities, choose_cipher, iv_proto, max_mss};
+use crate::occ::parse_options;
+use crate::params::{ControlParams, Keepalive, ServerParams};
+use crate::pool::Lease;
+use crate::session::{Session, SessionOutput};
+use crate::wire::{Role, Sid};
+
+/// A push reply that was just sent is not sent again.
+const PUSH_AGAIN_AFTER: Duration = Duration::from_secs(4);
+/// How long a refused client gets to hear why.
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
+
+/// What the server shall do with a peer after an input.
+pub(super) enum Verdict {
+    Continue,
+    /// It proved its name; the server admits it or not.
+    Authenticated,
+    Remove {
+        reason: String,
+        severity: Severity,
+    },
+}
+
+/// What a client is once it has its addresses.
+struct Up {
+    lease: Lease,
+    since: Instant,
+    push_messages: Vec<String>,
+    pushed_at: Option<Instant>,
+}
+
+/// One client, from its first reset to its end.
+pub(super) struct Peer {
+    id: PeerId,
+    path: Path,
+    sid: Sid,
+    params: Arc<ServerParams>,
+    session: Session,
+    link: Link,
+    liveness: Liveness,
+    abilities: PeerAbilities,
+    occ_cipher: Option<String>,
+    up: Option<Up>,
+    last_handshake: Instant,
+    /// It was refused and is told so until then.
+    refused_until: Option<(Instant, String)>,
+    verdict: Option<Verdict>,
+}
+
+impl Peer {
+    pub(super) fn new(
+        now: Instant,
+        id: PeerId,
+        path: Path,
+        sid: Sid,
+        params: Arc<ServerParams>,
+        control: Arc<ControlParams>,
+        rng: ChaCha20Rng,
+    ) -> Result<Self, KeyStateError> {
+        Ok(Peer {
+            id,
+            path,
+            sid,
+            session: Session::server(now, control, sid, rng)?,
+            link: Link::new(id, Role::Server),
+            liveness: Liveness::new(now, Keepalive::default()),
+            abilities: PeerAbilities::default(),
+            occ_cipher: None,
+            up: None,
+            last_handshake: now,
+            refused_until: None,
+            verdict: None,
+            params,
+        })
+    }
+
+    pub(super) fn path(&self) -> Path {
+        self.path
+    }
+
+    pub(super) fn sid(&self) -> Sid {
+        self.sid
+    }
+
+    /// The proven name, or what stands for it before.
+    pub(super) fn name(&self) -> &str {
+        self.session.peer_name().unwrap_or("unknown client")
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up.is_some()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.session.is_quiet()
+    }
+
+    pub(super) fn lease(&self) -> Option<Lease> {
+        self.up.as_ref().map(|up| up.lease)
+    }
+
+    pub(super) fn move_to(&mut self, path: Path) {
+        self.path = path;
+    }
+
+    pub(super) fn info(&self) -> Option<PeerInfo> {
+        let (up, agreement) = (self.up.as_ref()?, self.link.agreement()?);
+        Some(PeerInfo {
+            name: self.name().to_owned(),
+            path: self.path,
+            addresses: lease_addresses(up.lease),
+            cipher: agreement.cipher,
+            tls: self.session.tls_description().to_owned(),
+            rekeys: self.link.rekeys(),
+            last_handshake: self.last_handshake,
+            since: up.since,
+        })
+    }
+
+    pub(super) fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
+        self.session.handle(now, datagram)?;
+        self.liveness.heard(now);
+        Ok(())
+    }
+
+    pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
+        match notice {
+            Notice::Traffic { received, sent, .. } => self.liveness.traffic(now, received, sent),
+            Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
+            Notice::LimitNear { .. } => self.session.rekey(now),
+            Notice::Message { payload, .. } => {
+                if data_message::classify(&payload) == data_message::DataMessage::OccExit {
+                    self.verdict = Some(goodbye());
+                }
+            }
+            Notice::Moved { .. } => {}
+        }
+    }
+
+    pub(super) fn rekey(&mut self, now: Instant) {
+        self.session.rekey(now);
+    }
+
+    pub(super) fn send_message(&mut self, now: Instant, text: &str) {
+        self.session.send_message(now, text);
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        self.session.handle_timeout(now);
+        if let Some((until, reason)) = &self.refused_until
+            && now >= *until
+        {
+            self.verdict = Some(Verdict::Remove { reason: reason.clone(), severity: Severity::Warning });
+        }
+        if self.up.is_none() {
+            return;
+        }
+        match self.liveness.poll(now) {
+            Some(Due::Ping) => {
+                let payload = data_message::PING.to_vec();
+                events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));
+            }
+            Some(Due::Timeout) => {
+                let reason = format!("not heard for {} s (ping-restart)", self.liveness.patience().as_secs());
+                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Info });
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let refused = self.refused_until.as_ref().map(|(until, _)| *until);
+        let next = earliest(self.session.poll_timeout(), refused);
+        if self.up.is_some() { earliest(next, self.liveness.poll_timeout()) } else { next }
+    }
+
+    pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
+        self.session.poll_transmit(now, buf)
+    }
+
+    /// Works through what the session reported.
+    pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Verdict {
+        while self.verdict.is_none() {
+            let Some(output) = self.session.poll_output() else { break };
+            if let Err(error) = self.handle_output(now, output, events) {
+                self.verdict =
+                    Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
+            }
+        }
+        self.verdict.take().unwrap_or(Verdict::Continue)
+    }
+
+    fn handle_output(
+        &mut self,
+        now: Instant,
+        output: SessionOutput,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        match output {
+            SessionOutput::Hello { key_id, message } => self.answer_hello(now, key_id, &message),
+            SessionOutput::Established { key_id } => {
+                self.last_handshake = now;
+                self.link.established(key_id, &self.session, events)?;
+                if self.up.is_none() && self.refused_until.is_none() {
+                    self.verdict = Some(Verdict::Authenticated);
+                }
+            }
+            SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
+            SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
+            SessionOutput::Message(bytes) => self.handle_record(now, bytes, events),
+            SessionOutput::Failed { reason, .. } => {
+                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2) {
+        if self.session.peer_name().is_none() {
+            let reason =
+                "its certificate has no common name (CN), by which clients are told apart".to_owned();
+            self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
+            return;
+        }
+        if self.up.is_none() {
+            self.abilities = PeerAbilities::parse(&hello.peer_info);
+            self.occ_cipher = parse_options(&hello.options).get("cipher").map(|name| (*name).to_owned());
+        }
+        self.session.answer_hello(now, key_id, server_hello(&self.params, self.path));
+    }
+
+    /// The server admitted us with these addresses: agree on the data channel and push.
+    pub(super) fn come_up(&mut self, now: Instant, lease: Lease, events: &mut VecDeque<Event>) {
+        let Some(agreement) = self.agree() else {
+            self.refuse(now);
+            return;
+        };
+        let peer_id = match agreement.header {
+            OpenVpnHeader::V1 => None,
+            OpenVpnHeader::V2 { peer_id } => Some(peer_id),
+        };
+        let data = &self.params.data;
+        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+            peer: self.id,
+            path: self.path,
+            routes: lease_addresses(lease).into_iter().map(IpNet::from).collect(),
+            max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, peer_id.is_some(), data.compression),
+        })));
+        let options = push_options(&self.params, lease, &agreement, peer_id, &self.abilities);
+        let push_messages = match encode_push_reply(&options) {
+            Ok(messages) => messages,
+            Err(error) => {
+                self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Error });
+                return;
+            }
+        };
+        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None });
+        self.liveness = Liveness::new(now, self.params.keepalive);
+        if let Err(error) = self.link.agree(agreement, &self.session, events) {
+            self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
+            return;
+        }
+        if self.abilities.has(iv_proto::REQUEST_PUSH) {
+            self.push(now);
+        }
+        if let Some(info) = self.info() {
+            events.push_back(Event::PeerUp { peer: self.id, info: Box::new(info) });
+        }
+    }
+
+    fn agree(&self) -> Option<Agreement> {
+        let data = &self.params.data;
+        let cipher =
+            choose_cipher(&data.ciphers, data.fallback, &self.abilities, self.occ_cipher.as_deref())?;
+        let header = match self.abilities.has(iv_proto::DATA_V2) {
+            true => OpenVpnHeader::V2 { peer_id: self.id.0 },
+            false => OpenVpnHeader::V1,
+        };
+        Some(Agreement {
+            cipher,
+            header,
+            compression: data.compression,
+            exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),
+            replay_window: data.replay_window,
+        })
+    }
+
+    /// No cipher in common: the client is told, and goes when it had time to hear it.
+    fn refuse(&mut self, now: Instant) {
+        self.session
+            .send_message(now, "AUTH_FAILED,Data channel cipher negotiation failed (no shared cipher)");
+        let ours: Vec<&str> = self.params.data.ciphers.iter().map(|cipher| cipher.name()).collect();
+        let theirs = match (self.abilities.ciphers.as_slice(), &self.occ_cipher) {
+            ([], Some(cipher)) => cipher.clone(),
+            ([], None) => "none".to_owned(),
+            (list, _) => list.join(":"),
+        };
+        let reason = format!(
+            "refused: no data cipher in common; it offers {theirs}, data-ciphers here allows {}",
+            ours.join(":")
+        );
+        self.refused_until = Some((now + REFUSAL_TIME, reason));
+    }
+
+    fn push(&mut self, now: Instant) {
+        let Some(up) = &mut self.up else { return };
+        if up.pushed_at.is_some_and(|at| now < at + PUSH_AGAIN_AFTER) {
+            return;
+        }
+        up.pushed_at = Some(now);
+        for message in &up.push_messages {
+            self.session.send_message(now, message);
+        }
+    }
+
+    fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut VecDeque<Event>) {
+        record.push(0);
+        for message in split(&mut record) {
+            match message.as_deref().map(|text| ControlMessage::parse(text)) {
+                Ok(ControlMessage::PushRequest) => self.push(now),
+                Ok(ControlMessage::Exit) => self.verdict = Some(goodbye()),
+                Ok(_) => {}
+                Err(error) => {
+                    let text = format!("{}: a control message was dropped: {error}", self.name());
+                    events.push_back(Event::Report(Report {
+                        severity: Severity::Warning,
+                        path: Some(self.path),
+                        text,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+fn goodbye() -> Verdict {
+    Verdict::Remove { reason: "said goodbye".to_owned(), severity: Severity::Info }
+}

@@ -1,0 +1,484 @@
+//! The control channel with one peer: wrapping, session ids, and the key exchanges one after another.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{Instant, Rejected, UnixTime};
+use rand_chacha::ChaCha20Rng;
+use rand_core::RngCore;
+use zeroize::Zeroizing;
+
+use crate::key_method::KeyMethod2;
+use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, earliest};
+use crate::keys::KeyMaterial;
+use crate::params::ControlParams;
+use crate::wire::{ControlBody, Header, Opcode, Role, Sid};
+use crate::wrap::{Wrap, WrapReplay};
+
+/// Key exchanges that can be alive at once: retiring, current, next.
+const MAX_KEY_STATES: usize = 3;
+/// Key ids are 3 bits; 0 is the first exchange's only (OpenVPN ssl.c `key_state_soft_reset`).
+const MAX_KEY_ID: u8 = 7;
+/// `op | sid | acks | ack ids | peer sid | packet id`: a control packet without wrapping and payload.
+const CONTROL_HEADER: usize = 1 + 8 + 1 + 4 * 4 + 8 + 4;
+/// IPv6 and UDP, the larger of the outer headers that `max-packet-size` includes.
+const OUTER_HEADERS: usize = 48;
+
+/// What the session reports to its client or server.
+pub(crate) enum SessionOutput {
+    /// A server: this client said hello in exchange `key_id`; answer with [`Session::answer_hello`].
+    Hello { key_id: u8, message: Box<KeyMethod2> },
+    /// An exchange is complete: its data keys can be made.
+    Established { key_id: u8 },
+    /// A control message.
+    Message(Zeroizing<Vec<u8>>),
+    /// The data keys of `key_id` are due to become the ones we seal with.
+    Activate { key_id: u8 },
+    /// The keys of `key_id` are over.
+    Retire { key_id: u8 },
+    /// The session is beyond repair. `refused`: one end does not accept the other's certificate.
+    Failed { reason: String, refused: bool },
+}
+
+/// Whether we seal with the keys of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activation {
+    Pending(Instant),
+    Done,
+}
+
+struct Exchange {
+    state: KeyState,
+    activation: Activation,
+    /// When the keys stop to open, once a newer exchange took over.
+    retire_at: Option<Instant>,
+}
+
+/// The control channel with one peer.
+pub(crate) struct Session {
+    role: Role,
+    params: Arc<ControlParams>,
+    own_sid: Sid,
+    peer_sid: Option<Sid>,
+    wrap: Wrap,
+    replay: WrapReplay,
+    /// Oldest first; never empty.
+    exchanges: Vec<Exchange>,
+    reneg_at: Option<Instant>,
+    reneg_after: Option<Duration>,
+    chunk: usize,
+    peer_name: Option<String>,
+    tls_description: String,
+    outputs: VecDeque<SessionOutput>,
+    failed: bool,
+    /// A client's key method 2 with random numbers still to be filled in.
+    hello: Option<KeyMethod2>,
+    rng: ChaCha20Rng,
+}
+
+impl Session {
+    /// A client's session: starts with a hard reset. `hello` is repeated (with fresh random numbers) in each
+    /// exchange.
+    pub(crate) fn client(
+        now: Instant,
+        params: Arc<ControlParams>,
+        hello: KeyMethod2,
+        rng: ChaCha20Rng,
+    ) -> Result<Self, KeyStateError> {
+        Self::new(now, Role::Client, params, None, Some(hello), rng)
+    }
+
+    /// A server's session, for a client whose hard reset carries `peer_sid`.
+    pub(crate) fn server(
+        now: Instant,
+        params: Arc<ControlParams>,
+        peer_sid: Sid,
+        rng: ChaCha20Rng,
+    ) -> Result<Self, KeyStateError> {
+        Self::new(now, Role::Server, params, Some(peer_sid), None, rng)
+    }
+
+    fn new(
+        now: Instant,
+        role: Role,
+        params: Arc<ControlParams>,
+        peer_sid: Option<Sid>,
+        hello: Option<KeyMethod2>,
+        mut rng: ChaCha20Rng,
+    ) -> Result<Self, KeyStateError> {
+        let mut sid = [0; 8];
+        rng.fill_bytes(&mut sid);
+        let wall = UnixTime(params.wall_at_origin.0.saturating_add(now.as_nanos() / 1_000_000_000));
+        let wrap = params.wrap.instantiate(wall);
+        let chunk =
+            params.max_packet_size.saturating_sub(OUTER_HEADERS + CONTROL_HEADER + wrap.overhead()).max(64);
+        let reneg_after = params.reneg.map(|reneg| jittered(reneg, role, &mut rng));
+        let mut session = Session {
+            role,
+            own_sid: Sid(sid),
+            peer_sid,
+            wrap,
+            replay: WrapReplay::new(),
+            exchanges: Vec::new(),
+            reneg_at: None,
+            reneg_after,
+            chunk,
+            peer_name: None,
+            tls_description: String::new(),
+            outputs: VecDeque::new(),
+            failed: false,
+            hello,
+            rng,
+            params,
+        };
+        let reset = match role {
+            Role::Client => Opcode::HardResetClientV2,
+            Role::Server => Opcode::HardResetServerV2,
+        };
+        session.start_exchange(now, 0, reset)?;
+        Ok(session)
+    }
+
+    fn start_exchange(&mut self, now: Instant, key_id: u8, reset: Opcode) -> Result<(), KeyStateError> {
+        let hello = self.hello.as_ref().map(|hello| {
+            let mut hello = hello.clone();
+            hello.source = crate::key_state::key_source(&mut self.rng, self.role);
+            hello
+        });
+        let state = KeyState::new(now, self.role, key_id, reset, &self.params.tls, hello, self.chunk)?;
+        // One old exchange is kept beside the current one; an older one goes now.
+        while self.exchanges.len() >= MAX_KEY_STATES {
+            let oldest = self.exchanges.remove(0);
+            self.outputs.push_back(SessionOutput::Retire { key_id: oldest.state.key_id });
+        }
+        self.exchanges.push(Exchange { state, activation: Activation::Pending(now), retire_at: None });
+        Ok(())
+    }
+
+    /// The common name the peer proved.
+    pub(crate) fn peer_name(&self) -> Option<&str> {
+        self.peer_name.as_deref()
+    }
+
+    /// Version and suite of the control channel, for people.
+    pub(crate) fn tls_description(&self) -> &str {
+        &self.tls_description
+    }
+
+    /// The peer answered at least once.
+    pub(crate) fn heard(&self) -> bool {
+        self.exchanges.iter().any(|exchange| exchange.state.heard())
+    }
+
+    /// Everything we sent was acknowledged.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.exchanges.iter().all(|exchange| exchange.state.is_quiet())
+    }
+
+    /// Takes one control datagram. An error changes nothing.
+    pub(crate) fn handle(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
+        if self.failed {
+            return Err(Rejected::Unexpected("the session has failed"));
+        }
+        let opened = self.wrap.open(datagram)?;
+        let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
+        self.check_sids(opened.sid, &body)?;
+        let index = self.find_exchange(opened.header, &body)?;
+        if let Some(id) = opened.wrap_id {
+            self.replay.check(now, id)?;
+        }
+        self.peer_sid = Some(opened.sid);
+        let outcome = match index {
+            Some(index) => Ok(index),
+            None => self
+                .start_exchange(now, opened.header.key_id, Opcode::SoftReset)
+                .map(|()| self.exchanges.len() - 1),
+        };
+        let outcome = outcome.and_then(|index| {
+            self.exchanges[index].state.handle(now, opened.header.opcode, body).map(|()| index)
+        });
+        match outcome {
+            Ok(index) => self.collect(now, index),
+            Err(error) => self.fail(now, error),
+        }
+        Ok(())
+    }
+
+    fn check_sids(&self, sid: Sid, body: &ControlBody) -> Result<(), Rejected> {
+        if self.peer_sid.is_some_and(|known| known != sid) {
+            return Err(Rejected::Unexpected("another session id of the peer"));
+        }
+        match body.peer_sid {
+            Some(own) if own != self.own_sid => {
+                Err(Rejected::Unexpected("acknowledges another session of ours"))
+            }
+            // A server's first packet must prove that it saw our reset.
+            None if self.peer_sid.is_none() => Err(Rejected::Unexpected("does not acknowledge our reset")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Which exchange a packet belongs to; `None`: it starts a new one.
+    fn find_exchange(&self, header: Header, body: &ControlBody) -> Result<Option<usize>, Rejected> {
+        let reset_allowed = match header.opcode {
+            Opcode::Control | Opcode::Ack => true,
+            Opcode::SoftReset => header.key_id != 0,
+            Opcode::HardResetClientV2 => self.role == Role::Server && header.key_id == 0,
+            Opcode::HardResetServerV2 => self.role == Role::Client && header.key_id == 0,
+            _ => false,
+        };
+        if !reset_allowed {
+            return Err(Rejected::Unexpected("this opcode has no place here"));
+        }
+        let is_reset = !matches!(header.opcode, Opcode::Control | Opcode::Ack);
+        if is_reset && body.packet_id != Some(0) {
+            return Err(Rejected::Unexpected("a reset whose packet id is not 0"));
+        }
+        if let Some(index) = self.exchanges.iter().position(|exchange| exchange.state.key_id == header.key_id)
+        {
+            return Ok(Some(index));
+        }
+        let newest_established = self.exchanges.last().is_some_and(|newest| newest.state.is_established());
+        if header.opcode == Opcode::SoftReset && newest_established && header.key_id == self.next_key_id() {
+            return Ok(None);
+        }
+        Err(Rejected::Unexpected("no key exchange with this key id"))
+    }
+
+    fn next_key_id(&self) -> u8 {
+        match self.exchanges.last().map(|newest| newest.state.key_id) {
+            Some(id) if id < MAX_KEY_ID => id + 1,
+            _ => 1,
+        }
+    }
+
+    fn collect(&mut self, now: Instant, index: usize) {
+        let key_id = self.exchanges[index].state.key_id;
+        while let Some(output) = self.exchanges[index].state.poll_output() {
+            match output {
+                KeyStateOutput::ClientHello(message) => {
+                    if self.identify(index) {
+                        self.outputs.push_back(SessionOutput::Hello { key_id, message });
+                    }
+                }
+                KeyStateOutput::Established => {
+                    if self.identify(index) {
+                        self.established(now, index);
+                    }
+                }
+                KeyStateOutput::Message(message) => self.outputs.push_back(SessionOutput::Message(message)),
+            }
+        }
+    }
+
+    /// Notes who the peer is; a later exchange must prove the same name.
+    fn identify(&mut self, index: usize) -> bool {
+        let tls = self.exchanges[index].state.tls();
+        let name = tls.peer_name();
+        self.tls_description = tls.description();
+        if self.peer_name.is_some() && self.peer_name != name {
+            let text = format!(
+                "the peer proved to be \"{}\" and then, in a renegotiation, \"{}\"",
+                self.peer_name.as_deref().unwrap_or_default(),
+                name.as_deref().unwrap_or_default()
+            );
+            self.give_up(text, true);
+            return false;
+        }
+        self.peer_name = name;
+        true
+    }
+
+    fn established(&mut self, now: Instant, index: usize) {
+        let params = &self.params;
+        let first = self.exchanges.len() == 1;
+        let exchange = &mut self.exchanges[index];
+        // The peer may not have these keys yet: it makes them once it has our last acknowledgement (OpenVPN
+        // ssl.c `auth_deferred_expire_window`). The first exchange has no older keys to wait on.
+        let grace = if first { Duration::ZERO } else { switch_delay(params) };
+        exchange.activation = Activation::Pending(exchange.state.started + grace);
+        let key_id = exchange.state.key_id;
+        let retire_at = now + params.tran_window;
+        for old in self.exchanges.iter_mut().take(index) {
+            old.retire_at.get_or_insert(retire_at);
+        }
+        self.reneg_at = self.reneg_after.map(|after| now + after);
+        self.outputs.push_back(SessionOutput::Established { key_id });
+        self.activate_due(now);
+    }
+
+    /// A server's answer to [`SessionOutput::Hello`].
+    pub(crate) fn answer_hello(&mut self, now: Instant, key_id: u8, mut answer: KeyMethod2) {
+        answer.source = crate::key_state::key_source(&mut self.rng, self.role);
+        let Some(index) = self.exchanges.iter().position(|exchange| exchange.state.key_id == key_id) else {
+            return;
+        };
+        match self.exchanges[index].state.send_key_method(now, answer) {
+            Ok(()) => self.established(now, index),
+            Err(error) => self.fail(now, error),
+        }
+    }
+
+    /// Sends a control message on the newest established exchange.
+    pub(crate) fn send_message(&mut self, now: Instant, text: &str) {
+        let newest = self.exchanges.iter_mut().rev().find(|exchange| exchange.state.is_established());
+        if let Some(exchange) = newest
+            && let Err(error) = exchange.state.send_message(now, text)
+        {
+            self.fail(now, error);
+        }
+    }
+
+    /// Starts new keys, unless an exchange is under way.
+    pub(crate) fn rekey(&mut self, now: Instant) {
+        if self.failed || !self.exchanges.last().is_some_and(|newest| newest.state.is_established()) {
+            return;
+        }
+        let key_id = self.next_key_id();
+        if let Err(error) = self.start_exchange(now, key_id, Opcode::SoftReset) {
+            self.fail(now, error);
+        }
+    }
+
+    /// The peer sealed with these keys, so it has them: no need to wait any longer.
+    pub(crate) fn confirm(&mut self, now: Instant, key_id: u8) {
+        for exchange in &mut self.exchanges {
+            if exchange.state.key_id == key_id
+                && exchange.state.is_established()
+                && exchange.activation != Activation::Done
+            {
+                exchange.activation = Activation::Pending(now);
+            }
+        }
+        self.activate_due(now);
+    }
+
+    fn activate_due(&mut self, now: Instant) {
+        for exchange in &mut self.exchanges {
+            let due = matches!(exchange.activation, Activation::Pending(at) if at <= now);
+            if due && exchange.state.is_established() {
+                exchange.activation = Activation::Done;
+                self.outputs.push_back(SessionOutput::Activate { key_id: exchange.state.key_id });
+            }
+        }
+    }
+
+    /// The data keys of an established exchange.
+    pub(crate) fn key_material(&self, key_id: u8, exporter: bool) -> Result<KeyMaterial, KeyStateError> {
+        let exchange = self.exchanges.iter().find(|exchange| exchange.state.key_id == key_id);
+        match (exchange, self.peer_sid) {
+            (Some(exchange), Some(peer_sid)) => exchange.state.key_material(exporter, self.own_sid, peer_sid),
+            _ => Err(KeyStateError::MissingKeySource),
+        }
+    }
+
+    fn fail(&mut self, now: Instant, error: KeyStateError) {
+        // Lets the TLS alert out, so that the peer can say why.
+        for exchange in &mut self.exchanges {
+            exchange.state.flush(now);
+        }
+        self.give_up(error.to_string(), error.is_refusal());
+    }
+
+    fn give_up(&mut self, reason: String, refused: bool) {
+        if !self.failed {
+            self.failed = true;
+            self.outputs.push_back(SessionOutput::Failed { reason, refused });
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.failed {
+            return;
+        }
+        let late = self.exchanges.iter().any(|exchange| exchange.state.is_late(now, self.params.hand_window));
+        if late {
+            self.give_up(self.lateness(), false);
+            return;
+        }
+        self.activate_due(now);
+        let (outputs, exchanges) = (&mut self.outputs, &mut self.exchanges);
+        exchanges.retain(|exchange| {
+            let keep = exchange.retire_at.is_none_or(|at| now < at);
+            if !keep {
+                outputs.push_back(SessionOutput::Retire { key_id: exchange.state.key_id });
+            }
+            keep
+        });
+        if self.reneg_at.is_some_and(|at| now >= at) {
+            self.reneg_at = None;
+            self.rekey(now);
+        }
+    }
+
+    fn lateness(&self) -> String {
+        let seconds = self.params.hand_window.as_secs();
+        if self.heard() {
+            format!(
+                "the key exchange did not end within {seconds} s (hand-window): packets are lost on the way, or the peer stopped"
+            )
+        } else {
+            format!(
+                "no answer within {seconds} s (hand-window): a firewall is in the way, the server is not running there, or its tls-auth/tls-crypt key is another"
+            )
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.failed {
+            return None;
+        }
+        let mut next = self.reneg_at;
+        for exchange in &self.exchanges {
+            next = earliest(next, exchange.state.poll_timeout(self.params.hand_window));
+            next = earliest(next, exchange.retire_at);
+            if let Activation::Pending(at) = exchange.activation
+                && exchange.state.is_established()
+            {
+                next = earliest(next, Some(at));
+            }
+        }
+        next
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<SessionOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Appends the next control datagram to `out`; false when there is none.
+    pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let peer_sid = self.peer_sid;
+        for exchange in &mut self.exchanges {
+            exchange.state.flush(now);
+            let Some((opcode, body)) = exchange.state.poll_packet(now, peer_sid) else { continue };
+            let mut bytes = Vec::with_capacity(body.payload.len() + CONTROL_HEADER);
+            body.encode(&mut bytes);
+            let header = Header { opcode, key_id: exchange.state.key_id };
+            if self.wrap.seal(header, self.own_sid, &bytes, out).is_err() {
+                self.give_up("the control channel has used up its packet ids".to_owned(), false);
+                return false;
+            }
+            return true;
+        }
+        false
+    }
+}
+
+/// How long after the start of a renegotiation we stay on the old keys.
+fn switch_delay(params: &ControlParams) -> Duration {
+    match params.reneg {
+        Some(reneg) => params.hand_window.min(reneg / 2),
+        None => params.hand_window,
+    }
+}
+
+/// A server renegotiates up to a tenth early, so that clients that came together do not return together
+/// (OpenVPN options.c `renegotiate_seconds_min`).
+fn jittered(reneg: Duration, role: Role, rng: &mut impl RngCore) -> Duration {
+    match role {
+        Role::Client => reneg,
+        Role::Server => reneg - reneg.mul_f64(f64::from(rng.next_u32()) / f64::from(u32::MAX) / 10.0),
+    }
+}

@@ -1,0 +1,142 @@
+//! One TLS connection, fed and drained in memory.
+
+use std::io::{Cursor, Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, Connection, ServerConfig};
+use zeroize::Zeroizing;
+
+use crate::verify::certificate_common_name;
+
+/// A TLS record's header: type, version, length.
+const RECORD_HEADER: usize = 5;
+/// The largest TLS ciphertext record: 2^14 + 2048 (RFC 5246 §6.2.3; TLS 1.3 allows less).
+const MAX_RECORD: usize = 16_384 + 2_048;
+
+/// Which side of TLS we are.
+#[derive(Clone)]
+pub enum TlsConfig {
+    /// We open.
+    Client(Arc<ClientConfig>),
+    /// We answer.
+    Server(Arc<ServerConfig>),
+}
+
+/// One TLS connection over byte buffers. Input is fed record by record, so that each message of the peer
+/// stays apart: OpenVPN gives each its own record.
+pub(crate) struct TlsChannel {
+    connection: Connection,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+impl TlsChannel {
+    pub(crate) fn new(config: &TlsConfig) -> Result<Self, rustls::Error> {
+        let connection = match config {
+            TlsConfig::Client(config) => {
+                // Never sent (SNI is off) and never checked (see `verify`).
+                let name = ServerName::try_from("openvpn.invalid")
+                    .map_err(|_| rustls::Error::General("invalid placeholder name".to_owned()))?;
+                Connection::Client(rustls::ClientConnection::new(config.clone(), name)?)
+            }
+            TlsConfig::Server(config) => Connection::Server(rustls::ServerConnection::new(config.clone())?),
+        };
+        Ok(TlsChannel { connection, incoming: Vec::new(), outgoing: Vec::new() })
+    }
+
+    /// Takes ciphertext from the peer; returns the plaintext of each record that became complete.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, rustls::Error> {
+        self.incoming.extend_from_slice(bytes);
+        let mut messages = Vec::new();
+        while let Some(length) = record_length(&self.incoming)? {
+            let record: Vec<u8> = self.incoming.drain(..length).collect();
+            let outcome = self.receive_record(&record);
+            self.collect_output();
+            if let Some(message) = outcome? {
+                messages.push(message);
+            }
+        }
+        Ok(messages)
+    }
+
+    fn receive_record(&mut self, record: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, rustls::Error> {
+        let mut cursor = Cursor::new(record);
+        while (cursor.position() as usize) < record.len() {
+            let taken = self.connection.read_tls(&mut cursor).map_err(io_error)?;
+            let state = self.connection.process_new_packets()?;
+            if taken == 0 {
+                break;
+            }
+            if state.plaintext_bytes_to_read() > 0 {
+                let mut plaintext = Zeroizing::new(vec![0; state.plaintext_bytes_to_read()]);
+                self.connection.reader().read_exact(&mut plaintext).map_err(io_error)?;
+                return Ok(Some(plaintext));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Queues one message; it becomes one record.
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), rustls::Error> {
+        self.connection.writer().write_all(message).map_err(io_error)?;
+        self.collect_output();
+        Ok(())
+    }
+
+    fn collect_output(&mut self) {
+        while self.connection.wants_write() {
+            // Writing to a Vec cannot fail.
+            if self.connection.write_tls(&mut self.outgoing).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Up to `limit` bytes of ciphertext for the peer; empty when there are none.
+    pub(crate) fn take_output(&mut self, limit: usize) -> Vec<u8> {
+        self.collect_output();
+        let length = limit.min(self.outgoing.len());
+        self.outgoing.drain(..length).collect()
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// RFC 5705 / RFC 8446 §7.5 exporter without context.
+    pub(crate) fn export(&self, label: &str, output: &mut [u8]) -> Result<(), rustls::Error> {
+        self.connection.export_keying_material(output, label.as_bytes(), None).map(|_| ())
+    }
+
+    /// The common name of the peer's certificate.
+    pub(crate) fn peer_name(&self) -> Option<String> {
+        self.connection.peer_certificates()?.first().and_then(certificate_common_name)
+    }
+
+    /// Version and suite, for people.
+    pub(crate) fn description(&self) -> String {
+        let version = match self.connection.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            _ => "TLS",
+        };
+        let suite = self.connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+        format!("{version} {}", suite.unwrap_or("unknown suite"))
+    }
+}
+
+fn io_error(error: std::io::Error) -> rustls::Error {
+    rustls::Error::General(error.to_string())
+}
+
+/// The length of the first record with its header, if all of it is there.
+fn record_length(bytes: &[u8]) -> Result<Option<usize>, rustls::Error> {
+    let [_, _, _, high, low, ..] = bytes else { return Ok(None) };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    if length > MAX_RECORD {
+        return Err(rustls::Error::General("the peer's TLS record is longer than TLS allows".to_owned()));
+    }
+    let total = RECORD_HEADER + length;
+    Ok((bytes.len() >= total).then_some(total))
+}

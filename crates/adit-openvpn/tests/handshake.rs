@@ -1,0 +1,221 @@
+//! Client and server against each other, in memory and virtual time.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, Command, DataEvent, Ended, Event, Framing, Install, PeerId, Protocol, SessionId, Transport,
+};
+use adit_openvpn::Role;
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+use support::{Authority, Pair, client_params, server_params};
+
+fn pair(client_wrap: WrapConfig, server_wrap: WrapConfig, transport: Transport) -> Pair {
+    let authority = Authority::new();
+    let client = client_params(&authority.issue("alice", ClientAuth), client_wrap, transport);
+    Pair::new(client, server_params(&authority.issue("server", ServerAuth), server_wrap))
+}
+
+fn installs(events: &[Event]) -> Vec<&Install> {
+    let install = |event| match event {
+        &Event::Data(DataEvent::Install(ref install)) => Some(install.as_ref()),
+        _ => None,
+    };
+    events.iter().filter_map(install).collect()
+}
+
+fn active(events: &[Event]) -> Option<SessionId> {
+    let activate = |event: &Event| match event {
+        Event::Data(DataEvent::Activate { session, .. }) => Some(*session),
+        _ => None,
+    };
+    events.iter().rev().find_map(activate)
+}
+
+fn assert_same_keys(pair: &Pair) {
+    let (client, server) = (installs(&pair.client_events), installs(&pair.server_events));
+    let (client, server) = (client.last().unwrap(), server.last().unwrap());
+    assert_eq!(*client.seal.key, *server.open.key);
+    assert_eq!(*client.open.key, *server.seal.key);
+    assert_eq!(client.seal.implicit_iv, server.open.implicit_iv);
+    assert_ne!(*client.seal.key, *server.seal.key);
+    assert_eq!(client.seal.key.len(), client.cipher.key_len());
+}
+
+#[test]
+fn connects_in_every_wrapping_and_transport() {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let auth = |direction| WrapConfig::tls_auth(&key, HmacDigest::Sha256, direction);
+    let crypt = |role| WrapConfig::tls_crypt(&key, role);
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for (client, server) in [
+            (WrapConfig::Plain, WrapConfig::Plain),
+            (auth(KeyDirection::Inverse), auth(KeyDirection::Normal)),
+            (auth(KeyDirection::Bidirectional), auth(KeyDirection::Bidirectional)),
+            (crypt(Role::Client), crypt(Role::Server)),
+        ] {
+            let pair = pair(client, server, transport);
+            assert!(pair.is_up());
+            assert_same_keys(&pair);
+            assert_eq!(active(&pair.client_events), Some(SessionId::openvpn(PeerId::SERVER, 0)));
+            let (_, info) = pair.server.peers().remove(0);
+            assert_eq!(info.name, "alice");
+            assert_eq!(
+                info.addresses,
+                ["10.8.0.2".parse::<std::net::IpAddr>().unwrap(), "fd00:8::1000".parse().unwrap()]
+            );
+            assert!(info.tls.starts_with("TLSv1.3"), "{}", info.tls);
+        }
+    }
+}
+
+#[test]
+fn the_client_gets_its_settings_before_any_packet() {
+    let pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    let settings = pair
+        .client_events
+        .iter()
+        .find_map(|event| if let Event::Up(settings) = event { Some(settings) } else { None });
+    let settings = settings.unwrap();
+    assert_eq!(settings.mtu, 1500);
+    assert_eq!(settings.addresses.len(), 2);
+    assert_eq!(settings.routes.len(), 1);
+    let position = |wanted: fn(&Event) -> bool| pair.client_events.iter().position(wanted).unwrap();
+    assert!(
+        position(|event| matches!(event, Event::Data(DataEvent::AddPeer(_))))
+            < position(|event| matches!(event, Event::Up(_)))
+    );
+    assert!(matches!(installs(&pair.client_events)[0].framing, Framing::OpenVpn(_)));
+}
+
+#[test]
+fn a_wrong_tls_crypt_key_is_not_answered() {
+    let ours = WrapConfig::tls_crypt(&StaticKey::from_bytes(&[7; 256]), Role::Client);
+    let theirs = WrapConfig::tls_crypt(&StaticKey::from_bytes(&[8; 256]), Role::Server);
+    let mut pair = pair(ours, theirs, Transport::Udp);
+    assert!(!pair.is_up());
+    assert_eq!(pair.server.half_open(), 0);
+    pair.advance(Duration::from_secs(62));
+    let told = |event: &Event| matches!(event, Event::Report(report) if report.text.contains("tls-auth/tls-crypt key"));
+    assert!(pair.client_events.iter().any(told));
+}
+
+#[test]
+fn renegotiation_switches_late_and_keeps_old_keys() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    pair.server.handle_command(pair.now, Command::Rekey { peer: PeerId(0) });
+    pair.exchange();
+    assert_eq!(installs(&pair.client_events).len(), 2);
+    assert_same_keys(&pair);
+    assert_eq!(active(&pair.client_events), Some(SessionId::openvpn(PeerId(0), 0)), "still on the old key");
+    pair.advance_busy(Duration::from_secs(61));
+    assert_eq!(active(&pair.client_events), Some(SessionId::openvpn(PeerId(0), 1)));
+    assert_eq!(active(&pair.server_events), Some(SessionId::openvpn(PeerId(0), 1)));
+    let retired = |event: &Event| matches!(event, Event::Data(DataEvent::Retire { .. }));
+    assert!(!pair.client_events.iter().any(retired));
+    pair.advance_busy(Duration::from_secs(3600));
+    assert!(pair.client_events.iter().any(retired));
+}
+
+#[test]
+fn both_sides_may_renegotiate_at_once() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+    pair.server.handle_command(pair.now, Command::Rekey { peer: PeerId(0) });
+    pair.exchange();
+    assert_eq!(installs(&pair.client_events).len(), 2);
+    assert_same_keys(&pair);
+    assert!(pair.is_up());
+}
+
+#[test]
+fn key_ids_wrap_to_one() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    for _ in 0..9 {
+        pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+        pair.exchange();
+    }
+    let ids: Vec<u64> = installs(&pair.client_events).iter().map(|install| install.session.0).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7, 1, 2]);
+    assert_same_keys(&pair);
+}
+
+#[test]
+fn hourly_renegotiation_happens_by_itself() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    pair.advance_busy(Duration::from_secs(3700));
+    assert!(pair.is_up());
+    assert_eq!(pair.client.peers()[0].1.rekeys, 1);
+}
+
+#[test]
+fn goodbye_of_the_client_frees_its_address() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    pair.client.handle_command(pair.now, Command::Shutdown);
+    pair.exchange();
+    assert!(pair.server.peers().is_empty());
+    assert!(matches!(pair.client_events.last(), Some(Event::Ended(Ended::Shutdown))));
+}
+
+#[test]
+fn goodbye_of_the_server_makes_the_client_return() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    pair.server.handle_command(pair.now, Command::Shutdown);
+    pair.exchange();
+    assert!(matches!(pair.server_events.last(), Some(Event::Ended(Ended::Shutdown))));
+    assert!(pair.client.peers().is_empty());
+    pair.advance(Duration::from_secs(2));
+    let opens = pair.client_events.iter().filter(|event| matches!(event, Event::Open { .. })).count();
+    assert!(opens >= 2);
+}
+
+#[test]
+fn a_silent_server_is_given_up_and_found_again() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    pair.cut = true;
+    pair.advance(Duration::from_secs(59));
+    assert_eq!(pair.client.peers().len(), 1);
+    pair.advance(Duration::from_secs(2));
+    assert!(pair.client.peers().is_empty());
+    pair.cut = false;
+    pair.advance(Duration::from_secs(10));
+    assert!(pair.is_up(), "the server replaces the old session of the same name");
+}
+
+#[test]
+fn no_shared_cipher_is_said_on_both_sides() {
+    let authority = Authority::new();
+    let mut client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    client.data.ciphers = vec![Cipher::ChaCha20Poly1305];
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    server.data.ciphers = vec![Cipher::Aes256Gcm];
+    let mut pair = Pair::new(client, server);
+    let Some(Event::Ended(Ended::Failed(text))) = pair.client_events.last() else {
+        panic!("{:?}", pair.client_events)
+    };
+    assert!(text.contains("no shared cipher"), "{text}");
+    pair.advance(Duration::from_secs(10));
+    let told =
+        |event: &Event| matches!(event, Event::Report(report) if report.text.contains("CHACHA20-POLY1305"));
+    assert!(pair.server_events.iter().any(told));
+    assert_eq!(pair.server.half_open(), 0);
+}
+
+#[test]
+fn a_server_certificate_made_for_clients_ends_the_client() {
+    let authority = Authority::new();
+    let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let server = server_params(&authority.issue("server", ClientAuth), WrapConfig::Plain);
+    let pair = Pair::new(client, server);
+    let Some(Event::Ended(Ended::Failed(text))) = pair.client_events.last() else {
+        panic!("{:?}", pair.client_events)
+    };
+    assert!(text.contains("not meant for its role"), "{text}");
+    let told = |event: &Event| matches!(event, Event::Report(report) if report.text.contains("refused our TLS handshake"));
+    assert!(pair.server_events.iter().any(told), "the alert tells the server: {:?}", pair.server_events);
+}

@@ -1,0 +1,281 @@
+//! A client and a server joined in memory, without loss: the smallest network there is.
+#![allow(dead_code, clippy::unwrap_used, reason = "test support; each test file uses its part")]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, Command, ConnectionId, Event, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
+};
+use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
+use adit_openvpn::params::{
+    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, RemoteParams, ServerParams,
+};
+use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::UnixTime as PkiTime;
+use rustls::time_provider::TimeProvider;
+
+/// 2026-01-01, inside the certificates' validity.
+pub const WALL: u64 = 1_767_225_600;
+
+#[derive(Debug)]
+struct FixedTime(u64);
+
+impl TimeProvider for FixedTime {
+    fn current_time(&self) -> Option<PkiTime> {
+        Some(PkiTime::since_unix_epoch(Duration::from_secs(self.0)))
+    }
+}
+
+pub fn environment() -> TlsEnvironment {
+    TlsEnvironment::new(Arc::new(FixedTime(WALL)))
+}
+
+/// One authority and what it signs.
+pub struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+    pem: String,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "test authority");
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { params, key, pem }
+    }
+
+    pub fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Credentials {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        params.not_before = rcgen::date_time_ymd(2025, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2027, 1, 1);
+        self.sign(params)
+    }
+
+    pub fn sign(&self, params: CertificateParams) -> Credentials {
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        Credentials {
+            ca: self.pem.clone().into_bytes(),
+            certificate: certificate.pem().into_bytes(),
+            private_key: key.serialize_pem().into_bytes().into(),
+        }
+    }
+}
+
+pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Transport) -> ClientParams {
+    let tls = client_tls(credentials, PeerRequirements { require_usage: true, name: None }, &environment())
+        .unwrap();
+    ClientParams {
+        control: ControlParams::new(wrap, TlsConfig::Client(tls), UnixTime(WALL)),
+        data: DataParams::default(),
+        remotes: vec![RemoteParams { name: "server".to_owned(), transport }],
+        keepalive: Keepalive::default(),
+        exit_notify: true,
+        retry: (Duration::from_secs(1), Duration::from_secs(300)),
+        retry_max: None,
+        server_poll_timeout: Duration::from_secs(120),
+        fail_on_unknown_name: true,
+        route_nopull: false,
+        local: LocalSettings::default(),
+        peer_info: Vec::new(),
+    }
+}
+
+pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParams {
+    let tls = server_tls(credentials, PeerRequirements { require_usage: true, name: None }, &environment())
+        .unwrap();
+    let keepalive = |ping, timeout| Keepalive {
+        ping: Some(Duration::from_secs(ping)),
+        timeout: Some(Duration::from_secs(timeout)),
+        exit: false,
+    };
+    ServerParams {
+        control: ControlParams::new(wrap, TlsConfig::Server(tls), UnixTime(WALL)),
+        data: DataParams::default(),
+        network4: Some("10.8.0.0/24".parse().unwrap()),
+        pool4: None,
+        network6: Some("fd00:8::/64".parse().unwrap()),
+        pool6: None,
+        push: vec!["route 10.20.0.0 255.255.0.0".to_owned()],
+        routes: Vec::new(),
+        keepalive: keepalive(10, 120),
+        pushed_keepalive: keepalive(10, 60),
+        client_to_client: false,
+        duplicate_cn: false,
+        max_clients: 100,
+        exit_notify: ExitNotify::Restart,
+    }
+}
+
+/// Both ends and the wire between them.
+pub struct Pair {
+    pub client: Client,
+    pub server: Server,
+    pub now: Instant,
+    pub client_events: Vec<Event>,
+    pub server_events: Vec<Event>,
+    transport: Transport,
+    connections: u32,
+    /// The server hears nothing.
+    pub cut: bool,
+}
+
+impl Pair {
+    pub fn new(client: ClientParams, server: ServerParams) -> Self {
+        let transport = client.remotes[0].transport;
+        let now = Instant::ORIGIN + Duration::from_secs(1);
+        let mut pair = Pair {
+            client: Client::new(client, now, [1; 32]),
+            server: Server::new(server, now, [2; 32]),
+            now,
+            client_events: Vec::new(),
+            server_events: Vec::new(),
+            transport,
+            connections: 0,
+            cut: false,
+        };
+        pair.exchange();
+        pair
+    }
+
+    /// The server's name for the client's path.
+    fn client_path(&self) -> Path {
+        let port = 40_000 + u16::try_from(self.connections).unwrap();
+        self.path(([192, 0, 2, 2], port).into())
+    }
+
+    fn server_path(&self) -> Path {
+        self.path(([192, 0, 2, 1], 1194).into())
+    }
+
+    fn path(&self, remote: std::net::SocketAddr) -> Path {
+        match self.transport {
+            Transport::Udp => Path::Udp { socket: self.connections, remote },
+            Transport::Tcp => Path::Tcp { connection: ConnectionId(self.connections), remote },
+        }
+    }
+
+    /// Delivers everything until both are silent.
+    pub fn exchange(&mut self) {
+        loop {
+            let to_server = self.drain_client();
+            let to_client = self.drain_server();
+            if to_server.is_empty() && to_client.is_empty() {
+                return;
+            }
+            if self.cut {
+                continue;
+            }
+            for datagram in to_server {
+                let _ = self.server.handle_datagram(self.now, self.client_path(), &datagram);
+            }
+            for datagram in to_client {
+                let _ = self.client.handle_datagram(self.now, self.server_path(), &datagram);
+            }
+        }
+    }
+
+    fn drain_client(&mut self) -> VecDeque<Vec<u8>> {
+        let mut datagrams = VecDeque::new();
+        loop {
+            let mut idle = true;
+            while let Some(event) = self.client.poll_event() {
+                idle = false;
+                if let Event::Open { .. } = event {
+                    self.connections += 1;
+                    let path = self.server_path();
+                    self.client.handle_command(self.now, Command::Opened { path });
+                    if self.transport == Transport::Tcp {
+                        let path = self.client_path();
+                        self.server.handle_command(self.now, Command::Opened { path });
+                    }
+                }
+                self.client_events.push(event);
+            }
+            let mut buf = Vec::new();
+            while self.client.poll_transmit(&mut buf).is_some() {
+                idle = false;
+                datagrams.push_back(std::mem::take(&mut buf));
+            }
+            if idle {
+                return datagrams;
+            }
+        }
+    }
+
+    fn drain_server(&mut self) -> VecDeque<Vec<u8>> {
+        let mut datagrams = VecDeque::new();
+        loop {
+            let mut idle = true;
+            while let Some(event) = self.server.poll_event() {
+                idle = false;
+                self.server_events.push(event);
+            }
+            let mut buf = Vec::new();
+            while self.server.poll_transmit(&mut buf).is_some() {
+                idle = false;
+                datagrams.push_back(std::mem::take(&mut buf));
+            }
+            if idle {
+                return datagrams;
+            }
+        }
+    }
+
+    /// Lets time pass, waking both ends when they ask for it.
+    pub fn advance(&mut self, time: Duration) {
+        let end = self.now + time;
+        let mut wakeups = 0;
+        loop {
+            wakeups += 1;
+            assert!(
+                wakeups < 10_000,
+                "woken again and again: {:?} {:?}",
+                self.client.poll_timeout(),
+                self.server.poll_timeout()
+            );
+            let next = [self.client.poll_timeout(), self.server.poll_timeout()].into_iter().flatten().min();
+            match next {
+                Some(at) if at <= end => self.now = self.now.max(at),
+                _ => break,
+            }
+            self.client.handle_timeout(self.now);
+            self.server.handle_timeout(self.now);
+            self.exchange();
+        }
+        self.now = end;
+    }
+
+    /// Lets time pass while packets flow both ways.
+    pub fn advance_busy(&mut self, time: Duration) {
+        for second in 0..time.as_secs() {
+            self.advance(Duration::from_secs(1));
+            let traffic = |peer| Notice::Traffic { peer, received: second + 1, sent: second + 1 };
+            self.client.handle_notice(self.now, traffic(PeerId::SERVER));
+            self.server.handle_notice(self.now, traffic(PeerId(0)));
+            self.exchange();
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.client.peers().len() == 1 && self.server.peers().len() == 1
+    }
+
+    pub fn cipher(&self) -> Option<Cipher> {
+        self.client.peers().first().map(|(_, info)| info.cipher)
+    }
+}
