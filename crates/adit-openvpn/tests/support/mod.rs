@@ -1,5 +1,10 @@
 //! A client and a server joined in memory, without loss: the smallest network there is.
-#![allow(dead_code, clippy::unwrap_used, reason = "test support; each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "test support; each test file uses its part"
+)]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
