@@ -7,6 +7,16 @@ pub(crate) enum Address {
     V6(u128),
 }
 
+impl Address {
+    /// Multicast, or IPv4's limited broadcast.
+    pub(crate) fn is_multicast(self) -> bool {
+        match self {
+            Address::V4(address) => address >> 28 == 0xe || address == u32::MAX,
+            Address::V6(address) => address >> 120 == 0xff,
+        }
+    }
+}
+
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 /// Bytes of an IPv4 header without options.

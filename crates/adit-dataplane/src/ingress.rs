@@ -230,7 +230,9 @@ impl Ingress {
             if self.routes.lookup(ip.source) != Some(slot) {
                 return Err(Drop::BadSource);
             }
+            // What is for all, and what no peer has a route for (ourselves), goes to the device.
             if self.config.client_to_client
+                && !ip.destination.is_multicast()
                 && self.routes.lookup(ip.destination).is_some_and(|other| other != slot)
             {
                 out.push_relay(packet);

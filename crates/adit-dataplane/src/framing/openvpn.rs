@@ -61,9 +61,10 @@ pub(super) fn classify(role: Role, datagram: &[u8]) -> Class {
 }
 
 fn nonce(packet_id: [u8; PACKET_ID], iv: [u8; 8]) -> [u8; NONCE_LEN] {
-    let [p0, p1, p2, p3] = packet_id;
-    let [i0, i1, i2, i3, i4, i5, i6, i7] = iv;
-    [p0, p1, p2, p3, i0, i1, i2, i3, i4, i5, i6, i7]
+    let mut nonce = [0; NONCE_LEN];
+    nonce[..PACKET_ID].copy_from_slice(&packet_id);
+    nonce[PACKET_ID..].copy_from_slice(&iv);
+    nonce
 }
 
 pub(super) struct Sealer {

@@ -1,10 +1,13 @@
 //! Two ends and a server in memory: what is sealed is opened, and nothing else is.
 
-use adit_core::{Cipher, CompressionFraming, DataEvent, Framing, Notice, OpenVpnHeader, PeerId, SessionId};
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, Framing, Install, Notice, OpenVpnHeader, PeerId, SessionId,
+};
+use proptest::prelude::*;
 
-use super::packets::Flow;
+use super::packets::{self, Flow};
 use super::world::{End, admit, client, openvpn, tcp, three, udp, v2};
-use crate::{Drop, Offload, Role, Wire};
+use crate::{Drop, MergePolicy, Offload, Role, Segmentation, Wire};
 
 const CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
 const COMPRESSIONS: [CompressionFraming; 4] = [
@@ -176,6 +179,11 @@ fn clients_reach_each_other_only_when_told() {
         assert_eq!(two.receive(udp(9), &trains[0].2, trains[0].1).packets, [packet(1, 2)]);
         let sealed = one.send_one(&packet(1, 77));
         assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets.len(), 1, "others go to the device");
+        server.add_peer(PeerId(2), udp(2), &["0.0.0.0/0"], None);
+        let mut multicast = packet(1, 9);
+        multicast[16] = 224;
+        let sealed = one.send_one(&multicast);
+        assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets.len(), 1, "and what is for all");
     }
 }
 
@@ -253,4 +261,88 @@ fn sessions_change_without_loss() {
     one.apply(DataEvent::Retire { peer: PeerId::SERVER, session: SessionId::openvpn(PeerId::SERVER, 0) });
     assert!(one.send(Offload::NONE, &packet(1, 77)).is_empty());
     assert_eq!(one.dropped_out(Drop::NoSession), 1);
+}
+
+#[test]
+fn a_super_packet_comes_out_as_it_went_in() {
+    for (v6, path) in [(false, udp as fn(u8) -> _), (true, udp), (false, tcp), (true, tcp)] {
+        let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+        admit(&mut server, 1, path(1), Cipher::Aes256Gcm);
+        server.inbox.set_policy(MergePolicy::Tcp);
+        let mut one = client(1, path(9), Cipher::Aes256Gcm);
+        let flow = Flow {
+            v6,
+            destination: 77,
+            options: vec![1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8],
+            ..Flow::default()
+        };
+        let payload: Vec<u8> = (0..40_100).map(|at| (at / 7) as u8).collect();
+        let mut packet = flow.tcp(u32::MAX - 5000, 0x18, &payload);
+        let start = if v6 { 40 } else { 20 };
+        let headers = start + 32;
+        let offload = Offload {
+            needs_checksum: true,
+            segmentation: if v6 { Segmentation::TcpV6 } else { Segmentation::TcpV4 },
+            ecn: false,
+            header_len: headers as u16,
+            segment_size: 1388,
+            checksum_start: start as u16,
+            checksum_offset: 16,
+        };
+        let trains = one.send(offload, &packet);
+        assert_eq!(trains.len(), 1);
+        assert_eq!(one.counters.traffic(PeerId::SERVER), Some((0, 29)));
+        // As the kernel hands it over: only the pseudo-header is summed up.
+        let len = packet.len() - start;
+        let addresses = if v6 { 8..40 } else { 12..20 };
+        let sum = !packets::checksum(&[&packet[addresses], &[0, 6, (len >> 8) as u8, len as u8]]);
+        packet[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
+        let arrived = server.receive(path(1), &trains[0].2, trains[0].1);
+        assert_eq!(arrived.headers, [offload.to_vnet_header()]);
+        assert_eq!(arrived.packets, [packet]);
+    }
+}
+
+#[test]
+fn the_halves_may_go_to_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<crate::Egress>();
+    is_send::<crate::Ingress>();
+    is_send::<crate::EgressEvent>();
+    is_send::<crate::IngressEvent>();
+    is_send::<crate::Counters>();
+}
+
+proptest! {
+    /// A network that loses, doubles and shuffles.
+    #[test]
+    fn each_packet_arrives_at_most_once(
+        count in 1u8..150,
+        deliveries in proptest::collection::vec(any::<prop::sample::Index>(), 1..400),
+        window in 1u32..130,
+    ) {
+        let (mut server, mut one, _) = three(false);
+        let session = SessionId::openvpn(PeerId(1), 0);
+        let key = |seed| super::world::key(Cipher::Aes256Gcm, seed);
+        server.apply(DataEvent::Install(Box::new(Install {
+            peer: PeerId(1), session, framing: v2(1, 0), cipher: Cipher::Aes256Gcm,
+            seal: key(0x81), open: key(1), replay_window: window,
+        })));
+        let sent: Vec<Vec<u8>> = (0..count)
+            .map(|n| one.send_one(&Flow { destination: 77, ..Flow::default() }.udp(&[n])))
+            .collect();
+        let (mut highest, mut seen) = (0, std::collections::BTreeSet::new());
+        for index in deliveries {
+            let number = index.index(sent.len());
+            let fresh = highest < number + window as usize && !seen.contains(&number);
+            let arrived = server.receive(udp(1), &sent[number], sent[number].len()).packets;
+            prop_assert_eq!(arrived.len(), usize::from(fresh), "number {} after {}", number, highest);
+            if fresh {
+                seen.insert(number);
+                highest = highest.max(number);
+            }
+        }
+        let snapshot = server.counters.snapshot();
+        prop_assert_eq!(snapshot.ingress.packets, seen.len() as u64);
+    }
 }

@@ -8,7 +8,8 @@ use adit_core::{
 };
 
 use crate::{
-    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
+    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN,
+    Wire, split,
 };
 
 /// A UDP path from that address.
@@ -42,6 +43,8 @@ pub(crate) fn openvpn(header: OpenVpnHeader, key_id: u8, compression: Compressio
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
     pub(crate) packets: Vec<Vec<u8>>,
+    /// The header in front of each packet.
+    pub(crate) headers: Vec<[u8; VNET_HEADER_LEN]>,
     pub(crate) control: Vec<(Path, Vec<u8>)>,
     pub(crate) relay: Vec<Vec<u8>>,
     pub(crate) notices: Vec<Notice>,
@@ -125,6 +128,7 @@ impl End {
         let inbox = &mut self.inbox;
         let copy = |range: &std::ops::Range<usize>| buffer[range.clone()].to_vec();
         let arrived = Arrived {
+            headers: inbox.packets().map(|packet| *packet.header()).collect(),
             packets: inbox
                 .packets()
                 .map(|packet| packet.pieces().flat_map(|piece| copy(&piece)).collect())
