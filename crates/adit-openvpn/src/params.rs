@@ -1,10 +1,10 @@
 //! What the configuration says, as the state machines take it.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport, UnixTime,
+    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport, UnixTime,
 };
 
 use crate::tls::TlsConfig;
@@ -25,6 +25,8 @@ pub struct ControlParams {
     pub tran_window: Duration,
     /// `max-packet-size`: the largest control datagram with its IP and UDP headers. Default 1250.
     pub max_packet_size: usize,
+    /// `tls-timeout`: the first wait before a control packet is sent again. Default 2 s.
+    pub retransmit: Duration,
     /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
     pub wall_at_origin: UnixTime,
 }
@@ -39,6 +41,7 @@ impl ControlParams {
             reneg: Some(Duration::from_secs(3600)),
             tran_window: Duration::from_secs(3600),
             max_packet_size: 1250,
+            retransmit: Duration::from_secs(2),
             wall_at_origin,
         }
     }
@@ -134,10 +137,23 @@ pub struct ClientParams {
     pub fail_on_unknown_name: bool,
     /// `route-nopull`: take no routes and no DNS from the server.
     pub route_nopull: bool,
+    /// `pull-filter`: which pushed options to take. The first that fits the beginning of an option decides.
+    pub pull_filters: Vec<(PullAction, String)>,
     /// From the file: addresses, routes, DNS, redirect-gateway. What is pushed is added.
     pub local: LocalSettings,
     /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
     pub peer_info: Vec<(String, String)>,
+}
+
+/// What a `pull-filter` does with an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullAction {
+    /// Takes it.
+    Accept,
+    /// Goes on without it.
+    Ignore,
+    /// Gives the connection up.
+    Reject,
 }
 
 /// What a client's own file says about the tunnel.
@@ -149,6 +165,12 @@ pub struct LocalSettings {
     pub redirect_gateway: Option<RedirectGateway>,
     /// `dhcp-option DNS`, `dhcp-option DOMAIN`.
     pub dns: Dns,
+    /// `ifconfig` and `ifconfig-ipv6`: our addresses, if the server gives none.
+    pub addresses: Vec<IpNet>,
+    /// The other end of a point-to-point `ifconfig`.
+    pub peer_address: Option<IpAddr>,
+    /// `route-metric`, for pushed routes that name none.
+    pub route_metric: Option<u32>,
 }
 
 /// A server.
@@ -158,22 +180,21 @@ pub struct ServerParams {
     pub control: ControlParams,
     /// The data channel.
     pub data: DataParams,
-    /// `server`: the IPv4 network; its first host is the server.
-    pub network4: Option<Ipv4Net>,
-    /// `ifconfig-pool`: the range of IPv4 addresses for clients, if not all of the network.
+    /// Our IPv4 address in the tunnel, with the network's prefix length (`server`).
+    pub address4: Option<Ipv4Net>,
+    /// First and last IPv4 address for clients (`ifconfig-pool`); `None` gives out none.
     pub pool4: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// `server-ipv6`: the IPv6 network.
-    pub network6: Option<Ipv6Net>,
-    /// `ifconfig-ipv6-pool`: the first IPv6 address for clients, if not the network's 0x1000th.
-    pub pool6: Option<Ipv6Addr>,
-    /// `push`, each as one option line.
+    /// Our IPv6 address in the tunnel, with the network's prefix length (`server-ipv6`).
+    pub address6: Option<Ipv6Net>,
+    /// First IPv6 address for clients, with the prefix length they are told (`ifconfig-ipv6-pool`).
+    pub pool6: Option<Ipv6Net>,
+    /// All that is pushed to every client, each one option line; what differs from client to client
+    /// (`ifconfig`, `peer-id`, `cipher`, ...) is added.
     pub push: Vec<String>,
     /// Routes of the server's own system into the tunnel.
     pub routes: Vec<Route>,
-    /// `keepalive N M`: we use N and 2 M; N and M are pushed.
+    /// The server's own side of `keepalive`.
     pub keepalive: Keepalive,
-    /// What clients are told of keepalive: `ping` and `ping-restart`.
-    pub pushed_keepalive: Keepalive,
     /// `client-to-client`.
     pub client_to_client: bool,
     /// `duplicate-cn`: one name may be connected many times.
