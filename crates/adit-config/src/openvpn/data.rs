@@ -1,12 +1,10 @@
 //! Directives on the data channel, pings and renewal of keys.
 
-use std::time::Duration;
-
 use adit_core::{Cipher, CompressionFraming};
 
 use super::args::Args;
 use super::draft::Draft;
-use super::model::{Digest, Mssfix, OnTimeout, ReplayWindow};
+use super::model::{Digest, Mssfix, OnTimeout};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
@@ -134,8 +132,11 @@ pub(super) fn replay_window(draft: &mut Draft, args: &Args<'_>) -> Done {
     // OpenVPN takes 0 to 65536 packets and 0 to 600 seconds (packet_id.h); 0 packets means strict order,
     // which a window of one packet gives.
     let packets = args.number(0, 0..=65_536u32)?.max(1);
-    let time = args.opt_number(1, 0..=600u64)?.unwrap_or(15);
-    draft.data.replay = Some(ReplayWindow { packets, time: Duration::from_secs(time) });
+    let time = args.opt_number(1, 0..=600u64)?;
+    draft.data.replay_window = Some(packets);
+    if time.is_some() {
+        return done_but("by packets alone; time does not make a packet late");
+    }
     done()
 }
 
@@ -162,10 +163,14 @@ pub(super) fn mssfix(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn keepalive(draft: &mut Draft, args: &Args<'_>) -> Done {
     let (ping, timeout) = (args.seconds(0)?, args.seconds(1)?);
-    if ping * 2 > timeout {
+    if ping.is_zero() && timeout.is_zero() {
+        draft.keepalive = None;
+        return done_but("no pings");
+    }
+    if ping.is_zero() || ping * 2 > timeout {
         return Err(args.bad(
             args.all().join(" "),
-            "a second value of at least twice the first; `keepalive 10 60` is usual",
+            "a first value of at least 1, and a second of at least twice the first; `keepalive 10 60` is usual",
         ));
     }
     draft.keepalive = Some((ping, timeout));
@@ -191,31 +196,14 @@ pub(super) fn ping_exit(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn reneg_sec(draft: &mut Draft, args: &Args<'_>) -> Done {
     let after = args.seconds_or_never(0)?;
-    let least = args.opt(1).map(|_| args.seconds(1)).transpose()?;
-    if least.zip(after).is_some_and(|(least, after)| least > after) {
-        return Err(args.bad(args.all().join(" "), "the longest life first, then the shortest"));
-    }
     draft.rekey.after = after;
-    draft.rekey.after_at_least = least;
-    done()
-}
-
-fn amount(args: &Args<'_>) -> Result<Option<u64>, String> {
-    // -1 is OpenVPN's word for "by the cipher's own limit", which adit always keeps.
-    if args.get(0)? == "-1" {
-        return Ok(None);
+    match args.opt(1) {
+        None => done(),
+        Some(_) => {
+            args.seconds(1)?;
+            done_but("the first value alone; a server spreads renewals by itself")
+        }
     }
-    Ok(Some(args.number(0, 0..=i64::MAX as u64)?).filter(|amount| *amount > 0))
-}
-
-pub(super) fn reneg_bytes(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.rekey.bytes = amount(args)?;
-    done()
-}
-
-pub(super) fn reneg_pkts(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.rekey.packets = amount(args)?;
-    done()
 }
 
 pub(super) fn tran_window(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -229,14 +217,5 @@ pub(super) fn hand_window(draft: &mut Draft, args: &Args<'_>) -> Done {
         return Err(args.bad(0, "at least 1 second; 60 is usual"));
     }
     draft.rekey.handshake = seconds;
-    done()
-}
-
-pub(super) fn tls_timeout(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let seconds = args.seconds(0)?;
-    if seconds.is_zero() {
-        return Err(args.bad(0, "at least 1 second; 2 is usual"));
-    }
-    draft.rekey.retransmit = seconds;
     done()
 }

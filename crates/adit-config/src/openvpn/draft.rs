@@ -1,4 +1,4 @@
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGatew
 
 use super::lexer::{At, Inline};
 use super::model::{
-    Digest, Eku, Family, KeyDirection, KeyUsage, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
-    ReplayWindow, SocketOptions, TlsVersion,
+    Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, Rekey, SocketOptions, TlsName,
+    TlsVersion,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -114,11 +114,11 @@ pub(super) struct TlsDraft {
     pub(super) direction: Option<KeyDirection>,
     pub(super) version_min: Option<TlsVersion>,
     pub(super) version_max: Option<TlsVersion>,
-    pub(super) ciphers: Vec<String>,
-    pub(super) suites: Vec<String>,
-    pub(super) groups: Vec<String>,
-    pub(super) eku: Option<Eku>,
-    pub(super) ku: KeyUsage,
+    pub(super) ciphers: Vec<TlsName>,
+    pub(super) suites: Vec<TlsName>,
+    pub(super) groups: Vec<TlsName>,
+    /// What `remote-cert-tls` or `remote-cert-eku` demands: a server's certificate, or a client's.
+    pub(super) wants_server: Option<(bool, At)>,
     pub(super) name: Option<NameCheck>,
 }
 
@@ -128,7 +128,7 @@ pub(super) struct DataDraft {
     pub(super) fallback: Option<Cipher>,
     pub(super) auth: Digest,
     pub(super) compression: CompressionFraming,
-    pub(super) replay: Option<ReplayWindow>,
+    pub(super) replay_window: Option<u32>,
     pub(super) mssfix: Mssfix,
 }
 
@@ -142,17 +142,16 @@ pub(super) struct ClientDraft {
     pub(super) retry_longest: Option<Duration>,
     pub(super) retry_max: Option<u32>,
     pub(super) route_nopull: bool,
-    pub(super) pull_filters: Vec<PullFilter>,
     pub(super) route_metric: Option<u32>,
     pub(super) redirect_gateway: Option<RedirectGateway>,
     pub(super) dns: Dns,
-    pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
-    pub(super) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,
 }
 
 #[derive(Default)]
 pub(super) struct ServerDraft {
     pub(super) network: Option<(Ipv4Net, bool, At)>,
+    pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
+    pub(super) ifconfig_ipv6: Option<(Ipv6Net, At)>,
     pub(super) network6: Option<(Ipv6Net, At)>,
     pub(super) pool: Option<(Ipv4Addr, Ipv4Addr, At)>,
     pub(super) pool6: Option<(Ipv6Net, At)>,

@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adit_core::{Ipv4Net, Ipv6Net, RouteVia, Transport};
+use adit_core::{Ipv4Net, RouteVia, Transport};
 
 use super::Parser;
 use super::args::prefix_of;
 use super::data::DEFAULT_CIPHERS;
-use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
+use super::draft::{Draft, LocalDraft, RemoteDraft, Scope, ServerDraft};
+use super::lexer::At;
 use super::model::*;
 use crate::Problem;
 
@@ -21,16 +22,21 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     let is_server = side(&draft, file, parser)?;
     check_sides(is_server, parser);
     keepalive(&mut draft, is_server, file, parser);
+    check_usage(&draft, is_server, parser);
     let wrap = parser.wrap(&draft);
     let device = device(&draft, parser);
     let tls = parser.tls(&mut draft, file);
+    let metric = draft.client.route_metric;
+    for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+        route.metric = route.metric.or(metric);
+    }
     let role = if is_server {
         server(&mut draft, file, parser).map(|server| Role::Server(Box::new(server)))
     } else {
         client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client)))
     };
     let (role, tls) = (role?, tls?);
-    if matches!(role, Role::Client(_)) && tls.peer.eku.is_none() && tls.peer.name.is_none() {
+    if matches!(role, Role::Client(_)) && !tls.peer.usage && tls.peer.name.is_none() {
         parser.warnings.push(Problem {
             file: file.into(),
             line: None,
@@ -38,10 +44,6 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
                    `remote-cert-tls server`"
                 .into(),
         });
-    }
-    let metric = draft.client.route_metric;
-    for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
-        route.metric = route.metric.or(metric);
     }
     Some(Config {
         role,
@@ -53,7 +55,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
             fallback: draft.data.fallback,
             auth: draft.data.auth,
             compression: draft.data.compression,
-            replay: draft.data.replay.unwrap_or(ReplayWindow { packets: 64, time: Duration::from_secs(15) }),
+            replay_window: draft.data.replay_window.unwrap_or(64),
             mssfix: draft.data.mssfix,
         },
         liveness: draft.liveness,
@@ -125,6 +127,18 @@ fn check_sides(is_server: bool, parser: &mut Parser<'_>) {
     }
 }
 
+/// A client's peer is a server and the other way round; anything else would never connect.
+fn check_usage(draft: &Draft, is_server: bool, parser: &mut Parser<'_>) {
+    if let Some((wants_server, at)) = &draft.tls.wants_server
+        && *wants_server == is_server
+    {
+        let right = if is_server { "client" } else { "server" };
+        parser.problems.push(at.problem(format!(
+            "this asks for a certificate of our own role; the other side is the {right}: write `remote-cert-tls {right}`"
+        )));
+    }
+}
+
 /// Expands `keepalive` as OpenVPN does (helper.c): a server waits twice as long as it tells its clients to.
 fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser<'_>) {
     let Some((ping, timeout)) = draft.keepalive else { return };
@@ -141,16 +155,6 @@ fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser
         timeout: Some(wait).filter(|wait| !wait.is_zero()),
         on_timeout: OnTimeout::Restart,
     };
-    if is_server {
-        push_once(draft, format!("ping {}", ping.as_secs()));
-        push_once(draft, format!("ping-restart {}", timeout.as_secs()));
-    }
-}
-
-fn push_once(draft: &mut Draft, option: String) {
-    if !draft.server.push.contains(&option) {
-        draft.server.push.push(option);
-    }
 }
 
 fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
@@ -179,22 +183,7 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
     for (remote, block) in std::mem::take(&mut draft.client.remotes) {
         remotes.push(settle(remote, &block.unwrap_or_default(), &draft.general));
     }
-    let ipv4 = match &draft.client.ifconfig {
-        None => None,
-        Some((local, other, _)) if draft.device.subnet != Some(true) => {
-            Some(StaticIpv4::PointToPoint { local: *local, peer: *other })
-        }
-        Some((local, mask, at)) => match prefix_of(*mask).and_then(|bits| Ipv4Net::new(*local, bits).ok()) {
-            Some(net) => Some(StaticIpv4::Subnet(net)),
-            None => {
-                parser.problems.push(
-                    at.problem(format!("`ifconfig`: {mask} is no netmask, as `topology subnet` wants")),
-                );
-                None
-            }
-        },
-    };
-    if !draft.sides.pull && ipv4.is_none() && draft.client.ifconfig_ipv6.is_none() {
+    if !draft.sides.pull {
         parser
             .problem_in(file, "nothing gives this side an address: write `client` to ask the server for one");
     }
@@ -207,16 +196,10 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
         connect_retry: retry,
         connect_retry_longest: client.retry_longest.unwrap_or(Duration::from_secs(300)).max(retry),
         connect_retry_max: client.retry_max,
-        pull: draft.sides.pull,
         route_nopull: client.route_nopull,
-        pull_filters: client.pull_filters,
-        route_metric: client.route_metric,
         redirect_gateway: client.redirect_gateway,
         dns: client.dns,
-        ipv4,
-        ipv6: client.ifconfig_ipv6,
     };
-    draft.client.route_metric = config.route_metric;
     (parser.problems.len() == before).then_some(config)
 }
 
@@ -257,7 +240,7 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
         );
     }
     let listen = listen(&draft.general, file, parser);
-    let ipv4 = server_ipv4(draft, file, parser);
+    let ipv4 = server_ipv4(draft, parser);
     let ipv6 = server_ipv6(draft, parser);
     if ipv4.is_none() && ipv6.is_none() && parser.problems.len() == before {
         parser.problem_in(
@@ -265,8 +248,9 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
             "no inner network: write `server NETWORK NETMASK` or `server-ipv6 NETWORK/BITS`",
         );
     }
-    if draft.server.push_nodelay {
-        push_once(draft, "socket-flags TCP_NODELAY".into());
+    let nodelay = "socket-flags TCP_NODELAY";
+    if draft.server.push_nodelay && !draft.server.push.iter().any(|option| option == nodelay) {
+        draft.server.push.push(nodelay.into());
     }
     let server = std::mem::take(&mut draft.server);
     (parser.problems.len() == before).then_some(ServerConfig {
@@ -274,6 +258,7 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
         ipv4,
         ipv6,
         push: server.push,
+        push_keepalive: draft.keepalive,
         client_to_client: server.client_to_client,
         duplicate_cn: server.duplicate_cn,
         max_clients: server.max_clients.unwrap_or(1024),
@@ -307,83 +292,101 @@ fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {
 }
 
 /// The IPv4 network of a server, with `server` expanded as OpenVPN does (helper.c).
-fn server_ipv4(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
-    let pool = draft.server.pool.clone();
-    if let Some((net, has_pool, _)) = draft.server.network.clone() {
-        let first = u32::from(net.network());
-        let ours = Ipv4Addr::from(first + 1);
-        push_once(draft, format!("route-gateway {ours}"));
-        push_once(draft, "topology subnet".into());
-        let address = Ipv4Net::new(ours, net.prefix_len()).ok()?;
-        if !has_pool {
-            return within(address, pool, parser);
-        }
-        if let Some((_, _, at)) = pool {
-            parser
-                .problems
-                .push(at.problem("`server` already has a pool; write `server … nopool` to give your own"));
-        }
-        let last = u32::from(net.broadcast()) - 1;
-        return Some(ServerIpv4 { address, pool: Some((Ipv4Addr::from(first + 2), Ipv4Addr::from(last))) });
-    }
-    match &draft.client.ifconfig {
-        Some((local, mask, at)) => match prefix_of(*mask).and_then(|bits| Ipv4Net::new(*local, bits).ok()) {
-            Some(address) => within(address, pool, parser),
-            None => {
-                parser
-                    .problems
-                    .push(at.problem(format!("`ifconfig`: {mask} is no netmask such as 255.255.255.0")));
-                None
-            }
-        },
-        None => {
-            if pool.is_some() {
-                parser.problem_in(
-                    file,
-                    "`ifconfig-pool` needs our own address: write `ifconfig ADDRESS NETMASK`",
-                );
-            }
+fn server_ipv4(draft: &Draft, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
+    match try_server_ipv4(&draft.server) {
+        Ok(network) => network,
+        Err(problem) => {
+            parser.problems.push(problem);
             None
         }
     }
 }
 
-type PoolDraft = Option<(Ipv4Addr, Ipv4Addr, super::lexer::At)>;
-
-fn within(address: Ipv4Net, pool: PoolDraft, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
-    let Some((first, last, at)) = pool else { return Some(ServerIpv4 { address, pool: None }) };
-    if !address.contains(&first) || !address.contains(&last) {
-        parser.problems.push(
-            at.problem(format!("`ifconfig-pool`: {first} to {last} is not within {}", address.trunc())),
-        );
-        return None;
+fn try_server_ipv4(server: &ServerDraft) -> Result<Option<ServerIpv4>, Problem> {
+    let (network, whole, at) = match (&server.network, &server.ifconfig, &server.pool) {
+        (Some((network, whole, at)), _, _) => (*network, *whole, at),
+        (None, Some((address, mask, at)), _) => (network_of(*address, *mask, at)?, false, at),
+        (None, None, Some((_, _, at))) => {
+            return Err(at.problem("`ifconfig-pool` needs a network: write `server NETWORK NETMASK nopool`"));
+        }
+        (None, None, None) => return Ok(None),
+    };
+    // The first address is the network's, the second ours, the last for broadcast.
+    let least = Ipv4Addr::from(u32::from(network.network()) + 2);
+    let most = Ipv4Addr::from(u32::from(network.broadcast()) - 1);
+    match (&server.pool, whole) {
+        (None, true) => Ok(Some(ServerIpv4 { network, pool: (least, most) })),
+        (None, false) => Err(at.problem(
+            "no addresses for clients: write `ifconfig-pool FIRST LAST`, or `server` without `nopool`",
+        )),
+        (Some((_, _, at)), true) => {
+            Err(at.problem("`server` already has a pool; write `server … nopool` to give your own"))
+        }
+        (Some((first, last, at)), false) if *first < least || *last > most => Err(
+            at.problem(format!("`ifconfig-pool`: clients can have {least} to {most}, not {first} to {last}"))
+        ),
+        (Some((first, last, _)), false) => Ok(Some(ServerIpv4 { network, pool: (*first, *last) })),
     }
-    Some(ServerIpv4 { address, pool: Some((first, last)) })
+}
+
+/// The network of a server that says `ifconfig ADDRESS NETMASK`.
+fn network_of(address: Ipv4Addr, mask: Ipv4Addr, at: &At) -> Result<Ipv4Net, Problem> {
+    let net = prefix_of(mask).and_then(|bits| Ipv4Net::new(address, bits).ok());
+    let Some(net) = net.filter(|net| (16..=29).contains(&net.prefix_len())) else {
+        let text = format!("`ifconfig`: found `{mask}`; write a netmask from 255.255.0.0 to 255.255.255.248");
+        return Err(at.problem(text));
+    };
+    let ours = Ipv4Addr::from(u32::from(net.network()) + 1);
+    if address != ours {
+        return Err(
+            at.problem(format!("`ifconfig`: adit's server has its network's first address; write {ours}"))
+        );
+    }
+    Ok(net.trunc())
 }
 
 /// The IPv6 network of a server, with `server-ipv6` expanded as OpenVPN does (helper.c).
-fn server_ipv6(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6> {
-    let pool = draft.server.pool6.clone();
-    if let Some((net, _)) = draft.server.network6 {
-        if let Some((_, at)) = pool {
-            parser.problems.push(at.problem("`server-ipv6` already has a pool; remove one of the two"));
+fn server_ipv6(draft: &Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6> {
+    match try_server_ipv6(&draft.server) {
+        Ok(network) => network,
+        Err(problem) => {
+            parser.problems.push(problem);
+            None
         }
-        let bits = net.prefix_len();
-        let offset = |by: u128| Ipv6Net::new(Ipv6Addr::from(u128::from(net.network()) + by), bits).ok();
-        push_once(draft, "tun-ipv6".into());
+    }
+}
+
+fn try_server_ipv6(server: &ServerDraft) -> Result<Option<ServerIpv6>, Problem> {
+    let (network, whole, at) = match (&server.network6, &server.ifconfig_ipv6, &server.pool6) {
+        (Some((network, at)), _, _) => (*network, true, at),
+        (None, Some((address, at)), _) => {
+            let ours = Ipv6Addr::from(u128::from(address.network()) + 1);
+            if !(64..=124).contains(&address.prefix_len()) || address.addr() != ours {
+                return Err(at.problem(format!(
+                    "`ifconfig-ipv6`: found `{address}`; adit's server has its network's first address, with a \
+                     prefix length from 64 to 124"
+                )));
+            }
+            (address.trunc(), false, at)
+        }
+        (None, None, Some((_, at))) => {
+            return Err(at.problem("`ifconfig-ipv6-pool` needs a network: write `server-ipv6 NETWORK/BITS`"));
+        }
+        (None, None, None) => return Ok(None),
+    };
+    let host = |number: u128| Ipv6Addr::from(u128::from(network.network()) + number);
+    match &server.pool6 {
         // Room for addresses given by hand where there is room at all.
-        let first = if bits < 112 { 0x1000 } else { 2 };
-        return Some(ServerIpv6 { address: offset(1)?, pool: Some(offset(first)?) });
+        None if whole => {
+            let first = if network.prefix_len() < 112 { 0x1000 } else { 2 };
+            Ok(Some(ServerIpv6 { network, pool: host(first) }))
+        }
+        None => Err(at.problem("no addresses for clients: write `ifconfig-ipv6-pool FIRST/BITS`")),
+        Some((pool, at)) if !network.contains(&pool.addr()) || pool.addr() < host(2) => Err(
+            at.problem(format!("`ifconfig-ipv6-pool`: {pool} is not within {network}, from {} on", host(2)))
+        ),
+        Some((pool, _)) => Ok(Some(ServerIpv6 { network, pool: pool.addr() })),
     }
-    let (address, _) = draft.client.ifconfig_ipv6?;
-    if let Some((pool, at)) = &pool
-        && !address.contains(&pool.addr())
-    {
-        parser
-            .problems
-            .push(at.problem(format!("`ifconfig-ipv6-pool`: {pool} is not within {}", address.trunc())));
-    }
-    Some(ServerIpv6 { address, pool: pool.map(|(pool, _)| pool) })
 }
 
 fn process(draft: Draft) -> Process {

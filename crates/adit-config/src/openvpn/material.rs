@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
-use super::model::{Tls, TlsVersion, Wrap};
+use super::model::{PeerCheck, Tls, TlsVersion, Wrap};
 use crate::{Pem, Problem, StaticKey};
 
 /// Larger files are no certificates or keys.
@@ -28,9 +28,9 @@ impl Parser<'_> {
             None => cert?,
             Some(extra) => cert?.join(&extra?),
         };
-        let TlsDraft { version_max, ciphers, suites, groups, eku, ku, name, .. } =
+        let TlsDraft { version_max, ciphers, suites, groups, wants_server, name, .. } =
             std::mem::take(&mut draft.tls);
-        let peer = super::model::PeerCheck { eku, ku, name };
+        let peer = PeerCheck { usage: wants_server.is_some(), name };
         Some(Tls { ca: ca?, cert, key: key?, version_min, version_max, ciphers, suites, groups, peer })
     }
 

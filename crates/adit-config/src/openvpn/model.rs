@@ -55,22 +55,12 @@ pub struct ClientConfig {
     pub connect_retry_longest: Duration,
     /// Give up after so many rounds (`connect-retry-max`); `None` never.
     pub connect_retry_max: Option<u32>,
-    /// Ask the server for settings (`client`, `pull`).
-    pub pull: bool,
     /// Take no routes, gateways and DNS from the server (`route-nopull`).
     pub route_nopull: bool,
-    /// Which pushed options to take, in order; the first match decides (`pull-filter`).
-    pub pull_filters: Vec<PullFilter>,
-    /// Metric of pushed routes that name none (`route-metric`).
-    pub route_metric: Option<u32>,
     /// Send all traffic into the tunnel, by our own file.
     pub redirect_gateway: Option<RedirectGateway>,
     /// Name servers and domains of our own file (`dhcp-option`).
     pub dns: Dns,
-    /// Our IPv4 address if the server does not give one (`ifconfig`).
-    pub ipv4: Option<StaticIpv4>,
-    /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
-    pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
 }
 
 /// One server to try, with all that holds for it alone.
@@ -113,53 +103,21 @@ pub enum Family {
     V6,
 }
 
-/// A rule of `pull-filter`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PullFilter {
-    /// What to do with an option that matches.
-    pub action: PullAction,
-    /// The option matches if it starts with this text.
-    pub prefix: String,
-}
-
-/// What a `pull-filter` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PullAction {
-    /// Take the option.
-    Accept,
-    /// Go on without it.
-    Ignore,
-    /// Restart the connection.
-    Reject,
-}
-
-/// A static IPv4 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StaticIpv4 {
-    /// `topology subnet`: our address with its network.
-    Subnet(Ipv4Net),
-    /// `topology net30` or `p2p`: our address and the peer's.
-    PointToPoint {
-        /// Ours.
-        local: Ipv4Addr,
-        /// The peer's.
-        peer: Ipv4Addr,
-    },
-}
-
 /// What belongs to a server only. Its topology is always `subnet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Where to listen; at least one.
     pub listen: Vec<Listen>,
-    /// Our IPv4 address and the addresses for clients.
+    /// The inner IPv4 network; at least one of the two is given.
     pub ipv4: Option<ServerIpv4>,
-    /// Our IPv6 address and the addresses for clients.
+    /// The inner IPv6 network.
     pub ipv6: Option<ServerIpv6>,
-    /// The options to push, in order, as text: those of the file and those that `server`, `server-ipv6`,
-    /// `keepalive` and `tcp-nodelay` stand for. Without `ifconfig`, `peer-id` and `cipher`, which differ from
-    /// client to client.
+    /// The options to push, in order, as the file's `push` says them (and for `tcp-nodelay` its
+    /// `socket-flags`). Without those that follow from other directives: `topology`, `route-gateway`,
+    /// addresses, pings.
     pub push: Vec<String>,
+    /// The `ping` and `ping-restart` to push (`keepalive`).
+    pub push_keepalive: Option<(Duration, Duration)>,
     /// Carry packets from client to client (`client-to-client`).
     pub client_to_client: bool,
     /// Let several clients use the same certificate name (`duplicate-cn`).
@@ -186,22 +144,22 @@ pub struct Listen {
     pub ipv6_only: bool,
 }
 
-/// A server's inner IPv4 network.
+/// A server's inner IPv4 network. The server has its first address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerIpv4 {
-    /// Our address with the network's prefix length.
-    pub address: Ipv4Net,
-    /// First and last address for clients, within the network; `None` gives out none.
-    pub pool: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// The network, /16 to /29.
+    pub network: Ipv4Net,
+    /// First and last address for clients, within the network.
+    pub pool: (Ipv4Addr, Ipv4Addr),
 }
 
-/// A server's inner IPv6 network.
+/// A server's inner IPv6 network. The server has its first address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerIpv6 {
-    /// Our address with the network's prefix length.
-    pub address: Ipv6Net,
-    /// First address for clients, with the prefix length they are told; the pool ends with the network.
-    pub pool: Option<Ipv6Net>,
+    /// The network, /64 to /124.
+    pub network: Ipv6Net,
+    /// First address for clients; the pool ends with the network.
+    pub pool: Ipv6Addr,
 }
 
 /// The TUN device.
@@ -228,14 +186,23 @@ pub struct Tls {
     pub version_min: TlsVersion,
     /// Newest, if limited.
     pub version_max: Option<TlsVersion>,
-    /// TLS 1.2 suites in order, by the names written in the file (`tls-cipher`); empty for adit's own list.
-    pub ciphers: Vec<String>,
-    /// TLS 1.3 suites in order (`tls-ciphersuites`); empty for adit's own list.
-    pub suites: Vec<String>,
-    /// Key exchange groups in order (`tls-groups`, `ecdh-curve`); empty for adit's own list.
-    pub groups: Vec<String>,
+    /// TLS 1.2 suites to allow (`tls-cipher`); empty for all that adit has.
+    pub ciphers: Vec<TlsName>,
+    /// TLS 1.3 suites to allow (`tls-ciphersuites`); empty for all.
+    pub suites: Vec<TlsName>,
+    /// Key exchange groups to allow, most wanted first (`tls-groups`, `ecdh-curve`); empty for all.
+    pub groups: Vec<TlsName>,
     /// What else the peer's certificate must show.
     pub peer: PeerCheck,
+}
+
+/// A TLS suite or group by its IANA number and OpenVPN's name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TlsName {
+    /// The number in the IANA registry "TLS Cipher Suites" or "TLS Supported Groups".
+    pub id: u16,
+    /// The name.
+    pub name: &'static str,
 }
 
 /// A TLS version.
@@ -250,36 +217,10 @@ pub enum TlsVersion {
 /// What the peer's certificate must show beyond its signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCheck {
-    /// Extended key usage (`remote-cert-tls`, `remote-cert-eku`).
-    pub eku: Option<Eku>,
-    /// Key usage (`remote-cert-tls`, `remote-cert-ku`).
-    pub ku: KeyUsage,
+    /// Its key usage extensions must be there and name the role of the other side (`remote-cert-tls`).
+    pub usage: bool,
     /// Name (`verify-x509-name`).
     pub name: Option<NameCheck>,
-}
-
-/// An extended key usage that the peer's certificate must have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Eku {
-    /// TLS Web Server Authentication, 1.3.6.1.5.5.7.3.1.
-    ServerAuth,
-    /// TLS Web Client Authentication, 1.3.6.1.5.5.7.3.2.
-    ClientAuth,
-    /// Another, as a dotted OID.
-    Oid(String),
-}
-
-/// What the key usage extension of the peer's certificate must show.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum KeyUsage {
-    /// Nothing.
-    #[default]
-    Any,
-    /// It must be there.
-    Present,
-    /// It must hold all bits of at least one of these, in OpenSSL's numbering (0x80 digitalSignature,
-    /// 0x20 keyEncipherment, 0x08 keyAgreement).
-    OneOf(Vec<u16>),
 }
 
 /// `verify-x509-name`.
@@ -341,19 +282,10 @@ pub struct DataChannel {
     pub auth: Digest,
     /// The compression byte that the file asks for. adit never compresses.
     pub compression: CompressionFraming,
-    /// How far behind a packet may come.
-    pub replay: ReplayWindow,
+    /// How many packets behind the newest one may come, 1 to 65536 (`replay-window`, default 64).
+    pub replay_window: u32,
     /// Largest TCP segments inside.
     pub mssfix: Mssfix,
-}
-
-/// `replay-window`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayWindow {
-    /// Packets, 1 to 65536 (default 64).
-    pub packets: u32,
-    /// Time (default 15 s).
-    pub time: Duration,
 }
 
 /// A digest for `tls-auth`.
@@ -412,30 +344,18 @@ pub enum OnTimeout {
 pub struct Rekey {
     /// Longest life of a key (`reneg-sec`, default 3600 s); `None` for ever.
     pub after: Option<Duration>,
-    /// Shortest, to spread renewals (`reneg-sec`, second value); `None` leaves it to the side.
-    pub after_at_least: Option<Duration>,
-    /// Renew after so many bytes (`reneg-bytes`).
-    pub bytes: Option<u64>,
-    /// Renew after so many packets (`reneg-pkts`).
-    pub packets: Option<u64>,
     /// How long the old key still opens (`tran-window`, default 3600 s).
     pub transition: Duration,
     /// How long a handshake may take (`hand-window`, default 60 s).
     pub handshake: Duration,
-    /// First wait before a control datagram is sent again (`tls-timeout`, default 2 s).
-    pub retransmit: Duration,
 }
 
 impl Default for Rekey {
     fn default() -> Self {
         Rekey {
             after: Some(Duration::from_secs(3600)),
-            after_at_least: None,
-            bytes: None,
-            packets: None,
             transition: Duration::from_secs(3600),
             handshake: Duration::from_secs(60),
-            retransmit: Duration::from_secs(2),
         }
     }
 }

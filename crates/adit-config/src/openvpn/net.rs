@@ -259,12 +259,13 @@ pub(super) fn txqueuelen(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn ifconfig(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.client.ifconfig = Some((args.ipv4(0)?, args.ipv4(1)?, args.entry.at.clone()));
+    draft.server.ifconfig = Some((args.ipv4(0)?, args.ipv4(1)?, args.entry.at.clone()));
     done()
 }
 
 pub(super) fn ifconfig_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.client.ifconfig_ipv6 = Some((args.ipv6_net(0)?, args.ipv6(1)?));
+    args.ipv6(1)?;
+    draft.server.ifconfig_ipv6 = Some((args.ipv6_net(0)?, args.entry.at.clone()));
     done()
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, IpNet, Ipv4Net, RedirectGateway, Route, RouteVia, Transport};
+use adit_core::{Cipher, CompressionFraming, IpNet, RedirectGateway, Route, RouteVia, Transport};
 use zeroize::Zeroizing;
 
 use super::model::*;
@@ -22,9 +22,13 @@ impl Config {
             Role::Server(server) => print_server(&mut out, server),
         }
         print_device(&mut out, &self.device);
-        print_tls(&mut out, &self.tls);
+        print_tls(&mut out, &self.tls, matches!(self.role, Role::Server(_)));
         print_data(&mut out, &self.data);
-        print_timers(&mut out, &self.liveness, &self.rekey);
+        // `keepalive` has said it for both sides.
+        if !matches!(&self.role, Role::Server(server) if server.push_keepalive.is_some()) {
+            print_liveness(&mut out, &self.liveness);
+        }
+        print_rekey(&mut out, &self.rekey);
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
         print_process(&mut out, &self.process);
@@ -106,7 +110,7 @@ fn protocol(transport: Transport, family: Family) -> &'static str {
 }
 
 fn print_client(out: &mut Out, client: &ClientConfig) {
-    out.flag(if client.pull { "client" } else { "tls-client" });
+    out.flag("client");
     for remote in &client.remotes {
         print_remote(out, remote);
     }
@@ -124,17 +128,6 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     if client.route_nopull {
         out.flag("route-nopull");
     }
-    for filter in &client.pull_filters {
-        let action = match filter.action {
-            PullAction::Accept => "accept",
-            PullAction::Ignore => "ignore",
-            PullAction::Reject => "reject",
-        };
-        out.line("pull-filter", &[action, &filter.prefix]);
-    }
-    if let Some(metric) = client.route_metric {
-        out.one("route-metric", metric);
-    }
     if let Some(flags) = &client.redirect_gateway {
         print_redirect(out, flags);
     }
@@ -143,19 +136,6 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     }
     for domain in &client.dns.search {
         out.line("dhcp-option", &["DOMAIN", domain]);
-    }
-    match client.ipv4 {
-        None => {}
-        Some(StaticIpv4::Subnet(net)) => {
-            out.one("topology", "subnet");
-            print_ifconfig(out, net);
-        }
-        Some(StaticIpv4::PointToPoint { local, peer }) => {
-            out.line("ifconfig", &[local.to_string(), peer.to_string()]);
-        }
-    }
-    if let Some((net, peer)) = client.ipv6 {
-        out.line("ifconfig-ipv6", &[net.to_string(), peer.to_string()]);
     }
 }
 
@@ -195,10 +175,6 @@ fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
     out.line("redirect-gateway", &words);
 }
 
-fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
-    out.line("ifconfig", &[net.addr().to_string(), net.netmask().to_string()]);
-}
-
 fn print_server(out: &mut Out, server: &ServerConfig) {
     out.one("mode", "server");
     out.flag("tls-server");
@@ -210,20 +186,20 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
         let address = listen.address.map_or("*".to_string(), |address| address.to_string());
         out.line("local", &[&address, &listen.port.to_string(), protocol(listen.transport, listen.family)]);
     }
-    if let Some(ipv4) = &server.ipv4 {
-        print_ifconfig(out, ipv4.address);
-        if let Some((first, last)) = ipv4.pool {
-            let mask = ipv4.address.netmask();
-            out.line("ifconfig-pool", &[first.to_string(), last.to_string(), mask.to_string()]);
-        }
+    if let Some(ServerIpv4 { network, pool: (first, last) }) = server.ipv4 {
+        let mask = network.netmask().to_string();
+        out.line("server", &[&network.addr().to_string(), &mask, "nopool"]);
+        out.line("ifconfig-pool", &[first.to_string(), last.to_string(), mask]);
     }
-    if let Some(ipv6) = &server.ipv6 {
-        // The peer's address is asked for and not used: any other of the network will do.
-        let peer = Ipv6Addr::from(u128::from(ipv6.address.network()) + 2);
-        out.line("ifconfig-ipv6", &[ipv6.address.to_string(), peer.to_string()]);
-        if let Some(pool) = ipv6.pool {
-            out.one("ifconfig-ipv6-pool", pool);
-        }
+    if let Some(ServerIpv6 { network, pool }) = server.ipv6 {
+        // Not `server-ipv6`: OpenVPN takes no pool beside it.
+        let [ours, peer] = [1, 2].map(|host| Ipv6Addr::from(u128::from(network.network()) + host));
+        let bits = network.prefix_len();
+        out.line("ifconfig-ipv6", &[format!("{ours}/{bits}"), peer.to_string()]);
+        out.one("ifconfig-ipv6-pool", format_args!("{pool}/{bits}"));
+    }
+    if let Some((ping, timeout)) = server.push_keepalive {
+        out.line("keepalive", &[ping.as_secs().to_string(), timeout.as_secs().to_string()]);
     }
     for option in &server.push {
         out.line("push", &[option]);
@@ -256,7 +232,7 @@ fn version(version: TlsVersion) -> &'static str {
     }
 }
 
-fn print_tls(out: &mut Out, tls: &Tls) {
+fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
     out.one("tls-version-min", version(tls.version_min));
     if let Some(max) = tls.version_max {
         out.one("tls-version-max", version(max));
@@ -265,22 +241,12 @@ fn print_tls(out: &mut Out, tls: &Tls) {
         [("tls-cipher", &tls.ciphers), ("tls-ciphersuites", &tls.suites), ("tls-groups", &tls.groups)];
     for (name, list) in lists {
         if !list.is_empty() {
-            out.one(name, list.join(":"));
+            let names: Vec<_> = list.iter().map(|name| name.name).collect();
+            out.one(name, names.join(":"));
         }
     }
-    match &tls.peer.ku {
-        KeyUsage::Any => {}
-        KeyUsage::Present => out.flag("remote-cert-ku"),
-        KeyUsage::OneOf(bits) => {
-            let words: Vec<_> = bits.iter().map(|bits| format!("{bits:02x}")).collect();
-            out.line("remote-cert-ku", &words);
-        }
-    }
-    match &tls.peer.eku {
-        None => {}
-        Some(Eku::ServerAuth) => out.one("remote-cert-eku", "TLS Web Server Authentication"),
-        Some(Eku::ClientAuth) => out.one("remote-cert-eku", "TLS Web Client Authentication"),
-        Some(Eku::Oid(oid)) => out.one("remote-cert-eku", oid),
+    if tls.peer.usage {
+        out.one("remote-cert-tls", if is_server { "client" } else { "server" });
     }
     if let Some(check) = &tls.peer.name {
         let kind = match check.kind {
@@ -313,8 +279,7 @@ fn print_data(out: &mut Out, data: &DataChannel) {
         CompressionFraming::Stub => out.one("compress", "stub"),
         CompressionFraming::StubV2 => out.one("compress", "stub-v2"),
     }
-    let (packets, seconds) = (data.replay.packets, data.replay.time.as_secs());
-    out.line("replay-window", &[packets.to_string(), seconds.to_string()]);
+    out.one("replay-window", data.replay_window);
     match data.mssfix {
         Mssfix::Default => {}
         Mssfix::Off => out.one("mssfix", 0),
@@ -324,7 +289,7 @@ fn print_data(out: &mut Out, data: &DataChannel) {
     }
 }
 
-fn print_timers(out: &mut Out, liveness: &Liveness, rekey: &Rekey) {
+fn print_liveness(out: &mut Out, liveness: &Liveness) {
     if let Some(ping) = liveness.ping {
         out.seconds("ping", ping);
     }
@@ -335,20 +300,12 @@ fn print_timers(out: &mut Out, liveness: &Liveness, rekey: &Rekey) {
     if liveness.timeout.is_some() || liveness.on_timeout == OnTimeout::Exit {
         out.seconds(name, liveness.timeout.unwrap_or_default());
     }
-    let after = rekey.after.unwrap_or_default().as_secs().to_string();
-    match rekey.after_at_least {
-        None => out.line("reneg-sec", &[after]),
-        Some(least) => out.line("reneg-sec", &[after, least.as_secs().to_string()]),
-    }
-    if let Some(bytes) = rekey.bytes {
-        out.one("reneg-bytes", bytes);
-    }
-    if let Some(packets) = rekey.packets {
-        out.one("reneg-pkts", packets);
-    }
+}
+
+fn print_rekey(out: &mut Out, rekey: &Rekey) {
+    out.seconds("reneg-sec", rekey.after.unwrap_or_default());
     out.seconds("tran-window", rekey.transition);
     out.seconds("hand-window", rekey.handshake);
-    out.seconds("tls-timeout", rekey.retransmit);
 }
 
 fn print_socket(out: &mut Out, socket: &SocketOptions) {

@@ -96,7 +96,7 @@ pub(super) fn dns_script(_: &mut Draft, args: &Args<'_>) -> Done {
     let program = command.split_ascii_whitespace().next().unwrap_or_default();
     let file = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".sh");
     if known.contains(&file) {
-        return skip("adit sets name servers itself");
+        return skip(super::routes::NO_NAME_SERVERS);
     }
     Err(format!("`{}`: adit runs no scripts yet; remove it, or run it from the service manager", args.name()))
 }

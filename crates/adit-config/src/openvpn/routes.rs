@@ -6,7 +6,6 @@ use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
 
 use super::args::Args;
 use super::draft::Draft;
-use super::model::{PullAction, PullFilter};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
@@ -59,15 +58,6 @@ pub(super) fn route_nopull(draft: &mut Draft, _: &Args<'_>) -> Done {
     done()
 }
 
-pub(super) fn pull_filter(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let action = args.choice(
-        0,
-        &[("accept", PullAction::Accept), ("ignore", PullAction::Ignore), ("reject", PullAction::Reject)],
-    )?;
-    draft.client.pull_filters.push(PullFilter { action, prefix: args.get(1)?.into() });
-    done()
-}
-
 pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
     let mut flags =
         draft.client.redirect_gateway.unwrap_or(RedirectGateway { ipv4: true, ..Default::default() });
@@ -94,6 +84,9 @@ pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+/// What stands in the report until the daemon sets name servers.
+pub(super) const NO_NAME_SERVERS: &str = "adit sets no name servers yet: names are resolved as before; set them with `resolvectl dns DEVICE ADDRESS`";
+
 pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
     match args.get(0)? {
         "DNS" | "DNS6" => {
@@ -110,9 +103,6 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
             if !draft.client.dns.search.iter().any(|known| known == domain) {
                 draft.client.dns.search.push(domain.into());
             }
-            if args.get(0)? == "ADAPTER_DOMAIN_SUFFIX" {
-                return done_but("taken as `DOMAIN`");
-            }
         }
         "WINS" | "NBDD" | "NBT" | "NBS" | "DISABLE-NBT" | "NTP" | "DOMAIN-ROUTE" => {
             return skip("only name servers and domains are set");
@@ -122,7 +112,7 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
         }
         other => return Err(args.bad(other, "`DNS ADDRESS` or `DOMAIN NAME`")),
     }
-    done()
+    skip(NO_NAME_SERVERS)
 }
 
 /// A domain name, with or without the dot at its end; `.` alone is the root.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::args::Args;
 use super::draft::{Draft, Material, Source};
-use super::model::{Eku, KeyDirection, KeyUsage, NameCheck, NameKind, TlsVersion};
+use super::model::{KeyDirection, NameCheck, NameKind, TlsName, TlsVersion};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
@@ -92,72 +92,103 @@ pub(super) fn version_max(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+/// TLS 1.2 suites (IANA registry), by IANA's name with dashes, as OpenVPN writes them, and by OpenSSL's.
+const CIPHERS: &[(u16, &str, &str)] = &[
+    (0xC02C, "TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    (0xC02B, "TLS-ECDHE-ECDSA-WITH-AES-128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    (0xCCA9, "TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+    (0xC030, "TLS-ECDHE-RSA-WITH-AES-256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+    (0xC02F, "TLS-ECDHE-RSA-WITH-AES-128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+    (0xCCA8, "TLS-ECDHE-RSA-WITH-CHACHA20-POLY1305-SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+];
+
+/// TLS 1.3 suites (RFC 8446 §B.4).
+const SUITES: &[(u16, &str, &str)] = &[
+    (0x1302, "TLS_AES_256_GCM_SHA384", "TLS-AES-256-GCM-SHA384"),
+    (0x1301, "TLS_AES_128_GCM_SHA256", "TLS-AES-128-GCM-SHA256"),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256", "TLS-CHACHA20-POLY1305-SHA256"),
+];
+
+/// Key exchange groups (IANA registry).
+const GROUPS: &[(u16, &str, &str)] = &[
+    (0x001D, "X25519", "x25519"),
+    (0x0017, "secp256r1", "prime256v1"),
+    (0x0018, "secp384r1", "P-384"),
+    (0x0017, "P-256", "P-256"),
+    (0x11EC, "X25519MLKEM768", "x25519_mlkem768"),
+];
+
+/// The names of a list that adit has, each once, and how many it has not. What OpenSSL's lists hold besides
+/// names (`!aNULL`, `@SECLEVEL=1`) only takes away what adit never had.
+fn known(list: &[String], known: &'static [(u16, &str, &str)]) -> (Vec<TlsName>, Vec<String>) {
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for item in list.iter().filter(|item| !item.starts_with(['!', '@', '-'])) {
+        let item = item.strip_prefix('?').unwrap_or(item);
+        let is = |name: &str| name.eq_ignore_ascii_case(item);
+        match known.iter().find(|(_, ours, theirs)| is(ours) || is(theirs)) {
+            Some((id, ..)) if found.iter().any(|name: &TlsName| name.id == *id) => {}
+            Some((id, name, _)) => found.push(TlsName { id: *id, name }),
+            None => unknown.push(item.to_string()),
+        }
+    }
+    (found, unknown)
+}
+
+/// Reads a list of TLS names into `slot`, and says what of it adit has not.
+fn names(slot: &mut Vec<TlsName>, args: &Args<'_>, table: &'static [(u16, &str, &str)]) -> Done {
+    let list = args.list(0)?;
+    if list.iter().any(|item| item == "DEFAULT") {
+        slot.clear();
+        return skip("adit's own list holds");
+    }
+    let (found, unknown) = known(&list, table);
+    if found.is_empty() {
+        slot.clear();
+        return skip("adit has none of them; its own list holds, which is all forward-secret");
+    }
+    *slot = found;
+    if unknown.is_empty() {
+        done()
+    } else {
+        done_but(format!("left out: {}, which adit has not", unknown.join(", ")))
+    }
+}
+
 pub(super) fn ciphers(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.tls.ciphers = args.list(0)?;
-    done()
+    names(&mut draft.tls.ciphers, args, CIPHERS)
 }
 
 pub(super) fn suites(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.tls.suites = args.list(0)?;
-    done()
+    names(&mut draft.tls.suites, args, SUITES)
 }
 
 pub(super) fn groups(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.tls.groups = args.list(0)?;
-    done()
+    names(&mut draft.tls.groups, args, GROUPS)
 }
 
 pub(super) fn ecdh_curve(draft: &mut Draft, args: &Args<'_>) -> Done {
     // `tls-groups` supersedes it in OpenVPN too (since 2.5).
     if draft.tls.groups.is_empty() {
-        draft.tls.groups = args.list(0)?;
-        return done_but("taken as `tls-groups`");
+        names(&mut draft.tls.groups, args, GROUPS)
+    } else {
+        skip("`tls-groups` decides")
     }
-    skip("`tls-groups` decides")
 }
 
 pub(super) fn remote_cert_tls(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let eku = match args.get(0)? {
-        "server" => Eku::ServerAuth,
-        "client" => Eku::ClientAuth,
-        other => return Err(args.bad(other, "`server` in a client's file, `client` in a server's")),
-    };
-    draft.tls.eku = Some(eku);
-    draft.tls.ku = KeyUsage::Present;
-    done()
-}
-
-pub(super) fn remote_cert_ku(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let mut bits = Vec::new();
-    for word in args.all() {
-        let digits = word.strip_prefix("0x").unwrap_or(word);
-        match u16::from_str_radix(digits, 16) {
-            Ok(value) if value != 0 => bits.push(value),
-            _ => return Err(args.bad(word, "key usage bits in hexadecimal such as `a0 88`")),
-        }
-    }
-    draft.tls.ku = if bits.is_empty() { KeyUsage::Present } else { KeyUsage::OneOf(bits) };
+    let server = args.choice(0, &[("server", true), ("client", false)])?;
+    draft.tls.wants_server = Some((server, args.entry.at.clone()));
     done()
 }
 
 pub(super) fn remote_cert_eku(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let found = args.get(0)?;
-    let dotted = |oid: &str| {
-        oid.contains('.')
-            && oid.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    let server = match args.get(0)? {
+        "TLS Web Server Authentication" | "serverAuth" | "1.3.6.1.5.5.7.3.1" => true,
+        "TLS Web Client Authentication" | "clientAuth" | "1.3.6.1.5.5.7.3.2" => false,
+        other => return Err(args.bad(other, "`remote-cert-tls server` or `remote-cert-tls client` instead")),
     };
-    draft.tls.eku = Some(match found {
-        "TLS Web Server Authentication" | "serverAuth" | "1.3.6.1.5.5.7.3.1" => Eku::ServerAuth,
-        "TLS Web Client Authentication" | "clientAuth" | "1.3.6.1.5.5.7.3.2" => Eku::ClientAuth,
-        oid if dotted(oid) => Eku::Oid(oid.into()),
-        other => {
-            return Err(args.bad(
-                other,
-                "\"TLS Web Server Authentication\", \"TLS Web Client Authentication\" or a dotted OID",
-            ));
-        }
-    });
-    done()
+    draft.tls.wants_server = Some((server, args.entry.at.clone()));
+    done_but("the key usage extension must be there too, as with `remote-cert-tls`")
 }
 
 pub(super) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
