@@ -1,0 +1,310 @@
+//! The kernel's links, addresses and routes, by rtnetlink (RFC 3549), one question at a time.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+/// The kernel answers at once; this is against waiting for ever should it not.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A route as the kernel's main table holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelRoute {
+    /// Where to.
+    pub destination: IpNet,
+    /// The next hop, if it is not on the link.
+    pub gateway: Option<IpAddr>,
+    /// Index of the device; `None` lets the kernel find it from the gateway.
+    pub device: Option<u32>,
+    /// Metric; `None` is the kernel's default.
+    pub metric: Option<u32>,
+}
+
+/// How the kernel would send to an address now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The next hop, if it is not on the link.
+    pub gateway: Option<IpAddr>,
+    /// Index of the device.
+    pub device: u32,
+    /// The address is one of this machine.
+    pub local: bool,
+}
+
+/// What a device is, and how it fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Index of the device.
+    pub index: u32,
+    /// Whether it is up.
+    pub up: bool,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Packets that the device's queue dropped because it was full.
+    pub tx_dropped: u64,
+}
+
+/// A connection to the kernel's routing tables, of the network namespace in which it was opened.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens the connection.
+    pub fn open() -> io::Result<Netlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// The device of that name.
+    pub fn link(&mut self, name: &str) -> io::Result<LinkInfo> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0)?;
+        for answer in answers {
+            if let RouteNetlinkMessage::NewLink(link) = answer {
+                return Ok(link_info(&link));
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
+    /// Takes the device up or down.
+    pub fn set_up(&mut self, device: u32, up: bool) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = device;
+        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        message.header.change_mask = LinkFlags::Up;
+        self.request(RouteNetlinkMessage::SetLink(message), 0).map(drop)
+    }
+
+    /// Sets the MTU in bytes.
+    pub fn set_mtu(&mut self, device: u32, mtu: u32) -> io::Result<()> {
+        self.set_link(device, LinkAttribute::Mtu(mtu))
+    }
+
+    /// Sets how many packets wait in the device before it drops.
+    pub fn set_txqueuelen(&mut self, device: u32, packets: u32) -> io::Result<()> {
+        self.set_link(device, LinkAttribute::TxQueueLen(packets))
+    }
+
+    fn set_link(&mut self, device: u32, attribute: LinkAttribute) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = device;
+        message.attributes.push(attribute);
+        self.request(RouteNetlinkMessage::SetLink(message), 0).map(drop)
+    }
+
+    /// Gives the device an address; with `peer` it is the near end of a point-to-point link. Succeeds if
+    /// the address is there already.
+    pub fn add_address(&mut self, device: u32, address: IpNet, peer: Option<IpAddr>) -> io::Result<()> {
+        let message = address_message(device, address, peer);
+        let result = self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL);
+        unless(result, &[libc::EEXIST])
+    }
+
+    /// Takes an address away. Succeeds if it (or the device) is gone already.
+    pub fn remove_address(&mut self, device: u32, address: IpNet, peer: Option<IpAddr>) -> io::Result<()> {
+        let message = address_message(device, address, peer);
+        let result = self.request(RouteNetlinkMessage::DelAddress(message), 0);
+        unless(result, &[libc::EADDRNOTAVAIL, libc::ENODEV])
+    }
+
+    /// Adds a route. Fails with `AlreadyExists` if there is one with that destination and metric.
+    pub fn add_route(&mut self, route: &KernelRoute) -> io::Result<()> {
+        let message = route_message(route);
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+
+    /// Removes a route. Succeeds if it (or its device) is gone already.
+    pub fn remove_route(&mut self, route: &KernelRoute) -> io::Result<()> {
+        let result = self.request(RouteNetlinkMessage::DelRoute(route_message(route)), 0);
+        unless(result, &[libc::ESRCH, libc::ENODEV])
+    }
+
+    /// How the kernel would send to `address` now. Fails with ENETUNREACH when it would not.
+    pub fn next_hop(&mut self, address: IpAddr) -> io::Result<NextHop> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(address)));
+        for answer in self.request(RouteNetlinkMessage::GetRoute(message), 0)? {
+            if let RouteNetlinkMessage::NewRoute(route) = answer {
+                let local = route.header.kind == RouteType::Local;
+                let (gateway, device) = hop(&route);
+                return Ok(NextHop { gateway, device: device.unwrap_or(0), local });
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::ENETUNREACH))
+    }
+
+    /// The default route of the main table with the lowest metric, of the family of `like`, that does not
+    /// go by the device `except`.
+    pub fn default_route(&mut self, like: IpAddr, except: u32) -> io::Result<Option<NextHop>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(like);
+        let mut best: Option<(u32, NextHop)> = None;
+        for answer in self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)? {
+            let RouteNetlinkMessage::NewRoute(route) = answer else { continue };
+            let in_main = route.header.table == RouteHeader::RT_TABLE_MAIN;
+            let usable =
+                route.header.kind == RouteType::Unicast && route.header.destination_prefix_length == 0;
+            let (gateway, Some(device)) = hop(&route) else { continue };
+            if !in_main || !usable || device == except || route.header.address_family != family(like) {
+                continue;
+            }
+            let metric = metric(&route);
+            if best.as_ref().is_none_or(|(least, _)| metric < *least) {
+                best = Some((metric, NextHop { gateway, device, local: false }));
+            }
+        }
+        Ok(best.map(|(_, hop)| hop))
+    }
+
+    /// Sends a request and collects the answers until the kernel's acknowledgement or the end of the dump.
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = NetlinkMessage::from(message);
+        // A dump ends by itself. (Its flag has two bits, one of them shared with NLM_F_EXCL.)
+        let end = if flags & NLM_F_DUMP == NLM_F_DUMP { 0 } else { NLM_F_ACK };
+        request.header.flags = NLM_F_REQUEST | flags | end;
+        request.header.sequence_number = self.sequence;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+
+        let mut answers = Vec::new();
+        loop {
+            let (received, _) = self.socket.recv_from_full()?;
+            if received.is_empty() {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            }
+            if self.collect(&received, &mut answers)? {
+                return Ok(answers);
+            }
+        }
+    }
+
+    /// Takes the messages out of one read; true when the last has come.
+    fn collect(&self, mut received: &[u8], answers: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+        while received.len() >= 16 {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(received)
+                .map_err(|error| io::Error::other(format!("the kernel's answer does not parse: {error}")))?;
+            if message.header.sequence_number == self.sequence {
+                match message.payload {
+                    NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                    NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(true),
+                    NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                    _ => {}
+                }
+            }
+            let length = usize::try_from(message.header.length).unwrap_or(usize::MAX).max(16);
+            received = received.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        Ok(false)
+    }
+}
+
+/// Success too if the kernel said one of these: what was asked for is so already.
+fn unless(result: io::Result<Vec<RouteNetlinkMessage>>, fine: &[i32]) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error().is_some_and(|code| fine.contains(&code)) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn link_info(link: &LinkMessage) -> LinkInfo {
+    let mut info = LinkInfo {
+        index: link.header.index,
+        up: link.header.flags.contains(LinkFlags::Up),
+        ..LinkInfo::default()
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::Mtu(mtu) => info.mtu = *mtu,
+            LinkAttribute::Stats64(stats) => info.tx_dropped = stats.tx_dropped,
+            _ => {}
+        }
+    }
+    info
+}
+
+fn address_message(device: u32, address: IpNet, peer: Option<IpAddr>) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address.addr());
+    message.header.prefix_len = if peer.is_some() { address.max_prefix_len() } else { address.prefix_len() };
+    message.header.index = device;
+    message.attributes.push(AddressAttribute::Local(address.addr()));
+    message.attributes.push(AddressAttribute::Address(peer.unwrap_or(address.addr())));
+    message
+}
+
+fn route_message(route: &KernelRoute) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(route.destination.addr());
+    message.header.destination_prefix_length = route.destination.prefix_len();
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.kind = RouteType::Unicast;
+    // IPv4 wants `link` for routes without a gateway; IPv6 knows only one scope.
+    let on_link = route.gateway.is_none() && route.destination.addr().is_ipv4();
+    message.header.scope = if on_link { RouteScope::Link } else { RouteScope::Universe };
+    let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Destination(RouteAddress::from(route.destination.network())));
+    if let Some(gateway) = route.gateway {
+        attributes.push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+    }
+    if let Some(device) = route.device {
+        attributes.push(RouteAttribute::Oif(device));
+    }
+    if let Some(metric) = route.metric {
+        attributes.push(RouteAttribute::Priority(metric));
+    }
+    message
+}
+
+fn hop(route: &RouteMessage) -> (Option<IpAddr>, Option<u32>) {
+    let mut gateway = None;
+    let mut device = None;
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = Some(IpAddr::V4(*address)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(address)) => gateway = Some(IpAddr::V6(*address)),
+            RouteAttribute::Oif(index) => device = Some(*index),
+            _ => {}
+        }
+    }
+    (gateway, device)
+}
+
+fn metric(route: &RouteMessage) -> u32 {
+    let found = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Priority(metric) => Some(*metric),
+        _ => None,
+    });
+    found.unwrap_or(0)
+}

@@ -1,0 +1,278 @@
+//! The TUN device: where packets enter and leave the kernel.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use thiserror::Error;
+
+use crate::sys;
+
+/// Bytes of `struct virtio_net_hdr` in front of every packet read from or written to the device.
+pub(crate) const VNET_HEADER: usize = 10;
+
+/// Room for the largest read: a header and a packet of 65,535 bytes.
+pub(crate) const READ_BUFFER: usize = VNET_HEADER + 65_535;
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// Which offloads may be used. What the kernel does not know is left out by itself; a switch is for a
+/// kernel that has it and gets it wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffloadSwitches {
+    /// TCP packets of up to 64 KiB to and from the TUN device (TSO4, TSO6).
+    pub tun_tcp: bool,
+    /// UDP packets of up to 64 KiB to and from the TUN device (USO4, USO6; Linux 6.2).
+    pub tun_udp: bool,
+    /// Many datagrams in one send (UDP_SEGMENT; Linux 4.18).
+    pub udp_send: bool,
+    /// Many datagrams in one receive (UDP_GRO; Linux 5.0).
+    pub udp_receive: bool,
+}
+
+impl Default for OffloadSwitches {
+    fn default() -> Self {
+        OffloadSwitches { tun_tcp: true, tun_udp: true, udp_send: true, udp_receive: true }
+    }
+}
+
+/// The TUN device to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunConfig {
+    /// Its name; `None` takes the first free `tunN`.
+    pub name: Option<String>,
+    /// Packets that wait in it before it drops.
+    pub txqueuelen: u32,
+    /// Which offloads may be used.
+    pub offloads: OffloadSwitches,
+}
+
+impl Default for TunConfig {
+    fn default() -> Self {
+        TunConfig { name: None, txqueuelen: 1000, offloads: OffloadSwitches::default() }
+    }
+}
+
+/// Which offloads of the TUN device are on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunOffloads {
+    /// Checksums of packets from the kernel may be left to us.
+    pub checksum: bool,
+    /// TCP super-packets over IPv4 and IPv6.
+    pub tcp: bool,
+    /// UDP super-packets over IPv4 and IPv6.
+    pub udp: bool,
+}
+
+/// Why there is no TUN device.
+#[derive(Debug, Error)]
+pub enum TunError {
+    /// The name cannot be that of a network device.
+    #[error("`{0}` cannot be a device name: use 1 to 15 letters or digits, such as tun0")]
+    BadName(String),
+    /// The caller lacks the right.
+    #[error("no right to create a TUN device ({0}): run as root, or grant CAP_NET_ADMIN")]
+    NoRight(io::Error),
+    /// The kernel, or this container, has no TUN driver.
+    #[error(
+        "there is no TUN driver at {DEVICE} ({0}): load it with `modprobe tun`, or hand the device into \
+         the container (docker: `--device {DEVICE} --cap-add NET_ADMIN`)"
+    )]
+    NoDriver(io::Error),
+    /// Another process holds the device.
+    #[error("the device {0} is in use by another program: stop that program or choose another `dev` name")]
+    Busy(String),
+    /// There is a device of that name which is no TUN device.
+    #[error("`{0}` is taken by a device that is not a TUN device: choose another `dev` name")]
+    NotTun(String),
+    /// Anything else.
+    #[error("cannot create the TUN device {0}: {1}")]
+    Other(String, io::Error),
+}
+
+/// A TUN device that lives as long as this value. Reads and writes do not wait.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+    offloads: TunOffloads,
+}
+
+impl Tun {
+    /// Creates the device, down and without addresses.
+    pub fn create(config: &TunConfig) -> Result<Tun, TunError> {
+        let wanted = config.name.as_deref().unwrap_or("tun%d");
+        check_name(wanted)?;
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE).map_err(
+                |error| match error.raw_os_error() {
+                    Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
+                    Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDriver(error),
+                    _ => TunError::Other(wanted.to_owned(), error),
+                },
+            )?;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        let name = sys::tun_attach(file.as_fd(), wanted, flags).map_err(|error| {
+            let wanted = wanted.to_owned();
+            match error.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
+                Some(libc::EBUSY) => TunError::Busy(wanted),
+                Some(libc::EINVAL) => TunError::NotTun(wanted),
+                _ => TunError::Other(wanted, error),
+            }
+        })?;
+        let offloads = set_offloads(file.as_fd(), config.offloads);
+        Ok(Tun { file, name, offloads })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The offloads that the kernel agreed to.
+    pub fn offloads(&self) -> TunOffloads {
+        self.offloads
+    }
+
+    /// Reads one packet with its header into `buffer` (of [`READ_BUFFER`] bytes) and gives the length of
+    /// both. `WouldBlock` when none waits.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.file, buffer)?)
+    }
+
+    /// Writes one packet: the pieces together are a header and the packet.
+    pub fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(&self.file, pieces)?)
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn check_name(name: &str) -> Result<(), TunError> {
+    let plain = name.strip_suffix("%d").unwrap_or(name);
+    let good = !name.is_empty()
+        && name.len() < libc::IFNAMSIZ
+        && !matches!(name, "." | "..")
+        && plain.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'%' | b':'));
+    if good { Ok(()) } else { Err(TunError::BadName(name.to_owned())) }
+}
+
+/// Asks for the most, then for less, until the kernel agrees.
+fn set_offloads(tun: BorrowedFd<'_>, switches: OffloadSwitches) -> TunOffloads {
+    let tries = [
+        TunOffloads { checksum: true, tcp: switches.tun_tcp, udp: switches.tun_udp },
+        TunOffloads { checksum: true, tcp: switches.tun_tcp, udp: false },
+        TunOffloads { checksum: true, tcp: false, udp: false },
+    ];
+    if !switches.tun_tcp && !switches.tun_udp {
+        return TunOffloads::default();
+    }
+    tries.into_iter().find(|set| sys::tun_set_offload(tun, features(*set)).is_ok()).unwrap_or_default()
+}
+
+fn features(offloads: TunOffloads) -> libc::c_uint {
+    [
+        (offloads.checksum, libc::TUN_F_CSUM),
+        (offloads.tcp, libc::TUN_F_TSO4 | libc::TUN_F_TSO6),
+        (offloads.udp, libc::TUN_F_USO4 | libc::TUN_F_USO6),
+    ]
+    .into_iter()
+    .filter_map(|(on, bits)| on.then_some(bits))
+    .fold(0, |all, bits| all | bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_core::TunnelSettings;
+
+    use super::*;
+    use crate::routing::Routing;
+    use crate::testing::in_fresh_network;
+
+    #[test]
+    fn names() {
+        for good in ["tun0", "tun%d", "adit-1", "x"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a/b", "0123456789abcdef", "a b", ".", "..", "a%s", "%d%d", "a:1", "tün"] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn ping_self(address: &str) {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.send_to(b"through the tunnel", (address, 9)).unwrap();
+    }
+
+    #[test]
+    fn packets_come_and_go() {
+        in_fresh_network(|| {
+            let config = TunConfig { name: Some("adit-t".to_owned()), ..TunConfig::default() };
+            let tun = Tun::create(&config).unwrap();
+            assert_eq!(tun.name(), "adit-t");
+            assert_eq!(tun.offloads(), TunOffloads { checksum: true, tcp: true, udp: true });
+            let mut routing = Routing::new("adit-t").unwrap();
+            routing.set_txqueuelen(77).unwrap();
+            let settings = TunnelSettings {
+                addresses: vec!["10.99.0.1/24".parse().unwrap()],
+                mtu: 1400,
+                ..TunnelSettings::default()
+            };
+            assert_eq!(routing.apply(&settings), []);
+
+            let mut buffer = vec![0; READ_BUFFER];
+            ping_self("10.99.0.2");
+            let packet = loop {
+                let length = tun.read(&mut buffer).unwrap();
+                // The kernel itself may speak first (IPv6 router solicitations).
+                if buffer[VNET_HEADER] >> 4 == 4 {
+                    break &mut buffer[..length];
+                }
+            };
+            assert!(packet.ends_with(b"through the tunnel"));
+
+            // The same packet back, with source and destination exchanged (which keeps the checksums).
+            let receiver = std::net::UdpSocket::bind("10.99.0.1:9").unwrap();
+            let (source, destination) = (packet[22..26].to_vec(), packet[26..30].to_vec());
+            packet[22..26].copy_from_slice(&destination);
+            packet[26..30].copy_from_slice(&source);
+            let (head, tail) = packet.split_at(40);
+            tun.write(&[IoSlice::new(head), IoSlice::new(tail)]).unwrap();
+            let mut received = [0; 64];
+            let (length, from) = receiver.recv_from(&mut received).unwrap();
+            assert_eq!(&received[..length], b"through the tunnel");
+            assert_eq!(from.ip().to_string(), "10.99.0.2");
+        });
+    }
+
+    #[test]
+    fn failures_name_the_guilty_party() {
+        in_fresh_network(|| {
+            let config = |name: &str| TunConfig { name: Some(name.to_owned()), ..TunConfig::default() };
+            let tun = Tun::create(&TunConfig::default()).unwrap();
+            assert_eq!(tun.name(), "tun0");
+            assert!(matches!(Tun::create(&config("tun0")), Err(TunError::Busy(name)) if name == "tun0"));
+            assert!(matches!(Tun::create(&config("lo")), Err(TunError::NotTun(_))));
+            drop(tun);
+            assert_eq!(Tun::create(&config("tun0")).unwrap().name(), "tun0");
+        });
+    }
+
+    #[test]
+    fn offloads_can_be_switched_off() {
+        in_fresh_network(|| {
+            let mut config = TunConfig::default();
+            config.offloads.tun_udp = false;
+            let expected = TunOffloads { checksum: true, tcp: true, udp: false };
+            assert_eq!(Tun::create(&config).unwrap().offloads(), expected);
+            config.offloads.tun_tcp = false;
+            assert_eq!(Tun::create(&config).unwrap().offloads(), TunOffloads::default());
+        });
+    }
+}

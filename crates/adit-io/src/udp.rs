@@ -1,0 +1,331 @@
+//! UDP sockets that carry many datagrams a system call where the kernel can.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::sys::{self, Received};
+
+/// Room for the largest receive (UDP_GRO gathers up to 64 KiB).
+pub(crate) const RECEIVE_BUFFER: usize = 65_535;
+
+/// How long a send may wait for room in the socket's buffer before the datagrams are dropped.
+const SEND_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Socket buffers that are asked for when the configuration names none. The kernel halves what
+/// `getsockopt` shows; an unprivileged process gets what `net.core.*mem_max` allows.
+const DEFAULT_BUFFER: usize = 4 << 20;
+
+/// How UDP sockets are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UdpOptions {
+    /// Send buffer in bytes.
+    pub(crate) sndbuf: Option<usize>,
+    /// Receive buffer in bytes.
+    pub(crate) rcvbuf: Option<usize>,
+    /// Use UDP_SEGMENT.
+    pub(crate) gso: bool,
+    /// Use UDP_GRO.
+    pub(crate) gro: bool,
+}
+
+/// A bound socket that talks to any address. Calls do not wait, but for [`UdpSocket::send`].
+#[derive(Debug)]
+pub(crate) struct UdpSocket {
+    socket: Socket,
+    v6: bool,
+    /// Longest segment that UDP_SEGMENT is used for: 0 when the kernel or device cannot, less than a
+    /// datagram when the path's MTU forbids it.
+    longest_segment: AtomicUsize,
+}
+
+impl UdpSocket {
+    /// Binds to `address`; `[::]` means IPv6 and IPv4, or IPv4 alone on a machine without IPv6.
+    pub(crate) fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+        match UdpSocket::bind_one(address, options) {
+            Err(error) if is_any_v6(address) && lacks_v6(&error) => {
+                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options)
+            }
+            result => result,
+        }
+    }
+
+    fn bind_one(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(!is_any_v6(address))?;
+        }
+        set_buffers(&socket, options.sndbuf, options.rcvbuf);
+        if options.gro {
+            // Without it each receive brings one datagram; nothing else changes.
+            let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
+        socket.bind(&address.into())?;
+        let longest = if options.gso { usize::from(u16::MAX) } else { 0 };
+        Ok(UdpSocket { socket, v6: address.is_ipv6(), longest_segment: AtomicUsize::new(longest) })
+    }
+
+    /// The address that it is bound to.
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+    }
+
+    /// Whether UDP_SEGMENT is still in use.
+    pub(crate) fn gso(&self) -> bool {
+        self.longest_segment.load(Ordering::Relaxed) > 0
+    }
+
+    /// Receives what one system call brings, without waiting. IPv4 senders have an IPv4 address.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut received = sys::receive(self.socket.as_fd(), buffer)?;
+        received.from = normalised(received.from);
+        Ok(received)
+    }
+
+    /// Sends `bytes` as datagrams of `segment` bytes, the last perhaps shorter. Waits a little while the
+    /// socket's buffer is full. When the kernel refuses to cut them, the same bytes go out one by one.
+    pub(crate) fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
+        let to = self.wire_address(to);
+        let segment = segment.max(1);
+        if bytes.len() > segment && segment <= self.longest_segment.load(Ordering::Relaxed) {
+            let size = u16::try_from(segment).ok();
+            match self.send_one(bytes, &to, size) {
+                Err(error) if self.learn(&error, segment) => {}
+                result => return result,
+            }
+        }
+        let mut outcome = Ok(());
+        for datagram in bytes.chunks(segment) {
+            if let Err(error) = self.send_one(datagram, &to, None) {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    /// Whether the error means that the kernel will not cut segments of this size; remembered.
+    fn learn(&self, error: &io::Error, segment: usize) -> bool {
+        match error.raw_os_error() {
+            // The device has no checksum offload, or another layer forbids it.
+            Some(libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => {
+                self.longest_segment.store(0, Ordering::Relaxed);
+                true
+            }
+            // A segment does not fit the path's MTU: alone it may travel in fragments.
+            Some(libc::EINVAL | libc::EMSGSIZE) => {
+                self.longest_segment.fetch_min(segment - 1, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn send_one(&self, bytes: &[u8], to: &SockAddr, segment: Option<u16>) -> io::Result<()> {
+        let mut refused = false;
+        let mut waited = false;
+        loop {
+            match sys::send(self.socket.as_fd(), bytes, to, segment) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
+                    waited = true;
+                    wait_writable(self.socket.as_fd(), SEND_PATIENCE)?;
+                }
+                // The answer of an ICMP message to an earlier datagram, not to this one.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,
+                result => return result,
+            }
+        }
+    }
+
+    /// An IPv6 socket reaches IPv4 by mapped addresses.
+    fn wire_address(&self, address: SocketAddr) -> SockAddr {
+        match address {
+            SocketAddr::V4(v4) if self.v6 => {
+                SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port()).into()
+            }
+            other => other.into(),
+        }
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Waits until `fd` takes more, or until `patience` ends (which is no error).
+pub(crate) fn wait_writable(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<()> {
+    let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sets both buffers, beyond the system's limit where the right is there. A smaller buffer is no error.
+pub(crate) fn set_buffers(socket: &Socket, sndbuf: Option<usize>, rcvbuf: Option<usize>) {
+    for (force, wish) in [(libc::SO_SNDBUFFORCE, sndbuf), (libc::SO_RCVBUFFORCE, rcvbuf)] {
+        let size = wish.unwrap_or(DEFAULT_BUFFER);
+        let Ok(value) = libc::c_int::try_from(size) else { continue };
+        if sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, value).is_err() {
+            let _ = match force {
+                libc::SO_SNDBUFFORCE => socket.set_send_buffer_size(size),
+                _ => socket.set_recv_buffer_size(size),
+            };
+        }
+    }
+}
+
+/// An IPv4 address mapped into IPv6 becomes what it is.
+pub(crate) fn normalised(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+pub(crate) fn is_any_v6(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+pub(crate) fn lacks_v6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+}
+
+/// Which UDP offloads this kernel gets right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UdpOffloads {
+    /// UDP_SEGMENT.
+    pub(crate) gso: bool,
+    /// UDP_GRO.
+    pub(crate) gro: bool,
+}
+
+/// Tries both on the loopback device: trains with and without a short tail must arrive byte for byte.
+/// Where the loopback device is down, the kernel is asked whether it knows the options, and believed.
+pub(crate) fn self_test() -> UdpOffloads {
+    match try_offloads() {
+        Ok(offloads) => offloads,
+        Err(_) => UdpOffloads { gso: knows(libc::UDP_SEGMENT), gro: knows(libc::UDP_GRO) },
+    }
+}
+
+fn knows(option: libc::c_int) -> bool {
+    let Ok(socket) = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)) else { return false };
+    sys::set_option(socket.as_fd(), libc::SOL_UDP, option, 1).is_ok()
+}
+
+fn try_offloads() -> io::Result<UdpOffloads> {
+    let options = UdpOptions { sndbuf: None, rcvbuf: None, gso: false, gro: knows(libc::UDP_GRO) };
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let receiver = UdpSocket::bind(loopback, &options)?;
+    let sender = UdpSocket::bind(loopback, &options)?;
+    let to = SockAddr::from(receiver.local_address()?);
+    // Without this the loopback device may be down, which says nothing about offloads.
+    sender.send_one(&[0], &to, None)?;
+    let mut buffer = vec![0; RECEIVE_BUFFER];
+    wait_readable(&receiver)?;
+    receiver.receive(&mut buffer)?;
+
+    let mut offloads = UdpOffloads { gso: true, gro: options.gro };
+    for length in [1500, 1401, 1502] {
+        let sent: Vec<u8> = (0..length).map(|index: u32| index.wrapping_mul(31).to_le_bytes()[0]).collect();
+        offloads.gso &= sender.send_one(&sent, &to, Some(300)).is_ok();
+        if !offloads.gso {
+            break;
+        }
+        let mut arrived = Vec::new();
+        while arrived.len() < sent.len() && wait_readable(&receiver)? {
+            let received = receiver.receive(&mut buffer)?;
+            // Either one datagram, or several of the size that was asked for.
+            let whole = received.segment == 300 || received.segment == received.len;
+            offloads.gro &= whole;
+            arrived.extend_from_slice(&buffer[..received.len]);
+        }
+        offloads.gso &= arrived == sent;
+    }
+    Ok(offloads)
+}
+
+fn wait_readable(socket: &UdpSocket) -> io::Result<bool> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    let ready = poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)], Some(&timeout))?;
+    Ok(ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(offloads: bool) -> UdpOptions {
+        UdpOptions { sndbuf: None, rcvbuf: None, gso: offloads, gro: offloads }
+    }
+
+    /// Sends one train and gives the datagrams that arrive.
+    fn carry(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, train: &[u8]) -> Vec<Vec<u8>> {
+        from.send(train, 700, address).unwrap();
+        let mut datagrams = Vec::new();
+        let mut buffer = vec![0; RECEIVE_BUFFER];
+        let mut total = 0;
+        while total < train.len() {
+            assert!(wait_readable(to).unwrap(), "only {total} of {} bytes came", train.len());
+            let received = to.receive(&mut buffer).unwrap();
+            assert!(!received.truncated);
+            datagrams.extend(buffer[..received.len].chunks(received.segment).map(<[u8]>::to_vec));
+            total += received.len;
+        }
+        datagrams
+    }
+
+    #[test]
+    fn trains_arrive_with_and_without_offloads() {
+        let train: Vec<u8> = (0..700 * 5 + 123_u32).map(|index| index.to_le_bytes()[0]).collect();
+        let expected: Vec<Vec<u8>> = train.chunks(700).map(<[u8]>::to_vec).collect();
+        for (send, receive) in [(true, true), (true, false), (false, true), (false, false)] {
+            let to = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(receive)).unwrap();
+            let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(send)).unwrap();
+            let address = to.local_address().unwrap();
+            assert_eq!(carry(&from, &to, address, &train), expected, "gso {send}, gro {receive}");
+        }
+    }
+
+    #[test]
+    fn a_dual_stack_socket_shows_ipv4_as_ipv4() {
+        let server = UdpSocket::bind("[::]:0".parse().unwrap(), &options(true)).unwrap();
+        let port = server.local_address().unwrap().port();
+        let client = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        client.send(b"hello", 5, ([127, 0, 0, 1], port).into()).unwrap();
+        assert!(wait_readable(&server).unwrap());
+        let mut buffer = [0; 16];
+        let received = server.receive(&mut buffer).unwrap();
+        assert_eq!(received.from, client.local_address().unwrap());
+        server.send(b"back", 4, received.from).unwrap();
+        assert!(wait_readable(&client).unwrap());
+        assert_eq!(client.receive(&mut buffer).unwrap().len, 4);
+    }
+
+    #[test]
+    fn segments_beyond_the_mtu_go_out_one_by_one() {
+        // The loopback device's MTU is 65,536: two segments do not fit a send at all, so the kernel
+        // refuses, and the fallback must deliver.
+        let to = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        let train = vec![7; 2 * 40_000];
+        from.send(&train, 40_000, to.local_address().unwrap()).unwrap();
+        let mut buffer = vec![0; RECEIVE_BUFFER];
+        for _ in 0..2 {
+            assert!(wait_readable(&to).unwrap());
+            assert_eq!(to.receive(&mut buffer).unwrap().len, 40_000);
+        }
+    }
+
+    #[test]
+    fn this_kernel_has_the_offloads() {
+        assert_eq!(self_test(), UdpOffloads { gso: true, gro: true });
+    }
+}
