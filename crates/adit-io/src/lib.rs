@@ -1,19 +1,28 @@
 //! adit's driver: TUN, UDP, TCP, netlink, the clock and the threads.
 //!
 //! Everything that touches the world is here, and all of adit's `unsafe` is in one file of it (`sys.rs`).
+//! [`Driver`] runs a [`adit_core::Protocol`] and a data plane until the protocol ends.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(unsafe_code)]
 
 mod clock;
+mod config;
+mod driver;
+mod mailbox;
 mod netlink;
+mod opener;
+mod poller;
 mod routing;
 mod sys;
+mod tcp;
 #[cfg(test)]
 mod testing;
 mod tun;
 mod udp;
 
 pub use clock::{clock, unix_now};
+pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
+pub use driver::{Driver, DriverError, Handle, Inspection, IoStatus, Losses, Observer};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop};
 pub use routing::Routing;
 pub use tun::{OffloadSwitches, Tun, TunConfig, TunError, TunOffloads};

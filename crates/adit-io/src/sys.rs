@@ -1,6 +1,7 @@
 //! The few system calls that have no safe wrapper elsewhere. All of adit's `unsafe` is in this file.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -77,7 +78,7 @@ pub(crate) fn set_option(
             level,
             name,
             ptr::from_ref(&value).cast(),
-            mem::size_of::<libc::c_int>() as libc::socklen_t,
+            size_of::<libc::c_int>() as libc::socklen_t,
         )
     })?;
     Ok(())
@@ -92,7 +93,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = from.as_mut_ptr().cast();
-    message.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     message.msg_iov = &mut iov;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
@@ -183,6 +184,13 @@ pub(crate) fn send(
     // SAFETY: name, iov and control point to live memory of the lengths given; the kernel only reads it.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The resolver's words for "there is no such name" (`EAI_NONAME`).
+pub(crate) fn unknown_name_text() -> String {
+    // SAFETY: `gai_strerror` gives a pointer to a constant, NUL-terminated text for any number.
+    let text = unsafe { CStr::from_ptr(libc::gai_strerror(libc::EAI_NONAME)) };
+    text.to_string_lossy().into_owned()
 }
 
 /// Moves this thread, and those it starts from now on, into a fresh network namespace.

@@ -1,0 +1,70 @@
+//! What the driver is told at its start.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use adit_core::Transport;
+
+use crate::tun::TunConfig;
+
+/// What the driver owns and how it is set up.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// The TUN device.
+    pub tun: TunConfig,
+    /// Where to wait for peers (a server).
+    pub listen: Vec<Listen>,
+    /// Whom to reach (a client); [`adit_core::Event::Open`] names them by index.
+    pub remotes: Vec<Remote>,
+    /// Sizes of the socket buffers.
+    pub buffers: Buffers,
+    /// The data plane.
+    pub dataplane: adit_dataplane::Config,
+}
+
+/// A local address to wait at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// The address and port. `[::]` takes IPv4 peers too, and becomes `0.0.0.0` on a machine without IPv6.
+    pub address: SocketAddr,
+}
+
+/// A peer to reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Which of its addresses may be used.
+    pub family: Family,
+    /// The local address to use; port 0 takes any.
+    pub bind: Option<SocketAddr>,
+    /// How long a TCP connection may take to come about, for each address.
+    pub connect_timeout: Duration,
+}
+
+/// A choice of address family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// Whatever the name resolves to.
+    #[default]
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// Sizes of the socket buffers in bytes; `None` leaves the choice to adit (UDP) or the kernel (TCP).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// Send buffer.
+    pub sndbuf: Option<usize>,
+    /// Receive buffer.
+    pub rcvbuf: Option<usize>,
+}

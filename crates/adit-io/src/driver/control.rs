@@ -1,0 +1,444 @@
+//! The control thread: the protocol, its time, and what it asks of the world.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use adit_core::{
+    Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
+    Report, Severity, TunnelSettings,
+};
+use adit_dataplane::{Counters, split};
+
+use super::mail::{EgressMail, IngressMail, Mail};
+use super::status::{IoStatus, LossCounters, count};
+use super::{Driver, DriverError, Inspection, Observer};
+use crate::clock;
+use crate::config::Remote;
+use crate::mailbox::{MailReceiver, Mailbox};
+use crate::opener::{self, Opened};
+use crate::poller::{Interest, Poller, Token};
+use crate::routing::Routing;
+use crate::tcp::Listener;
+use crate::tun::Tun;
+use crate::udp::{UdpOptions, UdpSocket};
+
+/// How often totals are turned into notices.
+const TICK: Duration = Duration::from_secs(1);
+/// Mails handled before timers are looked at again.
+const MAIL_BATCH: usize = 256;
+/// Connections accepted before the rest has its turn.
+const ACCEPT_BATCH: usize = 16;
+/// TCP connections at once, half-open peers included.
+const MAX_CONNECTIONS: usize = 4096;
+
+pub(super) struct Control<'a, P> {
+    protocol: P,
+    observer: &'a mut dyn Observer,
+    tun: Arc<Tun>,
+    routing: Routing,
+    remotes: Vec<Remote>,
+    attempts: BTreeMap<usize, usize>,
+    udp_options: UdpOptions,
+    listeners: Vec<Listener>,
+    /// The system had no descriptor left for a connection; the listeners rest until the next tick.
+    listeners_rest: bool,
+    sockets: BTreeMap<u32, Arc<UdpSocket>>,
+    next_socket: u32,
+    connections: BTreeMap<ConnectionId, Path>,
+    next_connection: u32,
+    /// What was last told of each peer's totals.
+    peers: BTreeMap<PeerId, (u64, u64)>,
+    counters: Counters,
+    losses: Arc<LossCounters>,
+    mail: MailReceiver<Mail>,
+    /// For the threads that open paths.
+    own_mail: Mailbox<Mail>,
+    inspections: mpsc::Receiver<Inspection<P>>,
+    egress: Mailbox<EgressMail>,
+    ingress: Mailbox<IngressMail>,
+    poller: Poller,
+    next_tick: Instant,
+    send_error: Option<io::ErrorKind>,
+    scratch: Vec<u8>,
+    ended: Option<Ended>,
+}
+
+impl<'a, P: Protocol> Control<'a, P> {
+    pub(super) fn new(
+        driver: Driver<P>,
+        protocol: P,
+        observer: &'a mut dyn Observer,
+        egress: Mailbox<EgressMail>,
+        ingress: Mailbox<IngressMail>,
+        counters: Counters,
+        losses: Arc<LossCounters>,
+    ) -> io::Result<Self> {
+        let mut control = Control {
+            protocol,
+            observer,
+            tun: driver.tun,
+            routing: driver.routing,
+            remotes: driver.config.remotes,
+            attempts: BTreeMap::new(),
+            udp_options: driver.udp_options,
+            listeners: driver.listeners,
+            listeners_rest: true,
+            sockets: BTreeMap::new(),
+            next_socket: 0,
+            connections: BTreeMap::new(),
+            next_connection: 0,
+            peers: BTreeMap::new(),
+            counters,
+            losses,
+            mail: driver.mail_receiver,
+            own_mail: driver.mail,
+            inspections: driver.inspection_receiver,
+            egress,
+            ingress,
+            poller: Poller::new()?,
+            next_tick: clock() + TICK,
+            send_error: None,
+            scratch: Vec::new(),
+            ended: None,
+        };
+        control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
+        control.watch_listeners()?;
+        for socket in driver.sockets {
+            control.add_socket(socket);
+        }
+        Ok(control)
+    }
+
+    /// Runs until the protocol has ended or a thread failed.
+    pub(super) fn run(mut self) -> Result<Ended, DriverError> {
+        let mut ready = Vec::new();
+        self.pump();
+        loop {
+            if let Some(ended) = self.ended.take() {
+                return Ok(ended);
+            }
+            let now = clock();
+            let due = self.protocol.poll_timeout().map_or(self.next_tick, |due| due.min(self.next_tick));
+            self.poller.wait(Some(due - now), &mut ready).map_err(DriverError::Start)?;
+            for token in &ready {
+                match token {
+                    Token::Mail => self.mail.acknowledge(),
+                    Token::Listener(number) => self.accept(*number),
+                    Token::Tun | Token::Udp(_) | Token::Tcp(_) => {}
+                }
+            }
+            self.take_mail()?;
+            self.inspect();
+            self.check_time();
+        }
+    }
+
+    fn take_mail(&mut self) -> Result<(), DriverError> {
+        for _ in 0..MAIL_BATCH {
+            let Some(mail) = self.mail.take() else { return Ok(()) };
+            let now = clock();
+            match mail {
+                Mail::Datagram { path, bytes } => {
+                    if self.protocol.handle_datagram(now, path, &bytes).is_err() {
+                        count(&self.losses.rejected);
+                    }
+                }
+                Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
+                Mail::Opened { remote, result } => self.opened(now, remote, result),
+                Mail::Broken { connection, reason } => self.broken(now, connection, reason),
+                Mail::Command(command) => self.protocol.handle_command(now, command),
+                Mail::Died { thread, why } => return Err(DriverError::Thread { thread, why }),
+            }
+            self.pump();
+            if self.ended.is_some() {
+                return Ok(());
+            }
+        }
+        // There may be more: do not sleep.
+        self.own_mail.wake();
+        Ok(())
+    }
+
+    /// Totals first, so that a peer heard within this second is not taken for silent; then the timers.
+    fn check_time(&mut self) {
+        let now = clock();
+        if now >= self.next_tick {
+            self.next_tick += TICK;
+            if self.next_tick < now {
+                self.next_tick = now + TICK;
+            }
+            self.tell_totals(now);
+            if self.listeners_rest {
+                // If it fails again, so does the next tick.
+                let _ = self.watch_listeners();
+            }
+        }
+        if self.protocol.poll_timeout().is_some_and(|due| due <= now) {
+            self.protocol.handle_timeout(now);
+            self.pump();
+        }
+    }
+
+    fn tell_totals(&mut self, now: Instant) {
+        let mut changed = Vec::new();
+        for (peer, told) in &mut self.peers {
+            if let Some(totals) = self.counters.traffic(*peer)
+                && totals != *told
+            {
+                *told = totals;
+                changed.push((*peer, totals));
+            }
+        }
+        for (peer, (received, sent)) in changed {
+            self.protocol.handle_notice(now, Notice::Traffic { peer, received, sent });
+            self.pump();
+        }
+    }
+
+    fn inspect(&mut self) {
+        while let Ok(inspection) = self.inspections.try_recv() {
+            let status = IoStatus {
+                tun_name: self.tun.name().to_owned(),
+                tun_offloads: self.tun.offloads(),
+                udp_send_offload: self.udp_options.gso && self.sockets.values().all(|socket| socket.gso()),
+                udp_receive_offload: self.udp_options.gro,
+                tun_dropped: self.routing.tx_dropped(),
+                connections: self.connections.len(),
+                losses: self.losses.snapshot(),
+            };
+            inspection(&self.protocol, &self.counters.snapshot(), &status);
+        }
+    }
+
+    /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them.
+    fn pump(&mut self) {
+        let mut for_data = false;
+        while let Some(event) = self.protocol.poll_event() {
+            for_data = true;
+            self.carry_out(event);
+        }
+        let mut datagram = std::mem::take(&mut self.scratch);
+        datagram.clear();
+        while let Some(path) = self.protocol.poll_transmit(&mut datagram) {
+            for_data = true;
+            self.transmit(path, &datagram);
+            datagram.clear();
+        }
+        self.scratch = datagram;
+        if for_data {
+            self.egress.wake();
+            self.ingress.wake();
+        }
+    }
+
+    fn carry_out(&mut self, event: Event) {
+        match event {
+            Event::Data(event) => return self.data(event),
+            Event::Open { remote } => self.open(remote),
+            Event::Close { path } => self.close(path),
+            Event::Up(ref settings) => self.up(settings),
+            Event::Down => self.routing.undo(),
+            Event::Ended(ref ended) => self.ended = Some(ended.clone()),
+            Event::PeerUp { .. } | Event::PeerDown { .. } | Event::Report(_) => {}
+        }
+        self.observer.event(&event, self.tun.name());
+    }
+
+    fn data(&mut self, event: DataEvent) {
+        match &event {
+            DataEvent::AddPeer(config) => {
+                self.peers.entry(config.peer).or_insert((0, 0));
+            }
+            DataEvent::RemovePeer(peer) => {
+                self.peers.remove(peer);
+            }
+            _ => {}
+        }
+        let (egress, ingress) = split(event);
+        // A thread that is gone has told why by a mail of its own.
+        if let Some(event) = egress {
+            self.egress.post(EgressMail::Event(event));
+        }
+        if let Some(event) = ingress {
+            self.ingress.post(IngressMail::Event(event));
+        }
+    }
+
+    fn up(&mut self, settings: &TunnelSettings) {
+        for report in self.routing.apply(settings) {
+            self.observer.event(&Event::Report(report), self.tun.name());
+        }
+    }
+
+    fn transmit(&mut self, path: Path, datagram: &[u8]) {
+        match path {
+            Path::Udp { socket, remote } => {
+                let Some(socket) = self.sockets.get(&socket) else { return count(&self.losses.no_path) };
+                let result = socket.send(datagram, datagram.len(), remote);
+                self.note_send(path, result);
+            }
+            Path::Tcp { connection, .. } => {
+                self.egress.post(EgressMail::Control { connection, datagram: datagram.to_vec() });
+            }
+        }
+    }
+
+    /// Reports a failure to send when it is another one than the last time.
+    fn note_send(&mut self, path: Path, result: io::Result<()>) {
+        let error = match result {
+            Ok(()) => return self.send_error = None,
+            Err(error) => error,
+        };
+        count(&self.losses.udp_send);
+        if self.send_error != Some(error.kind()) {
+            self.send_error = Some(error.kind());
+            self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
+        }
+    }
+
+    fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
+        self.observer.event(&Event::Report(Report { severity, path, text }), self.tun.name());
+    }
+
+    fn open(&mut self, remote: usize) {
+        let attempt = self.attempts.entry(remote).or_insert(0);
+        let number = *attempt;
+        *attempt += 1;
+        let mail = self.own_mail.clone();
+        let fail = |reason: String| {
+            self.own_mail.post(Mail::Opened { remote, result: Err(OpenFailure::Unreachable(reason)) });
+            self.own_mail.wake();
+        };
+        let Some(target) = self.remotes.get(remote).cloned() else {
+            return fail(format!("there is no remote number {remote}"));
+        };
+        let options = self.udp_options;
+        let work = move || {
+            let result = opener::open(&target, number, &options);
+            mail.post(Mail::Opened { remote, result });
+            mail.wake();
+        };
+        if let Err(error) = thread::Builder::new().name("adit-open".to_owned()).spawn(work) {
+            fail(format!("cannot start a thread: {error}"));
+        }
+    }
+
+    fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {
+        let command = match result {
+            Ok(Opened::Udp(socket, remote)) => {
+                let socket = self.add_socket(socket);
+                Command::Opened { path: Path::Udp { socket, remote } }
+            }
+            Ok(Opened::Tcp(stream, remote)) => Command::Opened { path: self.add_connection(stream, remote) },
+            Err(failure) => Command::OpenFailed { remote, failure },
+        };
+        self.protocol.handle_command(now, command);
+    }
+
+    fn add_socket(&mut self, socket: UdpSocket) -> u32 {
+        let number = self.next_socket;
+        self.next_socket += 1;
+        let socket = Arc::new(socket);
+        self.sockets.insert(number, Arc::clone(&socket));
+        self.egress.post(EgressMail::AddSocket(number, Arc::clone(&socket)));
+        self.ingress.post(IngressMail::AddSocket(number, socket));
+        self.egress.wake();
+        self.ingress.wake();
+        number
+    }
+
+    fn add_connection(&mut self, stream: TcpStream, remote: SocketAddr) -> Path {
+        let connection = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let path = Path::Tcp { connection, remote };
+        let stream = Arc::new(stream);
+        self.connections.insert(connection, path);
+        self.egress.post(EgressMail::AddConnection(connection, Arc::clone(&stream)));
+        self.ingress.post(IngressMail::AddConnection { connection, stream, path });
+        self.egress.wake();
+        self.ingress.wake();
+        path
+    }
+
+    fn close(&mut self, path: Path) {
+        match path {
+            // A listening socket has many peers and stays; only a client's are opened for one path.
+            Path::Udp { .. } if self.remotes.is_empty() => {}
+            Path::Udp { socket, .. } => {
+                self.sockets.remove(&socket);
+                self.egress.post(EgressMail::RemoveSocket(socket));
+                self.ingress.post(IngressMail::RemoveSocket(socket));
+            }
+            Path::Tcp { connection, .. } => self.forget(connection),
+        }
+    }
+
+    fn forget(&mut self, connection: ConnectionId) {
+        if self.connections.remove(&connection).is_some() {
+            self.egress.post(EgressMail::CloseConnection(connection));
+            self.ingress.post(IngressMail::RemoveConnection(connection));
+        }
+    }
+
+    fn broken(&mut self, now: Instant, connection: ConnectionId, reason: String) {
+        let Some(path) = self.connections.get(&connection).copied() else { return };
+        self.forget(connection);
+        self.egress.wake();
+        self.ingress.wake();
+        self.protocol.handle_command(now, Command::Closed { path, reason });
+    }
+
+    fn accept(&mut self, number: u32) {
+        for _ in 0..ACCEPT_BATCH {
+            let Some(listener) = usize::try_from(number).ok().and_then(|index| self.listeners.get(index))
+            else {
+                return;
+            };
+            match listener.accept() {
+                Ok(_) if self.connections.len() >= MAX_CONNECTIONS => count(&self.losses.connections_refused),
+                Ok((stream, remote)) => {
+                    let path = self.add_connection(stream, remote);
+                    self.protocol.handle_command(clock(), Command::Opened { path });
+                    self.pump();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_of_the_peer(&error) => {}
+                Err(error) => {
+                    self.rest_listeners();
+                    let text = format!("cannot accept TCP connections for a moment: {error}");
+                    return self.report(Severity::Warning, None, text);
+                }
+            }
+        }
+    }
+
+    fn watch_listeners(&mut self) -> io::Result<()> {
+        for (number, listener) in (0..).zip(&self.listeners) {
+            self.poller.add(listener, Token::Listener(number), Interest::Read)?;
+        }
+        self.listeners_rest = false;
+        Ok(())
+    }
+
+    fn rest_listeners(&mut self) {
+        self.listeners.iter().for_each(|listener| self.poller.remove(listener));
+        self.listeners_rest = true;
+    }
+}
+
+/// The connection failed before it was accepted, or a signal came; the listener is well.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}

@@ -1,0 +1,58 @@
+//! What the driver's threads tell each other.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use adit_core::{Command, ConnectionId, Notice, OpenFailure, Path};
+use adit_dataplane::{EgressEvent, IngressEvent};
+
+use crate::opener::Opened;
+use crate::udp::UdpSocket;
+
+/// To the control thread.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A control datagram.
+    Datagram { path: Path, bytes: Vec<u8> },
+    /// Word from the data plane.
+    Notice(Notice),
+    /// The end of an attempt to reach a remote.
+    Opened { remote: usize, result: Result<Opened, OpenFailure> },
+    /// A connection is broken.
+    Broken { connection: ConnectionId, reason: String },
+    /// An order from the person in charge.
+    Command(Command),
+    /// A thread failed.
+    Died { thread: &'static str, why: String },
+}
+
+/// To the egress thread.
+#[derive(Debug)]
+pub(crate) enum EgressMail {
+    Event(EgressEvent),
+    /// A control datagram for a connection.
+    Control {
+        connection: ConnectionId,
+        datagram: Vec<u8>,
+    },
+    /// A packet from one client to another.
+    Relay(Vec<u8>),
+    AddSocket(u32, Arc<UdpSocket>),
+    RemoveSocket(u32),
+    AddConnection(ConnectionId, Arc<TcpStream>),
+    /// Send what waits, then close.
+    CloseConnection(ConnectionId),
+    /// Send what waits, then end.
+    Stop,
+}
+
+/// To the ingress thread.
+#[derive(Debug)]
+pub(crate) enum IngressMail {
+    Event(IngressEvent),
+    AddSocket(u32, Arc<UdpSocket>),
+    RemoveSocket(u32),
+    AddConnection { connection: ConnectionId, stream: Arc<TcpStream>, path: Path },
+    RemoveConnection(ConnectionId),
+    Stop,
+}

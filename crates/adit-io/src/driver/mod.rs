@@ -1,0 +1,319 @@
+//! The driver: three threads around a protocol and a data plane.
+//!
+//! *Egress* takes packets from the TUN device to the network, *ingress* takes datagrams from the network to
+//! the TUN device, and *control* (the caller's own thread) drives the protocol: control datagrams, timers,
+//! commands, settings. Control never waits for the other two, and they never wait for it.
+
+mod control;
+mod egress;
+mod ingress;
+mod mail;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use adit_core::{Command, Ended, Event, Protocol, Transport};
+use adit_dataplane::{MergePolicy, Snapshot};
+use thiserror::Error;
+
+use self::control::Control;
+use self::egress::EgressLoop;
+use self::ingress::IngressLoop;
+use self::mail::{EgressMail, IngressMail, Mail};
+use self::status::LossCounters;
+pub use self::status::{IoStatus, Losses};
+use crate::config::{DriverConfig, Listen};
+use crate::mailbox::{MailReceiver, Mailbox, mailbox};
+use crate::routing::Routing;
+use crate::tcp::Listener;
+use crate::tun::{Tun, TunError};
+use crate::udp::{self, UdpOptions, UdpSocket};
+
+/// Why the driver cannot start, or had to stop.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// There is no TUN device.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The TUN device exists but cannot be set up.
+    #[error("cannot set up the TUN device {name}: {source}")]
+    Device {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A local address cannot be waited at.
+    #[error("{}", listen_text(.listen, .source))]
+    Listen {
+        /// The address.
+        listen: Listen,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused something that every program may ask for.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// One of the threads failed.
+    #[error("the {thread} thread failed: {why}")]
+    Thread {
+        /// Its name.
+        thread: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+fn listen_text(listen: &Listen, source: &io::Error) -> String {
+    let transport = transport_name(listen.transport);
+    let address = listen.address;
+    let port = address.port();
+    let way_out = match source.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another program uses {transport} port {port} (`ss -lnp 'sport = {port}'` names it); stop it or \
+             choose another `port`"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{} is no address of this machine; correct or remove `local`", address.ip())
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a `port` above {port}")
+        }
+        _ => "check `local` and `port`".to_owned(),
+    };
+    format!("cannot listen on {transport} {address}: {source}: {way_out}")
+}
+
+fn transport_name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Udp => "UDP",
+        Transport::Tcp => "TCP",
+    }
+}
+
+/// Hears what happens, on the control thread. It must not block.
+pub trait Observer {
+    /// Everything but [`Event::Data`]. [`Event::Up`] comes after its settings were applied, and what could
+    /// not be applied comes as [`Event::Report`] before it.
+    fn event(&mut self, event: &Event, tun_name: &str);
+}
+
+/// A look at the protocol, the data plane's counters and the driver.
+pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
+
+/// Speaks to a running driver, from any thread.
+pub struct Handle<P> {
+    mail: Mailbox<Mail>,
+    inspections: mpsc::Sender<Inspection<P>>,
+}
+
+impl<P> Clone for Handle<P> {
+    fn clone(&self) -> Self {
+        Handle { mail: self.mail.clone(), inspections: self.inspections.clone() }
+    }
+}
+
+impl<P> fmt::Debug for Handle<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+impl<P> Handle<P> {
+    /// Gives the protocol an order. False when the driver has ended.
+    pub fn command(&self, command: Command) -> bool {
+        let there = self.mail.post(Mail::Command(command));
+        self.mail.wake();
+        there
+    }
+
+    /// Calls `inspection` soon on the control thread. It is dropped unheard when the driver has ended, or
+    /// ends first.
+    pub fn inspect(&self, inspection: Inspection<P>) -> bool {
+        let there = self.inspections.send(inspection).is_ok();
+        self.mail.wake();
+        there
+    }
+}
+
+/// Everything that was set up, not yet running.
+pub struct Driver<P> {
+    config: DriverConfig,
+    tun: Arc<Tun>,
+    routing: Routing,
+    udp_options: UdpOptions,
+    sockets: Vec<UdpSocket>,
+    listeners: Vec<Listener>,
+    mail: Mailbox<Mail>,
+    mail_receiver: MailReceiver<Mail>,
+    inspections: mpsc::Sender<Inspection<P>>,
+    inspection_receiver: mpsc::Receiver<Inspection<P>>,
+}
+
+impl<P> fmt::Debug for Driver<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("tun", &self.tun.name()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol> Driver<P> {
+    /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error.
+    pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
+        let tun = Tun::create(&config.tun)?;
+        let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
+        let mut routing = Routing::new(tun.name()).map_err(device)?;
+        routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
+        let works = udp::self_test();
+        let udp_options = UdpOptions {
+            sndbuf: config.buffers.sndbuf,
+            rcvbuf: config.buffers.rcvbuf,
+            gso: works.gso && config.tun.offloads.udp_send,
+            gro: works.gro && config.tun.offloads.udp_receive,
+        };
+        let mut sockets = Vec::new();
+        let mut listeners = Vec::new();
+        for listen in &config.listen {
+            let failed = |source| DriverError::Listen { listen: *listen, source };
+            match listen.transport {
+                Transport::Udp => {
+                    sockets.push(UdpSocket::bind(listen.address, &udp_options).map_err(failed)?);
+                }
+                Transport::Tcp => listeners.push(Listener::bind(listen.address).map_err(failed)?),
+            }
+        }
+        let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
+        let (inspections, inspection_receiver) = mpsc::channel();
+        let tun = Arc::new(tun);
+        Ok(Driver {
+            config,
+            tun,
+            routing,
+            udp_options,
+            sockets,
+            listeners,
+            mail,
+            mail_receiver,
+            inspections,
+            inspection_receiver,
+        })
+    }
+
+    /// Name of the TUN device.
+    pub fn tun_name(&self) -> &str {
+        self.tun.name()
+    }
+
+    /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
+    /// first, then TCP.
+    pub fn local_addresses(&self) -> Vec<SocketAddr> {
+        let udp = self.sockets.iter().map(UdpSocket::local_address);
+        udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
+    }
+
+    /// A way to speak to the driver while it runs.
+    pub fn handle(&self) -> Handle<P> {
+        Handle { mail: self.mail.clone(), inspections: self.inspections.clone() }
+    }
+
+    /// Runs the protocol on this thread until it ends. When this returns, the routes, the device, the
+    /// sockets and the threads are gone.
+    pub fn run(self, protocol: P, observer: &mut dyn Observer) -> Result<Ended, DriverError> {
+        let (egress_half, ingress_half, counters) = adit_dataplane::new(self.config.dataplane);
+        let losses = Arc::new(LossCounters::default());
+        let (egress, egress_mail) = mailbox().map_err(DriverError::Start)?;
+        let (ingress, ingress_mail) = mailbox().map_err(DriverError::Start)?;
+        let egress_loop = EgressLoop {
+            tun: Arc::clone(&self.tun),
+            egress: egress_half,
+            mail: egress_mail,
+            control: self.mail.clone(),
+            losses: Arc::clone(&losses),
+            back_pressure: !self.config.remotes.is_empty(),
+        };
+        let ingress_loop = IngressLoop {
+            tun: Arc::clone(&self.tun),
+            ingress: ingress_half,
+            mail: ingress_mail,
+            control: self.mail.clone(),
+            egress: egress.clone(),
+            losses: Arc::clone(&losses),
+            merge: merge_policy(&self.tun),
+        };
+        let mut threads = Threads { egress: egress.clone(), ingress: ingress.clone(), handles: Vec::new() };
+        threads.start("egress", self.mail.clone(), || egress_loop.run())?;
+        threads.start("ingress", self.mail.clone(), || ingress_loop.run())?;
+        let control = Control::new(self, protocol, observer, egress, ingress, counters, losses)
+            .map_err(DriverError::Start)?;
+        let outcome = control.run();
+        drop(threads);
+        outcome
+    }
+}
+
+fn merge_policy(tun: &Tun) -> MergePolicy {
+    match tun.offloads() {
+        offloads if offloads.udp && offloads.tcp => MergePolicy::TcpAndUdp,
+        offloads if offloads.tcp => MergePolicy::Tcp,
+        _ => MergePolicy::Off,
+    }
+}
+
+/// The two data threads; they are stopped and waited for when this is dropped, also in a panic.
+struct Threads {
+    egress: Mailbox<EgressMail>,
+    ingress: Mailbox<IngressMail>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(
+        &mut self,
+        name: &'static str,
+        control: Mailbox<Mail>,
+        body: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<(), DriverError> {
+        let run = move || {
+            let why = match catch_unwind(AssertUnwindSafe(body)) {
+                Ok(Ok(())) => return,
+                Ok(Err(why)) => why,
+                Err(panic) => format!("a fault in adit: {}", panic_text(&*panic)),
+            };
+            control.post(Mail::Died { thread: name, why });
+            control.wake();
+        };
+        let handle =
+            thread::Builder::new().name(format!("adit-{name}")).spawn(run).map_err(DriverError::Start)?;
+        self.handles.push(handle);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.egress.post(EgressMail::Stop);
+        self.ingress.post(IngressMail::Stop);
+        self.egress.wake();
+        self.ingress.wake();
+        for handle in self.handles.drain(..) {
+            // The thread caught its own panic and told control of it.
+            let _ = handle.join();
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without words")
+}

@@ -1,0 +1,87 @@
+//! What the driver counts and shows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::tun::TunOffloads;
+
+/// How the driver's devices and sockets are, and what they lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IoStatus {
+    /// Name of the TUN device.
+    pub tun_name: String,
+    /// Its offloads.
+    pub tun_offloads: TunOffloads,
+    /// UDP_SEGMENT is in use on all UDP sockets.
+    pub udp_send_offload: bool,
+    /// UDP_GRO is in use.
+    pub udp_receive_offload: bool,
+    /// Packets that the TUN device's queue dropped because adit did not read them in time.
+    pub tun_dropped: u64,
+    /// TCP connections that are open.
+    pub connections: usize,
+    /// What was lost in sockets and queues.
+    pub losses: Losses,
+}
+
+/// What was lost on the way, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Sends of UDP datagrams that the system refused.
+    pub udp_send: u64,
+    /// UDP datagrams larger than the receive buffer.
+    pub udp_truncated: u64,
+    /// Packets that the TUN device refused.
+    pub tun_write: u64,
+    /// Datagrams for a path that is closed.
+    pub no_path: u64,
+    /// Batches of records for a TCP connection whose queue was full.
+    pub tcp_full: u64,
+    /// Control datagrams that came faster than the protocol took them.
+    pub control_full: u64,
+    /// Messages in the data channel that came faster than the protocol took them.
+    pub notices_full: u64,
+    /// Packets between clients that came faster than they could be sealed.
+    pub relay_full: u64,
+    /// TCP connections refused because there were too many.
+    pub connections_refused: u64,
+    /// Control datagrams that the protocol rejected.
+    pub rejected: u64,
+}
+
+/// The same, while it is counted. Only rare paths touch these.
+#[derive(Debug, Default)]
+pub(crate) struct LossCounters {
+    pub(crate) udp_send: AtomicU64,
+    pub(crate) udp_truncated: AtomicU64,
+    pub(crate) tun_write: AtomicU64,
+    pub(crate) no_path: AtomicU64,
+    pub(crate) tcp_full: AtomicU64,
+    pub(crate) control_full: AtomicU64,
+    pub(crate) notices_full: AtomicU64,
+    pub(crate) relay_full: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+}
+
+impl LossCounters {
+    pub(crate) fn snapshot(&self) -> Losses {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Losses {
+            udp_send: read(&self.udp_send),
+            udp_truncated: read(&self.udp_truncated),
+            tun_write: read(&self.tun_write),
+            no_path: read(&self.no_path),
+            tcp_full: read(&self.tcp_full),
+            control_full: read(&self.control_full),
+            notices_full: read(&self.notices_full),
+            relay_full: read(&self.relay_full),
+            connections_refused: read(&self.connections_refused),
+            rejected: read(&self.rejected),
+        }
+    }
+}
+
+/// Counts one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

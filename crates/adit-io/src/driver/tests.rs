@@ -1,0 +1,549 @@
+//! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, Rejected, SessionId, TunnelSettings,
+};
+use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
+
+use super::*;
+use crate::config::{Buffers, Family, Remote};
+use crate::netlink::Netlink;
+use crate::testing::in_fresh_network;
+use crate::tun::TunConfig;
+use crate::{OffloadSwitches, clock};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A control packet's opcode (`CONTROL_V1`), so that the data plane takes it for control.
+const CONTROL: u8 = 4 << 3;
+
+/// What a test hears of a driver.
+#[derive(Debug, PartialEq)]
+enum Heard {
+    Event(String),
+    Datagram(Path, Vec<u8>),
+    Notice(Notice),
+    Closed(String),
+}
+
+struct Toy {
+    role: Role,
+    address: IpNet,
+    events: VecDeque<Event>,
+    transmits: VecDeque<(Path, Vec<u8>)>,
+    path: Option<Path>,
+    heard: Sender<Heard>,
+    panics: bool,
+}
+
+impl Toy {
+    fn new(role: Role, address: &str) -> (Toy, Receiver<Heard>) {
+        let (heard, receiver) = channel();
+        let address = address.parse().unwrap();
+        let mut toy = Toy {
+            role,
+            address,
+            events: VecDeque::new(),
+            transmits: VecDeque::new(),
+            path: None,
+            heard,
+            panics: false,
+        };
+        match role {
+            Role::Client => toy.events.push_back(Event::Open { remote: 0 }),
+            Role::Server => toy.come_up(),
+        }
+        (toy, receiver)
+    }
+
+    fn come_up(&mut self) {
+        let addresses = vec![self.address];
+        self.events.push_back(Event::Up(TunnelSettings {
+            addresses,
+            mtu: 1400,
+            ..TunnelSettings::default()
+        }));
+    }
+
+    fn add_peer(&mut self, path: Path) {
+        self.path = Some(path);
+        self.events.extend(peer_events(self.role, path).into_iter().map(Event::Data));
+    }
+}
+
+/// One peer behind `path` with an active session.
+fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
+    let peer = PeerId::SERVER;
+    let session = SessionId::openvpn(peer, 0);
+    let key = |byte| DirectionKey { key: vec![byte; 32].into(), implicit_iv: [byte; 8] };
+    let (seal, open) = match role {
+        Role::Client => (key(1), key(2)),
+        Role::Server => (key(2), key(1)),
+    };
+    let header = OpenVpnHeader::V2 { peer_id: 0 };
+    let framing = OpenVpnFraming { header, key_id: 0, compression: CompressionFraming::None };
+    let routes = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
+    [
+        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None }),
+        DataEvent::Install(Box::new(Install {
+            peer,
+            session,
+            framing: Framing::OpenVpn(framing),
+            cipher: Cipher::Aes256Gcm,
+            seal,
+            open,
+            replay_window: 64,
+        })),
+        DataEvent::Activate { peer, session },
+    ]
+}
+
+impl Protocol for Toy {
+    fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
+        assert!(!self.panics, "told to panic");
+        let _ = self.heard.send(Heard::Datagram(path, datagram.to_vec()));
+        if self.role == Role::Server && self.path != Some(path) {
+            self.add_peer(path);
+            self.transmits.push_back((path, vec![CONTROL, b'!']));
+        }
+        Ok(())
+    }
+
+    fn handle_command(&mut self, _now: Instant, command: Command) {
+        match command {
+            Command::Opened { path } if self.role == Role::Client => {
+                self.add_peer(path);
+                self.come_up();
+                self.transmits.push_back((path, vec![CONTROL, b'?']));
+            }
+            Command::OpenFailed { failure, .. } => {
+                let _ = self.heard.send(Heard::Closed(format!("{failure:?}")));
+            }
+            Command::Closed { reason, .. } => {
+                let _ = self.heard.send(Heard::Closed(reason));
+            }
+            Command::Shutdown => {
+                self.transmits.extend(self.path.map(|path| (path, vec![CONTROL, b'.'])));
+                self.events.push_back(Event::Ended(Ended::Shutdown));
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_notice(&mut self, _now: Instant, notice: Notice) {
+        let _ = self.heard.send(Heard::Notice(notice));
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
+        let (path, datagram) = self.transmits.pop_front()?;
+        buf.extend_from_slice(&datagram);
+        Some(path)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+struct Log(Sender<Heard>);
+
+impl Observer for Log {
+    fn event(&mut self, event: &Event, tun_name: &str) {
+        let word = match event {
+            Event::Up(_) => format!("up {tun_name}"),
+            Event::Report(report) => report.to_string(),
+            Event::Ended(_) => "ended".to_owned(),
+            Event::Open { .. } => return,
+            other => format!("{other:?}"),
+        };
+        let _ = self.0.send(Heard::Event(word));
+    }
+}
+
+fn config(role: Role) -> DriverConfig {
+    DriverConfig {
+        tun: TunConfig::default(),
+        listen: Vec::new(),
+        remotes: Vec::new(),
+        buffers: Buffers::default(),
+        dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
+    }
+}
+
+fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
+    let remote = Remote {
+        host: server.ip().to_string(),
+        port: server.port(),
+        transport,
+        family: Family::Any,
+        bind: None,
+        connect_timeout: PATIENCE,
+    };
+    DriverConfig { remotes: vec![remote], ..config(Role::Client) }
+}
+
+fn server_config(transport: Transport, address: &str) -> DriverConfig {
+    let listen = Listen { transport, address: address.parse().unwrap() };
+    DriverConfig { listen: vec![listen], ..config(Role::Server) }
+}
+
+struct Running {
+    handle: Handle<Toy>,
+    heard: Receiver<Heard>,
+    addresses: Vec<SocketAddr>,
+    thread: JoinHandle<Result<Ended, DriverError>>,
+}
+
+fn start(config: DriverConfig, address: &str) -> Running {
+    let (toy, heard) = Toy::new(config.dataplane.role, address);
+    start_toy(config, toy, heard)
+}
+
+fn start_toy(config: DriverConfig, toy: Toy, heard: Receiver<Heard>) -> Running {
+    let driver = Driver::new(config).unwrap();
+    let (handle, addresses) = (driver.handle(), driver.local_addresses());
+    let mut log = Log(toy.heard.clone());
+    let thread = thread::spawn(move || driver.run(toy, &mut log));
+    Running { handle, heard, addresses, thread }
+}
+
+impl Running {
+    /// Waits for something that the test wants; the rest is passed over.
+    fn wait_for(&self, wanted: impl Fn(&Heard) -> bool) -> Heard {
+        let mut others = Vec::new();
+        loop {
+            match self.heard.recv_timeout(PATIENCE) {
+                Ok(heard) if wanted(&heard) => return heard,
+                Ok(other) => others.push(other),
+                Err(error) => panic!("{error}; heard only {others:?}"),
+            }
+        }
+    }
+
+    fn wait_until_up(&self) {
+        self.wait_for(|heard| matches!(heard, Heard::Event(word) if word.starts_with("up")));
+    }
+
+    fn stop(self) {
+        assert!(self.handle.command(Command::Shutdown));
+        assert_eq!(self.thread.join().unwrap().unwrap(), Ended::Shutdown);
+    }
+}
+
+/// The far end without a driver: the data plane alone.
+struct Peer {
+    egress: Egress,
+    ingress: Ingress,
+    outbox: Outbox,
+}
+
+impl Peer {
+    fn new(role: Role, path: Path) -> Peer {
+        let (egress, ingress, _) = adit_dataplane::new(config(role).dataplane);
+        let mut peer = Peer { egress, ingress, outbox: Outbox::new() };
+        for event in peer_events(role, path) {
+            let (out, into) = split(event);
+            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.outbox));
+            into.into_iter().for_each(|event| peer.ingress.apply(event));
+        }
+        peer
+    }
+
+    /// The IPv4 packet in a datagram or record, if there is one.
+    fn open(&mut self, path: Path, bytes: &mut [u8]) -> Option<Vec<u8>> {
+        let mut inbox = Inbox::default();
+        self.ingress.open_datagrams(path, bytes, bytes.len(), &mut inbox);
+        let range = inbox.packets().next()?.pieces().next()?;
+        Some(bytes[range].to_vec()).filter(|packet| packet[0] >> 4 == 4)
+    }
+
+    fn seal(&mut self, packet: &[u8]) -> Vec<u8> {
+        self.outbox.clear();
+        self.egress.seal_packet(Offload::NONE, packet, &mut self.outbox);
+        self.outbox.iter().next().unwrap().bytes.to_vec()
+    }
+}
+
+/// Exchanges source and destination, which keeps all checksums.
+fn turned_around(mut packet: Vec<u8>) -> Vec<u8> {
+    let source = packet[12..16].to_vec();
+    packet.copy_within(16..20, 12);
+    packet[16..20].copy_from_slice(&source);
+    let port = packet[20..22].to_vec();
+    packet.copy_within(22..24, 20);
+    packet[22..24].copy_from_slice(&port);
+    packet
+}
+
+/// The device goes at once, unless a process that another test is just starting still holds a copy of its
+/// descriptor.
+fn assert_no_device() {
+    let mut netlink = Netlink::open().unwrap();
+    let gone = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        netlink.link("tun0").is_err()
+    });
+    assert!(gone, "tun0 is still there");
+}
+
+#[test]
+fn a_udp_client_carries_control_and_data() {
+    in_fresh_network(|| {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        let running = start(client_config(Transport::Udp, server.local_addr().unwrap()), "10.9.0.1/24");
+        let mut buffer = [0; 2000];
+        // The kernel may speak into the tunnel at once (IPv6 router solicitations): that is data.
+        let client = loop {
+            let (length, client) = server.recv_from(&mut buffer).unwrap();
+            if buffer[..length] == [CONTROL, b'?'] {
+                break client;
+            }
+        };
+        server.send_to(&[CONTROL, 1, 2, 3], client).unwrap();
+        let heard = running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
+        let Heard::Datagram(path, bytes) = heard else { unreachable!() };
+        assert_eq!((path.remote(), bytes), (server.local_addr().unwrap(), vec![CONTROL, 1, 2, 3]));
+
+        running_echo(&server, client);
+
+        running.wait_for(|heard| matches!(heard, Heard::Notice(Notice::FirstOpened { .. })));
+        let traffic = |heard: &Heard| matches!(heard, Heard::Notice(Notice::Traffic { received, sent, .. }) if *received >= 1 && *sent >= 1);
+        running.wait_for(traffic);
+        let (tell, told) = channel();
+        running.handle.inspect(Box::new(move |toy, counters, status| {
+            let _ = tell.send((toy.address, counters.ingress.packets, status.clone()));
+        }));
+        let (address, opened, status) = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((address, opened), ("10.9.0.1/24".parse().unwrap(), 1));
+        assert_eq!(status.tun_name, "tun0");
+        assert!(status.udp_send_offload && status.udp_receive_offload && status.tun_offloads.tcp);
+        assert_eq!(status.losses, Losses::default());
+
+        let handle = running.handle.clone();
+        running.stop();
+        while server.recv_from(&mut buffer).unwrap().0 != 2 || buffer[1] != b'.' {}
+        assert!(!handle.command(Command::Shutdown), "the driver has ended");
+        assert_no_device();
+    });
+}
+
+/// An application behind the tunnel sends a packet; `server` opens it and sends it back.
+fn running_echo(server: &UdpSocket, client: SocketAddr) {
+    let path = Path::Udp { socket: 0, remote: client };
+    let mut peer = Peer::new(Role::Server, path);
+    let application = UdpSocket::bind("10.9.0.1:0").unwrap();
+    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    application.send_to(b"through the tunnel", "10.9.0.2:7").unwrap();
+    let mut buffer = [0; 2000];
+    let packet = loop {
+        let (length, _) = server.recv_from(&mut buffer).unwrap();
+        if let Some(packet) = peer.open(path, &mut buffer[..length]) {
+            break packet;
+        }
+    };
+    assert!(packet.ends_with(b"through the tunnel"));
+    server.send_to(&peer.seal(&turned_around(packet)), client).unwrap();
+    let (length, from) = application.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..length], from), (&b"through the tunnel"[..], "10.9.0.2:7".parse().unwrap()));
+}
+
+#[test]
+fn a_tcp_server_takes_records_in_any_pieces() {
+    in_fresh_network(|| {
+        let running = start(server_config(Transport::Tcp, "[::]:0"), "10.9.0.1/24");
+        running.wait_until_up();
+        let mut client = TcpStream::connect(("127.0.0.1", running.addresses[0].port())).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        for byte in [0, 3, CONTROL, 7, 8, 0, 2, CONTROL] {
+            client.write_all(&[byte]).unwrap();
+            thread::sleep(Duration::from_millis(3));
+        }
+        client.write_all(&[9]).unwrap();
+        for expected in [vec![CONTROL, 7, 8], vec![CONTROL, 9]] {
+            running.wait_for(|heard| matches!(heard, Heard::Datagram(_, bytes) if *bytes == expected));
+        }
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [0, 2, CONTROL, b'!']);
+
+        // A record of length 0 kills the connection, and only that.
+        client.write_all(&[0, 0]).unwrap();
+        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("length 0")));
+        assert!(client.read_to_end(&mut Vec::new()).is_ok_and(|rest| rest < 1000));
+        let mut second = TcpStream::connect(("127.0.0.1", running.addresses[0].port())).unwrap();
+        second.write_all(&[0, 2, CONTROL, 1]).unwrap();
+        running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
+        second.read_exact(&mut answer).unwrap();
+        drop(second);
+        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("other end closed")));
+        running.stop();
+    });
+}
+
+#[test]
+fn goodbyes_leave_before_a_tcp_connection_closes() {
+    in_fresh_network(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let running = start(client_config(Transport::Tcp, listener.local_addr().unwrap()), "10.9.0.1/24");
+        let (mut server, _) = listener.accept().unwrap();
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        running.wait_until_up();
+        running.stop();
+        let mut all = Vec::new();
+        server.read_to_end(&mut all).unwrap();
+        // The kernel may have sent something through the tunnel in between.
+        assert!(all.starts_with(&[0, 2, CONTROL, b'?']), "{all:?}");
+        assert!(all.windows(4).any(|record| record == [0, 2, CONTROL, b'.']), "{all:?}");
+    });
+}
+
+#[test]
+fn setup_errors_name_port_and_way_out() {
+    in_fresh_network(|| {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let error = Driver::<Toy>::new(server_config(Transport::Udp, &address)).unwrap_err().to_string();
+        let port = format!("UDP port {}", taken.local_addr().unwrap().port());
+        assert!(error.contains(&port) && error.contains("choose another"), "{error}");
+        let error = Driver::<Toy>::new(server_config(Transport::Tcp, "192.0.2.1:1194")).unwrap_err();
+        assert!(error.to_string().contains("no address of this machine"), "{error}");
+        assert_no_device();
+    });
+}
+
+#[test]
+fn a_failure_to_open_is_told() {
+    in_fresh_network(|| {
+        let running = start(client_config(Transport::Tcp, "127.0.0.1:9".parse().unwrap()), "10.9.0.1/24");
+        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("127.0.0.1:9")));
+        running.stop();
+    });
+}
+
+#[test]
+fn a_deleted_device_ends_the_driver_with_words() {
+    in_fresh_network(|| {
+        let running = start(server_config(Transport::Udp, "127.0.0.1:0"), "10.9.0.1/24");
+        running.wait_until_up();
+        assert!(process::Command::new("ip").args(["link", "delete", "tun0"]).status().unwrap().success());
+        let error = running.thread.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains("egress") && error.contains("tun0"), "{error}");
+    });
+}
+
+#[test]
+fn a_panic_leaves_no_device_behind() {
+    in_fresh_network(|| {
+        let (mut toy, heard) = Toy::new(Role::Server, "10.9.0.1/24");
+        toy.panics = true;
+        let running = start_toy(server_config(Transport::Udp, "127.0.0.1:0"), toy, heard);
+        running.wait_until_up();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.send_to(&[CONTROL], running.addresses[0]).unwrap();
+        assert!(running.thread.join().is_err());
+        assert_no_device();
+    });
+}
+
+/// Sends `total` bytes through the tunnel by TCP, both ways at once, between two drivers in namespaces of
+/// their own that a veth pair connects.
+fn transfer(transport: Transport, offloads: OffloadSwitches, total: usize) {
+    in_fresh_network(move || {
+        let (give_tid, tid) = channel();
+        let (go, wait) = channel();
+        let far = thread::spawn(move || {
+            crate::sys::enter_fresh_network_namespace().unwrap();
+            give_tid.send(rustix::thread::gettid()).unwrap();
+            wait.recv().unwrap();
+            ip("addr add 192.0.2.2/24 dev v1");
+            ip("link set v1 up");
+            let mut config = client_config(transport, "192.0.2.1:1194".parse().unwrap());
+            config.tun.offloads = offloads;
+            let running = start(config, "10.9.0.2/24");
+            running.wait_until_up();
+            running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
+            let stream = TcpStream::connect("10.9.0.1:5000").unwrap();
+            exchange(stream, total);
+            // What was sent may still be on its way.
+            wait.recv().unwrap();
+            running.stop();
+        });
+        let tid = tid.recv().unwrap().as_raw_nonzero();
+        ip(&format!("link add v0 type veth peer name v1 netns {tid}"));
+        ip("addr add 192.0.2.1/24 dev v0");
+        ip("link set v0 up");
+        let mut config = server_config(transport, "0.0.0.0:1194");
+        config.tun.offloads = offloads;
+        let running = start(config, "10.9.0.1/24");
+        running.wait_until_up();
+        let listener = TcpListener::bind("10.9.0.1:5000").unwrap();
+        go.send(()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        exchange(stream, total);
+        go.send(()).unwrap();
+        far.join().unwrap();
+        running.stop();
+    });
+}
+
+fn ip(arguments: &str) {
+    let status = process::Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// Byte number `index` of what both ends send.
+fn pattern(index: usize) -> u8 {
+    (index.wrapping_mul(0x9E37_79B9) >> 16).to_le_bytes()[0]
+}
+
+fn exchange(stream: TcpStream, total: usize) {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let sending = thread::spawn(move || {
+        let bytes: Vec<u8> = (0..total).map(pattern).collect();
+        writer.write_all(&bytes).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut reader = stream;
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).unwrap();
+    assert_eq!(received.len(), total);
+    assert!(received.iter().enumerate().all(|(index, byte)| *byte == pattern(index)));
+    sending.join().unwrap();
+}
+
+#[test]
+fn a_transfer_over_udp() {
+    transfer(Transport::Udp, OffloadSwitches::default(), 8 << 20);
+}
+
+#[test]
+fn a_transfer_over_udp_without_offloads() {
+    let off = OffloadSwitches { tun_tcp: false, tun_udp: false, udp_send: false, udp_receive: false };
+    transfer(Transport::Udp, off, 2 << 20);
+}
+
+#[test]
+fn a_transfer_over_tcp() {
+    transfer(Transport::Tcp, OffloadSwitches::default(), 8 << 20);
+}
+
+#[test]
+fn clock_is_the_drivers() {
+    assert!(clock() >= Instant::from_nanos(1_000_000_000), "a second ago exists");
+}

@@ -1,0 +1,152 @@
+//! Opening a path to a remote: name resolution and connecting, which may take long, on a thread of its own.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::Duration;
+
+use adit_core::{OpenFailure, Transport};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::config::{Family, Remote};
+use crate::sys;
+use crate::tcp;
+use crate::udp::{UdpOptions, UdpSocket, set_buffers};
+
+/// How long a fixed local port may still be held by the path that was closed just now.
+const BIND_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A path that was opened.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// A fresh socket, and where to send.
+    Udp(UdpSocket, SocketAddr),
+    /// A connection, and to whom.
+    Tcp(TcpStream, SocketAddr),
+}
+
+/// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
+/// first.
+pub(crate) fn open(remote: &Remote, attempt: usize, udp: &UdpOptions) -> Result<Opened, OpenFailure> {
+    let mut failures = Vec::new();
+    for address in resolve(remote, attempt)? {
+        let result = match remote.transport {
+            Transport::Udp => open_udp(remote, address, udp),
+            Transport::Tcp => connect(remote, address, udp),
+        };
+        match result {
+            Ok(opened) => return Ok(opened),
+            Err(error) => failures.push(format!("{address}: {error}")),
+        }
+    }
+    let why = failures.join("; ");
+    Err(OpenFailure::Unreachable(format!("cannot reach `{}` at {why}", remote.host)))
+}
+
+fn resolve(remote: &Remote, attempt: usize) -> Result<Vec<SocketAddr>, OpenFailure> {
+    let host = remote.host.as_str();
+    let found = (host, remote.port).to_socket_addrs().map_err(|error| {
+        let text = error.to_string();
+        // The standard library keeps the resolver's words, but not its number.
+        match text.ends_with(&sys::unknown_name_text()) {
+            true => OpenFailure::UnknownName(format!("there is no host named `{host}`; is it misspelt?")),
+            false => OpenFailure::Unreachable(format!("cannot resolve `{host}`: {text}")),
+        }
+    })?;
+    let mut addresses: Vec<SocketAddr> = found
+        .filter(|address| match remote.family {
+            Family::Any => remote.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        })
+        .collect();
+    if addresses.is_empty() {
+        let lacks = match remote.family {
+            Family::Any => "no address of the local address's family; correct or remove `local`",
+            Family::V4 => "no IPv4 address; ask for IPv6 or for both",
+            Family::V6 => "no IPv6 address; ask for IPv4 or for both",
+        };
+        return Err(OpenFailure::Unreachable(format!("`{host}` has {lacks}")));
+    }
+    let first = attempt % addresses.len();
+    addresses.rotate_left(first);
+    Ok(addresses)
+}
+
+fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
+    let local = remote.bind.unwrap_or_else(|| any_address(address));
+    let step = Duration::from_millis(50);
+    let mut waited = Duration::ZERO;
+    loop {
+        match UdpSocket::bind(local, options) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waited < BIND_PATIENCE => {
+                thread::sleep(step);
+                waited += step;
+            }
+            Err(error) => {
+                return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
+            }
+            Ok(socket) => return Ok(Opened::Udp(socket, address)),
+        }
+    }
+}
+
+fn any_address(like: SocketAddr) -> SocketAddr {
+    if like.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() }
+}
+
+fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(local) = remote.bind {
+        socket.set_reuse_address(true)?;
+        socket
+            .bind(&SockAddr::from(local))
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")))?;
+    }
+    // TCP tunes its buffers itself unless told otherwise.
+    if options.sndbuf.is_some() || options.rcvbuf.is_some() {
+        set_buffers(&socket, options.sndbuf, options.rcvbuf);
+    }
+    socket.connect_timeout(&SockAddr::from(address), remote.connect_timeout)?;
+    Ok(Opened::Tcp(tcp::prepare(socket.into())?, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(host: &str, transport: Transport, family: Family) -> Remote {
+        let connect_timeout = Duration::from_secs(2);
+        Remote { host: host.to_owned(), port: 9, transport, family, bind: None, connect_timeout }
+    }
+
+    fn text(remote: &Remote) -> String {
+        match open(remote, 0, &OPTIONS).unwrap_err() {
+            OpenFailure::UnknownName(text) => format!("unknown: {text}"),
+            OpenFailure::Unreachable(text) => text,
+        }
+    }
+
+    const OPTIONS: UdpOptions = UdpOptions { sndbuf: None, rcvbuf: None, gso: true, gro: true };
+
+    #[test]
+    fn failures_say_what_failed() {
+        let wrong_family = remote("127.0.0.1", Transport::Udp, Family::V6);
+        assert!(text(&wrong_family).contains("no IPv6 address"));
+        let closed = remote("127.0.0.1", Transport::Tcp, Family::Any);
+        assert!(text(&closed).starts_with("cannot reach `127.0.0.1` at 127.0.0.1:9: "));
+        // Not even a resolver is asked for a name that cannot be one.
+        let nonsense = remote("no such name", Transport::Udp, Family::Any);
+        assert!(text(&nonsense).starts_with("unknown: there is no host"), "{}", text(&nonsense));
+        let taken = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &OPTIONS).unwrap();
+        let mut bound = remote("127.0.0.1", Transport::Udp, Family::Any);
+        bound.bind = Some(taken.local_address().unwrap());
+        assert!(text(&bound).contains("cannot bind to 127.0.0.1:"));
+    }
+
+    #[test]
+    fn a_udp_remote_gets_a_fresh_socket() {
+        let opened = open(&remote("127.0.0.1", Transport::Udp, Family::V4), 3, &OPTIONS).unwrap();
+        assert!(matches!(opened, Opened::Udp(_, address) if address == "127.0.0.1:9".parse().unwrap()));
+    }
+}

@@ -1,0 +1,101 @@
+//! epoll with tokens that say what became ready.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::time::Timespec;
+
+/// Events taken at once.
+const BATCH: usize = 64;
+
+/// What a descriptor is to the thread that waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// The thread's mailbox.
+    Mail,
+    /// The TUN device.
+    Tun,
+    /// UDP socket of that number.
+    Udp(u32),
+    /// TCP connection of that number.
+    Tcp(u32),
+    /// TCP listener of that number.
+    Listener(u32),
+}
+
+impl Token {
+    fn to_data(self) -> EventData {
+        let (kind, number) = match self {
+            Token::Mail => (0, 0),
+            Token::Tun => (1, 0),
+            Token::Udp(number) => (2, number),
+            Token::Tcp(number) => (3, number),
+            Token::Listener(number) => (4, number),
+        };
+        EventData::new_u64(kind << 32 | u64::from(number))
+    }
+
+    fn from_data(data: EventData) -> Option<Token> {
+        let number = u32::try_from(data.u64() & u64::from(u32::MAX)).ok()?;
+        match data.u64() >> 32 {
+            0 => Some(Token::Mail),
+            1 => Some(Token::Tun),
+            2 => Some(Token::Udp(number)),
+            3 => Some(Token::Tcp(number)),
+            4 => Some(Token::Listener(number)),
+            _ => None,
+        }
+    }
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// Something to read, or the other end closed.
+    Read,
+    /// Room to write.
+    Write,
+}
+
+/// A set of descriptors to wait for, level-triggered.
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+    events: [Event; BATCH],
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Poller> {
+        let empty = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Ok(Poller { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: [empty; BATCH] })
+    }
+
+    /// Starts to wait for a descriptor.
+    pub(crate) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        let flags = match interest {
+            Interest::Read => EventFlags::IN,
+            Interest::Write => EventFlags::OUT,
+        };
+        Ok(epoll::add(&self.epoll, fd, token.to_data(), flags)?)
+    }
+
+    /// Stops waiting for a descriptor; one that is not waited for is no error.
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Waits until something is ready or the time is over (`None`: for ever), and puts into `ready` what is.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Token>) -> io::Result<()> {
+        ready.clear();
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+        match epoll::wait(&self.epoll, &mut self.events[..], timeout.as_ref()) {
+            Ok(count) => {
+                ready.extend(self.events.iter().take(count).filter_map(|event| Token::from_data(event.data)))
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
