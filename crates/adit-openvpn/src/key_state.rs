@@ -9,8 +9,9 @@ use zeroize::Zeroizing;
 
 use crate::key_method::{KeyMethod2, KeyMethodError};
 use crate::keys::{KeyMaterial, KeySource, derive_prf};
+use crate::params::ControlParams;
 use crate::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
-use crate::tls::{TlsChannel, TlsConfig};
+use crate::tls::TlsChannel;
 use crate::wire::{ControlBody, Opcode, Role, Sid};
 
 /// TLS exporter label of the data keys (OpenVPN `EXPORT_KEY_DATA_LABEL`).
@@ -135,11 +136,12 @@ impl KeyState {
         role: Role,
         key_id: u8,
         reset: Opcode,
-        tls: &TlsConfig,
+        params: &ControlParams,
         hello: Option<KeyMethod2>,
         chunk: usize,
     ) -> Result<Self, KeyStateError> {
         let mut send = SendWindow::new();
+        send.set_initial_timeout(params.retransmit);
         send.push(now, reset, Vec::new());
         Ok(KeyState {
             key_id,
@@ -151,7 +153,7 @@ impl KeyState {
             send,
             receive: ReceiveWindow::new(0),
             acks: AckQueue::new(),
-            tls: TlsChannel::new(tls)?,
+            tls: TlsChannel::new(&params.tls)?,
             local: None,
             remote: None,
             hello,

@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Ipv4Net, Ipv6Net};
-
 use crate::params::ServerParams;
 
 /// Names whose last address is remembered; the oldest are forgotten first.
 const MAX_REMEMBERED: usize = 65_536;
-/// Where OpenVPN's IPv6 pool starts in its network (OpenVPN helper.c).
-const IPV6_OFFSET: u128 = 0x1000;
 
 /// The addresses of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +29,12 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(params: &ServerParams) -> Self {
-        let v4 = params
-            .pool4
-            .map(|(first, last)| (u32::from(first), u32::from(last)))
-            .or(params.network4.and_then(range4));
-        let v6 = params.network6.map(|network| range6(network, params.pool6));
+        let v4 = params.pool4.map(|(first, last)| (u32::from(first), u32::from(last)));
+        let v6 = params.pool6.map(|pool| (u128::from(pool.addr()), u128::from(pool.broadcast())));
         let room4 = v4.map_or(u32::MAX, |(first, last)| last.saturating_sub(first).saturating_add(1));
-        let room6 = v6
-            .map_or(u32::MAX, |(first, last)| u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX));
+        let room6 = v6.map_or(u32::MAX, |(first, last)| {
+            u32::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(u32::MAX)
+        });
         let slots = if v4.is_none() && v6.is_none() { 0 } else { room4.min(room6) };
         Pool { v4, v6, slots, used: BTreeMap::new(), remembered: BTreeMap::new(), next: 0 }
     }
@@ -83,29 +77,4 @@ impl Pool {
             v6: self.v6.map(|(first, _)| Ipv6Addr::from(first + u128::from(slot))),
         }
     }
-}
-
-/// The server's own address in an IPv4 network: the first host.
-pub(crate) fn server_address4(network: Ipv4Net) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(network.network()).wrapping_add(1))
-}
-
-/// The server's own address in an IPv6 network: the first host.
-pub(crate) fn server_address6(network: Ipv6Net) -> Ipv6Addr {
-    Ipv6Addr::from(u128::from(network.network()).wrapping_add(1))
-}
-
-/// All hosts but the server; nothing if the network has no room.
-fn range4(network: Ipv4Net) -> Option<(u32, u32)> {
-    let first = u32::from(network.network()).checked_add(2)?;
-    let last = u32::from(network.broadcast()).checked_sub(1)?;
-    (first <= last).then_some((first, last))
-}
-
-fn range6(network: Ipv6Net, first: Option<Ipv6Addr>) -> (u128, u128) {
-    let base = u128::from(network.network());
-    let last = u128::from(network.broadcast());
-    let offset = if last - base > IPV6_OFFSET { IPV6_OFFSET } else { 2 };
-    let first = first.map_or(base.saturating_add(offset), u128::from);
-    (first, last.max(first))
 }

@@ -176,6 +176,12 @@ impl Pushed {
         let mut settings =
             TunnelSettings { mtu, server: Some(server), dns: local.dns.clone(), ..TunnelSettings::default() };
         settings.redirect_gateway = local.redirect_gateway;
+        let needed = |address: &&IpNet| match address {
+            IpNet::V4(_) => self.ifconfig.is_none(),
+            IpNet::V6(_) => self.ifconfig6.is_none(),
+        };
+        settings.addresses = local.addresses.iter().filter(needed).copied().collect();
+        settings.peer_address = local.peer_address.filter(|_| self.ifconfig.is_none());
         settings.routes = local.routes.clone();
         if let Some((address, second)) = self.ifconfig {
             self.add_ipv4(&mut settings, address, second);
@@ -187,7 +193,7 @@ impl Pushed {
             let routes = self.routes.iter().map(|(destination, gateway, metric)| Route {
                 destination: *destination,
                 via: self.via(*gateway),
-                metric: metric.or(self.route_metric),
+                metric: metric.or(self.route_metric).or(local.route_metric),
             });
             settings.routes.extend(routes);
             settings.redirect_gateway = self.redirect_gateway.or(settings.redirect_gateway);

@@ -146,7 +146,7 @@ impl Session {
             hello.source = crate::key_state::key_source(&mut self.rng, self.role);
             hello
         });
-        let state = KeyState::new(now, self.role, key_id, reset, &self.params.tls, hello, self.chunk)?;
+        let state = KeyState::new(now, self.role, key_id, reset, &self.params, hello, self.chunk)?;
         // One old exchange is kept beside the current one; an older one goes now.
         while self.exchanges.len() >= MAX_KEY_STATES {
             let oldest = self.exchanges.remove(0);

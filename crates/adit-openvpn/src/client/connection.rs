@@ -18,7 +18,7 @@ use crate::key_state::{KeyStateError, earliest};
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::max_mss;
-use crate::params::{ClientParams, ControlParams, Keepalive};
+use crate::params::{ClientParams, ControlParams, Keepalive, PullAction};
 use crate::pushed::{Pushed, Refused};
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
@@ -334,6 +334,17 @@ impl Connection {
     ) -> Result<(), KeyStateError> {
         let mut pushed = Pushed::default();
         for option in options {
+            match self.filter(option) {
+                PullAction::Accept => {}
+                PullAction::Ignore => continue,
+                PullAction::Reject => {
+                    self.verdict = Some(retry(&format!(
+                        "pull-filter rejects the pushed option \"{}\"",
+                        redacted(option)
+                    )));
+                    return Ok(());
+                }
+            }
             match pushed.apply(option) {
                 Ok(()) => {}
                 Err(Refused::Ignored(reason)) => {
@@ -383,6 +394,13 @@ impl Connection {
             events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
         }
         Ok(())
+    }
+
+    fn filter(&self, option: &str) -> PullAction {
+        let mut filters = self.params.pull_filters.iter();
+        filters
+            .find(|(_, prefix)| option.starts_with(prefix.as_str()))
+            .map_or(PullAction::Accept, |(action, _)| *action)
     }
 
     /// The pushed cipher, if we allow it; an old server's silence means our fallback.

@@ -1,20 +1,16 @@
 //! What a server sets up on its own system, and what it pushes.
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
+use adit_core::{IpNet, TunnelSettings};
 
 use crate::link::Agreement;
 use crate::negotiate::{PeerAbilities, iv_proto};
-use crate::params::{Keepalive, ServerParams};
-use crate::pool::{Lease, server_address4, server_address6};
+use crate::params::ServerParams;
+use crate::pool::Lease;
 
 /// The server's end of the tunnel.
 pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
-    let v4 =
-        params.network4.and_then(|network| Ipv4Net::new(server_address4(network), network.prefix_len()).ok());
-    let v6 =
-        params.network6.and_then(|network| Ipv6Net::new(server_address6(network), network.prefix_len()).ok());
     TunnelSettings {
-        addresses: v4.map(IpNet::V4).into_iter().chain(v6.map(IpNet::V6)).collect(),
+        addresses: params.address4.map(IpNet::V4).into_iter().chain(params.address6.map(IpNet::V6)).collect(),
         mtu: params.data.tun_mtu,
         routes: params.routes.clone(),
         ..TunnelSettings::default()
@@ -31,7 +27,6 @@ pub(super) fn push_options(
 ) -> Vec<String> {
     let mut options = params.push.clone();
     push_addresses(params, lease, &mut options);
-    push_keepalive(params.pushed_keepalive, &mut options);
     if let Some(id) = peer_id {
         options.push(format!("peer-id {id}"));
     }
@@ -52,25 +47,10 @@ pub(super) fn push_options(
 }
 
 fn push_addresses(params: &ServerParams, lease: Lease, options: &mut Vec<String>) {
-    if let (Some(network), Some(address)) = (params.network4, lease.v4) {
-        options.push(format!("route-gateway {}", server_address4(network)));
-        options.push("topology subnet".to_owned());
+    if let (Some(network), Some(address)) = (params.address4, lease.v4) {
         options.push(format!("ifconfig {address} {}", network.netmask()));
     }
-    if let (Some(network), Some(address)) = (params.network6, lease.v6) {
-        options.push(format!(
-            "ifconfig-ipv6 {address}/{} {}",
-            network.prefix_len(),
-            server_address6(network)
-        ));
-    }
-}
-
-fn push_keepalive(keepalive: Keepalive, options: &mut Vec<String>) {
-    if let Some(interval) = keepalive.ping {
-        options.push(format!("ping {}", interval.as_secs()));
-    }
-    if let Some(patience) = keepalive.timeout {
-        options.push(format!("ping-restart {}", patience.as_secs()));
+    if let (Some(own), Some(pool), Some(address)) = (params.address6, params.pool6, lease.v6) {
+        options.push(format!("ifconfig-ipv6 {address}/{} {}", pool.prefix_len(), own.addr()));
     }
 }

@@ -95,6 +95,7 @@ pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Tra
         server_poll_timeout: Duration::from_secs(120),
         fail_on_unknown_name: true,
         route_nopull: false,
+        pull_filters: Vec::new(),
         local: LocalSettings::default(),
         peer_info: Vec::new(),
     }
@@ -103,22 +104,27 @@ pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Tra
 pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParams {
     let tls = server_tls(credentials, PeerRequirements { require_usage: true, name: None }, &environment())
         .unwrap();
-    let keepalive = |ping, timeout| Keepalive {
-        ping: Some(Duration::from_secs(ping)),
-        timeout: Some(Duration::from_secs(timeout)),
-        exit: false,
-    };
+    let push = [
+        "route 10.20.0.0 255.255.0.0",
+        "route-gateway 10.8.0.1",
+        "topology subnet",
+        "ping 10",
+        "ping-restart 60",
+    ];
     ServerParams {
         control: ControlParams::new(wrap, TlsConfig::Server(tls), UnixTime(WALL)),
         data: DataParams::default(),
-        network4: Some("10.8.0.0/24".parse().unwrap()),
-        pool4: None,
-        network6: Some("fd00:8::/64".parse().unwrap()),
-        pool6: None,
-        push: vec!["route 10.20.0.0 255.255.0.0".to_owned()],
+        address4: Some("10.8.0.1/24".parse().unwrap()),
+        pool4: Some(("10.8.0.2".parse().unwrap(), "10.8.0.254".parse().unwrap())),
+        address6: Some("fd00:8::1/64".parse().unwrap()),
+        pool6: Some("fd00:8::1000/64".parse().unwrap()),
+        push: push.map(str::to_owned).to_vec(),
         routes: Vec::new(),
-        keepalive: keepalive(10, 120),
-        pushed_keepalive: keepalive(10, 60),
+        keepalive: Keepalive {
+            ping: Some(Duration::from_secs(10)),
+            timeout: Some(Duration::from_secs(120)),
+            exit: false,
+        },
         client_to_client: false,
         duplicate_cn: false,
         max_clients: 100,
