@@ -219,3 +219,12 @@ pub(super) fn hand_window(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.rekey.handshake = seconds;
     done()
 }
+
+pub(super) fn tls_timeout(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let seconds = args.seconds(0)?;
+    if seconds.is_zero() {
+        return Err(args.bad(0, "at least 1 second; 2 is usual"));
+    }
+    draft.rekey.retransmit = seconds;
+    done()
+}

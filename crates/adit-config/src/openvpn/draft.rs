@@ -1,4 +1,4 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGatew
 
 use super::lexer::{At, Inline};
 use super::model::{
-    Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, Rekey, SocketOptions, TlsName,
-    TlsVersion,
+    Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey, SocketOptions,
+    TlsName, TlsVersion,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -58,6 +58,8 @@ pub(super) struct DeviceDraft {
     pub(super) is_tun: bool,
     pub(super) mtu: Option<u16>,
     pub(super) txqueuelen: Option<u32>,
+    pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
+    pub(super) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,
     pub(super) subnet: Option<bool>,
 }
 
@@ -142,6 +144,7 @@ pub(super) struct ClientDraft {
     pub(super) retry_longest: Option<Duration>,
     pub(super) retry_max: Option<u32>,
     pub(super) route_nopull: bool,
+    pub(super) pull_filters: Vec<PullFilter>,
     pub(super) route_metric: Option<u32>,
     pub(super) redirect_gateway: Option<RedirectGateway>,
     pub(super) dns: Dns,
@@ -149,10 +152,8 @@ pub(super) struct ClientDraft {
 
 #[derive(Default)]
 pub(super) struct ServerDraft {
-    pub(super) network: Option<(Ipv4Net, bool, At)>,
-    pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
-    pub(super) ifconfig_ipv6: Option<(Ipv6Net, At)>,
-    pub(super) network6: Option<(Ipv6Net, At)>,
+    pub(super) network: Option<(Ipv4Net, bool)>,
+    pub(super) network6: Option<Ipv6Net>,
     pub(super) pool: Option<(Ipv4Addr, Ipv4Addr, At)>,
     pub(super) pool6: Option<(Ipv6Net, At)>,
     pub(super) push: Vec<String>,

@@ -4,13 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adit_core::{Ipv4Net, RouteVia, Transport};
+use adit_core::{Ipv4Net, Ipv6Net, RouteVia, Transport};
 
 use super::Parser;
 use super::args::prefix_of;
 use super::data::DEFAULT_CIPHERS;
-use super::draft::{Draft, LocalDraft, RemoteDraft, Scope, ServerDraft};
-use super::lexer::At;
+use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
 use super::model::*;
 use crate::Problem;
 
@@ -155,6 +154,16 @@ fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser
         timeout: Some(wait).filter(|wait| !wait.is_zero()),
         on_timeout: OnTimeout::Restart,
     };
+    if is_server {
+        push_once(draft, format!("ping {}", ping.as_secs()));
+        push_once(draft, format!("ping-restart {}", timeout.as_secs()));
+    }
+}
+
+fn push_once(draft: &mut Draft, option: String) {
+    if !draft.server.push.contains(&option) {
+        draft.server.push.push(option);
+    }
 }
 
 fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
@@ -183,7 +192,22 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
     for (remote, block) in std::mem::take(&mut draft.client.remotes) {
         remotes.push(settle(remote, &block.unwrap_or_default(), &draft.general));
     }
-    if !draft.sides.pull {
+    let ipv4 = match &draft.device.ifconfig {
+        None => None,
+        Some((local, other, _)) if draft.device.subnet != Some(true) => {
+            Some(StaticIpv4::PointToPoint { local: *local, peer: *other })
+        }
+        Some((local, mask, at)) => match prefix_of(*mask).and_then(|bits| Ipv4Net::new(*local, bits).ok()) {
+            Some(net) => Some(StaticIpv4::Subnet(net)),
+            None => {
+                parser.problems.push(
+                    at.problem(format!("`ifconfig`: {mask} is no netmask, as `topology subnet` wants")),
+                );
+                None
+            }
+        },
+    };
+    if !draft.sides.pull && ipv4.is_none() && draft.device.ifconfig_ipv6.is_none() {
         parser
             .problem_in(file, "nothing gives this side an address: write `client` to ask the server for one");
     }
@@ -196,9 +220,14 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
         connect_retry: retry,
         connect_retry_longest: client.retry_longest.unwrap_or(Duration::from_secs(300)).max(retry),
         connect_retry_max: client.retry_max,
+        pull: draft.sides.pull,
         route_nopull: client.route_nopull,
+        pull_filters: client.pull_filters,
+        route_metric: client.route_metric,
         redirect_gateway: client.redirect_gateway,
         dns: client.dns,
+        ipv4,
+        ipv6: draft.device.ifconfig_ipv6,
     };
     (parser.problems.len() == before).then_some(config)
 }
@@ -248,9 +277,8 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
             "no inner network: write `server NETWORK NETMASK` or `server-ipv6 NETWORK/BITS`",
         );
     }
-    let nodelay = "socket-flags TCP_NODELAY";
-    if draft.server.push_nodelay && !draft.server.push.iter().any(|option| option == nodelay) {
-        draft.server.push.push(nodelay.into());
+    if draft.server.push_nodelay {
+        push_once(draft, "socket-flags TCP_NODELAY".into());
     }
     let server = std::mem::take(&mut draft.server);
     (parser.problems.len() == before).then_some(ServerConfig {
@@ -258,7 +286,6 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
         ipv4,
         ipv6,
         push: server.push,
-        push_keepalive: draft.keepalive,
         client_to_client: server.client_to_client,
         duplicate_cn: server.duplicate_cn,
         max_clients: server.max_clients.unwrap_or(1024),
@@ -292,101 +319,91 @@ fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {
 }
 
 /// The IPv4 network of a server, with `server` expanded as OpenVPN does (helper.c).
-fn server_ipv4(draft: &Draft, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
-    match try_server_ipv4(&draft.server) {
-        Ok(network) => network,
-        Err(problem) => {
-            parser.problems.push(problem);
+fn server_ipv4(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv4> {
+    let pool = draft.server.pool.clone();
+    let (address, whole) = match (draft.server.network, &draft.device.ifconfig) {
+        (Some((net, whole)), _) => {
+            let ours = Ipv4Addr::from(u32::from(net.network()) + 1);
+            push_once(draft, format!("route-gateway {ours}"));
+            push_once(draft, "topology subnet".into());
+            (Ipv4Net::new(ours, net.prefix_len()).ok()?, whole)
+        }
+        (None, Some((ours, mask, at))) => {
+            let net = prefix_of(*mask).and_then(|bits| Ipv4Net::new(*ours, bits).ok());
+            let Some(net) = net.filter(|net| net.prefix_len() <= 30) else {
+                let text = format!("`ifconfig`: found `{mask}`; write a netmask such as 255.255.255.0");
+                parser.problems.push(at.problem(text));
+                return None;
+            };
+            (net, false)
+        }
+        (None, None) => {
+            if let Some((_, _, at)) = pool {
+                parser.problems.push(
+                    at.problem("`ifconfig-pool` needs our own address: write `ifconfig ADDRESS NETMASK`"),
+                );
+            }
+            return None;
+        }
+    };
+    // The first address is the network's, the last for broadcast.
+    let least = Ipv4Addr::from(u32::from(address.network()) + 1);
+    let most = Ipv4Addr::from(u32::from(address.broadcast()) - 1);
+    match pool {
+        None if whole => {
+            Some(ServerIpv4 { address, pool: Some((Ipv4Addr::from(u32::from(least) + 1), most)) })
+        }
+        None => Some(ServerIpv4 { address, pool: None }),
+        Some((_, _, at)) if whole => {
+            parser
+                .problems
+                .push(at.problem("`server` already has a pool; write `server … nopool` to give your own"));
             None
         }
-    }
-}
-
-fn try_server_ipv4(server: &ServerDraft) -> Result<Option<ServerIpv4>, Problem> {
-    let (network, whole, at) = match (&server.network, &server.ifconfig, &server.pool) {
-        (Some((network, whole, at)), _, _) => (*network, *whole, at),
-        (None, Some((address, mask, at)), _) => (network_of(*address, *mask, at)?, false, at),
-        (None, None, Some((_, _, at))) => {
-            return Err(at.problem("`ifconfig-pool` needs a network: write `server NETWORK NETMASK nopool`"));
+        Some((first, last, at)) => {
+            if first < least || last > most || (first..=last).contains(&address.addr()) {
+                parser.problems.push(at.problem(format!(
+                    "`ifconfig-pool`: found {first} to {last}; clients can have {least} to {most}, without our own \
+                     {}",
+                    address.addr()
+                )));
+                return None;
+            }
+            Some(ServerIpv4 { address, pool: Some((first, last)) })
         }
-        (None, None, None) => return Ok(None),
-    };
-    // The first address is the network's, the second ours, the last for broadcast.
-    let least = Ipv4Addr::from(u32::from(network.network()) + 2);
-    let most = Ipv4Addr::from(u32::from(network.broadcast()) - 1);
-    match (&server.pool, whole) {
-        (None, true) => Ok(Some(ServerIpv4 { network, pool: (least, most) })),
-        (None, false) => Err(at.problem(
-            "no addresses for clients: write `ifconfig-pool FIRST LAST`, or `server` without `nopool`",
-        )),
-        (Some((_, _, at)), true) => {
-            Err(at.problem("`server` already has a pool; write `server … nopool` to give your own"))
-        }
-        (Some((first, last, at)), false) if *first < least || *last > most => Err(
-            at.problem(format!("`ifconfig-pool`: clients can have {least} to {most}, not {first} to {last}"))
-        ),
-        (Some((first, last, _)), false) => Ok(Some(ServerIpv4 { network, pool: (*first, *last) })),
     }
-}
-
-/// The network of a server that says `ifconfig ADDRESS NETMASK`.
-fn network_of(address: Ipv4Addr, mask: Ipv4Addr, at: &At) -> Result<Ipv4Net, Problem> {
-    let net = prefix_of(mask).and_then(|bits| Ipv4Net::new(address, bits).ok());
-    let Some(net) = net.filter(|net| (16..=29).contains(&net.prefix_len())) else {
-        let text = format!("`ifconfig`: found `{mask}`; write a netmask from 255.255.0.0 to 255.255.255.248");
-        return Err(at.problem(text));
-    };
-    let ours = Ipv4Addr::from(u32::from(net.network()) + 1);
-    if address != ours {
-        return Err(
-            at.problem(format!("`ifconfig`: adit's server has its network's first address; write {ours}"))
-        );
-    }
-    Ok(net.trunc())
 }
 
 /// The IPv6 network of a server, with `server-ipv6` expanded as OpenVPN does (helper.c).
-fn server_ipv6(draft: &Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6> {
-    match try_server_ipv6(&draft.server) {
-        Ok(network) => network,
-        Err(problem) => {
-            parser.problems.push(problem);
-            None
+fn server_ipv6(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6> {
+    let pool = draft.server.pool6.clone();
+    if let Some(net) = draft.server.network6 {
+        if let Some((_, at)) = pool {
+            parser.problems.push(at.problem("`server-ipv6` already has a pool; remove one of the two"));
         }
-    }
-}
-
-fn try_server_ipv6(server: &ServerDraft) -> Result<Option<ServerIpv6>, Problem> {
-    let (network, whole, at) = match (&server.network6, &server.ifconfig_ipv6, &server.pool6) {
-        (Some((network, at)), _, _) => (*network, true, at),
-        (None, Some((address, at)), _) => {
-            let ours = Ipv6Addr::from(u128::from(address.network()) + 1);
-            if !(64..=124).contains(&address.prefix_len()) || address.addr() != ours {
-                return Err(at.problem(format!(
-                    "`ifconfig-ipv6`: found `{address}`; adit's server has its network's first address, with a \
-                     prefix length from 64 to 124"
-                )));
-            }
-            (address.trunc(), false, at)
-        }
-        (None, None, Some((_, at))) => {
-            return Err(at.problem("`ifconfig-ipv6-pool` needs a network: write `server-ipv6 NETWORK/BITS`"));
-        }
-        (None, None, None) => return Ok(None),
-    };
-    let host = |number: u128| Ipv6Addr::from(u128::from(network.network()) + number);
-    match &server.pool6 {
+        let bits = net.prefix_len();
+        let host = |number: u128| Ipv6Net::new(Ipv6Addr::from(u128::from(net.network()) + number), bits).ok();
+        push_once(draft, "tun-ipv6".into());
         // Room for addresses given by hand where there is room at all.
-        None if whole => {
-            let first = if network.prefix_len() < 112 { 0x1000 } else { 2 };
-            Ok(Some(ServerIpv6 { network, pool: host(first) }))
-        }
-        None => Err(at.problem("no addresses for clients: write `ifconfig-ipv6-pool FIRST/BITS`")),
-        Some((pool, at)) if !network.contains(&pool.addr()) || pool.addr() < host(2) => Err(
-            at.problem(format!("`ifconfig-ipv6-pool`: {pool} is not within {network}, from {} on", host(2)))
-        ),
-        Some((pool, _)) => Ok(Some(ServerIpv6 { network, pool: pool.addr() })),
+        let first = if bits < 112 { 0x1000 } else { 2 };
+        return Some(ServerIpv6 { address: host(1)?, pool: Some(host(first)?) });
     }
+    let Some((address, _)) = draft.device.ifconfig_ipv6 else {
+        if let Some((_, at)) = pool {
+            parser.problems.push(at.problem(
+                "`ifconfig-ipv6-pool` needs our own address: write `ifconfig-ipv6 ADDRESS/BITS PEER`",
+            ));
+        }
+        return None;
+    };
+    if let Some((pool, at)) = &pool
+        && (!address.contains(&pool.addr()) || pool.prefix_len() != address.prefix_len())
+    {
+        let text = format!("`ifconfig-ipv6-pool`: found {pool}; write an address within {}", address.trunc());
+        parser.problems.push(at.problem(text));
+        return None;
+    }
+    Some(ServerIpv6 { address, pool: pool.map(|(pool, _)| pool) })
 }
 
 fn process(draft: Draft) -> Process {

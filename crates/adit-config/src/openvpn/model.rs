@@ -55,12 +55,22 @@ pub struct ClientConfig {
     pub connect_retry_longest: Duration,
     /// Give up after so many rounds (`connect-retry-max`); `None` never.
     pub connect_retry_max: Option<u32>,
+    /// Ask the server for settings (`client`, `pull`).
+    pub pull: bool,
     /// Take no routes, gateways and DNS from the server (`route-nopull`).
     pub route_nopull: bool,
+    /// Which pushed options to take, in order; the first match decides (`pull-filter`).
+    pub pull_filters: Vec<PullFilter>,
+    /// Metric of pushed routes that name none (`route-metric`).
+    pub route_metric: Option<u32>,
     /// Send all traffic into the tunnel, by our own file.
     pub redirect_gateway: Option<RedirectGateway>,
     /// Name servers and domains of our own file (`dhcp-option`).
     pub dns: Dns,
+    /// Our IPv4 address if the server does not give one (`ifconfig`).
+    pub ipv4: Option<StaticIpv4>,
+    /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
+    pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
 }
 
 /// One server to try, with all that holds for it alone.
@@ -103,21 +113,53 @@ pub enum Family {
     V6,
 }
 
+/// A rule of `pull-filter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullFilter {
+    /// What to do with an option that matches.
+    pub action: PullAction,
+    /// The option matches if it starts with this text.
+    pub prefix: String,
+}
+
+/// What a `pull-filter` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PullAction {
+    /// Take the option.
+    Accept,
+    /// Go on without it.
+    Ignore,
+    /// Restart the connection.
+    Reject,
+}
+
+/// A static IPv4 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaticIpv4 {
+    /// `topology subnet`: our address with its network.
+    Subnet(Ipv4Net),
+    /// `topology net30` or `p2p`: our address and the peer's.
+    PointToPoint {
+        /// Ours.
+        local: Ipv4Addr,
+        /// The peer's.
+        peer: Ipv4Addr,
+    },
+}
+
 /// What belongs to a server only. Its topology is always `subnet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Where to listen; at least one.
     pub listen: Vec<Listen>,
-    /// The inner IPv4 network; at least one of the two is given.
+    /// Our IPv4 address and the addresses for clients.
     pub ipv4: Option<ServerIpv4>,
-    /// The inner IPv6 network.
+    /// Our IPv6 address and the addresses for clients.
     pub ipv6: Option<ServerIpv6>,
-    /// The options to push, in order, as the file's `push` says them (and for `tcp-nodelay` its
-    /// `socket-flags`). Without those that follow from other directives: `topology`, `route-gateway`,
-    /// addresses, pings.
+    /// The options to push, in order, as text: those of the file and those that `server`, `server-ipv6`,
+    /// `keepalive` and `tcp-nodelay` stand for. Without `ifconfig`, `peer-id` and `cipher`, which differ from
+    /// client to client.
     pub push: Vec<String>,
-    /// The `ping` and `ping-restart` to push (`keepalive`).
-    pub push_keepalive: Option<(Duration, Duration)>,
     /// Carry packets from client to client (`client-to-client`).
     pub client_to_client: bool,
     /// Let several clients use the same certificate name (`duplicate-cn`).
@@ -144,22 +186,22 @@ pub struct Listen {
     pub ipv6_only: bool,
 }
 
-/// A server's inner IPv4 network. The server has its first address.
+/// A server's inner IPv4 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerIpv4 {
-    /// The network, /16 to /29.
-    pub network: Ipv4Net,
-    /// First and last address for clients, within the network.
-    pub pool: (Ipv4Addr, Ipv4Addr),
+    /// Our address with the network's prefix length.
+    pub address: Ipv4Net,
+    /// First and last address for clients, within the network; `None` gives out none.
+    pub pool: Option<(Ipv4Addr, Ipv4Addr)>,
 }
 
-/// A server's inner IPv6 network. The server has its first address.
+/// A server's inner IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerIpv6 {
-    /// The network, /64 to /124.
-    pub network: Ipv6Net,
-    /// First address for clients; the pool ends with the network.
-    pub pool: Ipv6Addr,
+    /// Our address with the network's prefix length.
+    pub address: Ipv6Net,
+    /// First address for clients, with the prefix length they are told; the pool ends with the network.
+    pub pool: Option<Ipv6Net>,
 }
 
 /// The TUN device.
@@ -348,6 +390,8 @@ pub struct Rekey {
     pub transition: Duration,
     /// How long a handshake may take (`hand-window`, default 60 s).
     pub handshake: Duration,
+    /// First wait before a control datagram is sent again (`tls-timeout`, default 2 s).
+    pub retransmit: Duration,
 }
 
 impl Default for Rekey {
@@ -356,6 +400,7 @@ impl Default for Rekey {
             after: Some(Duration::from_secs(3600)),
             transition: Duration::from_secs(3600),
             handshake: Duration::from_secs(60),
+            retransmit: Duration::from_secs(2),
         }
     }
 }

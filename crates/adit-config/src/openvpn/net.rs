@@ -259,13 +259,12 @@ pub(super) fn txqueuelen(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn ifconfig(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.server.ifconfig = Some((args.ipv4(0)?, args.ipv4(1)?, args.entry.at.clone()));
+    draft.device.ifconfig = Some((args.ipv4(0)?, args.ipv4(1)?, args.entry.at.clone()));
     done()
 }
 
 pub(super) fn ifconfig_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
-    args.ipv6(1)?;
-    draft.server.ifconfig_ipv6 = Some((args.ipv6_net(0)?, args.entry.at.clone()));
+    draft.device.ifconfig_ipv6 = Some((args.ipv6_net(0)?, args.ipv6(1)?));
     done()
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, IpNet, RedirectGateway, Route, RouteVia, Transport};
+use adit_core::{Cipher, CompressionFraming, IpNet, Ipv4Net, RedirectGateway, Route, RouteVia, Transport};
 use zeroize::Zeroizing;
 
 use super::model::*;
@@ -24,10 +24,7 @@ impl Config {
         print_device(&mut out, &self.device);
         print_tls(&mut out, &self.tls, matches!(self.role, Role::Server(_)));
         print_data(&mut out, &self.data);
-        // `keepalive` has said it for both sides.
-        if !matches!(&self.role, Role::Server(server) if server.push_keepalive.is_some()) {
-            print_liveness(&mut out, &self.liveness);
-        }
+        print_liveness(&mut out, &self.liveness);
         print_rekey(&mut out, &self.rekey);
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
@@ -110,7 +107,7 @@ fn protocol(transport: Transport, family: Family) -> &'static str {
 }
 
 fn print_client(out: &mut Out, client: &ClientConfig) {
-    out.flag("client");
+    out.flag(if client.pull { "client" } else { "tls-client" });
     for remote in &client.remotes {
         print_remote(out, remote);
     }
@@ -128,6 +125,17 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     if client.route_nopull {
         out.flag("route-nopull");
     }
+    for filter in &client.pull_filters {
+        let action = match filter.action {
+            PullAction::Accept => "accept",
+            PullAction::Ignore => "ignore",
+            PullAction::Reject => "reject",
+        };
+        out.line("pull-filter", &[action, &filter.prefix]);
+    }
+    if let Some(metric) = client.route_metric {
+        out.one("route-metric", metric);
+    }
     if let Some(flags) = &client.redirect_gateway {
         print_redirect(out, flags);
     }
@@ -136,6 +144,19 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     }
     for domain in &client.dns.search {
         out.line("dhcp-option", &["DOMAIN", domain]);
+    }
+    match client.ipv4 {
+        None => {}
+        Some(StaticIpv4::Subnet(net)) => {
+            out.one("topology", "subnet");
+            print_ifconfig(out, net);
+        }
+        Some(StaticIpv4::PointToPoint { local, peer }) => {
+            out.line("ifconfig", &[local.to_string(), peer.to_string()]);
+        }
+    }
+    if let Some((net, peer)) = client.ipv6 {
+        out.line("ifconfig-ipv6", &[net.to_string(), peer.to_string()]);
     }
 }
 
@@ -175,6 +196,10 @@ fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
     out.line("redirect-gateway", &words);
 }
 
+fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
+    out.line("ifconfig", &[net.addr().to_string(), net.netmask().to_string()]);
+}
+
 fn print_server(out: &mut Out, server: &ServerConfig) {
     out.one("mode", "server");
     out.flag("tls-server");
@@ -186,20 +211,20 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
         let address = listen.address.map_or("*".to_string(), |address| address.to_string());
         out.line("local", &[&address, &listen.port.to_string(), protocol(listen.transport, listen.family)]);
     }
-    if let Some(ServerIpv4 { network, pool: (first, last) }) = server.ipv4 {
-        let mask = network.netmask().to_string();
-        out.line("server", &[&network.addr().to_string(), &mask, "nopool"]);
-        out.line("ifconfig-pool", &[first.to_string(), last.to_string(), mask]);
+    if let Some(ipv4) = &server.ipv4 {
+        print_ifconfig(out, ipv4.address);
+        if let Some((first, last)) = ipv4.pool {
+            let mask = ipv4.address.netmask();
+            out.line("ifconfig-pool", &[first.to_string(), last.to_string(), mask.to_string()]);
+        }
     }
-    if let Some(ServerIpv6 { network, pool }) = server.ipv6 {
-        // Not `server-ipv6`: OpenVPN takes no pool beside it.
-        let [ours, peer] = [1, 2].map(|host| Ipv6Addr::from(u128::from(network.network()) + host));
-        let bits = network.prefix_len();
-        out.line("ifconfig-ipv6", &[format!("{ours}/{bits}"), peer.to_string()]);
-        out.one("ifconfig-ipv6-pool", format_args!("{pool}/{bits}"));
-    }
-    if let Some((ping, timeout)) = server.push_keepalive {
-        out.line("keepalive", &[ping.as_secs().to_string(), timeout.as_secs().to_string()]);
+    if let Some(ipv6) = &server.ipv6 {
+        // The peer's address is asked for and not used: any other of the network will do.
+        let peer = Ipv6Addr::from(u128::from(ipv6.address.network()).wrapping_add(2));
+        out.line("ifconfig-ipv6", &[ipv6.address.to_string(), peer.to_string()]);
+        if let Some(pool) = ipv6.pool {
+            out.one("ifconfig-ipv6-pool", pool);
+        }
     }
     for option in &server.push {
         out.line("push", &[option]);
@@ -306,6 +331,7 @@ fn print_rekey(out: &mut Out, rekey: &Rekey) {
     out.seconds("reneg-sec", rekey.after.unwrap_or_default());
     out.seconds("tran-window", rekey.transition);
     out.seconds("hand-window", rekey.handshake);
+    out.seconds("tls-timeout", rekey.retransmit);
 }
 
 fn print_socket(out: &mut Out, socket: &SocketOptions) {

@@ -6,6 +6,7 @@ use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
 
 use super::args::Args;
 use super::draft::Draft;
+use super::model::{PullAction, PullFilter};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
@@ -55,6 +56,15 @@ fn metric(args: &Args<'_>, index: usize) -> Result<Option<u32>, String> {
 
 pub(super) fn route_nopull(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.client.route_nopull = true;
+    done()
+}
+
+pub(super) fn pull_filter(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let action = args.choice(
+        0,
+        &[("accept", PullAction::Accept), ("ignore", PullAction::Ignore), ("reject", PullAction::Reject)],
+    )?;
+    draft.client.pull_filters.push(PullFilter { action, prefix: args.get(1)?.into() });
     done()
 }
 

@@ -21,7 +21,7 @@ pub(super) fn server(draft: &mut Draft, args: &Args<'_>) -> Done {
         Some(other) => return Err(args.bad(other, "`nopool` or nothing")),
     };
     draft.sides.server = Some(args.entry.at.clone());
-    draft.server.network = Some((net, pool, args.entry.at.clone()));
+    draft.server.network = Some((net, pool));
     done()
 }
 
@@ -31,7 +31,7 @@ pub(super) fn server_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
         return Err(args.bad(net, "a network from /64 to /124 without host bits, such as fd00::/64"));
     }
     draft.sides.server = Some(args.entry.at.clone());
-    draft.server.network6 = Some((net, args.entry.at.clone()));
+    draft.server.network6 = Some(net);
     done()
 }
 

@@ -69,13 +69,21 @@ fn smallest_server() {
     assert_eq!(
         server.ipv4,
         Some(ServerIpv4 {
-            network: "10.8.0.0/24".parse().unwrap(),
-            pool: ("10.8.0.2".parse().unwrap(), "10.8.0.254".parse().unwrap()),
+            address: "10.8.0.1/24".parse().unwrap(),
+            pool: Some(("10.8.0.2".parse().unwrap(), "10.8.0.254".parse().unwrap())),
         })
     );
-    assert_eq!(server.push, ["route 10.1.0.0 255.255.0.0"]);
+    assert_eq!(
+        server.push,
+        [
+            "route 10.1.0.0 255.255.0.0",
+            "ping 10",
+            "ping-restart 60",
+            "route-gateway 10.8.0.1",
+            "topology subnet"
+        ]
+    );
     let seconds = std::time::Duration::from_secs;
-    assert_eq!(server.push_keepalive, Some((seconds(10), seconds(60))));
     assert_eq!(config.liveness.ping, Some(seconds(10)));
     assert_eq!(config.liveness.timeout, Some(std::time::Duration::from_secs(120)));
     assert_eq!(server.listen.len(), 1);
