@@ -36,6 +36,8 @@ pub type Loader<'a> = &'a dyn Fn(&Path) -> Result<Vec<u8>, String>;
 
 /// Configuration files may name others (`config FILE`) to this depth, as in OpenVPN.
 const MAX_DEPTH: usize = 10;
+/// Hints for misspelt names are looked for until there are this many problems: each look costs.
+const MAX_HINTS: usize = 50;
 /// Most directives in all files together.
 const MAX_ENTRIES: usize = 20_000;
 
@@ -182,8 +184,10 @@ impl Parser<'_> {
             if optional || tolerant.all {
                 self.tell(&entry, Kind::Ignored, "unknown, and the file says to go on without it");
             } else {
-                let hint = suggest::nearest(&entry.name, table::DIRECTIVES.iter().map(|known| known.name))
-                    .map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+                let known = table::DIRECTIVES.iter().map(|known| known.name);
+                let nearest =
+                    (self.problems.len() < MAX_HINTS).then(|| suggest::nearest(&entry.name, known)).flatten();
+                let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
                 let name = suggest::shown(&entry.name);
                 self.problems.push(entry.at.problem(format!("there is no directive `{name}`{hint}")));
             }

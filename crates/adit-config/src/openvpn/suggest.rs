@@ -8,6 +8,8 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
     }
     let limit = (name.chars().count() / 3).clamp(1, 3);
     known
+        // A difference in length is a distance already: most names need no closer look.
+        .filter(|candidate| candidate.chars().count().abs_diff(name.chars().count()) <= limit)
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min()

@@ -105,6 +105,13 @@ fn everything_wrong_is_told_at_once() {
 }
 
 #[test]
+fn hints_end_in_a_file_of_nonsense() {
+    let problems = bad(&"remot x\n".repeat(60));
+    assert!(problems[49].ends_with("did you mean `remote`?"));
+    assert!(problems[50].ends_with("there is no directive `remot`"), "{}", problems[50]);
+}
+
+#[test]
 fn one_side_a_file() {
     assert!(bad("client\nremote a\nserver 10.8.0.0 255.255.255.0")[0].contains("line 1 made it a client"));
     assert!(bad("remote a")[0].contains("`client` is missing"));
