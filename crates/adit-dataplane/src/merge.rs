@@ -4,6 +4,8 @@
 //! headers but for length, identification, sequence and checksum; contiguous; checksums verified, for the
 //! kernel will not verify them again.
 
+use std::ops::Range;
+
 use crate::checksum::Sum;
 use crate::headers::{Address, IPV4_DF, IPV4_HEADER, IPV6_HEADER, Ip, TCP, TCP_HEADER, UDP, UDP_HEADER};
 use crate::inbox::{Item, MergePolicy, Placed};
@@ -56,8 +58,8 @@ pub(crate) struct Run {
     /// The sequence number that continues it (TCP).
     sequence: u32,
     identification: u16,
-    /// The first packet's checksums were found right.
-    verified: bool,
+    /// The sum of addresses and protocol, once the first packet's checksums were found right.
+    pseudo: Option<Sum>,
     /// A packet carried PSH.
     push: bool,
     /// Nothing may follow: a shorter packet or PSH came, or the checksums are wrong.
@@ -69,7 +71,7 @@ impl Flows {
         self.flows.clear();
     }
 
-    /// Where a packet goes.
+    /// Where a packet goes. `packet` ends where its IP header says.
     #[inline]
     pub(crate) fn place(
         &mut self,
@@ -79,33 +81,34 @@ impl Flows {
         packet: &[u8],
         ip: &Ip,
     ) -> Placed {
+        for flow in self.flows.iter().rev() {
+            if let Some(Item { packet: first, run: Some(run), .. }) = items.get_mut(flow.item)
+                && let Some(first) = buffer.get(first.clone())
+                && run.take(first, packet)
+            {
+                return Placed::Onto { item: flow.item, payload: run.headers };
+            }
+        }
+        self.start(policy, items.len(), packet, ip)
+    }
+
+    /// The packet becomes item number `item`.
+    fn start(&mut self, policy: MergePolicy, item: usize, packet: &[u8], ip: &Ip) -> Placed {
         let Some(key) = Key::of(packet, ip) else {
             // A fragment or a stranger may belong to any flow: it must not be overtaken.
             self.flows.clear();
             return Placed::New(None);
         };
-        let known = self.flows.iter().rposition(|flow| flow.key == key);
-        let Some(run) = Run::start(policy, packet, ip) else {
-            if let Some(known) = known {
-                self.flows.remove(known);
+        // What came before on this flow may not grow any more.
+        self.flows.retain(|flow| flow.key != key);
+        let run = Run::start(policy, packet, ip);
+        if run.is_some() {
+            if self.flows.len() == FLOWS_MAX {
+                self.flows.remove(0);
             }
-            return Placed::New(None);
-        };
-        if let Some(flow) = known.and_then(|known| self.flows.get_mut(known)) {
-            if let Some(Item { packet: first, run: Some(older), .. }) = items.get_mut(flow.item)
-                && let Some(first) = buffer.get(first.clone())
-                && older.take(first, packet, &run)
-            {
-                return Placed::Onto { item: flow.item, payload: run.headers };
-            }
-            flow.item = items.len();
-            return Placed::New(Some(run));
+            self.flows.push(Flow { key, item });
         }
-        if self.flows.len() == FLOWS_MAX {
-            self.flows.remove(0);
-        }
-        self.flows.push(Flow { key, item: items.len() });
-        Placed::New(Some(run))
+        Placed::New(run)
     }
 }
 
@@ -161,89 +164,111 @@ impl Run {
             size,
             sequence: sequence.wrapping_add(size as u32),
             identification: u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]),
-            verified: false,
+            pseudo: None,
             push,
             closed: push,
         })
     }
 
     /// Takes the packet in if it continues the run whose first packet is `first`.
-    fn take(&mut self, first: &[u8], packet: &[u8], new: &Run) -> bool {
-        let continues = !self.closed
-            && new.headers == self.headers
-            && new.size <= self.size
+    #[inline]
+    fn take(&mut self, first: &[u8], packet: &[u8]) -> bool {
+        let size = packet.len().saturating_sub(self.headers);
+        let fits = !self.closed
+            && size > 0
+            && size <= self.size
             && self.count < RUN_MAX
-            && self.len + new.size <= BYTES_MAX
-            && (self.protocol == UDP || self.sequence == new.sequence.wrapping_sub(new.size as u32))
-            && self.same_headers(first, packet, new);
-        if !continues {
+            && self.len + size <= BYTES_MAX;
+        if !fits || !self.continued_by(first, packet) {
             return false;
         }
-        if !self.verified {
-            if !self.checksums_ok(first) {
-                self.closed = true;
-                return false;
-            }
-            self.verified = true;
-        }
-        if !new.checksums_ok(packet) {
+        let pseudo = match self.pseudo {
+            Some(pseudo) => pseudo,
+            None => match self.verify_first(first) {
+                Some(pseudo) => pseudo,
+                None => return false,
+            },
+        };
+        if !self.checksums_ok(pseudo, packet) {
             return false;
         }
-        self.closed = new.size < self.size || new.push;
-        self.push = new.push;
-        self.len += new.size;
+        let push =
+            self.protocol == TCP && packet.get(self.ip_len() + 13).is_some_and(|flags| flags & PSH != 0);
+        self.closed = size < self.size || push;
+        self.push = push;
+        self.len += size;
         self.count += 1;
-        self.sequence = new.sequence;
+        self.sequence = self.sequence.wrapping_add(size as u32);
         true
     }
 
-    /// Whether the headers differ only in what cutting writes anew.
-    fn same_headers(&self, first: &[u8], packet: &[u8], new: &Run) -> bool {
+    /// Whether the packet is next, and its headers differ from the first one's only in what cutting writes
+    /// anew. That makes it a packet of the same flow, of the same kind, no fragment and without surprises.
+    #[inline]
+    fn continued_by(&self, first: &[u8], packet: &[u8]) -> bool {
         let (Some(a), Some(b)) = (first.get(..self.headers), packet.get(..self.headers)) else {
             return false;
         };
-        let same = |range: std::ops::Range<usize>| a.get(range.clone()) == b.get(range);
-        // Everything but lengths, identification and checksums.
-        let ip = if self.v6 {
-            same(0..4) && same(6..40)
-        } else {
-            same(0..2) && same(6..10) && same(12..20) && self.identification_continues(b, new)
+        let (Some((ip_a, a)), Some((ip_b, b))) =
+            (a.split_at_checked(self.ip_len()), b.split_at_checked(self.ip_len()))
+        else {
+            return false;
         };
-        let at = self.headers - self.transport_len();
         let transport = match self.protocol {
-            // Ports; acknowledgement and offset; window; urgent pointer and options. The flags are ACK or
-            // ACK and PSH.
-            TCP => {
-                same(at..at + 4)
-                    && same(at + 8..at + 13)
-                    && same(at + 14..at + 16)
-                    && same(at + 18..self.headers)
-            }
-            _ => same(at..at + 4),
+            TCP => self.tcp_continues(a, b),
+            _ => udp_continues(a, b, packet.len() - self.ip_len()),
         };
-        ip && transport
+        // Everything but lengths, identification and checksum.
+        let same = |range: Range<usize>| ip_a.get(range.clone()) == ip_b.get(range);
+        transport
+            && if self.v6 {
+                same(0..4) && same(6..40)
+            } else {
+                same(0..2) && same(6..10) && same(12..20) && self.identification_continues(ip_b)
+            }
+    }
+
+    /// The sequence is next; all else is equal but the checksum; the flags are ACK or ACK and PSH.
+    #[inline]
+    fn tcp_continues(&self, a: &[u8], b: &[u8]) -> bool {
+        let same = |range: Range<usize>| a.get(range.clone()) == b.get(range);
+        b.get(4..8) == Some(&self.sequence.to_be_bytes()[..])
+            && same(0..4)
+            && same(8..13)
+            && b.get(13).is_some_and(|flags| flags & !PSH == ACK)
+            && same(14..16)
+            && same(18..a.len())
     }
 
     /// Cutting counts the identification up from the first packet's. It means nothing under
     /// don't-fragment (RFC 6864 §4.1).
-    fn identification_continues(&self, packet: &[u8], new: &Run) -> bool {
-        let dont_fragment = packet.get(6).is_some_and(|flags| u16::from(*flags) << 8 & IPV4_DF != 0);
-        dont_fragment || new.identification == self.identification.wrapping_add(self.count as u16)
+    #[inline]
+    fn identification_continues(&self, ip: &[u8]) -> bool {
+        let dont_fragment = ip.get(6).is_some_and(|flags| u16::from(*flags) << 8 & IPV4_DF != 0);
+        let next = self.identification.wrapping_add(self.count as u16);
+        dont_fragment || ip.get(4..6) == Some(&next.to_be_bytes()[..])
+    }
+
+    /// Verifies the first packet once another would follow it. The pseudo-header's sum (without a length)
+    /// is the same for all.
+    fn verify_first(&mut self, first: &[u8]) -> Option<Sum> {
+        let pseudo = pseudo_header(first, self.v6)?.word(u16::from(self.protocol));
+        if self.checksums_ok(pseudo, first) {
+            self.pseudo = Some(pseudo);
+        } else {
+            self.closed = true;
+        }
+        self.pseudo
     }
 
     fn ip_len(&self) -> usize {
         if self.v6 { IPV6_HEADER } else { IPV4_HEADER }
     }
 
-    fn transport_len(&self) -> usize {
-        self.headers - self.ip_len()
-    }
-
-    fn checksums_ok(&self, packet: &[u8]) -> bool {
+    fn checksums_ok(&self, pseudo: Sum, packet: &[u8]) -> bool {
         let Some((ip, transport)) = packet.split_at_checked(self.ip_len()) else { return false };
-        let Some(pseudo) = pseudo_header(packet, self.v6) else { return false };
-        let pseudo = pseudo.word(u16::from(self.protocol)).word(transport.len() as u16);
-        pseudo.bytes(transport).is_valid() && (self.v6 || Sum::default().bytes(ip).is_valid())
+        pseudo.word(transport.len() as u16).bytes(transport).is_valid()
+            && (self.v6 || Sum::default().bytes(ip).is_valid())
     }
 
     /// Writes the merged packet's headers over the first packet's, and says how to cut it. `None` if there
@@ -254,7 +279,7 @@ impl Run {
         }
         let ip_len = self.ip_len();
         let transport_bytes = (self.len - ip_len) as u16;
-        let pseudo = pseudo_header(packet, self.v6)?.word(u16::from(self.protocol)).word(transport_bytes);
+        let pseudo = self.pseudo?.word(transport_bytes);
         let (ip, transport) = packet.split_at_mut_checked(ip_len)?;
         if self.v6 {
             ip.get_mut(4..6)?.copy_from_slice(&transport_bytes.to_be_bytes());
@@ -286,4 +311,12 @@ impl Run {
             checksum_offset: checksum_offset as u16,
         })
     }
+}
+
+/// Ports are equal, and the datagram is the whole payload and has a checksum.
+#[inline]
+fn udp_continues(a: &[u8], b: &[u8], len: usize) -> bool {
+    a.get(0..4) == b.get(0..4)
+        && b.get(4..6) == Some(&(len as u16).to_be_bytes()[..])
+        && b.get(6..8).is_some_and(|checksum| checksum != [0, 0])
 }

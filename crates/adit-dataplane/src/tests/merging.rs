@@ -159,11 +159,13 @@ enum Step {
     Ttl,
     Identification,
     Options,
+    OptionValue,
     Extension,
     DontFragment,
     BadChecksum,
     BadHeaderChecksum,
     NoUdpChecksum,
+    ShortUdp,
     Fragment,
     Other,
 }
@@ -180,7 +182,7 @@ fn step() -> impl Strategy<Value = Step> {
         10 => len().prop_map(|len| Step::Datagram { len }),
         6 => prop_oneof![
             Just(Step::Jump), Just(Step::Ack), Just(Step::Window), Just(Step::Tos), Just(Step::Ttl),
-            Just(Step::Identification), Just(Step::Options), Just(Step::Extension), Just(Step::DontFragment),
+            Just(Step::Identification), Just(Step::Options), Just(Step::OptionValue), Just(Step::ShortUdp), Just(Step::Extension), Just(Step::DontFragment),
             Just(Step::BadChecksum), Just(Step::BadHeaderChecksum), Just(Step::NoUdpChecksum),
             Just(Step::Fragment), Just(Step::Other),
         ],
@@ -228,6 +230,11 @@ impl Sender {
                 flow.options =
                     if flow.options.is_empty() { vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2] } else { vec![] };
             }
+            Step::OptionValue => {
+                if let Some(last) = flow.options.last_mut() {
+                    *last += 1;
+                }
+            }
             Step::Extension => flow.extension ^= true,
             Step::DontFragment => flow.dont_fragment ^= true,
             Step::BadChecksum => {
@@ -249,6 +256,17 @@ impl Sender {
                 let (_, at) = ip.transport(&packet)?;
                 packet[at + 6..at + 8].fill(0);
                 return Some(packet);
+            }
+            Step::ShortUdp => {
+                // The UDP length ends before the packet does; the checksum does not tell.
+                let whole = self.datagram(100);
+                let ip = Ip::parse(&whole)?;
+                let (_, at) = ip.transport(&whole)?;
+                let mut segment = whole[at..].to_vec();
+                segment[5] -= 2;
+                let sum = u16::from_be_bytes([segment[6], segment[7]]);
+                segment[6..8].copy_from_slice(&(if sum > 0xfffd { sum } else { sum + 2 }).to_be_bytes());
+                return Some(self.flow.ip(UDP, &segment));
             }
             Step::Fragment => {
                 let mut packet = flow.ip(TCP, &[7; 40]);
