@@ -103,10 +103,7 @@ fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Re
             .bind(&SockAddr::from(local))
             .map_err(|error| io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")))?;
     }
-    // TCP tunes its buffers itself unless told otherwise.
-    if options.sndbuf.is_some() || options.rcvbuf.is_some() {
-        set_buffers(&socket, options.sndbuf, options.rcvbuf);
-    }
+    set_buffers(&socket, options.buffers);
     socket.connect_timeout(&SockAddr::from(address), remote.connect_timeout)?;
     Ok(Opened::Tcp(tcp::prepare(socket.into())?, address))
 }
@@ -114,6 +111,7 @@ fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Buffers;
 
     fn remote(host: &str, transport: Transport, family: Family) -> Remote {
         let connect_timeout = Duration::from_secs(2);
@@ -127,7 +125,8 @@ mod tests {
         }
     }
 
-    const OPTIONS: UdpOptions = UdpOptions { sndbuf: None, rcvbuf: None, gso: true, gro: true };
+    const OPTIONS: UdpOptions =
+        UdpOptions { buffers: Buffers { sndbuf: None, rcvbuf: None }, gso: true, gro: true };
 
     #[test]
     fn failures_say_what_failed() {

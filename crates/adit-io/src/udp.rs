@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::config::Buffers;
 use crate::sys::{self, Received};
 
 /// Room for the largest receive (UDP_GRO gathers up to 64 KiB).
@@ -18,17 +19,15 @@ pub(crate) const RECEIVE_BUFFER: usize = 65_535;
 /// How long a send may wait for room in the socket's buffer before the datagrams are dropped.
 const SEND_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Socket buffers that are asked for when the configuration names none. The kernel halves what
-/// `getsockopt` shows; an unprivileged process gets what `net.core.*mem_max` allows.
+/// Socket buffers that are asked for when the configuration names none: room for what arrives while the
+/// thread is away for a scheduler's turn. Without CAP_NET_ADMIN `net.core.rmem_max` and `wmem_max` limit it.
 const DEFAULT_BUFFER: usize = 4 << 20;
 
 /// How UDP sockets are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UdpOptions {
-    /// Send buffer in bytes.
-    pub(crate) sndbuf: Option<usize>,
-    /// Receive buffer in bytes.
-    pub(crate) rcvbuf: Option<usize>,
+    /// Sizes of the buffers.
+    pub(crate) buffers: Buffers,
     /// Use UDP_SEGMENT.
     pub(crate) gso: bool,
     /// Use UDP_GRO.
@@ -62,7 +61,11 @@ impl UdpSocket {
         if address.is_ipv6() {
             socket.set_only_v6(!is_any_v6(address))?;
         }
-        set_buffers(&socket, options.sndbuf, options.rcvbuf);
+        let Buffers { sndbuf, rcvbuf } = options.buffers;
+        set_buffers(
+            &socket,
+            Buffers { sndbuf: sndbuf.or(Some(DEFAULT_BUFFER)), rcvbuf: rcvbuf.or(Some(DEFAULT_BUFFER)) },
+        );
         if options.gro {
             // Without it each receive brings one datagram; nothing else changes.
             let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
@@ -170,10 +173,11 @@ pub(crate) fn wait_writable(fd: BorrowedFd<'_>, patience: Duration) -> io::Resul
     }
 }
 
-/// Sets both buffers, beyond the system's limit where the right is there. A smaller buffer is no error.
-pub(crate) fn set_buffers(socket: &Socket, sndbuf: Option<usize>, rcvbuf: Option<usize>) {
-    for (force, wish) in [(libc::SO_SNDBUFFORCE, sndbuf), (libc::SO_RCVBUFFORCE, rcvbuf)] {
-        let size = wish.unwrap_or(DEFAULT_BUFFER);
+/// Sets the buffers that are given, beyond the system's limit where the right is there. A smaller buffer is
+/// no error.
+pub(crate) fn set_buffers(socket: &Socket, buffers: Buffers) {
+    for (force, wish) in [(libc::SO_SNDBUFFORCE, buffers.sndbuf), (libc::SO_RCVBUFFORCE, buffers.rcvbuf)] {
+        let Some(size) = wish else { continue };
         let Ok(value) = libc::c_int::try_from(size) else { continue };
         if sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, value).is_err() {
             let _ = match force {
@@ -221,7 +225,7 @@ fn knows(option: libc::c_int) -> bool {
 }
 
 fn try_offloads() -> io::Result<UdpOffloads> {
-    let options = UdpOptions { sndbuf: None, rcvbuf: None, gso: false, gro: knows(libc::UDP_GRO) };
+    let options = UdpOptions { buffers: Buffers::default(), gso: false, gro: knows(libc::UDP_GRO) };
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let receiver = UdpSocket::bind(loopback, &options)?;
     let sender = UdpSocket::bind(loopback, &options)?;
@@ -260,10 +264,15 @@ fn wait_readable(socket: &UdpSocket) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use adit_core::TunnelSettings;
+
     use super::*;
+    use crate::routing::Routing;
+    use crate::testing::in_fresh_network;
+    use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
 
     fn options(offloads: bool) -> UdpOptions {
-        UdpOptions { sndbuf: None, rcvbuf: None, gso: offloads, gro: offloads }
+        UdpOptions { buffers: Buffers::default(), gso: offloads, gro: offloads }
     }
 
     /// Sends one train and gives the datagrams that arrive.
@@ -327,5 +336,59 @@ mod tests {
     #[test]
     fn this_kernel_has_the_offloads() {
         assert_eq!(self_test(), UdpOffloads { gso: true, gro: true });
+    }
+
+    /// A TUN device without any offload is the only way to 10.5.0.0/24.
+    fn narrow_link(mtu: u16) -> (Tun, Routing) {
+        let mut config = TunConfig::default();
+        (config.offloads.tun_tcp, config.offloads.tun_udp) = (false, false);
+        let tun = Tun::create(&config).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let addresses = vec!["10.5.0.1/24".parse().unwrap()];
+        let settings = TunnelSettings { addresses, mtu, ..TunnelSettings::default() };
+        assert_eq!(routing.apply(&settings), []);
+        (tun, routing)
+    }
+
+    /// IPv4 packets that wait in the device, without their headers.
+    fn payloads(tun: &Tun) -> Vec<Vec<u8>> {
+        let mut buffer = vec![0; READ_BUFFER];
+        let mut found = Vec::new();
+        while let Ok(length) = tun.read(&mut buffer) {
+            let packet = &buffer[VNET_HEADER..length];
+            if packet[0] == 0x45 {
+                found.push(packet[20..].to_vec());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_device_without_offloads_gets_every_datagram() {
+        in_fresh_network(|| {
+            let (tun, _routing) = narrow_link(1500);
+            let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
+            let train: Vec<u8> = (0..5).flat_map(|number| vec![number; 1000]).chain([9; 300]).collect();
+            for _ in 0..2 {
+                socket.send(&train, 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+                let payloads = payloads(&tun);
+                let data: Vec<&[u8]> = payloads.iter().map(|payload| &payload[8..]).collect();
+                assert_eq!(data, train.chunks(1000).collect::<Vec<_>>());
+            }
+        });
+    }
+
+    #[test]
+    fn datagrams_longer_than_the_mtu_travel_in_fragments() {
+        in_fresh_network(|| {
+            let (tun, _routing) = narrow_link(600);
+            let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
+            socket.send(&[7; 3000], 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+            let total: usize = payloads(&tun).iter().map(Vec::len).sum();
+            assert_eq!(total, 3 * 1008, "three datagrams with a UDP header each");
+            assert!(socket.gso(), "shorter segments may still be cut by the kernel");
+            socket.send(&[8; 1200], 400, "10.5.0.2:9".parse().unwrap()).unwrap();
+            assert_eq!(payloads(&tun).len(), 3);
+        });
     }
 }

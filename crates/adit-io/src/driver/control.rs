@@ -49,6 +49,8 @@ pub(super) struct Control<'a, P> {
     listeners_rest: bool,
     sockets: BTreeMap<u32, Arc<UdpSocket>>,
     next_socket: u32,
+    /// Sockets from this number on were opened for one remote; those below listen, and stay.
+    first_opened: u32,
     connections: BTreeMap<ConnectionId, Path>,
     next_connection: u32,
     /// What was last told of each peer's totals.
@@ -90,6 +92,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             listeners_rest: true,
             sockets: BTreeMap::new(),
             next_socket: 0,
+            first_opened: 0,
             connections: BTreeMap::new(),
             next_connection: 0,
             peers: BTreeMap::new(),
@@ -111,6 +114,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         for socket in driver.sockets {
             control.add_socket(socket);
         }
+        control.first_opened = control.next_socket;
         Ok(control)
     }
 
@@ -367,8 +371,7 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn close(&mut self, path: Path) {
         match path {
-            // A listening socket has many peers and stays; only a client's are opened for one path.
-            Path::Udp { .. } if self.remotes.is_empty() => {}
+            Path::Udp { socket, .. } if socket < self.first_opened => {}
             Path::Udp { socket, .. } => {
                 self.sockets.remove(&socket);
                 self.egress.post(EgressMail::RemoveSocket(socket));

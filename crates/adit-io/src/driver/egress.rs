@@ -1,6 +1,6 @@
 //! The thread that takes packets from the TUN device to the network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const TUN_BATCH: usize = 64;
 /// Bytes of packets after which the sealed datagrams are sent: about one full train.
 const FLUSH_AT: usize = 48 * 1024;
 /// Bytes that may wait for a connection before data records are dropped (server).
-const QUEUE_LIMIT: usize = 512 * 1024;
+const QUEUE_LIMIT: usize = 256 * 1024;
 /// Bytes that may wait for a connection before control records are dropped too.
 const CONTROL_QUEUE_LIMIT: usize = 2 * QUEUE_LIMIT;
 /// How long a closing connection may take to send what waits.
@@ -37,6 +37,7 @@ struct Connection {
     watched: bool,
     /// When it is closed even if something still waits.
     closing: Option<Instant>,
+    broken: Option<io::Error>,
 }
 
 /// State of the egress thread.
@@ -63,7 +64,8 @@ struct Running {
 struct Paths {
     sockets: BTreeMap<u32, Arc<UdpSocket>>,
     connections: BTreeMap<ConnectionId, Connection>,
-    broken: Vec<(ConnectionId, io::Error)>,
+    /// Connections with something that waits, that are closing, or that broke: those to look after.
+    busy: BTreeSet<ConnectionId>,
 }
 
 impl EgressLoop {
@@ -74,7 +76,7 @@ impl EgressLoop {
             .add(&self.mail, Token::Mail, Interest::Read)
             .and_then(|()| poller.add(&*self.tun, Token::Tun, Interest::Read));
         watch.map_err(|error| format!("cannot wait for the TUN device: {error}"))?;
-        let paths = Paths { sockets: BTreeMap::new(), connections: BTreeMap::new(), broken: Vec::new() };
+        let paths = Paths { sockets: BTreeMap::new(), connections: BTreeMap::new(), busy: BTreeSet::new() };
         let running = Running {
             parts: self,
             poller,
@@ -137,13 +139,14 @@ impl Running {
                     self.paths.sockets.remove(&number);
                 }
                 EgressMail::AddConnection(id, stream) => {
-                    let writer = Writer::new(id, stream);
-                    let connection = Connection { writer, watched: false, closing: None };
+                    let writer = Writer::new(stream);
+                    let connection = Connection { writer, watched: false, closing: None, broken: None };
                     self.paths.connections.insert(id, connection);
                 }
                 EgressMail::CloseConnection(id) => {
                     if let Some(connection) = self.paths.connections.get_mut(&id) {
                         connection.closing = Some(clock() + CLOSE_PATIENCE);
+                        self.paths.busy.insert(id);
                     }
                 }
                 EgressMail::Stop => go_on = false,
@@ -221,51 +224,47 @@ impl Running {
         self.paths.write(connection, &record, CONTROL_QUEUE_LIMIT, &self.parts.losses);
     }
 
-    /// Brings the poller's set in line with what waits, and tells of broken connections.
+    /// Looks after the busy connections and brings the poller's set in line with what waits.
     fn settle(&mut self) {
-        let now = clock();
-        for (id, error) in std::mem::take(&mut self.paths.broken) {
-            if let Some(connection) = self.paths.connections.remove(&id) {
-                self.poller.remove(&connection.writer);
-                if connection.closing.is_none() {
-                    let reason = format!("cannot write: {error}");
-                    self.parts.control.post(Mail::Broken { connection: id, reason });
-                    self.parts.control.wake();
-                }
-            }
+        for id in std::mem::take(&mut self.paths.busy) {
+            self.settle_connection(id);
         }
-        let poller = &self.poller;
-        self.paths.connections.retain(|_, connection| {
-            let full = connection.writer.waiting() > 0;
-            let over = connection.closing.is_some_and(|deadline| !full || now >= deadline);
-            if over {
-                poller.remove(&connection.writer);
-                connection.writer.close();
-                return false;
-            }
-            if full != connection.watched {
-                let token = Token::Tcp(connection.writer.connection().0);
-                match full {
-                    true => {
-                        connection.watched = poller.add(&connection.writer, token, Interest::Write).is_ok()
-                    }
-                    false => {
-                        poller.remove(&connection.writer);
-                        connection.watched = false;
-                    }
-                }
-            }
-            true
-        });
         let watch = !(self.parts.back_pressure && self.paths.full());
-        if watch != self.tun_watched {
-            self.tun_watched = watch;
-            if watch {
-                self.tun_watched =
-                    self.poller.add(self.parts.tun.as_fd(), Token::Tun, Interest::Read).is_ok();
-            } else {
-                self.poller.remove(self.parts.tun.as_fd());
+        if watch == self.tun_watched {
+            return;
+        }
+        if watch {
+            self.tun_watched = self.poller.add(self.parts.tun.as_fd(), Token::Tun, Interest::Read).is_ok();
+        } else {
+            self.poller.remove(self.parts.tun.as_fd());
+            self.tun_watched = false;
+        }
+    }
+
+    fn settle_connection(&mut self, id: ConnectionId) {
+        let Some(connection) = self.paths.connections.get_mut(&id) else { return };
+        let full = connection.writer.waiting() > 0;
+        let over = connection.closing.is_some_and(|deadline| !full || clock() >= deadline);
+        if over || connection.broken.is_some() {
+            self.poller.remove(&connection.writer);
+            connection.writer.close();
+            if let (Some(error), None) = (connection.broken.take(), connection.closing) {
+                let reason = format!("cannot write: {error}");
+                self.parts.control.post(Mail::Broken { connection: id, reason });
+                self.parts.control.wake();
             }
+            self.paths.connections.remove(&id);
+            return;
+        }
+        if full && !connection.watched {
+            connection.watched =
+                self.poller.add(&connection.writer, Token::Tcp(id.0), Interest::Write).is_ok();
+        } else if !full && connection.watched {
+            self.poller.remove(&connection.writer);
+            connection.watched = false;
+        }
+        if full || connection.closing.is_some() {
+            self.paths.busy.insert(id);
         }
     }
 
@@ -278,8 +277,7 @@ impl Running {
             if self.poller.wait(Some(Duration::from_millis(50)), &mut ready).is_err() {
                 break;
             }
-            let ids: Vec<ConnectionId> = self.paths.connections.keys().copied().collect();
-            ids.into_iter().for_each(|id| self.paths.flush(id));
+            self.paths.busy.clone().into_iter().for_each(|id| self.paths.flush(id));
             self.settle();
         }
         self.paths.connections.values().for_each(|connection| connection.writer.close());
@@ -287,31 +285,37 @@ impl Running {
 }
 
 impl Paths {
+    fn busy(&self) -> impl Iterator<Item = &Connection> {
+        self.busy.iter().filter_map(|id| self.connections.get(id))
+    }
+
     /// Whether a connection has more to send than its socket takes.
     fn full(&self) -> bool {
-        self.connections.values().any(|connection| connection.writer.waiting() > 0)
+        self.busy().any(|connection| connection.writer.waiting() > 0)
     }
 
     fn closing(&self) -> bool {
-        self.connections.values().any(|connection| connection.closing.is_some())
+        self.busy().any(|connection| connection.closing.is_some())
     }
 
     fn write(&mut self, id: ConnectionId, records: &[u8], limit: usize, losses: &LossCounters) {
-        match self.connections.get_mut(&id) {
-            Some(connection) => match connection.writer.write(records, limit) {
-                Ok(Taken::Yes) => {}
-                Ok(Taken::Full) => count(&losses.tcp_full),
-                Err(error) => self.broken.push((id, error)),
-            },
-            None => count(&losses.no_path),
+        let Some(connection) = self.connections.get_mut(&id).filter(|found| found.broken.is_none()) else {
+            return count(&losses.no_path);
+        };
+        match connection.writer.write(records, limit) {
+            Ok(Taken::Yes) => {}
+            Ok(Taken::Full) => count(&losses.tcp_full),
+            Err(error) => connection.broken = Some(error),
+        }
+        if connection.broken.is_some() || connection.writer.waiting() > 0 {
+            self.busy.insert(id);
         }
     }
 
     fn flush(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(&id)
-            && let Err(error) = connection.writer.flush()
-        {
-            self.broken.push((id, error));
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.broken = connection.writer.flush().err();
+            self.busy.insert(id);
         }
     }
 }

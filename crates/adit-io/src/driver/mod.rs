@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 
 use adit_core::{Command, Ended, Event, Protocol, Transport};
 use adit_dataplane::{MergePolicy, Snapshot};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use self::control::Control;
@@ -174,8 +175,7 @@ impl<P: Protocol> Driver<P> {
         routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
         let works = udp::self_test();
         let udp_options = UdpOptions {
-            sndbuf: config.buffers.sndbuf,
-            rcvbuf: config.buffers.rcvbuf,
+            buffers: config.buffers,
             gso: works.gso && config.tun.offloads.udp_send,
             gro: works.gro && config.tun.offloads.udp_receive,
         };
@@ -187,8 +187,13 @@ impl<P: Protocol> Driver<P> {
                 Transport::Udp => {
                     sockets.push(UdpSocket::bind(listen.address, &udp_options).map_err(failed)?);
                 }
-                Transport::Tcp => listeners.push(Listener::bind(listen.address).map_err(failed)?),
+                Transport::Tcp => {
+                    listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
+                }
             }
+        }
+        if !listeners.is_empty() {
+            allow_many_descriptors();
         }
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
         let (inspections, inspection_receiver) = mpsc::channel();
@@ -257,6 +262,13 @@ impl<P: Protocol> Driver<P> {
         drop(threads);
         outcome
     }
+}
+
+/// Each TCP connection takes a descriptor, and the usual limit of 1,024 is for programs that use `select`.
+fn allow_many_descriptors() {
+    let limits = getrlimit(Resource::Nofile);
+    // If it is refused, accepting rests when descriptors run out.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
 fn merge_policy(tun: &Tun) -> MergePolicy {
