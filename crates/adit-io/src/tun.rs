@@ -31,6 +31,12 @@ pub struct OffloadSwitches {
     pub udp_receive: bool,
 }
 
+impl OffloadSwitches {
+    /// None at all.
+    pub const NONE: OffloadSwitches =
+        OffloadSwitches { tun_tcp: false, tun_udp: false, udp_send: false, udp_receive: false };
+}
+
 impl Default for OffloadSwitches {
     fn default() -> Self {
         OffloadSwitches { tun_tcp: true, tun_udp: true, udp_send: true, udp_receive: true }

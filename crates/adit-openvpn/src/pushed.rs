@@ -102,7 +102,7 @@ impl Pushed {
             // What these would change on this platform is nothing, or is ours to choose.
             "block-outside-dns" | "register-dns" | "persist-tun" | "persist-key" | "sndbuf" | "rcvbuf"
             | "socket-flags" | "echo" | "parameter" | "ip-win32" | "client" | "route-delay" | "reneg-sec"
-            | "block-ipv6" => {}
+            | "block-ipv6" | "tun-ipv6" => {}
             _ => return Err(ignored("this client does not know it")),
         }
         Ok(())

@@ -7,7 +7,10 @@
 mod add_client;
 mod exit;
 mod init;
+mod log;
 mod setup;
+mod status;
+mod up;
 
 use std::process::ExitCode;
 
@@ -25,11 +28,15 @@ struct Cli {
 enum Command {
     Init(init::Args),
     AddClient(add_client::Args),
+    Up(up::Args),
+    Status(status::Args),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
         Command::AddClient(args) => add_client::run(args),
+        Command::Up(args) => up::run(args),
+        Command::Status(args) => status::run(args),
     }
 }

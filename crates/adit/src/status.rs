@@ -1,0 +1,164 @@
+//! `adit status`: what the running tunnels say of themselves.
+//!
+//! Each `adit up` listens on a Unix socket in [`DIRECTORY`]; whoever connects gets one JSON document.
+
+mod report;
+mod show;
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use adit_core::{PeerId, PeerInfo, Protocol};
+use adit_io::Handle;
+use adit_openvpn::{Client, Server};
+
+use crate::exit;
+use report::Report;
+
+/// Where the sockets are.
+const DIRECTORY: &str = "/run/adit";
+/// How long a tunnel may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Show the running tunnels: peers, addresses, traffic, drops
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only the tunnel of this configuration (its file name without the ending)
+    name: Option<String>,
+    /// Print JSON: an array with one object a tunnel
+    #[arg(long)]
+    json: bool,
+}
+
+/// A protocol that can be asked who its peers are.
+pub(crate) trait StatusSource: Send + 'static {
+    /// `client` or `server`.
+    const ROLE: &'static str;
+
+    /// The peers that are up.
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)>;
+}
+
+impl StatusSource for Client {
+    const ROLE: &'static str = "client";
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        Client::peers(self)
+    }
+}
+
+impl StatusSource for Server {
+    const ROLE: &'static str = "server";
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        Server::peers(self)
+    }
+}
+
+/// The socket of a running tunnel; it goes when this does.
+pub(crate) struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Answers `adit status` for the tunnel of `file`.
+pub(crate) fn serve<P: Protocol + StatusSource>(file: &Path, handle: Handle<P>) -> io::Result<Socket> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    std::fs::create_dir_all(DIRECTORY)?;
+    std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
+    remove_stale();
+    let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path)?;
+    let socket = Socket(path);
+    // Names and addresses of clients are for the administrator alone.
+    std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
+    thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // Whoever asked may be gone: nothing to do about it.
+            let _ = answer(stream, &name, &handle);
+        }
+    })?;
+    Ok(socket)
+}
+
+fn answer<P: Protocol + StatusSource>(
+    mut stream: UnixStream,
+    name: &str,
+    handle: &Handle<P>,
+) -> io::Result<()> {
+    let (sender, receiver) = mpsc::channel();
+    let name = name.to_owned();
+    handle.inspect(Box::new(move |protocol, snapshot, io_status| {
+        let _ = sender.send(Report::new(&name, P::ROLE, protocol.peers(), snapshot, io_status));
+    }));
+    let Ok(report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(serde_json::to_string(&report)?.as_bytes())
+}
+
+/// Sockets of tunnels that were killed.
+fn remove_stale() {
+    for path in sockets() {
+        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn sockets() -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "sock"));
+    paths.sort();
+    paths
+}
+
+fn ask(path: &Path) -> io::Result<Report> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> ExitCode {
+    let mut reports = Vec::new();
+    for path in sockets() {
+        match ask(&path) {
+            Ok(report) => reports.push(report),
+            // Left by a tunnel that was killed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return exit::failure("tunnels are running, but only root may ask them: sudo adit status");
+            }
+            Err(error) => return exit::failure(format_args!("{}: no answer: {error}", path.display())),
+        }
+    }
+    if let Some(name) = &args.name {
+        reports.retain(|report| report.name == *name);
+    }
+    if args.json {
+        match serde_json::to_string_pretty(&reports) {
+            Ok(text) => exit::say(text),
+            Err(error) => return exit::failure(error),
+        }
+        return ExitCode::SUCCESS;
+    }
+    if reports.is_empty() {
+        return exit::failure("no tunnel is running here; start one with: adit up FILE");
+    }
+    for report in &reports {
+        exit::say(show::text(report));
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,142 @@
+//! The document that `adit status --json` prints.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use adit_core::{Instant, PeerId, PeerInfo};
+use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
+use adit_io::IoStatus;
+use serde::{Deserialize, Serialize};
+
+/// One tunnel.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The configuration's file name without its ending.
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    /// `client` or `server`.
+    pub(crate) role: String,
+    /// The TUN device.
+    pub(crate) device: String,
+    /// Offloads in use.
+    pub(crate) offloads: Vec<String>,
+    pub(crate) sent: Direction,
+    pub(crate) received: Direction,
+    /// What was lost outside the data plane, by reason.
+    pub(crate) losses: BTreeMap<String, u64>,
+    pub(crate) peers: Vec<Peer>,
+}
+
+/// All packets of one direction.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Direction {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Packets dropped, by reason.
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
+/// One peer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Peer {
+    pub(crate) id: u32,
+    /// Common name of its certificate.
+    pub(crate) name: String,
+    pub(crate) transport: String,
+    pub(crate) remote: SocketAddr,
+    /// Inner addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) cipher: String,
+    pub(crate) tls: String,
+    pub(crate) connected_seconds: u64,
+    pub(crate) rekeys: u64,
+    pub(crate) last_handshake_seconds_ago: u64,
+    pub(crate) packets_sent: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) packets_received: u64,
+    pub(crate) bytes_received: u64,
+}
+
+impl Report {
+    pub(crate) fn new(
+        name: &str,
+        role: &str,
+        peers: Vec<(PeerId, PeerInfo)>,
+        snapshot: &Snapshot,
+        io_status: &IoStatus,
+    ) -> Self {
+        let now = adit_io::clock();
+        Report {
+            name: name.to_owned(),
+            pid: std::process::id(),
+            role: role.to_owned(),
+            device: io_status.tun_name.clone(),
+            offloads: offloads(io_status),
+            sent: direction(&snapshot.egress),
+            received: direction(&snapshot.ingress),
+            losses: losses(io_status),
+            peers: peers.into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
+        }
+    }
+}
+
+fn offloads(io_status: &IoStatus) -> Vec<String> {
+    let all = [
+        ("tun-checksum", io_status.tun_offloads.checksum),
+        ("tun-tcp-segmentation", io_status.tun_offloads.tcp),
+        ("tun-udp-segmentation", io_status.tun_offloads.udp),
+        ("udp-segmentation", io_status.udp_send_offload),
+        ("udp-receive-merging", io_status.udp_receive_offload),
+    ];
+    all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+}
+
+fn direction(snapshot: &DirectionSnapshot) -> Direction {
+    let drops = Drop::ALL.into_iter().map(|reason| (reason.text().to_owned(), snapshot.dropped(reason)));
+    Direction {
+        packets: snapshot.packets,
+        bytes: snapshot.bytes,
+        drops: drops.filter(|(_, count)| *count > 0).collect(),
+    }
+}
+
+fn losses(io_status: &IoStatus) -> BTreeMap<String, u64> {
+    let losses = &io_status.losses;
+    let all = [
+        ("TUN queue full (a larger txqueuelen helps)", io_status.tun_dropped),
+        ("UDP send refused by the system", losses.udp_send),
+        ("UDP datagram larger than the receive buffer", losses.udp_truncated),
+        ("packet refused by the TUN device", losses.tun_write),
+        ("path closed", losses.no_path),
+        ("TCP connection's queue full", losses.tcp_full),
+        ("control datagrams too fast", losses.control_full),
+        ("protocol messages too fast", losses.notices_full),
+        ("client-to-client queue full", losses.relay_full),
+        ("TCP connections refused", losses.connections_refused),
+        ("control datagrams rejected", losses.rejected),
+    ];
+    all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn peer(now: Instant, id: PeerId, info: PeerInfo, snapshot: &Snapshot) -> Peer {
+    let traffic = snapshot.peers.iter().find(|peer| peer.peer == id);
+    Peer {
+        id: id.0,
+        name: info.name,
+        transport: match info.path.transport() {
+            adit_core::Transport::Udp => "udp".to_owned(),
+            adit_core::Transport::Tcp => "tcp".to_owned(),
+        },
+        remote: info.path.remote(),
+        addresses: info.addresses,
+        cipher: info.cipher.name().to_owned(),
+        tls: info.tls,
+        connected_seconds: (now - info.since).as_secs(),
+        rekeys: info.rekeys,
+        last_handshake_seconds_ago: (now - info.last_handshake).as_secs(),
+        packets_sent: traffic.map_or(0, |peer| peer.packets_sent),
+        bytes_sent: traffic.map_or(0, |peer| peer.bytes_sent),
+        packets_received: traffic.map_or(0, |peer| peer.packets_received),
+        bytes_received: traffic.map_or(0, |peer| peer.bytes_received),
+    }
+}

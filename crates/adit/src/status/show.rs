@@ -1,0 +1,101 @@
+//! A status report for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::report::{Direction, Peer, Report};
+
+/// The whole report, without a line end at its end.
+pub(super) fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let offloads = if report.offloads.is_empty() { "none".to_owned() } else { report.offloads.join(", ") };
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{} ({}, pid {}) on {}", report.name, report.role, report.pid, report.device);
+    let _ = writeln!(out, "  offloads   {offloads}");
+    line(&mut out, "sent", &report.sent);
+    line(&mut out, "received", &report.received);
+    dropped(&mut out, "dropped sending", &report.sent.drops);
+    dropped(&mut out, "dropped receiving", &report.received.drops);
+    dropped(&mut out, "lost", &report.losses);
+    if report.peers.is_empty() {
+        out.push_str("  no peer is connected");
+    }
+    for (index, each) in report.peers.iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        peer(&mut out, each);
+    }
+    out
+}
+
+fn line(out: &mut String, label: &str, direction: &Direction) {
+    let _ = writeln!(out, "  {label:<10} {} packets, {}", direction.packets, bytes(direction.bytes));
+}
+
+fn dropped(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {
+    for (reason, count) in reasons {
+        let _ = writeln!(out, "  {label}: {count} ({reason})");
+    }
+}
+
+fn peer(out: &mut String, peer: &Peer) {
+    let addresses: Vec<String> = peer.addresses.iter().map(ToString::to_string).collect();
+    let _ = writeln!(out, "  {} at {} {}", peer.name, peer.transport, peer.remote);
+    let _ = writeln!(out, "    addresses  {}", addresses.join(", "));
+    let _ = writeln!(out, "    keys       {}, {}", peer.cipher, peer.tls);
+    let _ = writeln!(
+        out,
+        "    handshake  {} ago, {} renewed, connected for {}",
+        duration(peer.last_handshake_seconds_ago),
+        peer.rekeys,
+        duration(peer.connected_seconds)
+    );
+    let _ = writeln!(out, "    sent       {} packets, {}", peer.packets_sent, bytes(peer.bytes_sent));
+    let _ = write!(out, "    received   {} packets, {}", peer.packets_received, bytes(peer.bytes_received));
+}
+
+/// Bytes with three digits and a unit.
+#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_three_digits() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_000), "1.00 kB");
+        assert_eq!(bytes(12_345_678), "12.3 MB");
+        assert_eq!(bytes(999_700), "1.00 MB");
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        assert_eq!(duration(59), "59 s");
+        assert_eq!(duration(3_599), "59 min 59 s");
+        assert_eq!(duration(7_260), "2 h 1 min");
+    }
+}

@@ -1,0 +1,161 @@
+//! `adit up`: runs a configuration until it is told to stop.
+
+mod observer;
+mod signals;
+mod translate;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use adit_config::openvpn::{Parsed, Role, parse};
+use adit_core::{Ended, Protocol, Severity, UnixTime};
+use adit_io::{Driver, DriverError, Handle, OffloadSwitches};
+use adit_openvpn::credentials::CredentialError;
+use adit_openvpn::{Client, Server};
+use rand_core::{OsRng, TryRngCore};
+
+use crate::exit;
+use crate::log::Logger;
+use crate::status::{self, StatusSource};
+use observer::LogObserver;
+
+/// Run an OpenVPN configuration, client or server, in the foreground
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The configuration: an .ovpn or .conf file
+    file: PathBuf,
+    /// Use none of the TUN device's and the UDP sockets' offloads
+    #[arg(long)]
+    no_offloads: bool,
+}
+
+/// Why a configuration does not come up.
+enum Failure {
+    /// The configuration is wrong: one problem a line.
+    Configuration(String),
+    /// Something in the world stood in the way.
+    World(String),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> ExitCode {
+    match up(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Configuration(why)) => exit::usage(why),
+        Err(Failure::World(why)) => exit::failure(why),
+    }
+}
+
+fn up(args: &Args) -> Result<(), Failure> {
+    let parsed = read(&args.file)?;
+    let process = &parsed.config.process;
+    let mut log = Logger::new(process)
+        .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
+    for warning in &parsed.warnings {
+        log.log(Severity::Warning, warning);
+    }
+    let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
+    let mut seed = [0; 32];
+    OsRng
+        .try_fill_bytes(&mut seed)
+        .map_err(|error| Failure::World(format!("no randomness from the system: {error}")))?;
+    match &parsed.config.role {
+        Role::Client(client) => {
+            let keeps_trying = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
+            let params = translate::client_params(&parsed.config, client, !keeps_trying, wall)
+                .map_err(|error| locate(&parsed, &args.file, &error))?;
+            run_protocol(args, &parsed, log, |now| Client::new(params, now, seed))
+        }
+        Role::Server(server) => {
+            let params = translate::server_params(&parsed.config, server, wall)
+                .map_err(|error| locate(&parsed, &args.file, &error))?;
+            run_protocol(args, &parsed, log, |now| Server::new(params, now, seed))
+        }
+    }
+}
+
+/// Reads and checks the configuration.
+fn read(path: &Path) -> Result<Parsed, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read(path).map_err(|error| {
+        Failure::Configuration(format!("{name}: the configuration cannot be read: {error}"))
+    })?;
+    // OpenVPN looks from its working directory; a file that lies beside the configuration is meant too.
+    let directory = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    let load = |wanted: &Path| {
+        let beside = directory.join(wanted);
+        let found = if !wanted.exists() && beside.exists() { &beside } else { wanted };
+        std::fs::read(found).map_err(|error| error.to_string())
+    };
+    parse(&name, &text, &load).map_err(|failure| Failure::Configuration(failure.to_string()))
+}
+
+/// An error of the credentials, with the line of the directive at fault.
+fn locate(parsed: &Parsed, path: &Path, error: &CredentialError) -> Failure {
+    let entry = parsed.report.iter().find(|entry| entry.directive == error.directive());
+    Failure::Configuration(match entry {
+        Some(entry) => format!("{}:{}: {error}", entry.file, entry.line),
+        None => format!("{}: {error}", path.display()),
+    })
+}
+
+fn run_protocol<P: Protocol + StatusSource>(
+    args: &Args,
+    parsed: &Parsed,
+    mut log: Logger,
+    protocol: impl FnOnce(adit_core::Instant) -> P,
+) -> Result<(), Failure> {
+    let switches = if args.no_offloads { OffloadSwitches::NONE } else { OffloadSwitches::default() };
+    let config = translate::driver_config(&parsed.config, switches);
+    let driver: Driver<P> = Driver::new(config).map_err(world)?;
+    let handle = driver.handle();
+    signals::watch(handle.clone())
+        .map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))?;
+    let _pid_file = write_pid(parsed)?;
+    let socket = serve_status(args, &handle, &mut log);
+    for address in driver.local_addresses() {
+        log.log(Severity::Info, format_args!("listening on {address}"));
+    }
+    let mut observer = LogObserver::new(log);
+    let ended = driver.run(protocol(adit_io::clock()), &mut observer);
+    drop(socket);
+    match ended.map_err(world)? {
+        Ended::Shutdown => Ok(()),
+        Ended::Failed(why) => Err(Failure::World(why)),
+    }
+}
+
+fn world(error: DriverError) -> Failure {
+    Failure::World(error.to_string())
+}
+
+/// A tunnel nobody can ask for its status is still a tunnel.
+fn serve_status<P: Protocol + StatusSource>(
+    args: &Args,
+    handle: &Handle<P>,
+    log: &mut Logger,
+) -> Option<status::Socket> {
+    match status::serve(&args.file, handle.clone()) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            log.log(Severity::Warning, format_args!("`adit status` will not see this tunnel: {error}"));
+            None
+        }
+    }
+}
+
+/// `writepid`: the file goes when the tunnel does.
+fn write_pid(parsed: &Parsed) -> Result<Option<RemovedOnDrop>, Failure> {
+    let Some(path) = &parsed.config.process.pid_file else { return Ok(None) };
+    std::fs::write(path, format!("{}\n", std::process::id()))
+        .map_err(|error| Failure::World(format!("writepid {}: {error}", path.display())))?;
+    Ok(Some(RemovedOnDrop(path.clone())))
+}
+
+struct RemovedOnDrop(PathBuf);
+
+impl Drop for RemovedOnDrop {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

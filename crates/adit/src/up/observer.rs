@@ -1,0 +1,51 @@
+//! What happens in the tunnel, as lines of the log.
+
+use adit_core::{Ended, Event, Severity};
+use adit_io::Observer;
+
+use crate::log::Logger;
+
+/// Writes events to the log.
+pub(super) struct LogObserver {
+    log: Logger,
+}
+
+impl LogObserver {
+    pub(super) fn new(log: Logger) -> Self {
+        LogObserver { log }
+    }
+}
+
+impl Observer for LogObserver {
+    fn event(&mut self, event: &Event, tun_name: &str) {
+        match event {
+            Event::Report(report) => self.log.log(report.severity, report),
+            Event::Up(settings) => {
+                let addresses: Vec<String> = settings.addresses.iter().map(ToString::to_string).collect();
+                let addresses =
+                    if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
+                let text = format_args!("tunnel up: {tun_name} with {addresses}, MTU {}", settings.mtu);
+                self.log.log(Severity::Info, text);
+            }
+            Event::Down => self.log.log(Severity::Info, format_args!("tunnel down: {tun_name}")),
+            Event::PeerUp { info, .. } => {
+                let addresses: Vec<String> = info.addresses.iter().map(ToString::to_string).collect();
+                let text = format_args!(
+                    "{}: {} connected ({}; {}; {})",
+                    info.path,
+                    info.name,
+                    addresses.join(", "),
+                    info.cipher,
+                    info.tls
+                );
+                self.log.log(Severity::Info, text);
+            }
+            Event::PeerDown { peer, reason } => {
+                self.log.log(Severity::Debug, format_args!("peer {} down: {reason}", peer.0));
+            }
+            Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),
+            // `adit up` says why as its last word.
+            Event::Ended(Ended::Failed(_)) | Event::Data(_) | Event::Open { .. } | Event::Close { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! From a parsed configuration to what the protocol and the driver take.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_config::openvpn as file;
+use adit_config::openvpn::{ClientConfig, Config, ServerConfig};
+use adit_core::{IpNet, Ipv4Net, Transport, UnixTime};
+use adit_dataplane as dataplane;
+use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
+use adit_openvpn::credentials::{CredentialError, Credentials, TlsEnvironment, client_tls, server_tls};
+use adit_openvpn::params::{
+    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix, PullAction,
+    RemoteParams, ServerParams,
+};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use adit_openvpn::{NameCheck, PeerRequirements, Role, TlsConfig};
+use rustls::SupportedProtocolVersion;
+use rustls::crypto::aws_lc_rs;
+use rustls::time_provider::TimeProvider;
+use zeroize::Zeroizing;
+
+/// OpenVPN's own default would be 100, which drops packets of fast senders (DESIGN: the txqueuelen study).
+const TXQUEUELEN: u32 = 1000;
+
+/// The machine's clock, for certificates.
+#[derive(Debug)]
+struct SystemTime;
+
+impl TimeProvider for SystemTime {
+    fn current_time(&self) -> Option<rustls_pki_types::UnixTime> {
+        Some(rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0)))
+    }
+}
+
+/// What the driver needs for `config`.
+pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches) -> DriverConfig {
+    let (role, client_to_client, listen, remotes) = match &config.role {
+        file::Role::Client(client) => (dataplane::Role::Client, false, Vec::new(), remotes(client)),
+        file::Role::Server(server) => (
+            dataplane::Role::Server,
+            server.client_to_client,
+            server.listen.iter().map(listen).collect(),
+            Vec::new(),
+        ),
+    };
+    DriverConfig {
+        tun: TunConfig {
+            name: config.device.name.clone(),
+            txqueuelen: config.device.txqueuelen.unwrap_or(TXQUEUELEN),
+            offloads,
+        },
+        listen,
+        remotes,
+        buffers: Buffers {
+            sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
+            rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
+        },
+        dataplane: dataplane::Config { role, wire: dataplane::Wire::OpenVpn, client_to_client },
+    }
+}
+
+fn listen(listen: &file::Listen) -> Listen {
+    let any = match listen.family {
+        file::Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        file::Family::Any | file::Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    Listen {
+        transport: listen.transport,
+        address: SocketAddr::new(listen.address.unwrap_or(any), listen.port),
+    }
+}
+
+fn remotes(client: &ClientConfig) -> Vec<Remote> {
+    let remote = |remote: &file::Remote| Remote {
+        host: remote.host.clone(),
+        port: remote.port,
+        transport: remote.transport,
+        family: family(remote.family),
+        bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
+        connect_timeout: remote.connect_timeout,
+    };
+    client.remotes.iter().map(remote).collect()
+}
+
+/// Any port of any address is what the system chooses by itself.
+fn local_end(bind: file::Bind, family: file::Family) -> Option<SocketAddr> {
+    let any = match family {
+        file::Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        file::Family::Any | file::Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    };
+    match bind {
+        file::Bind { address: None, port: 0 } => None,
+        // A client bound to a fixed port and no address would be tied to one family; the port matters to nobody.
+        file::Bind { address: None, .. } if family == file::Family::Any => None,
+        file::Bind { address, port } => Some(SocketAddr::new(address.unwrap_or(any), port)),
+    }
+}
+
+fn family(family: file::Family) -> Family {
+    match family {
+        file::Family::Any => Family::Any,
+        file::Family::V4 => Family::V4,
+        file::Family::V6 => Family::V6,
+    }
+}
+
+/// A client's parameters; `config` is a client's.
+pub(super) fn client_params(
+    config: &Config,
+    client: &ClientConfig,
+    fail_on_unknown_name: bool,
+    wall: UnixTime,
+) -> Result<ClientParams, CredentialError> {
+    let tls = client_tls(&credentials(config), requirements(config), &environment(config))?;
+    let exit_notify = client.remotes.iter().any(|remote| remote.exit_notify > 0);
+    let server_poll_timeout = client.remotes.iter().map(|remote| remote.connect_timeout).max();
+    let name = |remote: &file::Remote| RemoteParams {
+        name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
+        transport: remote.transport,
+    };
+    Ok(ClientParams {
+        control: control(config, TlsConfig::Client(tls), Role::Client, wall),
+        data: data(config),
+        remotes: client.remotes.iter().map(name).collect(),
+        keepalive: keepalive(config),
+        exit_notify,
+        retry: (client.connect_retry, client.connect_retry_longest),
+        retry_max: client.connect_retry_max,
+        server_poll_timeout: server_poll_timeout.unwrap_or(Duration::from_secs(120)),
+        fail_on_unknown_name,
+        route_nopull: client.route_nopull,
+        pull_filters: client.pull_filters.iter().map(pull_filter).collect(),
+        local: local_settings(config, client),
+        peer_info: Vec::new(),
+    })
+}
+
+fn pull_filter(filter: &file::PullFilter) -> (PullAction, String) {
+    let action = match filter.action {
+        file::PullAction::Accept => PullAction::Accept,
+        file::PullAction::Ignore => PullAction::Ignore,
+        file::PullAction::Reject => PullAction::Reject,
+    };
+    (action, filter.prefix.clone())
+}
+
+/// What the file itself says of the client's end of the tunnel.
+fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
+    let (address4, peer_address) = match client.ipv4 {
+        None => (None, None),
+        Some(file::StaticIpv4::Subnet(network)) => (Some(network), None),
+        Some(file::StaticIpv4::PointToPoint { local, peer }) => {
+            (Ipv4Net::new(local, 32).ok(), Some(IpAddr::V4(peer)))
+        }
+    };
+    let address6 = client.ipv6.map(|(network, _)| network);
+    LocalSettings {
+        routes: config.routes.clone(),
+        redirect_gateway: client.redirect_gateway,
+        dns: client.dns.clone(),
+        addresses: address4.map(IpNet::V4).into_iter().chain(address6.map(IpNet::V6)).collect(),
+        peer_address,
+        route_metric: client.route_metric,
+    }
+}
+
+/// A server's parameters; `config` is a server's.
+pub(super) fn server_params(
+    config: &Config,
+    server: &ServerConfig,
+    wall: UnixTime,
+) -> Result<ServerParams, CredentialError> {
+    let tls = server_tls(&credentials(config), requirements(config), &environment(config))?;
+    Ok(ServerParams {
+        control: control(config, TlsConfig::Server(tls), Role::Server, wall),
+        data: data(config),
+        address4: server.ipv4.map(|v4| v4.address),
+        pool4: server.ipv4.and_then(|v4| v4.pool),
+        address6: server.ipv6.map(|v6| v6.address),
+        pool6: server.ipv6.and_then(|v6| v6.pool),
+        push: server.push.clone(),
+        routes: config.routes.clone(),
+        keepalive: keepalive(config),
+        client_to_client: server.client_to_client,
+        duplicate_cn: server.duplicate_cn,
+        max_clients: usize::try_from(server.max_clients).unwrap_or(usize::MAX),
+        exit_notify: match server.exit_notify {
+            0 => ExitNotify::Off,
+            1 => ExitNotify::Restart,
+            _ => ExitNotify::NextServer,
+        },
+    })
+}
+
+fn transport_name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Udp => "udp",
+        Transport::Tcp => "tcp",
+    }
+}
+
+fn credentials(config: &Config) -> Credentials {
+    Credentials {
+        ca: config.tls.ca.text().as_bytes().to_vec(),
+        certificate: config.tls.cert.text().as_bytes().to_vec(),
+        private_key: Zeroizing::new(config.tls.key.text().as_bytes().to_vec()),
+    }
+}
+
+fn requirements(config: &Config) -> PeerRequirements {
+    let peer = &config.tls.peer;
+    let name = peer.name.as_ref().map(|check| match check.kind {
+        file::NameKind::Subject => NameCheck::Subject(check.value.clone()),
+        file::NameKind::Name => NameCheck::CommonName(check.value.clone()),
+        file::NameKind::NamePrefix => NameCheck::CommonNamePrefix(check.value.clone()),
+    });
+    PeerRequirements { require_usage: peer.usage, name }
+}
+
+/// TLS as `tls-version-min`, `tls-cipher`, `tls-ciphersuites` and `tls-groups` leave it.
+fn environment(config: &Config) -> TlsEnvironment {
+    let tls = &config.tls;
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|suite| {
+        let allowed = match suite {
+            rustls::SupportedCipherSuite::Tls13(_) => &tls.suites,
+            rustls::SupportedCipherSuite::Tls12(_) => &tls.ciphers,
+        };
+        allowed.is_empty() || allowed.iter().any(|name| name.id == u16::from(suite.suite()))
+    });
+    if !tls.groups.is_empty() {
+        let all = aws_lc_rs::ALL_KX_GROUPS;
+        let group =
+            |name: &file::TlsName| all.iter().copied().find(|group| u16::from(group.name()) == name.id);
+        provider.kx_groups = tls.groups.iter().filter_map(group).collect();
+    }
+    TlsEnvironment { provider: Arc::new(provider), time: Arc::new(SystemTime), versions: versions(config) }
+}
+
+fn versions(config: &Config) -> Vec<&'static SupportedProtocolVersion> {
+    let (min, max) = (config.tls.version_min, config.tls.version_max.unwrap_or(file::TlsVersion::V1_3));
+    let all = [
+        (file::TlsVersion::V1_3, &rustls::version::TLS13),
+        (file::TlsVersion::V1_2, &rustls::version::TLS12),
+    ];
+    all.into_iter().filter(|(version, _)| (min..=max).contains(version)).map(|(_, version)| version).collect()
+}
+
+fn control(config: &Config, tls: TlsConfig, role: Role, wall_at_origin: UnixTime) -> ControlParams {
+    let mut params = ControlParams::new(wrap(config, role), tls, wall_at_origin);
+    params.hand_window = config.rekey.handshake;
+    params.reneg = config.rekey.after;
+    params.tran_window = config.rekey.transition;
+    params.retransmit = config.rekey.retransmit;
+    params
+}
+
+fn wrap(config: &Config, role: Role) -> WrapConfig {
+    match &config.wrap {
+        file::Wrap::None => WrapConfig::Plain,
+        file::Wrap::TlsAuth { key, direction } => {
+            let direction = match direction {
+                None => KeyDirection::Bidirectional,
+                Some(file::KeyDirection::Normal) => KeyDirection::Normal,
+                Some(file::KeyDirection::Inverse) => KeyDirection::Inverse,
+            };
+            WrapConfig::tls_auth(&StaticKey::from_bytes(key.bytes()), digest(config.data.auth), direction)
+        }
+        file::Wrap::TlsCrypt { key } => WrapConfig::tls_crypt(&StaticKey::from_bytes(key.bytes()), role),
+    }
+}
+
+fn digest(digest: file::Digest) -> HmacDigest {
+    match digest {
+        file::Digest::Sha1 => HmacDigest::Sha1,
+        file::Digest::Sha256 => HmacDigest::Sha256,
+        file::Digest::Sha384 => HmacDigest::Sha384,
+        file::Digest::Sha512 => HmacDigest::Sha512,
+    }
+}
+
+fn data(config: &Config) -> DataParams {
+    DataParams {
+        ciphers: config.data.ciphers.clone(),
+        fallback: config.data.fallback,
+        compression: config.data.compression,
+        tun_mtu: config.device.mtu,
+        mssfix: match config.data.mssfix {
+            file::Mssfix::Default => MssFix::Default,
+            file::Mssfix::Off => MssFix::Off,
+            file::Mssfix::Payload(size) => MssFix::Payload(size),
+            file::Mssfix::Outer(size) => MssFix::Mtu(size),
+            file::Mssfix::Fixed(size) => MssFix::Fixed(size),
+        },
+        replay_window: config.data.replay_window,
+    }
+}
+
+fn keepalive(config: &Config) -> Keepalive {
+    Keepalive {
+        ping: config.liveness.ping,
+        timeout: config.liveness.timeout,
+        exit: config.liveness.on_timeout == file::OnTimeout::Exit,
+    }
+}
