@@ -200,6 +200,7 @@ mod tests {
     use super::*;
     use crate::routing::Routing;
     use crate::testing::in_fresh_network;
+    use crate::udp::readable;
 
     #[test]
     fn names() {
@@ -235,6 +236,7 @@ mod tests {
             let mut buffer = vec![0; READ_BUFFER];
             ping_self("10.99.0.2");
             let packet = loop {
+                assert!(readable(tun.as_fd()).unwrap(), "the packet did not come");
                 let length = tun.read(&mut buffer).unwrap();
                 // The kernel itself may speak first (IPv6 router solicitations).
                 if buffer[VNET_HEADER] >> 4 == 4 {
