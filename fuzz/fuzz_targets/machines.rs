@@ -1,0 +1,332 @@
+//! A client and a server over a network that the input commands: it delivers, loses, doubles, corrupts and
+//! forges datagrams, lets time pass, gives orders and pushes any options. Whatever happens, the machines do
+//! not panic, do not spin, and their orders to the data plane make sense.
+#![no_main]
+
+#[path = "../../crates/adit-openvpn/tests/support/mod.rs"]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use adit_core::{
+    Command, ConnectionId, DataEvent, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol, SessionId,
+    Transport,
+};
+use adit_openvpn::credentials::Credentials;
+use adit_openvpn::params::{ClientParams, ServerParams};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use adit_openvpn::{Client, Role, Server};
+use libfuzzer_sys::fuzz_target;
+use rcgen::ExtendedKeyUsagePurpose;
+
+static CREDENTIALS: LazyLock<[Credentials; 2]> = LazyLock::new(|| {
+    let authority = support::Authority::new();
+    [
+        authority.issue("alice", ExtendedKeyUsagePurpose::ClientAuth),
+        authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth),
+    ]
+});
+
+/// Parameters of both ends, by wrapping and transport. TLS is set up once.
+static PARAMS: LazyLock<Vec<(ClientParams, ServerParams)>> = LazyLock::new(|| {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let auth = |direction| WrapConfig::tls_auth(&key, HmacDigest::Sha256, direction);
+    let wraps = [
+        (WrapConfig::Plain, WrapConfig::Plain),
+        (WrapConfig::tls_crypt(&key, Role::Client), WrapConfig::tls_crypt(&key, Role::Server)),
+        (auth(KeyDirection::Inverse), auth(KeyDirection::Normal)),
+    ];
+    let [client, server] = &*CREDENTIALS;
+    let pairs = wraps.into_iter().flat_map(|(ours, theirs)| {
+        [Transport::Udp, Transport::Tcp].map(|transport| {
+            let client = support::client_params(client, ours.clone(), transport);
+            (client, support::server_params(server, theirs.clone()))
+        })
+    });
+    pairs.collect()
+});
+
+/// What an end ordered so far.
+#[derive(Default)]
+struct Model {
+    peers: BTreeSet<PeerId>,
+    sessions: BTreeMap<PeerId, BTreeSet<SessionId>>,
+    up: BTreeSet<PeerId>,
+    /// Peers that the data plane knew at some time: it may still speak of them.
+    ever: BTreeSet<PeerId>,
+    opens: usize,
+    ended: bool,
+}
+
+impl Model {
+    fn note(&mut self, event: Event) {
+        assert!(!self.ended || !matches!(event, Event::Open { .. }), "opens a path after its end");
+        match event {
+            Event::Data(order) => self.note_order(order),
+            Event::Open { .. } => self.opens += 1,
+            Event::PeerUp { peer, .. } => assert!(self.up.insert(peer), "up twice"),
+            Event::PeerDown { peer, .. } => drop(self.up.remove(&peer)),
+            Event::Ended(_) => self.ended = true,
+            Event::Report(report) => assert!(!report.text.contains('\0')),
+            Event::Close { .. } | Event::Up(_) | Event::Down => {}
+        }
+    }
+
+    fn note_order(&mut self, order: DataEvent) {
+        let known = |peer: &PeerId| self.peers.contains(peer);
+        match order {
+            DataEvent::AddPeer(config) => {
+                self.peers.insert(config.peer);
+                self.ever.insert(config.peer);
+            }
+            DataEvent::RemovePeer(peer) => {
+                assert!(self.peers.remove(&peer), "removes a peer that is not there");
+                self.sessions.remove(&peer);
+            }
+            DataEvent::MovePeer { peer, .. } => assert!(known(&peer), "moves a peer that is not there"),
+            DataEvent::Install(install) => {
+                assert!(known(&install.peer), "installs a session of no peer");
+                assert_eq!(install.seal.key.len(), install.cipher.key_len());
+                assert_ne!(*install.seal.key, *install.open.key);
+                self.sessions.entry(install.peer).or_default().insert(install.session);
+            }
+            DataEvent::Activate { peer, session } => {
+                let installed = self.sessions.get(&peer).is_some_and(|known| known.contains(&session));
+                assert!(installed, "activates a session that is not installed");
+            }
+            DataEvent::Retire { peer, session } => {
+                self.sessions.entry(peer).or_default().remove(&session);
+            }
+            DataEvent::Inject { peer, .. } => assert!(known(&peer), "sends to a peer that is not there"),
+        }
+    }
+}
+
+struct End<P> {
+    machine: P,
+    model: Model,
+    /// Datagrams on their way from this end.
+    sent: VecDeque<Vec<u8>>,
+}
+
+impl<P: Protocol> End<P> {
+    fn new(machine: P) -> Self {
+        End { machine, model: Model::default(), sent: VecDeque::new() }
+    }
+
+    fn drain(&mut self) {
+        for round in 0.. {
+            assert!(round < 10_000, "events and datagrams without end");
+            let mut idle = true;
+            while let Some(event) = self.machine.poll_event() {
+                self.model.note(event);
+                idle = false;
+            }
+            let mut datagram = Vec::new();
+            if self.machine.poll_transmit(&mut datagram).is_some() {
+                assert!(!datagram.is_empty() && datagram.len() < 65_536);
+                self.sent.push_back(datagram);
+                idle = false;
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        for round in 0.. {
+            self.machine.handle_timeout(now);
+            self.drain();
+            if self.machine.poll_timeout().is_none_or(|at| at > now) {
+                return;
+            }
+            assert!(round < 1000, "due again and again");
+        }
+    }
+
+    fn take(&mut self, choice: u8) -> Option<Vec<u8>> {
+        let last = self.sent.len().checked_sub(1)?;
+        // Mostly in order.
+        self.sent.remove(if choice < 0xc0 { 0 } else { last })
+    }
+}
+
+struct World {
+    now: Instant,
+    transport: Transport,
+    connections: u32,
+    client: End<Client>,
+    server: End<Server>,
+}
+
+impl World {
+    fn path(&self, host: u8, number: u32) -> Path {
+        let remote = ([192, 0, 2, host], 1194).into();
+        match self.transport {
+            Transport::Udp => Path::Udp { socket: number, remote },
+            Transport::Tcp => Path::Tcp { connection: ConnectionId(number), remote },
+        }
+    }
+
+    fn to_server(&mut self, datagram: &[u8]) {
+        let _ = self.server.machine.handle_datagram(self.now, self.path(2, self.connections), datagram);
+        self.server.drain();
+    }
+
+    fn to_client(&mut self, datagram: &[u8]) {
+        let _ = self.client.machine.handle_datagram(self.now, self.path(1, self.connections), datagram);
+        self.client.drain();
+    }
+
+    /// Answers the client's wishes for a path.
+    fn open(&mut self, fails: bool) {
+        while self.client.model.opens > 0 {
+            self.client.model.opens -= 1;
+            self.connections += 1;
+            let command = if fails {
+                Command::OpenFailed { remote: 0, failure: OpenFailure::Unreachable("refused".to_owned()) }
+            } else {
+                Command::Opened { path: self.path(1, self.connections) }
+            };
+            self.client.machine.handle_command(self.now, command);
+            self.client.drain();
+            if self.transport == Transport::Tcp && !fails {
+                let path = self.path(2, self.connections);
+                self.server.machine.handle_command(self.now, Command::Opened { path });
+                self.server.drain();
+            }
+        }
+    }
+
+    fn deliver_all(&mut self) {
+        for _ in 0..200 {
+            self.open(false);
+            let (forth, back) = (self.client.sent.pop_front(), self.server.sent.pop_front());
+            if forth.is_none() && back.is_none() {
+                return;
+            }
+            forth.into_iter().for_each(|datagram| self.to_server(&datagram));
+            back.into_iter().for_each(|datagram| self.to_client(&datagram));
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.client.wake(self.now);
+        self.server.wake(self.now);
+    }
+
+    fn order(&mut self, value: u8) {
+        let peer = PeerId(u32::from(value >> 6));
+        let path = self.path(1 + (value >> 7), self.connections);
+        let command = match value % 6 {
+            0 => Command::Rekey { peer },
+            1 => Command::Disconnect { peer },
+            2 => Command::Restart,
+            3 => Command::Shutdown,
+            _ => Command::Closed { path, reason: "reset by peer".to_owned() },
+        };
+        if value & 0x20 == 0 {
+            self.client.machine.handle_command(self.now, command);
+            self.client.drain();
+        } else {
+            self.server.machine.handle_command(self.now, command);
+            self.server.drain();
+        }
+    }
+
+    fn notice(&mut self, value: u8, payload: &[u8]) {
+        let peer = PeerId(u32::from(value >> 7));
+        let session = SessionId::openvpn(peer, (value >> 3) & 7);
+        let path = self.path(9, self.connections);
+        let notice = match value % 5 {
+            0 => Notice::Traffic { peer, received: u64::from(value), sent: u64::from(value) },
+            1 => Notice::FirstOpened { peer, session },
+            2 => Notice::Moved { peer, path },
+            3 => Notice::Message { peer, session, payload: payload.to_vec() },
+            _ => Notice::LimitNear { peer, session },
+        };
+        if value & 0x40 == 0 {
+            if self.client.model.ever.contains(&peer) {
+                self.client.machine.handle_notice(self.now, notice);
+                self.client.drain();
+            }
+        } else if self.server.model.ever.contains(&peer) {
+            self.server.machine.handle_notice(self.now, notice);
+            self.server.drain();
+        }
+    }
+
+    /// One step of the script: what to do, and how. `rest` gives bytes for forgeries.
+    fn step(&mut self, action: u8, value: u8, rest: &[u8]) {
+        let forged = &rest[..rest.len().min(usize::from(value))];
+        match action % 16 {
+            0 | 1 => self.client.take(value).into_iter().for_each(|datagram| self.to_server(&datagram)),
+            2 | 3 => self.server.take(value).into_iter().for_each(|datagram| self.to_client(&datagram)),
+            4 => drop(self.client.take(value)),
+            5 => drop(self.server.take(value)),
+            6 => {
+                if let Some(mut datagram) = self.client.take(0) {
+                    let at = usize::from(value) % datagram.len();
+                    let copy = datagram.clone();
+                    datagram[at] ^= 1 << (value & 7);
+                    self.to_server(&datagram);
+                    self.to_server(&copy);
+                    self.to_server(&copy);
+                }
+            }
+            7 => {
+                if let Some(mut datagram) = self.server.take(0) {
+                    let at = usize::from(value) % datagram.len();
+                    let copy = datagram.clone();
+                    datagram[at] ^= 1 << (value & 7);
+                    self.to_client(&datagram);
+                    self.to_client(&copy);
+                    self.to_client(&copy);
+                }
+            }
+            8 => self.to_server(forged),
+            9 => self.to_client(forged),
+            10 => {
+                let path = self.path(value, self.connections);
+                let _ = self.server.machine.handle_datagram(self.now, path, rest);
+                self.server.drain();
+            }
+            11 => self.pass(Duration::from_millis(u64::from(value) * 100)),
+            12 => self.pass(Duration::from_secs(u64::from(value) * 20)),
+            13 => self.order(value),
+            14 => self.notice(value, rest),
+            _ => self.deliver_all(),
+        }
+        self.open(value == 0xff);
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[choice, push_len], rest)) = data.split_first_chunk() else { return };
+    let (push, script) = rest.split_at(rest.len().min(usize::from(push_len)));
+    let (client, mut server) = PARAMS[usize::from(choice & 0x7f) % PARAMS.len()].clone();
+    server.push = String::from_utf8_lossy(push).lines().map(str::to_owned).collect();
+    let transport = client.remotes[0].transport;
+    let now = Instant::ORIGIN + Duration::from_secs(1);
+    let mut world = World {
+        now,
+        transport,
+        connections: 0,
+        client: End::new(Client::new(client, now, [1; 32])),
+        server: End::new(Server::new(server, now, [2; 32])),
+    };
+    world.client.drain();
+    world.server.drain();
+    world.open(false);
+    if choice & 0x80 != 0 {
+        world.deliver_all();
+    }
+    for (index, pair) in script.chunks_exact(2).enumerate().take(64) {
+        world.step(pair[0], pair[1], script.get(2 * index + 2..).unwrap_or_default());
+    }
+});
