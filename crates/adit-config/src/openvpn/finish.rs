@@ -1,7 +1,7 @@
 //! From what a file said to a configuration: defaults, and checks that need the whole file.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{Ipv4Net, Ipv6Net, RouteVia, Transport};
@@ -10,6 +10,7 @@ use super::Parser;
 use super::args::prefix_of;
 use super::data::DEFAULT_CIPHERS;
 use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
+use super::lexer::MAX_WORD;
 use super::model::*;
 use crate::Problem;
 
@@ -61,7 +62,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
         rekey: draft.rekey,
         socket: draft.socket,
         routes: std::mem::take(&mut draft.routes),
-        process: process(draft),
+        process: process(draft, file, parser),
     })
 }
 
@@ -406,16 +407,23 @@ fn server_ipv6(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6>
     Some(ServerIpv6 { address, pool: pool.map(|(pool, _)| pool) })
 }
 
-fn process(draft: Draft) -> Process {
+fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Process {
     let directory = draft.directory;
-    let from = |path: &Path| -> PathBuf { directory.join(path) };
+    let mut from = |path: PathBuf| -> PathBuf {
+        let path = directory.join(path);
+        if path.as_os_str().len() > MAX_WORD {
+            parser.problem_in(file, format!("`cd` makes a path longer than {MAX_WORD} bytes"));
+        }
+        path
+    };
     let mut process = draft.process;
-    if let Some(Log::File { path, .. }) = &mut process.log {
-        *path = from(path);
-    }
-    process.pid_file = process.pid_file.map(|path| from(&path));
+    process.log = process.log.map(|log| match log {
+        Log::File { path, append } => Log::File { path: from(path), append },
+        Log::Syslog(name) => Log::Syslog(name),
+    });
+    process.pid_file = process.pid_file.map(&mut from);
     process.status = draft.status.map(|(path, every)| StatusFile {
-        path: from(&path),
+        path: from(path),
         every: every.unwrap_or(Duration::from_secs(60)),
         version: draft.status_version.unwrap_or(1),
     });

@@ -5,7 +5,9 @@ use zeroize::Zeroizing;
 use crate::Problem;
 
 /// Longest directive line in bytes. OpenVPN 2 stops at 255; OpenVPN Connect reads longer ones.
-const MAX_LINE: usize = 1024;
+const MAX_LINE: usize = 2048;
+/// Longest word in bytes. Less than half a line, so that a word prints on one line with every byte escaped.
+pub(super) const MAX_WORD: usize = 512;
 /// Most words on a line, the directive's name included (OpenVPN: `MAX_PARMS` 16). Twice as many, because
 /// `ignore-unknown-option` and `remote-cert-ku` lists grow in generated files.
 const MAX_WORDS: usize = 32;
@@ -131,7 +133,11 @@ fn split(line: &str) -> Result<Vec<String>, String> {
         if words.len() == MAX_WORDS {
             return Err(format!("the line has more than {MAX_WORDS} words"));
         }
-        words.push(word(&mut chars)?);
+        let word = word(&mut chars)?;
+        if word.len() > MAX_WORD {
+            return Err(format!("a word is {} bytes long; at most {MAX_WORD} are read", word.len()));
+        }
+        words.push(word);
     }
     Ok(words)
 }
@@ -206,7 +212,8 @@ mod tests {
         for line in ["a \"b", "a 'b", "a c:\\path", "a b\\", "a \u{1}"] {
             assert!(split(line).is_err(), "{line}");
         }
-        assert!(split(&"a ".repeat(600)).is_err());
+        assert!(split(&"a\\ ".repeat(1000)).is_err());
+        assert!(split(&"a".repeat(600)).is_err());
         assert!(split(&"a ".repeat(40)).is_err());
     }
 

@@ -282,4 +282,8 @@ fn check_form(args: &Args<'_>, in_block: bool) -> Result<(), String> {
 }
 
 #[cfg(test)]
+mod profiles;
+#[cfg(test)]
+mod round_trip;
+#[cfg(test)]
 mod tests;

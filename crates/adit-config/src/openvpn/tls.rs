@@ -93,7 +93,7 @@ pub(super) fn version_max(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 /// TLS 1.2 suites (IANA registry), by IANA's name with dashes, as OpenVPN writes them, and by OpenSSL's.
-const CIPHERS: &[(u16, &str, &str)] = &[
+pub(super) const CIPHERS: &[(u16, &str, &str)] = &[
     (0xC02C, "TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
     (0xC02B, "TLS-ECDHE-ECDSA-WITH-AES-128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"),
     (0xCCA9, "TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
@@ -103,14 +103,14 @@ const CIPHERS: &[(u16, &str, &str)] = &[
 ];
 
 /// TLS 1.3 suites (RFC 8446 §B.4).
-const SUITES: &[(u16, &str, &str)] = &[
+pub(super) const SUITES: &[(u16, &str, &str)] = &[
     (0x1302, "TLS_AES_256_GCM_SHA384", "TLS-AES-256-GCM-SHA384"),
     (0x1301, "TLS_AES_128_GCM_SHA256", "TLS-AES-128-GCM-SHA256"),
     (0x1303, "TLS_CHACHA20_POLY1305_SHA256", "TLS-CHACHA20-POLY1305-SHA256"),
 ];
 
 /// Key exchange groups (IANA registry).
-const GROUPS: &[(u16, &str, &str)] = &[
+pub(super) const GROUPS: &[(u16, &str, &str)] = &[
     (0x001D, "X25519", "x25519"),
     (0x0017, "secp256r1", "prime256v1"),
     (0x0018, "secp384r1", "P-384"),

@@ -1,0 +1,487 @@
+//! Any configuration prints to text that reads back as the same configuration; any text reads without a
+//! panic.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia, Transport,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+use super::*;
+use crate::{Pem, StaticKey};
+
+fn nothing(_: &Path) -> Result<Vec<u8>, String> {
+    Err("no such file".into())
+}
+
+/// Text as it may stand in a file: anything but control characters.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[ -~]{1,40}", "[^\\p{Cc}]{1,20}", "[a-z/._]{1,20}"]
+}
+
+fn seconds(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
+    range.prop_map(Duration::from_secs)
+}
+
+fn family() -> impl Strategy<Value = Family> {
+    select(vec![Family::Any, Family::V4, Family::V6])
+}
+
+fn transport() -> impl Strategy<Value = Transport> {
+    select(vec![Transport::Udp, Transport::Tcp])
+}
+
+fn remote() -> impl Strategy<Value = Remote> {
+    let bind = (option::of(any::<IpAddr>()), any::<u16>()).prop_map(|(address, port)| Bind { address, port });
+    (
+        "[a-z0-9.:-]{1,30}",
+        1..=u16::MAX,
+        transport(),
+        family(),
+        option::of(bind),
+        seconds(0..1000),
+        any::<u8>(),
+    )
+        .prop_map(|(host, port, transport, family, bind, connect_timeout, exit_notify)| Remote {
+            host,
+            port,
+            transport,
+            family,
+            bind,
+            connect_timeout,
+            exit_notify: if transport == Transport::Udp { exit_notify } else { 0 },
+        })
+}
+
+fn redirect() -> impl Strategy<Value = RedirectGateway> {
+    any::<[bool; 8]>().prop_map(
+        |[ipv4, ipv6, def1, local, autolocal, block_local, bypass_dhcp, bypass_dns]| RedirectGateway {
+            ipv4,
+            ipv6,
+            def1,
+            local,
+            autolocal,
+            block_local,
+            bypass_dhcp,
+            bypass_dns,
+        },
+    )
+}
+
+fn dns() -> impl Strategy<Value = Dns> {
+    (vec(any::<IpAddr>(), 0..3), vec("[a-z]{1,9}\\.[a-z]{2}", 0..3)).prop_map(|(servers, search)| {
+        let mut dns = Dns::default();
+        for server in servers {
+            if !dns.servers.contains(&server) {
+                dns.servers.push(server);
+            }
+        }
+        for domain in search {
+            if !dns.search.contains(&domain) {
+                dns.search.push(domain);
+            }
+        }
+        dns
+    })
+}
+
+fn pull_filter() -> impl Strategy<Value = PullFilter> {
+    (select(vec![PullAction::Accept, PullAction::Ignore, PullAction::Reject]), text())
+        .prop_map(|(action, prefix)| PullFilter { action, prefix })
+}
+
+fn net4() -> impl Strategy<Value = Ipv4Net> {
+    (any::<Ipv4Addr>(), 0..=32u8).prop_map(|(address, bits)| Ipv4Net::new(address, bits).unwrap())
+}
+
+fn net6() -> impl Strategy<Value = Ipv6Net> {
+    (any::<Ipv6Addr>(), 0..=128u8).prop_map(|(address, bits)| Ipv6Net::new(address, bits).unwrap())
+}
+
+fn client() -> impl Strategy<Value = ClientConfig> {
+    let ipv4 = prop_oneof![
+        net4().prop_map(StaticIpv4::Subnet),
+        any::<(Ipv4Addr, Ipv4Addr)>().prop_map(|(local, peer)| StaticIpv4::PointToPoint { local, peer }),
+    ];
+    let first = (
+        vec(remote(), 1..4),
+        any::<bool>(),
+        option::of(seconds(0..1000)),
+        (seconds(0..100), seconds(100..400)),
+        option::of(1..100u32),
+        any::<bool>(),
+    );
+    let second = (
+        any::<bool>(),
+        vec(pull_filter(), 0..3),
+        option::of(0..1000u32),
+        option::of(redirect()),
+        dns(),
+        option::of(ipv4),
+        option::of((net6(), any::<Ipv6Addr>())),
+    );
+    (first, second).prop_map(|(first, second)| {
+        let (remotes, remote_random, resolve_retry, retry, connect_retry_max, pull) = first;
+        let (route_nopull, pull_filters, route_metric, redirect_gateway, dns, ipv4, ipv6) = second;
+        ClientConfig {
+            remotes,
+            remote_random,
+            resolve_retry,
+            connect_retry: retry.0,
+            connect_retry_longest: retry.1,
+            connect_retry_max,
+            pull: pull || (ipv4.is_none() && ipv6.is_none()),
+            route_nopull,
+            pull_filters,
+            route_metric,
+            redirect_gateway,
+            dns,
+            ipv4,
+            ipv6,
+        }
+    })
+}
+
+fn listen() -> impl Strategy<Value = Listen> {
+    (option::of(any::<IpAddr>()), 1..=u16::MAX, transport(), family()).prop_map(
+        |(address, port, transport, family)| Listen {
+            address,
+            port,
+            transport,
+            family: if address.is_some() { Family::Any } else { family },
+            ipv6_only: false,
+        },
+    )
+}
+
+/// A server's address, and a pool of what lies above it.
+fn server_ipv4() -> impl Strategy<Value = ServerIpv4> {
+    (any::<Ipv4Addr>(), 8..=29u8, any::<bool>()).prop_map(|(address, bits, has_pool)| {
+        let net = Ipv4Net::new(address, bits).unwrap();
+        let first = u32::from(net.network()) + 1;
+        let last = (u32::from(net.broadcast()) - 1).min(first + 60_000);
+        ServerIpv4 {
+            address: Ipv4Net::new(first.into(), bits).unwrap(),
+            pool: has_pool.then(|| ((first + 1).into(), last.into())),
+        }
+    })
+}
+
+fn server_ipv6() -> impl Strategy<Value = ServerIpv6> {
+    (any::<Ipv6Addr>(), 64..=124u8, any::<bool>()).prop_map(|(address, bits, has_pool)| {
+        let net = Ipv6Net::new(address, bits).unwrap();
+        ServerIpv6 { address: net, pool: has_pool.then(|| net.trunc()) }
+    })
+}
+
+fn server() -> impl Strategy<Value = ServerConfig> {
+    let networks = prop_oneof![
+        server_ipv4().prop_map(|v4| (Some(v4), None)),
+        server_ipv6().prop_map(|v6| (None, Some(v6))),
+        (server_ipv4(), server_ipv6()).prop_map(|(v4, v6)| (Some(v4), Some(v6))),
+    ];
+    let push = vec("[ -+.-~--]{1,60}", 0..4);
+    let flags = any::<[bool; 3]>();
+    (vec(listen(), 1..4), networks, push, flags, 1..100_000u32, 0..3u8).prop_map(
+        |(
+            mut listen,
+            (ipv4, ipv6),
+            push,
+            [client_to_client, duplicate_cn, ipv6_only],
+            max_clients,
+            exit_notify,
+        )| {
+            listen.iter_mut().for_each(|listen| listen.ipv6_only = ipv6_only);
+            ServerConfig {
+                listen,
+                ipv4,
+                ipv6,
+                push,
+                client_to_client,
+                duplicate_cn,
+                max_clients,
+                exit_notify,
+            }
+        },
+    )
+}
+
+fn pem(label: &'static str) -> impl Strategy<Value = Pem> {
+    "[A-Za-z0-9+/=]{0,64}"
+        .prop_map(move |body| Pem::new(&format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----")))
+}
+
+fn tls_names(table: &'static [(u16, &'static str, &'static str)]) -> impl Strategy<Value = Vec<TlsName>> {
+    let all: Vec<_> = table.iter().map(|(id, name, _)| TlsName { id: *id, name }).collect();
+    subsequence(all, 0..=table.len()).prop_shuffle().prop_map(|mut names| {
+        let mut seen = BTreeSet::new();
+        names.retain(|name| name.name != "P-256" && seen.insert(name.id));
+        names
+    })
+}
+
+fn tls() -> impl Strategy<Value = Tls> {
+    let kind = select(vec![NameKind::Subject, NameKind::Name, NameKind::NamePrefix]);
+    let name = (kind, text()).prop_map(|(kind, value)| NameCheck { kind, value: format!("CN={value}") });
+    let versions = select(vec![
+        (TlsVersion::V1_2, None),
+        (TlsVersion::V1_3, None),
+        (TlsVersion::V1_2, Some(TlsVersion::V1_2)),
+        (TlsVersion::V1_2, Some(TlsVersion::V1_3)),
+        (TlsVersion::V1_3, Some(TlsVersion::V1_3)),
+    ]);
+    (
+        (pem("CERTIFICATE"), pem("CERTIFICATE"), pem("EC PRIVATE KEY")),
+        versions,
+        (tls_names(tls::CIPHERS), tls_names(tls::SUITES), tls_names(tls::GROUPS)),
+        (any::<bool>(), option::of(name)),
+    )
+        .prop_map(
+            |((ca, cert, key), (version_min, version_max), (ciphers, suites, groups), (usage, name))| Tls {
+                ca,
+                cert,
+                key,
+                version_min,
+                version_max,
+                ciphers,
+                suites,
+                groups,
+                peer: PeerCheck { usage, name },
+            },
+        )
+}
+
+fn wrap() -> impl Strategy<Value = Wrap> {
+    let key = || {
+        any::<[u8; 32]>().prop_map(|part| {
+            let mut bytes = [0; 256];
+            bytes.iter_mut().zip(part.iter().cycle()).for_each(|(byte, part)| *byte = *part);
+            StaticKey::from_bytes(bytes)
+        })
+    };
+    let direction = option::of(select(vec![KeyDirection::Normal, KeyDirection::Inverse]));
+    prop_oneof![
+        Just(Wrap::None),
+        (key(), direction).prop_map(|(key, direction)| Wrap::TlsAuth { key, direction }),
+        key().prop_map(|key| Wrap::TlsCrypt { key }),
+    ]
+}
+
+fn data() -> impl Strategy<Value = DataChannel> {
+    let all = vec![Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
+    let framings = vec![
+        CompressionFraming::None,
+        CompressionFraming::LzoNo,
+        CompressionFraming::Stub,
+        CompressionFraming::StubV2,
+    ];
+    let mssfix = prop_oneof![
+        Just(Mssfix::Default),
+        Just(Mssfix::Off),
+        (576..=u16::MAX).prop_map(Mssfix::Payload),
+        (576..=u16::MAX).prop_map(Mssfix::Outer),
+        (576..=u16::MAX).prop_map(Mssfix::Fixed),
+    ];
+    (
+        subsequence(all.clone(), 1..=3).prop_shuffle(),
+        option::of(select(all)),
+        select(vec![Digest::Sha1, Digest::Sha256, Digest::Sha384, Digest::Sha512]),
+        select(framings),
+        1..=65_536u32,
+        mssfix,
+    )
+        .prop_map(|(ciphers, fallback, auth, compression, replay_window, mssfix)| DataChannel {
+            ciphers,
+            fallback,
+            auth,
+            compression,
+            replay_window,
+            mssfix,
+        })
+}
+
+fn timers() -> impl Strategy<Value = (Liveness, Rekey)> {
+    let liveness = (
+        option::of(seconds(1..100)),
+        option::of(seconds(1..100)),
+        select(vec![OnTimeout::Restart, OnTimeout::Exit]),
+    )
+        .prop_map(|(ping, timeout, on_timeout)| Liveness { ping, timeout, on_timeout });
+    let rekey = (option::of(seconds(1..9000)), seconds(0..9000), seconds(1..900), seconds(1..9)).prop_map(
+        |(after, transition, handshake, retransmit)| Rekey { after, transition, handshake, retransmit },
+    );
+    (liveness, rekey)
+}
+
+fn socket() -> impl Strategy<Value = SocketOptions> {
+    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), any::<bool>(), any::<bool>())
+        .prop_map(|(sndbuf, rcvbuf, float, tcp_nodelay)| SocketOptions { sndbuf, rcvbuf, float, tcp_nodelay })
+}
+
+fn route() -> impl Strategy<Value = Route> {
+    let v4 = (net4(), option::of(any::<Ipv4Addr>()))
+        .prop_map(|(net, via)| (IpNet::V4(net.trunc()), via.map(IpAddr::V4)));
+    let v6 = (net6(), option::of(any::<Ipv6Addr>()))
+        .prop_map(|(net, via)| (IpNet::V6(net.trunc()), via.map(IpAddr::V6)));
+    (prop_oneof![v4, v6], any::<bool>(), option::of(0..1000u32)).prop_map(
+        |((destination, via), around, metric)| {
+            let via = match via {
+                Some(address) => RouteVia::Gateway(address),
+                None if around => RouteVia::SystemGateway,
+                None => RouteVia::Tunnel,
+            };
+            Route { destination, via, metric }
+        },
+    )
+}
+
+fn process() -> impl Strategy<Value = Process> {
+    let path = || text().prop_map(PathBuf::from);
+    let log = prop_oneof![
+        (path(), any::<bool>()).prop_map(|(path, append)| Log::File { path, append }),
+        option::of(text()).prop_map(Log::Syslog),
+    ];
+    let status = (path(), seconds(0..100), 1..=3u8).prop_map(|(path, every, version)| StatusFile {
+        path,
+        every,
+        version,
+    });
+    let user = || option::of("[a-z]{1,9}");
+    (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), option::of(path()))
+        .prop_map(|(user, group, verb, mute, log, status, pid_file)| Process {
+            user,
+            group,
+            verb,
+            mute,
+            log,
+            status,
+            pid_file,
+        })
+}
+
+fn device() -> impl Strategy<Value = Device> {
+    let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
+    (option::of(name), 68..=u16::MAX, option::of(1..100_000u32)).prop_map(|(name, mtu, txqueuelen)| Device {
+        name,
+        mtu,
+        txqueuelen,
+    })
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let role = prop_oneof![
+        client().prop_map(|client| Role::Client(Box::new(client))),
+        server().prop_map(|server| Role::Server(Box::new(server))),
+    ];
+    (role, device(), tls(), wrap(), data(), timers(), socket(), vec(route(), 0..4), process()).prop_map(
+        |(role, device, tls, wrap, data, (liveness, rekey), socket, mut routes, process)| {
+            // A default metric holds for every route that names none.
+            let metric = match &role {
+                Role::Client(client) => client.route_metric,
+                Role::Server(_) => None,
+            };
+            for route in routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+                route.metric = route.metric.or(metric);
+            }
+            Config { role, device, tls, wrap, data, liveness, rekey, socket, routes, process }
+        },
+    )
+}
+
+/// Lines that look like directives, with arguments from a small set.
+fn lines(most: usize) -> impl Strategy<Value = String> {
+    let names: Vec<&str> = directives().iter().map(|directive| directive.name).collect();
+    let words = vec![
+        "",
+        "0",
+        "1",
+        "10",
+        "60",
+        "1194",
+        "65536",
+        "-1",
+        "udp",
+        "tcp",
+        "tun",
+        "subnet",
+        "server",
+        "client",
+        "10.8.0.0",
+        "10.8.0.5",
+        "255.255.255.0",
+        "fd00::/64",
+        "fd00::5/64",
+        "fd00::1",
+        "default",
+        "net_gateway",
+        "AES-128-GCM",
+        "DNS",
+        "no",
+        "opt",
+        "\"a b\"",
+        "'",
+        "\\",
+        "name",
+        "mtu",
+        "#",
+        "127.0.0.0/8",
+        "nopool",
+        "/tmp",
+        "DEFAULT",
+    ];
+    let line = (select(names.clone()), vec(select(words), 0..4))
+        .prop_map(|(name, words)| format!("{name} {}", words.join(" ")));
+    let block =
+        (select(names), "[a-z \n<>/-]{0,30}").prop_map(|(name, body)| format!("<{name}>\n{body}\n</{name}>"));
+    vec(prop_oneof![8 => line, 1 => block, 1 => "[^\\x00]{0,20}"], 0..=most)
+        .prop_map(|lines| lines.join("\n"))
+}
+
+const MATERIAL: &str = "\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n\
+                        <key>\n-----BEGIN PRIVATE KEY-----\n</key>\n";
+
+proptest! {
+    #[test]
+    fn printed_is_read_back(config in config()) {
+        let text = config.to_text();
+        match parse("printed", text.as_bytes(), &nothing) {
+            Ok(parsed) => prop_assert_eq!(parsed.config, config),
+            Err(failure) => prop_assert!(false, "{}\n{}", failure, text.as_str()),
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..400)) {
+        let _ = parse("any", &bytes, &nothing);
+    }
+
+    #[test]
+    fn what_is_accepted_prints_to_the_same(start in select(vec!["client\nremote a", "server 10.8.0.0 255.255.255.0"]),
+                                           lines in lines(3)) {
+        let text = format!("{start}\n{lines}\n{MATERIAL}");
+        if let Ok(parsed) = parse("lines", text.as_bytes(), &nothing) {
+            let printed = parsed.config.to_text();
+            match parse("printed", printed.as_bytes(), &nothing) {
+                Ok(again) => prop_assert_eq!(again.config, parsed.config),
+                Err(failure) => prop_assert!(false, "{}\n{}", failure, printed.as_str()),
+            }
+        }
+    }
+
+    #[test]
+    fn one_good_line_is_accepted_or_explained(lines in lines(20)) {
+        let text = format!("client\nremote a\n{lines}{MATERIAL}");
+        if let Err(failure) = parse("lines", text.as_bytes(), &nothing) {
+            prop_assert!(!failure.problems.is_empty());
+            for problem in &failure.problems {
+                prop_assert!(!problem.text.is_empty() && problem.text.len() < 2000);
+            }
+        }
+    }
+}
