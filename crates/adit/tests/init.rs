@@ -4,10 +4,11 @@
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use adit_config::openvpn;
 use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable};
 
 fn adit(arguments: &[&str]) -> Output {
@@ -102,42 +103,78 @@ fn clients_made_at_once_do_not_lose_each_other() {
     }
 }
 
-#[test]
-fn openvpn_runs_both_files_unchanged() {
-    if !can_run("openvpn_runs_both_files_unchanged", &["ip", "openvpn"]) {
-        return;
-    }
-    for (proto, endpoint, addresses) in [
-        ("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24")),
-        ("tcp", "[fd00:97::1]:443", ("fd00:97::1/64", "fd00:97::2/64")),
-    ] {
+/// A VPN made by `adit init` with one client, and two namespaces to run it in.
+struct Pair {
+    scratch: Scratch,
+    server_side: Namespace,
+    client_side: Namespace,
+}
+
+impl Pair {
+    fn create(proto: &str, endpoint: &str, addresses: (&str, &str)) -> Self {
         let scratch = Scratch::create("init").unwrap();
         let dir = scratch.path().join("vpn");
         let path = dir.to_str().unwrap();
         good(&["init", path, "--endpoint", endpoint, "--proto", proto]);
         good(&["add-client", path, "alice"]);
-
         let server_side = Namespace::create("server").unwrap();
         let client_side = Namespace::create("client").unwrap();
         connect(&server_side, &[addresses.0], &client_side, &[addresses.1], "outer").unwrap();
-        let config = dir.join("server.conf");
-        let mut server = server_side.spawn("server", openvpn_command(&config).unwrap()).unwrap();
-        let wait = Duration::from_secs(30);
-        server.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
-        let profile = dir.join("clients/alice.ovpn");
-        let mut client = client_side.spawn("client", openvpn_command(&profile).unwrap()).unwrap();
-        client.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
+        Pair { scratch, server_side, client_side }
+    }
 
-        let text = fs::read_to_string(&config).unwrap();
-        let v4: IpAddr = format!("{}.1", value(&text, "server").trim_end_matches(".0")).parse().unwrap();
-        let v6: IpAddr = format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64")).parse().unwrap();
+    fn server_conf(&self) -> PathBuf {
+        self.scratch.path().join("vpn/server.conf")
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.scratch.path().join("vpn/clients/alice.ovpn")
+    }
+
+    /// Runs OpenVPN at both ends with these files, and pings the server through the tunnel.
+    fn run(&self, server: &Path, client: &Path) {
+        let wait = Duration::from_secs(30);
+        let mut server = self.server_side.spawn("server", openvpn_command(server).unwrap()).unwrap();
+        server.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
+        let mut client = self.client_side.spawn("client", openvpn_command(client).unwrap()).unwrap();
+        client.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
+        let text = fs::read_to_string(self.server_conf()).unwrap();
+        let v4 = format!("{}.1", value(&text, "server").trim_end_matches(".0"));
+        let v6 = format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64"));
         for inner in [v4, v6] {
-            wait_until_reachable(&client_side, inner, wait).unwrap();
-            let report = Ping::new(5, Duration::from_millis(50)).run(&client_side, inner).unwrap();
+            let inner: IpAddr = inner.parse().unwrap();
+            wait_until_reachable(&self.client_side, inner, wait).unwrap();
+            let report = Ping::new(5, Duration::from_millis(50)).run(&self.client_side, inner).unwrap();
             assert!(report.is_clean(), "{inner}: {report:?}");
         }
         for process in [&server, &client] {
             assert_eq!(process.count_lines(0, "WARNING"), 0, "{}", process.log());
         }
     }
+}
+
+#[test]
+fn openvpn_runs_both_files_unchanged() {
+    if !can_run("openvpn_runs_both_files_unchanged", &["ip", "openvpn"]) {
+        return;
+    }
+    let pair = Pair::create("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24"));
+    pair.run(&pair.server_conf(), &pair.profile());
+    let pair = Pair::create("tcp", "[fd00:97::1]:443", ("fd00:97::1/64", "fd00:97::2/64"));
+    pair.run(&pair.server_conf(), &pair.profile());
+}
+
+#[test]
+fn openvpn_runs_what_adit_prints() {
+    if !can_run("openvpn_runs_what_adit_prints", &["ip", "openvpn"]) {
+        return;
+    }
+    let pair = Pair::create("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24"));
+    let printed = |path: &Path| {
+        let parsed =
+            openvpn::parse("made", &fs::read(path).unwrap(), &|_| Err("inline only".into())).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        pair.scratch.write(name, &parsed.config.to_text()).unwrap()
+    };
+    pair.run(&printed(&pair.server_conf()), &printed(&pair.profile()));
 }

@@ -24,7 +24,10 @@ impl Config {
         print_device(&mut out, &self.device);
         print_tls(&mut out, &self.tls, matches!(self.role, Role::Server(_)));
         print_data(&mut out, &self.data);
-        print_liveness(&mut out, &self.liveness);
+        match self.keepalive() {
+            Some((ping, timeout)) => out.line("keepalive", &[ping.to_string(), timeout.to_string()]),
+            None => print_liveness(&mut out, &self.liveness),
+        }
         print_rekey(&mut out, &self.rekey);
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
@@ -45,6 +48,23 @@ impl Config {
         out.block("cert", self.tls.cert.text());
         out.block("key", self.tls.key.text());
         out.0
+    }
+
+    /// The values of a `keepalive` that says for a server, and to its clients, what the liveness says.
+    fn keepalive(&self) -> Option<(u64, u64)> {
+        let Role::Server(server) = &self.role else { return None };
+        let Liveness { ping: Some(ping), timeout: Some(wait), on_timeout: OnTimeout::Restart } =
+            self.liveness
+        else {
+            return None;
+        };
+        let (ping, timeout) = (ping.as_secs(), wait.as_secs() / 2);
+        let pushed = |option: String| server.push.contains(&option);
+        (wait.as_secs() == timeout * 2
+            && ping * 2 <= timeout
+            && pushed(format!("ping {ping}"))
+            && pushed(format!("ping-restart {timeout}")))
+        .then_some((ping, timeout))
     }
 }
 
@@ -200,17 +220,32 @@ fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
     out.line("ifconfig", &[net.addr().to_string(), net.netmask().to_string()]);
 }
 
+/// OpenVPN 2.6 knows one place to listen; 2.7 knows several, with a port and a protocol each.
+fn print_listen(out: &mut Out, listen: &[Listen]) {
+    if let [Listen { address, port, transport, family, .. }] = listen {
+        out.one("port", port);
+        out.one("proto", protocol(*transport, *family));
+        if let Some(address) = address {
+            out.one("local", address);
+        }
+        return;
+    }
+    for Listen { address, port, transport, family, .. } in listen {
+        let address = address.map_or("*".to_string(), |address| address.to_string());
+        out.line("local", &[&address, &port.to_string(), protocol(*transport, *family)]);
+    }
+}
+
 fn print_server(out: &mut Out, server: &ServerConfig) {
     out.one("mode", "server");
     out.flag("tls-server");
+    // OpenVPN 2.6 wants to be told.
+    out.one("dh", "none");
     out.one("topology", "subnet");
     if server.listen.iter().any(|listen| listen.ipv6_only) {
         out.one("bind", "ipv6only");
     }
-    for listen in &server.listen {
-        let address = listen.address.map_or("*".to_string(), |address| address.to_string());
-        out.line("local", &[&address, &listen.port.to_string(), protocol(listen.transport, listen.family)]);
-    }
+    print_listen(out, &server.listen);
     if let Some(ipv4) = &server.ipv4 {
         print_ifconfig(out, ipv4.address);
         if let Some((first, last)) = ipv4.pool {

@@ -186,7 +186,7 @@ fn server() -> impl Strategy<Value = ServerConfig> {
         server_ipv6().prop_map(|v6| (None, Some(v6))),
         (server_ipv4(), server_ipv6()).prop_map(|(v4, v6)| (Some(v4), Some(v6))),
     ];
-    let push = vec("[ -+.-~--]{1,60}", 0..4);
+    let push = vec(prop_oneof!["[ -+.-~--]{1,60}", "ping [1-3]", "ping-restart [5-7]"], 0..4);
     let flags = any::<[bool; 3]>();
     (vec(listen(), 1..4), networks, push, flags, 1..100_000u32, 0..3u8).prop_map(
         |(
