@@ -291,7 +291,6 @@ impl Protocol for Client {
             buf.extend_from_slice(&datagram);
             return Some(path);
         }
-        self.events.extend(self.after_words.drain(..));
         match &mut self.state {
             State::Connected(connection) => connection.poll_transmit(self.now, buf),
             _ => None,
@@ -299,6 +298,9 @@ impl Protocol for Client {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
+        if self.last_words.is_empty() {
+            self.events.extend(self.after_words.drain(..));
+        }
         self.events.pop_front()
     }
 }

@@ -415,7 +415,6 @@ impl Protocol for Server {
             buf.extend_from_slice(&datagram);
             return Some(path);
         }
-        self.events.extend(self.after_words.drain(..));
         while let Some(id) = self.talkative.front().copied() {
             if let Some(peer) = self.peers.get_mut(&id)
                 && peer.poll_transmit(self.now, buf)
@@ -429,6 +428,9 @@ impl Protocol for Server {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
+        if self.last_words.is_empty() {
+            self.events.extend(self.after_words.drain(..));
+        }
         self.events.pop_front()
     }
 }
