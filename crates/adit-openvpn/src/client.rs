@@ -124,10 +124,6 @@ impl Client {
 
     /// The connection or the attempt is over: the next one after a while.
     fn try_again(&mut self, reason: &str, advance: bool) {
-        let path = match &self.state {
-            State::Connected(connection) => Some(connection.path()),
-            _ => None,
-        };
         let was_up = self.leave_connection();
         if was_up {
             self.attempts = 0;
@@ -147,7 +143,7 @@ impl Client {
         }
         let wait = self.wait_after(round);
         let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
-        self.report(Severity::Error, path, text);
+        self.report(Severity::Error, None, text);
         // A server that was just there is worth another try; one that was not makes room for the next.
         if advance || !was_up {
             self.remote = (self.remote + 1) % self.params.remotes.len().max(1);

@@ -219,25 +219,35 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them.
+    /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them; and
+    /// again, as last words are followed by events.
     fn pump(&mut self) {
         let mut for_data = false;
-        while let Some(event) = self.protocol.poll_event() {
+        while self.pump_once() {
             for_data = true;
+        }
+        if for_data {
+            self.egress.wake();
+            self.ingress.wake();
+        }
+    }
+
+    /// True if there was anything.
+    fn pump_once(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(event) = self.protocol.poll_event() {
+            busy = true;
             self.carry_out(event);
         }
         let mut datagram = std::mem::take(&mut self.scratch);
         datagram.clear();
         while let Some(path) = self.protocol.poll_transmit(&mut datagram) {
-            for_data = true;
+            busy = true;
             self.transmit(path, &datagram);
             datagram.clear();
         }
         self.scratch = datagram;
-        if for_data {
-            self.egress.wake();
-            self.ingress.wake();
-        }
+        busy
     }
 
     fn carry_out(&mut self, event: Event) {

@@ -257,6 +257,13 @@ impl Connection {
             SessionOutput::Established { key_id } => {
                 self.last_handshake = now;
                 self.link.established(key_id, &self.session, events)?;
+                if self.link.rekeys() > 0 {
+                    self.tell(
+                        Severity::Info,
+                        format!("renegotiated keys (number {})", self.link.rekeys()),
+                        events,
+                    );
+                }
                 if self.up.is_none() && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
                     self.session.send_message(now, "PUSH_REQUEST");

@@ -223,6 +223,10 @@ impl Peer {
             SessionOutput::Established { key_id } => {
                 self.last_handshake = now;
                 self.link.established(key_id, &self.session, events)?;
+                if self.link.rekeys() > 0 {
+                    let text = format!("{}: renegotiated keys (number {})", self.name(), self.link.rekeys());
+                    self.tell(Severity::Info, text, events);
+                }
                 if self.up.is_none() && self.refused_until.is_none() {
                     self.verdict = Some(Verdict::Authenticated);
                 }
@@ -235,6 +239,10 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
     }
 
     fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2) {
@@ -344,11 +352,7 @@ impl Peer {
                 Ok(_) => {}
                 Err(error) => {
                     let text = format!("{}: a control message was dropped: {error}", self.name());
-                    events.push_back(Event::Report(Report {
-                        severity: Severity::Warning,
-                        path: Some(self.path),
-                        text,
-                    }));
+                    self.tell(Severity::Warning, text, events);
                 }
             }
         }
