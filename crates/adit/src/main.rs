@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod add_client;
+mod demo;
 mod exit;
 mod init;
 mod log;
@@ -30,6 +31,7 @@ enum Command {
     AddClient(add_client::Args),
     Up(up::Args),
     Status(status::Args),
+    Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,5 +40,6 @@ fn main() -> ExitCode {
         Command::AddClient(args) => add_client::run(args),
         Command::Up(args) => up::run(args),
         Command::Status(args) => status::run(args),
+        Command::Demo(args) => demo::run(args),
     }
 }
