@@ -187,6 +187,20 @@ mod tests {
         }
     }
 
+    // Expected values computed with another implementation of HMAC, from ssl.c's order of the inputs; an
+    // OpenVPN 2.6.14 server and adit's client agree on keys made this way.
+    #[test]
+    fn derivation_vector() {
+        let client = KeySource { pre_master: Some([7; 48]), random1: [1; 32], random2: [2; 32] };
+        let server = KeySource { pre_master: None, random1: [3; 32], random2: [4; 32] };
+        let keys = derive_prf(&client, &server, Sid([5; 8]), Sid([6; 8])).unwrap();
+        let (seal, open) = keys.directions(Role::Client, Cipher::Aes128Gcm);
+        assert_eq!(u128::from_be_bytes(seal.key[..].try_into().unwrap()), 0x25a9d7411c8ddd77ed5dc49c28901fab);
+        assert_eq!(u64::from_be_bytes(seal.implicit_iv), 0x3123b6b3bff8a6f8);
+        assert_eq!(u128::from_be_bytes(open.key[..].try_into().unwrap()), 0x423b478cd4da8e1c2d108d7a1f5a6f5b);
+        assert_eq!(u64::from_be_bytes(open.implicit_iv), 0x5a98f27eae5b51aa);
+    }
+
     #[test]
     fn every_input_reaches_the_keys() {
         let source =
