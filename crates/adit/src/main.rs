@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod add_client;
+mod check;
+mod configuration;
 mod demo;
 mod exit;
 mod init;
@@ -29,6 +31,7 @@ struct Cli {
 enum Command {
     Init(init::Args),
     AddClient(add_client::Args),
+    Check(check::Args),
     Up(up::Args),
     Status(status::Args),
     Demo(demo::Args),
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
         Command::AddClient(args) => add_client::run(args),
+        Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),

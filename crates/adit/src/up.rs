@@ -7,13 +7,14 @@ mod translate;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_config::openvpn::{Parsed, Role, parse};
+use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Ended, Protocol, Severity, UnixTime};
 use adit_io::{Driver, DriverError, Handle, OffloadSwitches};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server};
 use rand_core::{OsRng, TryRngCore};
 
+use crate::configuration;
 use crate::exit;
 use crate::log::Logger;
 use crate::status::{self, StatusSource};
@@ -47,7 +48,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn up(args: &Args) -> Result<(), Failure> {
-    let parsed = read(&args.file)?;
+    let mut parsed =
+        configuration::read(&args.file).map_err(|error| Failure::Configuration(error.to_string()))?;
+    shuffle(&mut parsed.config)?;
     let process = &parsed.config.process;
     let mut log = Logger::new(process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
@@ -56,9 +59,7 @@ fn up(args: &Args) -> Result<(), Failure> {
     }
     let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
     let mut seed = [0; 32];
-    OsRng
-        .try_fill_bytes(&mut seed)
-        .map_err(|error| Failure::World(format!("no randomness from the system: {error}")))?;
+    OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     match &parsed.config.role {
         Role::Client(client) => {
             let keeps_trying = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
@@ -74,20 +75,22 @@ fn up(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Reads and checks the configuration.
-fn read(path: &Path) -> Result<Parsed, Failure> {
-    let name = path.display().to_string();
-    let text = std::fs::read(path).map_err(|error| {
-        Failure::Configuration(format!("{name}: the configuration cannot be read: {error}"))
-    })?;
-    // OpenVPN looks from its working directory; a file that lies beside the configuration is meant too.
-    let directory = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let load = |wanted: &Path| {
-        let beside = directory.join(wanted);
-        let found = if !wanted.exists() && beside.exists() { &beside } else { wanted };
-        std::fs::read(found).map_err(|error| error.to_string())
-    };
-    parse(&name, &text, &load).map_err(|failure| Failure::Configuration(failure.to_string()))
+/// `remote-random`: the servers in any order (Fisher–Yates).
+fn shuffle(config: &mut Config) -> Result<(), Failure> {
+    let Role::Client(client) = &mut config.role else { return Ok(()) };
+    if client.remote_random {
+        for last in (1..client.remotes.len()).rev() {
+            let random = OsRng.try_next_u64().map_err(no_randomness)?;
+            // The bias of the remainder is below 2^-50 for any number of remotes.
+            let chosen = random % (last as u64 + 1);
+            client.remotes.swap(last, usize::try_from(chosen).unwrap_or(last));
+        }
+    }
+    Ok(())
+}
+
+fn no_randomness(error: impl std::fmt::Display) -> Failure {
+    Failure::World(format!("no randomness from the system: {error}"))
 }
 
 /// An error of the credentials, with the line of the directive at fault.

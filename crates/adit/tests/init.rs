@@ -178,3 +178,28 @@ fn openvpn_runs_what_adit_prints() {
     };
     pair.run(&printed(&pair.server_conf()), &printed(&pair.profile()));
 }
+
+#[test]
+fn check_tells_what_becomes_of_a_file() {
+    let scratch = Scratch::create("check").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    let server = dir.join("server.conf");
+    let output = adit(&["check", server.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("can be used"), "{said}");
+    assert!(said.contains("ignored `dh`") && !said.contains("used `dev`"), "{said}");
+
+    let text = fs::read_to_string(&server).unwrap() + "auth-user-pass-verify x via-env\nbogus\n";
+    let file = scratch.write("wrong.conf", &text).unwrap();
+    let said = bad(&["check", file.to_str().unwrap()], 2);
+    assert!(said.contains("`auth-user-pass-verify` cannot be used") && said.contains("`bogus`"), "{said}");
+    assert!(!said.contains("PRIVATE KEY"), "{said}");
+    assert_eq!(said, bad(&["up", file.to_str().unwrap()], 2).replacen("adit: ", &prefix(&file), 1));
+}
+
+/// How `check` begins where `up` says the problems alone.
+fn prefix(file: &Path) -> String {
+    format!("adit: {}: cannot be used:\n", file.display())
+}

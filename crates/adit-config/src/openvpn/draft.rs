@@ -70,7 +70,6 @@ pub(super) struct Scope {
     pub(super) remote_port: Option<u16>,
     pub(super) local_port: Option<u16>,
     pub(super) nobind: Option<bool>,
-    pub(super) ipv6_only: bool,
     pub(super) locals: Vec<LocalDraft>,
     pub(super) connect_timeout: Option<Duration>,
     pub(super) exit_notify: Option<u8>,

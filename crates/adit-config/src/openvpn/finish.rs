@@ -314,7 +314,7 @@ fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {
         if misfits {
             parser.problem_in(file, "`local`: the address is not of the family that `proto` names");
         }
-        listen.push(Listen { address: local.address, port, transport, family, ipv6_only: general.ipv6_only });
+        listen.push(Listen { address: local.address, port, transport, family });
     }
     listen
 }

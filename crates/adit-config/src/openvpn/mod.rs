@@ -207,7 +207,13 @@ impl Parser<'_> {
                 let args = Args { directive, entry: &entry };
                 let result = check_form(&args, draft.block.is_some()).and_then(|()| handler(draft, &args));
                 match result {
-                    Ok(effect) => self.tell(&entry, effect.kind, &effect.reason),
+                    Ok(effect) => {
+                        if effect.warn {
+                            let text = format!("`{}` is ignored: {}", entry.name, effect.reason);
+                            self.warnings.push(entry.at.problem(text));
+                        }
+                        self.tell(&entry, effect.kind, &effect.reason);
+                    }
                     Err(text) if optional => {
                         self.warnings.push(entry.at.problem(text.clone()));
                         self.tell(&entry, Kind::Ignored, &text);

@@ -109,7 +109,7 @@ pub enum Family {
     Any,
     /// IPv4 only.
     V4,
-    /// IPv6 only (a listening socket: IPv6, and IPv4 as mapped addresses unless `bind ipv6only`).
+    /// IPv6 only (a listening socket takes IPv4 too, as mapped addresses).
     V6,
 }
 
@@ -182,8 +182,6 @@ pub struct Listen {
     pub transport: Transport,
     /// Family when `address` is `None`.
     pub family: Family,
-    /// No IPv4-mapped addresses on an IPv6 socket (`bind ipv6only`).
-    pub ipv6_only: bool,
 }
 
 /// A server's inner IPv4 network.

@@ -135,14 +135,10 @@ pub(super) fn local(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn bind(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let ipv6_only = match args.opt(0) {
-        None => false,
-        Some("ipv6only") => true,
-        Some(other) => return Err(args.bad(other, "`ipv6only` or nothing")),
-    };
-    let scope = draft.scope();
-    scope.nobind = Some(false);
-    scope.ipv6_only = ipv6_only;
+    if let Some(found) = args.opt(0) {
+        return Err(args.bad(found, "`bind` alone, and `local ADDRESS` to listen on one address"));
+    }
+    draft.scope().nobind = Some(false);
     done()
 }
 
@@ -180,7 +176,10 @@ pub(super) fn remote_random(draft: &mut Draft, _: &Args<'_>) -> Done {
 
 pub(super) fn resolv_retry(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.client.resolve_retry = if args.get(0)? == "infinite" { None } else { Some(args.seconds(0)?) };
-    done()
+    match draft.client.resolve_retry {
+        None => done(),
+        Some(_) => done_but("without end"),
+    }
 }
 
 pub(super) fn connect_retry(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -211,7 +210,7 @@ pub(super) fn exit_notify(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn float(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.socket.float = true;
-    done()
+    skip("a server always follows its clients; a client stays with the address it connected to")
 }
 
 pub(super) fn tcp_nodelay(draft: &mut Draft, _: &Args<'_>) -> Done {

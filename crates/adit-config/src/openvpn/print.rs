@@ -222,7 +222,7 @@ fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
 
 /// OpenVPN 2.6 knows one place to listen; 2.7 knows several, with a port and a protocol each.
 fn print_listen(out: &mut Out, listen: &[Listen]) {
-    if let [Listen { address, port, transport, family, .. }] = listen {
+    if let [Listen { address, port, transport, family }] = listen {
         out.one("port", port);
         out.one("proto", protocol(*transport, *family));
         if let Some(address) = address {
@@ -230,7 +230,7 @@ fn print_listen(out: &mut Out, listen: &[Listen]) {
         }
         return;
     }
-    for Listen { address, port, transport, family, .. } in listen {
+    for Listen { address, port, transport, family } in listen {
         let address = address.map_or("*".to_string(), |address| address.to_string());
         out.line("local", &[&address, &port.to_string(), protocol(*transport, *family)]);
     }
@@ -242,9 +242,6 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
     // OpenVPN 2.6 wants to be told.
     out.one("dh", "none");
     out.one("topology", "subnet");
-    if server.listen.iter().any(|listen| listen.ipv6_only) {
-        out.one("bind", "ipv6only");
-    }
     print_listen(out, &server.listen);
     if let Some(ipv4) = &server.ipv4 {
         print_ifconfig(out, ipv4.address);

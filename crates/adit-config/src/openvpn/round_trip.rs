@@ -155,7 +155,6 @@ fn listen() -> impl Strategy<Value = Listen> {
             port,
             transport,
             family: if address.is_some() { Family::Any } else { family },
-            ipv6_only: false,
         },
     )
 }
@@ -187,17 +186,9 @@ fn server() -> impl Strategy<Value = ServerConfig> {
         (server_ipv4(), server_ipv6()).prop_map(|(v4, v6)| (Some(v4), Some(v6))),
     ];
     let push = vec(prop_oneof!["[ -+.-~--]{1,60}", "ping [1-3]", "ping-restart [5-7]"], 0..4);
-    let flags = any::<[bool; 3]>();
+    let flags = any::<[bool; 2]>();
     (vec(listen(), 1..4), networks, push, flags, 1..100_000u32, 0..3u8).prop_map(
-        |(
-            mut listen,
-            (ipv4, ipv6),
-            push,
-            [client_to_client, duplicate_cn, ipv6_only],
-            max_clients,
-            exit_notify,
-        )| {
-            listen.iter_mut().for_each(|listen| listen.ipv6_only = ipv6_only);
+        |(listen, (ipv4, ipv6), push, [client_to_client, duplicate_cn], max_clients, exit_notify)| {
             ServerConfig {
                 listen,
                 ipv4,

@@ -7,7 +7,7 @@ use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
 use super::args::Args;
 use super::draft::Draft;
 use super::model::{PullAction, PullFilter};
-use super::table::{Effect, done, done_but, skip};
+use super::table::{Effect, done, done_but, skip, skip_loudly};
 
 type Done = Result<Effect, String>;
 
@@ -91,6 +91,9 @@ pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
         }
     }
     draft.client.redirect_gateway = Some(flags);
+    if flags.block_local || flags.bypass_dhcp || flags.bypass_dns {
+        return done_but("without `block-local`, `bypass-dhcp` and `bypass-dns`, which adit does not do yet");
+    }
     done()
 }
 
@@ -122,7 +125,7 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
         }
         other => return Err(args.bad(other, "`DNS ADDRESS` or `DOMAIN NAME`")),
     }
-    skip(NO_NAME_SERVERS)
+    skip_loudly(NO_NAME_SERVERS)
 }
 
 /// A domain name, with or without the dot at its end; `.` alone is the root.

@@ -44,21 +44,28 @@ pub(super) enum Action {
 pub(super) struct Effect {
     pub(super) kind: Kind,
     pub(super) reason: String,
+    /// Whether the owner of the file should hear of it at every start.
+    pub(super) warn: bool,
 }
 
 /// The directive holds as written.
 pub(super) fn done() -> Result<Effect, String> {
-    Ok(Effect { kind: Kind::Used, reason: String::new() })
+    Ok(Effect { kind: Kind::Used, reason: String::new(), warn: false })
 }
 
 /// The directive holds, with a remark.
 pub(super) fn done_but(reason: impl Into<String>) -> Result<Effect, String> {
-    Ok(Effect { kind: Kind::Used, reason: reason.into() })
+    Ok(Effect { kind: Kind::Used, reason: reason.into(), warn: false })
 }
 
 /// adit does without this one.
 pub(super) fn skip(reason: impl Into<String>) -> Result<Effect, String> {
-    Ok(Effect { kind: Kind::Ignored, reason: reason.into() })
+    Ok(Effect { kind: Kind::Ignored, reason: reason.into(), warn: false })
+}
+
+/// adit does without this one, and its owner may have counted on it.
+pub(super) fn skip_loudly(reason: impl Into<String>) -> Result<Effect, String> {
+    Ok(Effect { kind: Kind::Ignored, reason: reason.into(), warn: true })
 }
 
 impl Directive {
