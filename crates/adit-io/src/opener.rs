@@ -1,7 +1,9 @@
 //! Opening a path to a remote: name resolution and connecting, which may take long, on a thread of its own.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,11 +27,41 @@ pub(crate) enum Opened {
     Tcp(TcpStream, SocketAddr),
 }
 
+/// What each remote's name resolved to last. While a tunnel that carries all traffic is down, the resolver
+/// may be out of reach behind it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownAddresses(Arc<Mutex<BTreeMap<(String, u16), Vec<SocketAddr>>>>);
+
+impl KnownAddresses {
+    /// The fresh addresses, or the last known ones if there are none now.
+    fn resolve(&self, remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
+        let key = (remote.host.clone(), remote.port);
+        let fresh = resolve(remote);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match fresh {
+            Ok(addresses) => {
+                known.insert(key, addresses.clone());
+                Ok(addresses)
+            }
+            Err(failure) => known.get(&key).cloned().ok_or(failure),
+        }
+    }
+}
+
 /// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
 /// first.
-pub(crate) fn open(remote: &Remote, attempt: usize, udp: &UdpOptions) -> Result<Opened, OpenFailure> {
+pub(crate) fn open(
+    remote: &Remote,
+    attempt: usize,
+    udp: &UdpOptions,
+    known: &KnownAddresses,
+) -> Result<Opened, OpenFailure> {
     let mut failures = Vec::new();
-    for address in resolve(remote, attempt)? {
+    let mut addresses = known.resolve(remote)?;
+    // Never empty: a name without addresses is a failure.
+    let first = attempt % addresses.len().max(1);
+    addresses.rotate_left(first);
+    for address in addresses {
         let result = match remote.transport {
             Transport::Udp => open_udp(remote, address, udp),
             Transport::Tcp => connect(remote, address, udp),
@@ -43,7 +75,7 @@ pub(crate) fn open(remote: &Remote, attempt: usize, udp: &UdpOptions) -> Result<
     Err(OpenFailure::Unreachable(format!("cannot reach `{}` at {why}", remote.host)))
 }
 
-fn resolve(remote: &Remote, attempt: usize) -> Result<Vec<SocketAddr>, OpenFailure> {
+fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
     let host = remote.host.as_str();
     let found = (host, remote.port).to_socket_addrs().map_err(|error| {
         let text = error.to_string();
@@ -53,7 +85,7 @@ fn resolve(remote: &Remote, attempt: usize) -> Result<Vec<SocketAddr>, OpenFailu
             false => OpenFailure::Unreachable(format!("cannot resolve `{host}`: {text}")),
         }
     })?;
-    let mut addresses: Vec<SocketAddr> = found
+    let addresses: Vec<SocketAddr> = found
         .filter(|address| match remote.family {
             Family::Any => remote.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
             Family::V4 => address.is_ipv4(),
@@ -68,8 +100,6 @@ fn resolve(remote: &Remote, attempt: usize) -> Result<Vec<SocketAddr>, OpenFailu
         };
         return Err(OpenFailure::Unreachable(format!("`{host}` has {lacks}")));
     }
-    let first = attempt % addresses.len();
-    addresses.rotate_left(first);
     Ok(addresses)
 }
 
@@ -119,7 +149,7 @@ mod tests {
     }
 
     fn text(remote: &Remote) -> String {
-        match open(remote, 0, &OPTIONS).unwrap_err() {
+        match open(remote, 0, &OPTIONS, &KnownAddresses::default()).unwrap_err() {
             OpenFailure::UnknownName(text) => format!("unknown: {text}"),
             OpenFailure::Unreachable(text) => text,
         }
@@ -145,7 +175,19 @@ mod tests {
 
     #[test]
     fn a_udp_remote_gets_a_fresh_socket() {
-        let opened = open(&remote("127.0.0.1", Transport::Udp, Family::V4), 3, &OPTIONS).unwrap();
+        let remote = remote("127.0.0.1", Transport::Udp, Family::V4);
+        let opened = open(&remote, 3, &OPTIONS, &KnownAddresses::default()).unwrap();
         assert!(matches!(opened, Opened::Udp(_, address) if address == "127.0.0.1:9".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_name_that_resolved_once_is_remembered() {
+        let known = KnownAddresses::default();
+        let mut remote = remote("127.0.0.1", Transport::Udp, Family::V4);
+        open(&remote, 0, &OPTIONS, &known).unwrap();
+        // The resolver fails from now on: there is no IPv6 address behind this one.
+        remote.family = Family::V6;
+        assert!(open(&remote, 1, &OPTIONS, &known).is_ok());
+        assert!(open(&remote, 1, &OPTIONS, &KnownAddresses::default()).is_err());
     }
 }

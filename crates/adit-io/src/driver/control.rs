@@ -20,7 +20,7 @@ use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
 use crate::mailbox::{MailReceiver, Mailbox};
-use crate::opener::{self, Opened};
+use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
 use crate::routing::Routing;
 use crate::tcp::Listener;
@@ -43,6 +43,7 @@ pub(super) struct Control<'a, P> {
     routing: Routing,
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
+    known_addresses: KnownAddresses,
     udp_options: UdpOptions,
     listeners: Vec<Listener>,
     /// The system had no descriptor left for a connection; the listeners rest until the next tick.
@@ -87,6 +88,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             routing: driver.routing,
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
+            known_addresses: KnownAddresses::default(),
             udp_options: driver.udp_options,
             listeners: driver.listeners,
             listeners_rest: true,
@@ -332,8 +334,9 @@ impl<'a, P: Protocol> Control<'a, P> {
             return fail(format!("there is no remote number {remote}"));
         };
         let options = self.udp_options;
+        let known = self.known_addresses.clone();
         let work = move || {
-            let result = opener::open(&target, number, &options);
+            let result = opener::open(&target, number, &options, &known);
             mail.post(Mail::Opened { remote, result });
             mail.wake();
         };
