@@ -27,15 +27,18 @@ pub(crate) enum Opened {
     Tcp(TcpStream, SocketAddr),
 }
 
+/// Addresses by `host:port`.
+type Resolved = BTreeMap<String, Vec<SocketAddr>>;
+
 /// What each remote's name resolved to last. While a tunnel that carries all traffic is down, the resolver
 /// may be out of reach behind it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownAddresses(Arc<Mutex<BTreeMap<(String, u16), Vec<SocketAddr>>>>);
+pub(crate) struct KnownAddresses(Arc<Mutex<Resolved>>);
 
 impl KnownAddresses {
     /// The fresh addresses, or the last known ones if there are none now.
     fn resolve(&self, remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
-        let key = (remote.host.clone(), remote.port);
+        let key = format!("{}:{}", remote.host, remote.port);
         let fresh = resolve(remote);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match fresh {
