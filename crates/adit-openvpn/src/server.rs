@@ -239,12 +239,9 @@ impl Server {
         let old = peer.path();
         let (name, sid) = (peer.name().to_owned(), peer.sid());
         // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
-        let taken: Vec<PeerId> = self
-            .peers
-            .iter()
-            .filter(|(other, peer)| **other != id && peer.path() == path)
-            .map(|(other, _)| *other)
-            .collect();
+        let there = |other: &Peer| other.is_up() && other.path() == path;
+        let others = self.peers.iter().filter(|(other, peer)| **other != id && there(peer));
+        let taken: Vec<PeerId> = others.map(|(other, _)| *other).collect();
         if taken.iter().any(|other| self.peers.get(other).is_some_and(|peer| peer.name() != name)) {
             self.report(
                 Severity::Warning,
