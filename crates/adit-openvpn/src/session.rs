@@ -150,6 +150,13 @@ impl Session {
         // One old exchange is kept beside the current one; an older one goes now.
         while self.exchanges.len() >= MAX_KEY_STATES {
             let oldest = self.exchanges.remove(0);
+            // A peer in a hurry: the exchange after it is complete at both ends, or there were no third one.
+            if let Some(next) = self.exchanges.first_mut()
+                && next.activation != Activation::Done
+            {
+                next.activation = Activation::Done;
+                self.outputs.push_back(SessionOutput::Activate { key_id: next.state.key_id });
+            }
             self.outputs.push_back(SessionOutput::Retire { key_id: oldest.state.key_id });
         }
         self.exchanges.push(Exchange { state, activation: Activation::Pending(now), retire_at: None });
@@ -330,9 +337,10 @@ impl Session {
         }
     }
 
-    /// Starts new keys, unless an exchange is under way.
+    /// Starts new keys, unless newer ones than those we seal with exist or are being made: one exchange more
+    /// would push out keys that one of the ends still seals with.
     pub(crate) fn rekey(&mut self, now: Instant) {
-        if self.failed || !self.exchanges.last().is_some_and(|newest| newest.state.is_established()) {
+        if self.failed || !self.exchanges.last().is_some_and(|newest| newest.activation == Activation::Done) {
             return;
         }
         let key_id = self.next_key_id();

@@ -139,10 +139,27 @@ fn key_ids_wrap_to_one() {
     for _ in 0..9 {
         pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
         pair.exchange();
+        pair.advance_busy(Duration::from_secs(61));
     }
     let ids: Vec<u64> = installs(&pair.client_events).iter().map(|install| install.session.0).collect();
     assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7, 1, 2]);
     assert_same_keys(&pair);
+}
+
+#[test]
+fn renegotiating_in_a_hurry_keeps_the_keys_in_use() {
+    let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
+    for _ in 0..5 {
+        pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+        pair.exchange();
+        pair.server.handle_command(pair.now, Command::Rekey { peer: PeerId(0) });
+        pair.exchange();
+    }
+    assert_eq!(installs(&pair.client_events).len(), 2, "one exchange, until its keys are in use");
+    for events in [&pair.client_events, &pair.server_events] {
+        assert_eq!(active(events), Some(SessionId::openvpn(PeerId(0), 0)));
+        assert!(!events.iter().any(|event| matches!(event, Event::Data(DataEvent::Retire { .. }))));
+    }
 }
 
 #[test]
