@@ -1,2 +1,120 @@
 //! The simulated network in which adit's protocols are tested.
+//!
+//! A seed decides everything: how many clients there are, which settings they have, what the net does to
+//! each datagram, when renegotiations, crashes and new addresses come. Real protocol machines and real data
+//! planes run in virtual time, and a model watches that no inner packet arrives twice, changed or at the
+//! wrong end, that no key seals two datagrams under one packet id, that queues stay bounded, that tunnels
+//! come back within a stated time once faults stop, and that a clean net loses nothing, renegotiations
+//! included. The same seed always gives the same run, to the byte.
 #![forbid(unsafe_code)]
+
+mod crypto;
+mod dice;
+mod end;
+mod identity;
+mod life;
+mod model;
+mod net;
+mod packet;
+mod scenario;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod world;
+
+use std::fmt;
+use std::time::Duration;
+
+use scenario::Scenario;
+use world::{START, World};
+
+/// What a run amounted to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The seed.
+    pub seed: u64,
+    /// Stands for all that was sent and delivered, and when. Equal for equal seeds.
+    pub trace: u64,
+    /// Virtual time that passed.
+    pub time: Duration,
+    /// Inner packets sent.
+    pub sent: u64,
+    /// Inner packets delivered.
+    pub delivered: u64,
+    /// Times a client came up.
+    pub handshakes: u64,
+    /// Keys that data planes got.
+    pub keys: u64,
+    /// Control datagrams that were refused.
+    pub rejected: u64,
+    /// Times a client gave up for good and was started again.
+    pub failures: u64,
+}
+
+/// A run in which something happened that must not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// The virtual time since the start.
+    pub time: Duration,
+    /// What happened.
+    pub violation: String,
+    /// The settings that the seed chose.
+    pub scenario: String,
+    /// The last things that happened before. Empty unless [`explain`] ran.
+    pub tail: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {} fails after {:.3} s: {}", self.seed, self.time.as_secs_f64(), self.violation)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs a seed.
+///
+/// # Errors
+/// When something happens that must not.
+pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
+    simulate(seed, false)
+}
+
+/// Runs a seed and keeps the trace, which takes longer.
+///
+/// # Errors
+/// When something happens that must not: with the tail of the trace.
+pub fn explain(seed: u64) -> Result<Summary, Box<Failure>> {
+    simulate(seed, true)
+}
+
+fn simulate(seed: u64, keep_lines: bool) -> Result<Summary, Box<Failure>> {
+    let scenario = Scenario::from_seed(seed);
+    let settings = format!("{scenario:#?}");
+    let mut world = World::new(seed, scenario, keep_lines);
+    let outcome = world.run();
+    let time = world.now - START;
+    match outcome {
+        Ok(()) => Ok(Summary {
+            seed,
+            trace: world.trace.hash(),
+            time,
+            sent: world.model.sent(),
+            delivered: world.model.delivered,
+            handshakes: world.handshakes,
+            keys: world.model.keys(),
+            rejected: world.rejected,
+            failures: world.failures,
+        }),
+        Err(violation) => Err(Box::new(Failure {
+            seed,
+            time,
+            violation: violation.to_string(),
+            scenario: settings,
+            tail: world.trace.into_lines(),
+        })),
+    }
+}

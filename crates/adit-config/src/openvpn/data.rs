@@ -28,7 +28,9 @@ pub(super) fn cipher(_: &mut Draft, args: &Args<'_>) -> Done {
     if Cipher::from_name(name).is_none() && !is_foreign(name) {
         return Err(args.bad(name, CIPHERS));
     }
-    done()
+    skip(
+        "`data-ciphers` decides, as in OpenVPN since 2.6; `data-ciphers-fallback` is for peers that cannot negotiate",
+    )
 }
 
 pub(super) fn data_ciphers(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -121,7 +123,7 @@ pub(super) fn compress(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn allow_compression(_: &mut Draft, args: &Args<'_>) -> Done {
     match args.get(0)? {
-        "no" | "asym" | "yes" => done(),
+        "no" | "asym" | "yes" => skip("adit never compresses"),
         other => Err(args.bad(other, "`no`")),
     }
 }

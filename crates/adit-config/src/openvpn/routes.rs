@@ -7,7 +7,7 @@ use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
 use super::args::Args;
 use super::draft::Draft;
 use super::model::{PullAction, PullFilter};
-use super::table::{Effect, done, done_but, skip};
+use super::table::{Effect, done, done_but, skip, skip_loudly};
 
 type Done = Result<Effect, String>;
 
@@ -97,6 +97,9 @@ pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+/// What stands in the report until the daemon sets name servers.
+pub(super) const NO_NAME_SERVERS: &str = "adit sets no name servers yet: names are resolved as before; set them with `resolvectl dns DEVICE ADDRESS`";
+
 pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
     match args.get(0)? {
         "DNS" | "DNS6" => {
@@ -122,7 +125,7 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
         }
         other => return Err(args.bad(other, "`DNS ADDRESS` or `DOMAIN NAME`")),
     }
-    done()
+    skip_loudly(NO_NAME_SERVERS)
 }
 
 /// A domain name, with or without the dot at its end; `.` alone is the root.

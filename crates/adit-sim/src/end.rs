@@ -1,0 +1,322 @@
+//! One end of tunnels: a protocol machine and a data plane, driven as the driver drives them.
+
+use std::collections::BTreeMap;
+
+use adit_core::{
+    Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, Protocol, Report,
+    Transport, TunnelSettings,
+};
+use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Wire, split};
+use adit_openvpn::{Client, Server};
+
+use crate::model::Violation;
+
+/// Rounds of draining after one input; more means that a machine talks to itself.
+const MAX_ROUNDS: usize = 64;
+/// Events and datagrams after one input; more means that a queue has no bound.
+const MAX_OUTPUTS: usize = 4096;
+
+/// A protocol machine.
+pub(crate) enum Machine {
+    Client(Box<Client>),
+    Server(Box<Server>),
+}
+
+impl Machine {
+    fn protocol(&mut self) -> &mut dyn Protocol {
+        match self {
+            Machine::Client(client) => client.as_mut(),
+            Machine::Server(server) => server.as_mut(),
+        }
+    }
+
+    /// Those who are up.
+    pub(crate) fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        match self {
+            Machine::Client(client) => client.peers(),
+            Machine::Server(server) => server.peers(),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Machine::Client(client) => client.poll_timeout(),
+            Machine::Server(server) => server.poll_timeout(),
+        }
+    }
+}
+
+/// What an input made an end do to the world.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A control datagram (without TCP's length).
+    Control { path: Path, datagram: Vec<u8> },
+    /// A sealed datagram (without TCP's length).
+    Sealed { path: Path, datagram: Vec<u8> },
+    /// An inner packet for the device.
+    Packet(Vec<u8>),
+    /// New keys, which the data plane has by now.
+    Installed(Box<Install>),
+    /// A client wants a path.
+    Open { remote: usize },
+    /// A path is not used any more.
+    Close { path: Path },
+    /// The tunnel is up.
+    Up(TunnelSettings),
+    /// The tunnel is down.
+    Down,
+    /// A peer is up.
+    PeerUp(PeerId, Box<PeerInfo>),
+    /// A peer is gone.
+    PeerDown(PeerId),
+    /// For the log.
+    Report(Report),
+    /// The machine is over.
+    Ended(Ended),
+}
+
+/// One end of tunnels.
+pub(crate) struct End {
+    pub(crate) machine: Machine,
+    egress: Egress,
+    ingress: Ingress,
+    pub(crate) counters: Counters,
+    outbox: Outbox,
+    inbox: Inbox,
+    /// Beginnings of records of TCP streams.
+    streams: BTreeMap<Path, Vec<u8>>,
+    /// Peers in the data plane, and the traffic that the machine was last told of.
+    traffic: BTreeMap<PeerId, (u64, u64)>,
+    effects: Vec<Effect>,
+    /// When the machine wants to be woken.
+    pub(crate) wake: Option<Instant>,
+    pub(crate) rejected: u64,
+}
+
+impl End {
+    /// An end whose machine was just made; call [`End::drain`] next.
+    pub(crate) fn new(machine: Machine, client_to_client: bool) -> Self {
+        let role = match machine {
+            Machine::Client(_) => adit_dataplane::Role::Client,
+            Machine::Server(_) => adit_dataplane::Role::Server,
+        };
+        let (egress, ingress, counters) =
+            adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client });
+        End {
+            machine,
+            egress,
+            ingress,
+            counters,
+            outbox: Outbox::new(),
+            inbox: Inbox::new(MergePolicy::Off),
+            streams: BTreeMap::new(),
+            traffic: BTreeMap::new(),
+            effects: Vec::new(),
+            wake: None,
+            rejected: 0,
+        }
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A datagram arrived.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        path: Path,
+        mut datagram: Vec<u8>,
+    ) -> Result<(), Violation> {
+        self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.inbox);
+        self.take_inbox(now, &datagram)
+    }
+
+    /// Bytes of a stream arrived. False if the stream makes no sense and must be closed.
+    pub(crate) fn receive_stream(
+        &mut self,
+        now: Instant,
+        path: Path,
+        bytes: &[u8],
+    ) -> Result<bool, Violation> {
+        let mut buffer = self.streams.remove(&path).unwrap_or_default();
+        buffer.extend_from_slice(bytes);
+        let opened = self.ingress.open_stream(path, &mut buffer, &mut self.inbox);
+        self.take_inbox(now, &buffer)?;
+        match opened {
+            Ok(used) => {
+                self.streams.insert(path, buffer.split_off(used));
+                Ok(true)
+            }
+            Err(error) => {
+                self.closed(now, path, error.to_string())?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn take_inbox(&mut self, now: Instant, buffer: &[u8]) -> Result<(), Violation> {
+        let slice = |range: &std::ops::Range<usize>| buffer.get(range.clone()).unwrap_or_default().to_vec();
+        for packet in self.inbox.packets() {
+            self.effects.push(Effect::Packet(packet.pieces().flat_map(|piece| slice(&piece)).collect()));
+        }
+        let relay: Vec<Vec<u8>> = self.inbox.relay().iter().map(slice).collect();
+        let control: Vec<(Path, Vec<u8>)> =
+            self.inbox.control().iter().map(|(path, range)| (*path, slice(range))).collect();
+        let notices = std::mem::take(self.inbox.notices());
+        self.inbox.clear();
+        for packet in relay {
+            self.egress.relay_packet(&packet, &mut self.outbox);
+        }
+        self.flush();
+        for notice in notices {
+            self.machine.protocol().handle_notice(now, notice);
+            self.drain()?;
+        }
+        for (path, datagram) in control {
+            if self.machine.protocol().handle_datagram(now, path, &datagram).is_err() {
+                self.rejected += 1;
+            }
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Packets came from the device, in one batch.
+    pub(crate) fn send_packets(&mut self, now: Instant, packets: &[Vec<u8>]) -> Result<(), Violation> {
+        for packet in packets {
+            self.egress.seal_packet(Offload::NONE, packet, &mut self.outbox);
+        }
+        self.flush();
+        for notice in self.egress.take_notices() {
+            self.machine.protocol().handle_notice(now, notice);
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// An order from outside.
+    pub(crate) fn command(&mut self, now: Instant, command: Command) -> Result<(), Violation> {
+        self.machine.protocol().handle_command(now, command);
+        self.drain()
+    }
+
+    /// A TCP connection is gone.
+    pub(crate) fn closed(&mut self, now: Instant, path: Path, reason: String) -> Result<(), Violation> {
+        self.streams.remove(&path);
+        self.command(now, Command::Closed { path, reason })
+    }
+
+    /// The time that the machine asked for has come.
+    pub(crate) fn timeout(&mut self, now: Instant) -> Result<(), Violation> {
+        self.machine.protocol().handle_timeout(now);
+        self.drain()
+    }
+
+    /// A second passed: tells the machine of traffic, where there was any.
+    pub(crate) fn second(&mut self, now: Instant) -> Result<(), Violation> {
+        let peers: Vec<PeerId> = self.traffic.keys().copied().collect();
+        for peer in peers {
+            let Some(totals) = self.counters.traffic(peer) else { continue };
+            if self.traffic.insert(peer, totals) == Some(totals) {
+                continue;
+            }
+            let (received, sent) = totals;
+            self.machine.protocol().handle_notice(now, Notice::Traffic { peer, received, sent });
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Takes from the machine all it has to say: events before datagrams, until it says nothing.
+    pub(crate) fn drain(&mut self) -> Result<(), Violation> {
+        let before = self.effects.len();
+        for _ in 0..MAX_ROUNDS {
+            let mut idle = true;
+            while let Some(event) = self.machine.protocol().poll_event() {
+                idle = false;
+                self.follow(event);
+                self.check_outputs(before)?;
+            }
+            let mut datagram = Vec::new();
+            while let Some(path) = self.machine.protocol().poll_transmit(&mut datagram) {
+                idle = false;
+                self.effects.push(Effect::Control { path, datagram: std::mem::take(&mut datagram) });
+                self.check_outputs(before)?;
+            }
+            if idle {
+                self.wake = self.machine.poll_timeout();
+                return Ok(());
+            }
+        }
+        Err(Violation::new(format!("a machine still talked after {MAX_ROUNDS} rounds of draining")))
+    }
+
+    fn check_outputs(&self, before: usize) -> Result<(), Violation> {
+        if self.effects.len() - before > MAX_OUTPUTS {
+            return Err(Violation::new(format!(
+                "one input made more than {MAX_OUTPUTS} events and datagrams"
+            )));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, event: Event) {
+        match event {
+            Event::Data(order) => self.follow_data(order),
+            Event::Open { remote } => self.effects.push(Effect::Open { remote }),
+            Event::Close { path } => {
+                self.streams.remove(&path);
+                self.effects.push(Effect::Close { path });
+            }
+            Event::Up(settings) => self.effects.push(Effect::Up(settings)),
+            Event::Down => self.effects.push(Effect::Down),
+            Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
+            Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
+            Event::Report(report) => self.effects.push(Effect::Report(report)),
+            Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
+        }
+    }
+
+    fn follow_data(&mut self, order: DataEvent) {
+        match &order {
+            DataEvent::AddPeer(config) => {
+                self.traffic.entry(config.peer).or_default();
+            }
+            DataEvent::RemovePeer(peer) => {
+                self.traffic.remove(peer);
+            }
+            DataEvent::Install(install) => self.effects.push(Effect::Installed(install.clone())),
+            _ => {}
+        }
+        let (egress, ingress) = split(order);
+        if let Some(order) = ingress {
+            self.ingress.apply(order);
+        }
+        if let Some(order) = egress {
+            self.egress.apply(order, &mut self.outbox);
+            self.flush();
+        }
+    }
+
+    /// Cuts trains into datagrams.
+    fn flush(&mut self) {
+        for train in self.outbox.iter() {
+            let path = train.path;
+            if path.transport() == Transport::Udp {
+                let datagrams = train.bytes.chunks(train.segment.max(1));
+                self.effects.extend(datagrams.map(|bytes| Effect::Sealed { path, datagram: bytes.to_vec() }));
+                continue;
+            }
+            let mut rest = train.bytes;
+            while let Some((prefix, tail)) = rest.split_first_chunk() {
+                let len = usize::from(u16::from_be_bytes(*prefix)).min(tail.len());
+                let (record, tail) = tail.split_at(len);
+                self.effects.push(Effect::Sealed { path, datagram: record.to_vec() });
+                rest = tail;
+            }
+        }
+        self.outbox.clear();
+    }
+}

@@ -1,0 +1,97 @@
+//! Runs seeds and prints what failed.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+
+use adit_sim::{Summary, explain, run};
+
+const USAGE: &str = "usage: adit-sim --seeds FROM..TO (TO is not run), or --seed N for one with its trace";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["--seeds", range] => match parse_range(range) {
+            Some(range) => run_all(range),
+            None => Err(io::Error::other(format!("\"{range}\" is no range of seeds; {USAGE}"))),
+        },
+        ["--seed", seed] => match seed.parse() {
+            Ok(seed) => show(seed),
+            Err(_) => Err(io::Error::other(format!("\"{seed}\" is no seed; {USAGE}"))),
+        },
+        _ => Err(io::Error::other(USAGE)),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Nobody is left to tell if this fails too.
+            let _ = writeln!(io::stderr(), "adit-sim: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse_range(text: &str) -> Option<Range<u64>> {
+    let (from, to) = text.split_once("..")?;
+    let range = from.parse().ok()?..to.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+/// Runs a range of seeds; false if one failed.
+fn run_all(seeds: Range<u64>) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    let (mut failed, mut total) = (0u64, Summary::default());
+    for seed in seeds.clone() {
+        match run(seed) {
+            Ok(summary) => {
+                total.time += summary.time;
+                total.sent += summary.sent;
+                total.delivered += summary.delivered;
+                total.handshakes += summary.handshakes;
+                total.keys += summary.keys;
+                total.rejected += summary.rejected;
+                total.failures += summary.failures;
+            }
+            Err(failure) => {
+                failed += 1;
+                writeln!(out, "{failure}")?;
+                out.flush()?;
+            }
+        }
+    }
+    writeln!(
+        out,
+        "{} seeds, {failed} failed: {} h of virtual time, {} packets sent, {} delivered, {} connections, {} keys, {} control datagrams refused, {} clients gave up",
+        seeds.end - seeds.start,
+        total.time.as_secs() / 3600,
+        total.sent,
+        total.delivered,
+        total.handshakes,
+        total.keys,
+        total.rejected,
+        total.failures
+    )?;
+    Ok(failed == 0)
+}
+
+/// Runs one seed and prints its end.
+fn show(seed: u64) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match explain(seed) {
+        Ok(summary) => {
+            writeln!(out, "{summary:#?}")?;
+            Ok(true)
+        }
+        Err(failure) => {
+            writeln!(out, "{}", failure.scenario)?;
+            for line in &failure.tail {
+                writeln!(out, "{line}")?;
+            }
+            writeln!(out, "{failure}")?;
+            Ok(false)
+        }
+    }
+}

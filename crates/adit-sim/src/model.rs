@@ -1,0 +1,271 @@
+//! What must hold, whatever happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use adit_core::{Install, Instant, PeerId};
+use thiserror::Error;
+
+use crate::packet;
+use crate::scenario::Wrapping;
+
+/// The server's number among the ends; clients count from 1.
+pub(crate) const SERVER: usize = 0;
+/// Opcode of `DATA_V2`, the only data opcode that two ends of ours use.
+const DATA_V2: u8 = 9;
+/// Opcode and session id, in front of every control packet.
+const CONTROL_HEADER: usize = 9;
+
+/// Longer than any packet is under way on a clean net.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+
+/// Something that must not happen, happened.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(crate) struct Violation(String);
+
+impl Violation {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Violation(text.into())
+    }
+}
+
+fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation(text())) }
+}
+
+/// An inner packet that was sent.
+struct Sent {
+    from: usize,
+    to: usize,
+    source: IpAddr,
+    destination: IpAddr,
+    len: usize,
+    /// Its source address is not its sender's: it must never arrive.
+    forged: bool,
+    /// It was sent through a tunnel that is up over a clean net: it must arrive.
+    expected: bool,
+    delivered: bool,
+    at: Instant,
+}
+
+/// A key that an end seals with.
+struct SealKey {
+    owner: (usize, PeerId, u8),
+    /// The highest packet id so far. Ids may only rise, so none comes twice.
+    last: u32,
+}
+
+/// What is known of a tunnel from outside.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tunnel {
+    /// Since when the client says that it is up, and its addresses.
+    pub(crate) client: Option<(Instant, Vec<IpAddr>)>,
+    /// Since when the server says that this client is up, and its addresses.
+    pub(crate) server: Option<(Instant, Vec<IpAddr>)>,
+    /// Its peer-id at the server.
+    pub(crate) peer: Option<PeerId>,
+}
+
+impl Tunnel {
+    /// Both ends have been up for that long and agree on the addresses.
+    pub(crate) fn is_settled(&self, now: Instant, time: Duration) -> bool {
+        match (&self.client, &self.server) {
+            (Some((client, ours)), Some((server, theirs))) => {
+                *client + time <= now && *server + time <= now && ours == theirs
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Watches all packets and all keys.
+pub(crate) struct Model {
+    wrapping: Wrapping,
+    client_to_client: bool,
+    sent: Vec<Sent>,
+    /// How many of them were checked for loss.
+    checked: usize,
+    keys: BTreeMap<Vec<u8>, SealKey>,
+    /// The key by which an end seals what carries that peer and key id.
+    current: BTreeMap<(usize, PeerId, u8), Vec<u8>>,
+    wraps: BTreeSet<(usize, u64, u64)>,
+    pub(crate) server_addresses: Vec<IpAddr>,
+    /// Index 0 is client 1.
+    pub(crate) tunnels: Vec<Tunnel>,
+    pub(crate) delivered: u64,
+}
+
+impl Model {
+    pub(crate) fn new(wrapping: Wrapping, clients: usize, client_to_client: bool) -> Self {
+        Model {
+            wrapping,
+            client_to_client,
+            sent: Vec::new(),
+            checked: 0,
+            keys: BTreeMap::new(),
+            current: BTreeMap::new(),
+            wraps: BTreeSet::new(),
+            server_addresses: Vec::new(),
+            tunnels: vec![Tunnel::default(); clients],
+            delivered: 0,
+        }
+    }
+
+    /// Inner packets sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.len() as u64
+    }
+
+    /// Keys that were installed so far.
+    pub(crate) fn keys(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// An end's process is gone, and with it all it knew.
+    pub(crate) fn forget(&mut self, end: usize) {
+        self.current.retain(|(owner, _, _), _| *owner != end);
+        for (index, tunnel) in self.tunnels.iter_mut().enumerate() {
+            if end == SERVER {
+                (tunnel.server, tunnel.peer) = (None, None);
+            } else if end == index + 1 {
+                tunnel.client = None;
+            }
+        }
+    }
+
+    /// The client of the server's peer.
+    pub(crate) fn client_of(&self, peer: PeerId) -> Option<usize> {
+        self.tunnels.iter().position(|tunnel| tunnel.peer == Some(peer)).map(|index| index + 1)
+    }
+
+    /// An inner packet is about to be sent.
+    pub(crate) fn send(
+        &mut self,
+        at: Instant,
+        (from, source): (usize, IpAddr),
+        (to, destination): (usize, IpAddr),
+        len: usize,
+        (forged, expected): (bool, bool),
+    ) -> Vec<u8> {
+        let number = self.sent.len() as u64;
+        self.sent.push(Sent {
+            from,
+            to,
+            source,
+            destination,
+            len,
+            forged,
+            expected: expected && !forged,
+            delivered: false,
+            at,
+        });
+        packet::build(number, source, destination, len)
+    }
+
+    /// An end gave an inner packet to its device.
+    pub(crate) fn deliver(&mut self, end: usize, bytes: &[u8]) -> Result<(), Violation> {
+        let number = packet::number(bytes);
+        let found = number.and_then(|number| self.sent.get_mut(usize::try_from(number).ok()?));
+        let Some(sent) = found else {
+            return Err(Violation::new(format!("end {end} got a packet that nobody sent")));
+        };
+        let number = number.unwrap_or_default();
+        let name = format!("packet {number} from end {} to end {}", sent.from, sent.to);
+        let whole = packet::build(number, sent.source, sent.destination, sent.len);
+        ensure(whole == bytes, || format!("{name} arrived changed"))?;
+        ensure(!sent.delivered, || format!("{name} arrived twice"))?;
+        ensure(!sent.forged, || format!("{name} arrived with the forged source {}", sent.source))?;
+        // A server that has no such client (yet), or may not relay, leaves the packet to its own system.
+        ensure(end == sent.to || end == SERVER, || format!("{name} arrived at end {end}"))?;
+        if end != SERVER && sent.from != SERVER {
+            ensure(self.client_to_client, || format!("{name} arrived without client-to-client"))?;
+        }
+        if sent.from != SERVER
+            && let Some(tunnel) = self.tunnels.get(sent.from - 1)
+            && end == SERVER
+        {
+            let leased =
+                tunnel.server.as_ref().is_some_and(|(_, addresses)| addresses.contains(&sent.source));
+            ensure(leased, || format!("{name} arrived from {}, which is not its sender's", sent.source))?;
+        }
+        sent.delivered = true;
+        self.delivered += 1;
+        Ok(())
+    }
+
+    /// An end got new keys.
+    pub(crate) fn install(&mut self, end: usize, install: &Install) -> Result<(), Violation> {
+        let owner = (end, install.peer, (install.session.0 & 7) as u8);
+        let mut key = install.seal.key.to_vec();
+        key.extend(install.seal.implicit_iv);
+        if let Some(known) = self.keys.get(&key) {
+            return Err(Violation(format!(
+                "the key that {:?} seals with was installed again, for {owner:?}",
+                known.owner
+            )));
+        }
+        self.keys.insert(key.clone(), SealKey { owner, last: 0 });
+        self.current.insert(owner, key);
+        Ok(())
+    }
+
+    /// An end sealed a data datagram.
+    pub(crate) fn sealed(&mut self, end: usize, datagram: &[u8]) -> Result<(), Violation> {
+        let Some(&[first, p0, p1, p2, i0, i1, i2, i3]) = datagram.first_chunk() else {
+            return Err(Violation::new(format!("end {end} sealed a datagram without a header")));
+        };
+        ensure(first >> 3 == DATA_V2, || format!("end {end} sealed with opcode {}", first >> 3))?;
+        let peer = if end == SERVER { PeerId(u32::from_be_bytes([0, p0, p1, p2])) } else { PeerId::SERVER };
+        let id = u32::from_be_bytes([i0, i1, i2, i3]);
+        let owner = (end, peer, first & 7);
+        let key = self.current.get(&owner).and_then(|key| self.keys.get_mut(key));
+        let Some(key) = key else {
+            return Err(Violation(format!("{owner:?} sealed without a key")));
+        };
+        ensure(id > key.last, || format!("{owner:?} sealed packet id {id} after {}", key.last))?;
+        key.last = id;
+        Ok(())
+    }
+
+    /// An end wrapped a control datagram.
+    pub(crate) fn wrapped(&mut self, end: usize, datagram: &[u8]) -> Result<(), Violation> {
+        let at = match self.wrapping {
+            Wrapping::Plain => return Ok(()),
+            Wrapping::TlsAuth(digest) => CONTROL_HEADER + digest.output_len(),
+            Wrapping::TlsCrypt => CONTROL_HEADER,
+        };
+        let word = |at: usize| {
+            datagram.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u64::from_be_bytes(*bytes))
+        };
+        let (Some(sid), Some(id)) = (word(1), word(at)) else {
+            return Err(Violation(format!("end {end} sent a control datagram that is too short")));
+        };
+        ensure(self.wraps.insert((end, sid, id)), || {
+            format!("end {end} used the control packet id {:#x} twice in session {sid:016x}", id >> 32)
+        })
+    }
+
+    /// Every packet that had to arrive and was sent [`ON_ITS_WAY`] ago or earlier, did.
+    pub(crate) fn check_nothing_lost(&mut self, now: Instant) -> Result<(), Violation> {
+        while let Some(sent) = self.sent.get(self.checked)
+            && sent.at + ON_ITS_WAY <= now
+        {
+            ensure(!sent.expected || sent.delivered, || {
+                format!(
+                    "packet {} from end {} to end {}, sent at {:.3} s, was lost on a clean net",
+                    self.checked,
+                    sent.from,
+                    sent.to,
+                    (sent.at - Instant::ORIGIN).as_secs_f64()
+                )
+            })?;
+            self.checked += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

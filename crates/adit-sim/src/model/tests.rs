@@ -1,0 +1,123 @@
+use adit_core::{
+    Cipher, CompressionFraming, DirectionKey, Framing, OpenVpnFraming, OpenVpnHeader, SessionId,
+};
+
+use super::*;
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A model in which client 1 is up as peer 7 with 10.8.0.2, and client 2 is not.
+fn model(client_to_client: bool) -> Model {
+    let mut model = Model::new(Wrapping::TlsCrypt, 2, client_to_client);
+    let up = Some((NOW, vec![address("10.8.0.2")]));
+    model.tunnels[0] = Tunnel { client: up.clone(), server: up, peer: Some(PeerId(7)) };
+    model
+}
+
+fn send(model: &mut Model, from: (usize, &str), to: (usize, &str), forged: bool) -> Vec<u8> {
+    let (source, destination) = (address(from.1), address(to.1));
+    model.send(NOW, (from.0, source), (to.0, destination), 50, (forged, true))
+}
+
+fn text(result: Result<(), Violation>) -> String {
+    result.map_or_else(|violation| violation.to_string(), |()| "fine".to_owned())
+}
+
+#[test]
+fn a_packet_arrives_once_and_unchanged() {
+    let mut model = model(false);
+    let packet = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
+    let mut changed = packet.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    assert!(text(model.deliver(SERVER, &changed)).contains("arrived changed"));
+    assert_eq!(model.deliver(SERVER, &packet), Ok(()));
+    assert!(text(model.deliver(SERVER, &packet)).contains("arrived twice"));
+    assert!(
+        text(model.deliver(SERVER, &packet::build(9, address("::1"), address("::2"), 8))).contains("nobody")
+    );
+    assert!(text(model.deliver(SERVER, &[])).contains("nobody"));
+}
+
+#[test]
+fn a_packet_arrives_where_it_should() {
+    let mut model = model(false);
+    let down = send(&mut model, (SERVER, "10.8.0.1"), (1, "10.8.0.2"), false);
+    assert!(text(model.deliver(2, &down)).contains("arrived at end 2"));
+    assert_eq!(model.deliver(1, &down), Ok(()));
+    let forged = send(&mut model, (1, "10.8.0.3"), (SERVER, "10.8.0.1"), true);
+    assert!(text(model.deliver(SERVER, &forged)).contains("forged source"));
+    let other = send(&mut model, (2, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
+    assert!(text(model.deliver(SERVER, &other)).contains("not its sender's"));
+    let across = send(&mut model, (1, "10.8.0.2"), (2, "10.8.0.3"), false);
+    assert!(text(model.deliver(2, &across)).contains("without client-to-client"));
+}
+
+#[test]
+fn a_lost_packet_is_missed_once_it_is_late() {
+    let mut model = model(false);
+    let packet = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
+    assert_eq!(model.check_nothing_lost(NOW), Ok(()));
+    model.deliver(SERVER, &packet).unwrap();
+    assert_eq!(model.check_nothing_lost(NOW + ON_ITS_WAY), Ok(()));
+    send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
+    assert!(text(model.check_nothing_lost(NOW + ON_ITS_WAY)).contains("packet 1 from end 1 to end 0"));
+}
+
+fn install(seed: u8) -> Install {
+    let framing = OpenVpnFraming {
+        header: OpenVpnHeader::V2 { peer_id: 7 },
+        key_id: 1,
+        compression: CompressionFraming::None,
+    };
+    let key = |seed| DirectionKey { key: vec![seed; 16].into(), implicit_iv: [seed; 8] };
+    Install {
+        peer: PeerId(7),
+        session: SessionId::openvpn(PeerId(7), 1),
+        framing: Framing::OpenVpn(framing),
+        cipher: Cipher::Aes128Gcm,
+        seal: key(seed),
+        open: key(seed ^ 0x80),
+        replay_window: 64,
+    }
+}
+
+fn sealed(peer: u8, id: u8) -> [u8; 24] {
+    let mut datagram = [0; 24];
+    datagram[..8].copy_from_slice(&[DATA_V2 << 3 | 1, 0, 0, peer, 0, 0, 0, id]);
+    datagram
+}
+
+#[test]
+fn no_packet_id_comes_twice_under_a_key() {
+    let mut model = model(false);
+    assert!(text(model.sealed(SERVER, &sealed(7, 1))).contains("without a key"));
+    model.install(SERVER, &install(1)).unwrap();
+    assert_eq!(model.sealed(SERVER, &sealed(7, 1)), Ok(()));
+    assert_eq!(model.sealed(SERVER, &sealed(7, 2)), Ok(()));
+    assert!(text(model.sealed(SERVER, &sealed(7, 2))).contains("packet id 2 after 2"));
+    assert!(text(model.sealed(SERVER, &sealed(6, 3))).contains("without a key"));
+    assert!(text(model.sealed(1, &sealed(7, 3))).contains("without a key"));
+    model.install(SERVER, &install(2)).unwrap();
+    assert_eq!(model.sealed(SERVER, &sealed(7, 1)), Ok(()), "another key");
+    assert!(text(model.install(SERVER, &install(1))).contains("installed again"));
+    model.forget(SERVER);
+    assert!(text(model.sealed(SERVER, &sealed(7, 2))).contains("without a key"));
+    assert!(text(model.install(SERVER, &install(2))).contains("installed again"), "keys outlive processes");
+    assert!(text(model.sealed(SERVER, &[DATA_V2 << 3])).contains("without a header"));
+}
+
+#[test]
+fn no_control_packet_id_comes_twice_in_a_session() {
+    let mut model = model(false);
+    let mut datagram = [3; 60];
+    assert_eq!(model.wrapped(SERVER, &datagram), Ok(()));
+    assert!(text(model.wrapped(SERVER, &datagram)).contains("twice"));
+    assert_eq!(model.wrapped(1, &datagram), Ok(()), "the other direction");
+    datagram[12] ^= 1;
+    assert_eq!(model.wrapped(SERVER, &datagram), Ok(()), "the next id");
+    assert!(text(model.wrapped(SERVER, &datagram[..16])).contains("too short"));
+}

@@ -1,0 +1,352 @@
+//! The net between clients and server: datagrams that get lost, late, doubled or damaged, streams that stall
+//! and break, and addresses that change under way.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use adit_core::{ConnectionId, Instant, Path};
+
+use crate::dice::Dice;
+use crate::scenario::Scenario;
+
+/// Where the server listens.
+pub(crate) const SERVER_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 1194);
+/// The server's only UDP socket.
+const SERVER_SOCKET: u32 = 0;
+const FIRST_PORT: u16 = 1024;
+
+/// Index into a client's faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    ToServer,
+    ToClient,
+}
+
+/// Something on its way.
+#[derive(Clone, Debug)]
+pub(crate) enum Transit {
+    /// To the server, from that address.
+    ToServer { from: SocketAddr, datagram: Vec<u8> },
+    /// To whoever has that address by then.
+    ToClient { to: SocketAddr, datagram: Vec<u8> },
+    /// A piece of a stream.
+    Stream { connection: u32, way: Way, bytes: Vec<u8> },
+    /// The news that a connection is closed.
+    Closed { connection: u32, way: Way, reason: &'static str },
+}
+
+/// A TCP connection.
+struct Connection {
+    client: usize,
+    remote: SocketAddr,
+    /// Whether each side still has it; by [`Way`] as the side at its end.
+    open: [bool; 2],
+    /// When the last byte each way arrives: nothing overtakes it.
+    last: [Instant; 2],
+    /// What is on its way gets lost.
+    broken: bool,
+}
+
+/// The net.
+pub(crate) struct Net {
+    dice: Dice,
+    scenario: Scenario,
+    /// Whether the scenario's faults are on.
+    pub(crate) faulty: bool,
+    /// Until when nothing passes to and from each client.
+    silent_until: Vec<Instant>,
+    /// The address by which each socket of a client is seen.
+    sockets: BTreeMap<(usize, u32), SocketAddr>,
+    owners: BTreeMap<SocketAddr, (usize, u32)>,
+    connections: BTreeMap<u32, Connection>,
+    next_number: u32,
+    next_port: u16,
+}
+
+impl Net {
+    pub(crate) fn new(scenario: &Scenario, dice: Dice) -> Self {
+        Net {
+            dice,
+            scenario: scenario.clone(),
+            faulty: false,
+            silent_until: vec![Instant::ORIGIN; scenario.clients],
+            sockets: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            next_number: 1,
+            next_port: FIRST_PORT,
+        }
+    }
+
+    /// Nothing passes to and from a client for a while.
+    pub(crate) fn silence(&mut self, client: usize, until: Instant) {
+        if let Some(silent) = self.silent_until.get_mut(client - 1) {
+            *silent = until;
+        }
+    }
+
+    fn fresh_address(&mut self, client: usize) -> SocketAddr {
+        self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+        SocketAddr::from(([198, 51, 100, client as u8], self.next_port))
+    }
+
+    fn fresh_number(&mut self) -> u32 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// A client opened a UDP socket: its path to the server.
+    pub(crate) fn open_socket(&mut self, client: usize) -> Path {
+        let socket = self.fresh_number();
+        let address = self.fresh_address(client);
+        self.sockets.insert((client, socket), address);
+        self.owners.insert(address, (client, socket));
+        Path::Udp { socket, remote: SERVER_ADDRESS }
+    }
+
+    /// A client and the server have a TCP connection: the client's and the server's path.
+    pub(crate) fn open_connection(&mut self, now: Instant, client: usize) -> (Path, Path) {
+        let number = self.fresh_number();
+        let remote = self.fresh_address(client);
+        let connection = Connection { client, remote, open: [true; 2], last: [now; 2], broken: false };
+        self.connections.insert(number, connection);
+        let connection = ConnectionId(number);
+        (Path::Tcp { connection, remote: SERVER_ADDRESS }, Path::Tcp { connection, remote })
+    }
+
+    /// The client's sockets get other addresses; datagrams to the old ones are lost.
+    pub(crate) fn rebind(&mut self, client: usize) {
+        let sockets: Vec<u32> =
+            self.sockets.keys().filter(|(owner, _)| *owner == client).map(|(_, socket)| *socket).collect();
+        for socket in sockets {
+            let address = self.fresh_address(client);
+            if let Some(old) = self.sockets.insert((client, socket), address) {
+                self.owners.remove(&old);
+            }
+            self.owners.insert(address, (client, socket));
+        }
+    }
+
+    /// The client's path of a datagram that arrives at `address`, and whose it is.
+    pub(crate) fn owner(&self, address: SocketAddr) -> Option<(usize, Path)> {
+        let (client, socket) = *self.owners.get(&address)?;
+        Some((client, Path::Udp { socket, remote: SERVER_ADDRESS }))
+    }
+
+    /// The server's path for datagrams from that address.
+    pub(crate) fn server_path(from: SocketAddr) -> Path {
+        Path::Udp { socket: SERVER_SOCKET, remote: from }
+    }
+
+    /// Who is at the end of that connection, by which path; `None` if that side does not have it any more.
+    pub(crate) fn connection_end(&self, number: u32, way: Way) -> Option<(usize, Path)> {
+        let found = self.connections.get(&number).filter(|found| found.open[way as usize])?;
+        let connection = ConnectionId(number);
+        Some(match way {
+            Way::ToServer => (crate::model::SERVER, Path::Tcp { connection, remote: found.remote }),
+            Way::ToClient => (found.client, Path::Tcp { connection, remote: SERVER_ADDRESS }),
+        })
+    }
+
+    /// An end sends a datagram (a record, on a connection).
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        end: usize,
+        path: Path,
+        datagram: &[u8],
+    ) -> Vec<(Instant, Transit)> {
+        match path {
+            Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
+            Path::Udp { remote, .. } if end == crate::model::SERVER => {
+                let std::net::IpAddr::V4(address) = remote.ip() else { return Vec::new() };
+                let [_, _, _, client] = address.octets();
+                let copies = self.fate(now, usize::from(client), Way::ToClient, datagram);
+                let transit = |(at, datagram)| (at, Transit::ToClient { to: remote, datagram });
+                copies.into_iter().map(transit).collect()
+            }
+            Path::Udp { socket, .. } => {
+                let Some(from) = self.sockets.get(&(end, socket)).copied() else { return Vec::new() };
+                let copies = self.fate(now, end, Way::ToServer, datagram);
+                let transit = |(at, datagram)| (at, Transit::ToServer { from, datagram });
+                copies.into_iter().map(transit).collect()
+            }
+        }
+    }
+
+    fn delay(&mut self) -> Duration {
+        self.scenario.delay + self.dice.millis(0, self.scenario.jitter.as_millis() as u64)
+    }
+
+    /// When a datagram arrives, and as what: never, once, or twice.
+    fn fate(&mut self, now: Instant, client: usize, way: Way, datagram: &[u8]) -> Vec<(Instant, Vec<u8>)> {
+        let faults = match self.scenario.faults.get(client.wrapping_sub(1)) {
+            Some(faults) if self.faulty => faults[way as usize],
+            _ => return vec![(now + self.delay(), datagram.to_vec())],
+        };
+        let silent = self.silent_until.get(client - 1).is_some_and(|until| now < *until);
+        if silent || self.dice.chance(faults.loss) {
+            return Vec::new();
+        }
+        let copies = 1 + usize::from(self.dice.chance(faults.duplication));
+        let mut arrivals = Vec::with_capacity(copies);
+        for _ in 0..copies {
+            let mut delay = self.delay();
+            if self.dice.chance(faults.reordering) {
+                delay += self.dice.millis(1, faults.hold.as_millis() as u64);
+            }
+            let mut bytes = datagram.to_vec();
+            if self.dice.chance(faults.corruption) {
+                self.flip_bits(&mut bytes);
+            }
+            arrivals.push((now + delay, bytes));
+        }
+        arrivals
+    }
+
+    fn flip_bits(&mut self, bytes: &mut Vec<u8>) {
+        if self.dice.chance(100) {
+            let keep = self.dice.below(bytes.len() as u64) as usize;
+            bytes.truncate(keep);
+            return;
+        }
+        for _ in 0..self.dice.between(1, 4) {
+            // Headers are short, and the worse for it: half of all damage is done to them.
+            let reach = if self.dice.chance(500) { bytes.len().min(40) } else { bytes.len() };
+            let at = self.dice.below(reach as u64) as usize;
+            let bit = self.dice.below(8);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << bit;
+            }
+        }
+    }
+
+    fn send_record(
+        &mut self,
+        now: Instant,
+        end: usize,
+        number: u32,
+        record: &[u8],
+    ) -> Vec<(Instant, Transit)> {
+        let way = if end == crate::model::SERVER { Way::ToClient } else { Way::ToServer };
+        let own = if end == crate::model::SERVER { Way::ToServer } else { Way::ToClient };
+        let mut delay = self.delay();
+        let Some(connection) = self.connections.get_mut(&number) else { return Vec::new() };
+        if !connection.open[own as usize] || connection.broken {
+            return Vec::new();
+        }
+        let mut at = now;
+        if self.faulty {
+            let client = connection.client - 1;
+            let loss = self.scenario.faults.get(client).map_or(0, |faults| faults[way as usize].loss);
+            if self.dice.chance(loss) {
+                delay += self.dice.millis(200, 3000);
+            }
+            at = at.max(self.silent_until.get(client).copied().unwrap_or(now));
+        }
+        let at = (at + delay).max(connection.last[way as usize]);
+        connection.last[way as usize] = at;
+        let mut bytes = (record.len() as u16).to_be_bytes().to_vec();
+        bytes.extend_from_slice(record);
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            let cut = if self.dice.chance(300) {
+                self.dice.between(1, bytes.len() as u64) as usize
+            } else {
+                bytes.len()
+            };
+            let rest = bytes.split_off(cut);
+            pieces.push((at, Transit::Stream { connection: number, way, bytes }));
+            bytes = rest;
+        }
+        pieces
+    }
+
+    /// An end gave a path up: a socket is closed, or a connection, of which the other side hears.
+    pub(crate) fn close(&mut self, now: Instant, end: usize, path: Path) -> Vec<(Instant, Transit)> {
+        match path {
+            Path::Udp { socket, .. } => {
+                if let Some(address) = self.sockets.remove(&(end, socket)) {
+                    self.owners.remove(&address);
+                }
+                Vec::new()
+            }
+            Path::Tcp { connection, .. } => {
+                let own = if end == crate::model::SERVER { Way::ToServer } else { Way::ToClient };
+                self.close_side(now, connection.0, own)
+            }
+        }
+    }
+
+    fn close_side(&mut self, now: Instant, number: u32, own: Way) -> Vec<(Instant, Transit)> {
+        let delay = self.delay();
+        let other = match own {
+            Way::ToServer => Way::ToClient,
+            Way::ToClient => Way::ToServer,
+        };
+        let Some(connection) = self.connections.get_mut(&number) else { return Vec::new() };
+        connection.open[own as usize] = false;
+        if !connection.open[other as usize] {
+            self.connections.remove(&number);
+            return Vec::new();
+        }
+        let at = (now + delay).max(connection.last[other as usize]);
+        vec![(at, Transit::Closed { connection: number, way: other, reason: "closed by the other end" })]
+    }
+
+    /// That side heard that the connection is closed.
+    pub(crate) fn forget_side(&mut self, number: u32, way: Way) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.open[way as usize] = false;
+            if connection.open == [false; 2] {
+                self.connections.remove(&number);
+            }
+        }
+    }
+
+    /// All connections of a client break: what is under way is lost; each side hears of it sooner or later,
+    /// or finds out by itself.
+    pub(crate) fn break_connections(&mut self, now: Instant, client: usize) -> Vec<(Instant, Transit)> {
+        let mut news = Vec::new();
+        for (number, connection) in &mut self.connections {
+            if connection.client != client || connection.broken {
+                continue;
+            }
+            connection.broken = true;
+            for way in [Way::ToServer, Way::ToClient] {
+                if self.dice.chance(700) {
+                    let at = now + self.dice.millis(0, 5000);
+                    let reason = "the connection was reset";
+                    news.push((at, Transit::Closed { connection: *number, way, reason }));
+                }
+            }
+        }
+        news
+    }
+
+    /// An end's process is gone: the system closes what it had.
+    pub(crate) fn crash(&mut self, now: Instant, end: usize) -> Vec<(Instant, Transit)> {
+        if end != crate::model::SERVER {
+            self.sockets.retain(|(owner, _), _| *owner != end);
+            self.owners.retain(|_, (owner, _)| *owner != end);
+        }
+        let own = if end == crate::model::SERVER { Way::ToServer } else { Way::ToClient };
+        let concerned = |connection: &Connection| {
+            connection.open[own as usize] && (end == crate::model::SERVER || connection.client == end)
+        };
+        let numbers: Vec<u32> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| concerned(connection))
+            .map(|(number, _)| *number)
+            .collect();
+        numbers.into_iter().flat_map(|number| self.close_side(now, number, own)).collect()
+    }
+
+    /// Whether what arrives on that connection is lost.
+    pub(crate) fn is_broken(&self, number: u32) -> bool {
+        self.connections.get(&number).is_none_or(|connection| connection.broken)
+    }
+}

@@ -1,0 +1,208 @@
+//! What a seed decides before anything runs: who takes part, with which settings, over what kind of net.
+
+use std::time::Duration;
+
+use adit_core::{Cipher, CompressionFraming, Transport};
+use adit_openvpn::Role;
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+
+use crate::dice::Dice;
+use crate::identity::MAX_CLIENTS;
+
+/// How the control channel is wrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrapping {
+    Plain,
+    TlsAuth(HmacDigest),
+    TlsCrypt,
+}
+
+impl Wrapping {
+    /// The wrapping as that role has it.
+    pub(crate) fn config(self, role: Role) -> WrapConfig {
+        let key = StaticKey::from_bytes(&std::array::from_fn(|index| index as u8 ^ 0x5a));
+        let direction = match role {
+            Role::Client => KeyDirection::Inverse,
+            Role::Server => KeyDirection::Normal,
+        };
+        match self {
+            Wrapping::Plain => WrapConfig::Plain,
+            Wrapping::TlsAuth(digest) => WrapConfig::tls_auth(&key, digest, direction),
+            Wrapping::TlsCrypt => WrapConfig::tls_crypt(&key, role),
+        }
+    }
+}
+
+/// What one direction of a client's way to the server does to datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// Datagrams lost, of 1,000. TCP: segments that come late.
+    pub(crate) loss: u64,
+    /// Datagrams that come twice, of 1,000.
+    pub(crate) duplication: u64,
+    /// Datagrams with some bits flipped, of 1,000.
+    pub(crate) corruption: u64,
+    /// Datagrams held back, so that later ones overtake them, of 1,000.
+    pub(crate) reordering: u64,
+    /// How long at most they are held back.
+    pub(crate) hold: Duration,
+}
+
+/// How long each part of a simulation lasts, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phases {
+    /// Clean from the start.
+    pub(crate) start: Duration,
+    /// With faults.
+    pub(crate) faults: Duration,
+    /// Clean again; all must be up within it ([`Scenario::recovery_bound`]).
+    pub(crate) recovery: Duration,
+    /// Clean, and nothing may be lost.
+    pub(crate) calm: Duration,
+}
+
+/// All that a seed decides before the start.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) clients: usize,
+    /// Each client's remotes, all at the same server.
+    pub(crate) remotes: Vec<Transport>,
+    pub(crate) wrapping: Wrapping,
+    pub(crate) versions: Vec<&'static SupportedProtocolVersion>,
+    pub(crate) server_ciphers: Vec<Cipher>,
+    pub(crate) compression: CompressionFraming,
+    pub(crate) client_to_client: bool,
+    pub(crate) hand_window: Duration,
+    pub(crate) tran_window: Duration,
+    pub(crate) server_reneg: Option<Duration>,
+    pub(crate) client_reneg: Option<Duration>,
+    pub(crate) ping: Duration,
+    /// The client's patience; the server's is twice as long.
+    pub(crate) patience: Duration,
+    pub(crate) server_poll_timeout: Duration,
+    pub(crate) retry: (Duration, Duration),
+    /// One way, without anything else.
+    pub(crate) delay: Duration,
+    /// Most additional delay of a datagram on a clean net.
+    pub(crate) jitter: Duration,
+    /// For each client, to and from the server.
+    pub(crate) faults: Vec<[Faults; 2]>,
+    /// Mean time between two troubles (restarts, crashes, new addresses, silence) while there are faults.
+    pub(crate) trouble_every: Duration,
+    /// Mean time between two orders to renegotiate.
+    pub(crate) rekey_every: Duration,
+    /// Mean time between two inner packets of one sender.
+    pub(crate) packet_every: Duration,
+    pub(crate) phases: Phases,
+}
+
+/// A client that ended is started again after this time, as a service manager would.
+pub(crate) const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// A handshake over a clean net takes no longer, name resolution and connecting included.
+pub(crate) const CLEAN_CONNECT: Duration = Duration::from_secs(10);
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed, 0);
+        let clients = dice.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_CLIENTS]);
+        let ping = dice.secs(2, 10);
+        let hand_window = dice.pick(&[10, 20, 30, 60].map(Duration::from_secs));
+        let reneg = [None, None, Some(30), Some(60), Some(120), Some(3600)];
+        let mut scenario = Scenario {
+            clients,
+            remotes: remotes(dice),
+            wrapping: wrapping(dice),
+            versions: versions(dice),
+            server_ciphers: ciphers(dice),
+            compression: dice.pick(&[
+                CompressionFraming::None,
+                CompressionFraming::None,
+                CompressionFraming::LzoNo,
+                CompressionFraming::Stub,
+                CompressionFraming::StubV2,
+            ]),
+            client_to_client: clients > 1 && dice.chance(500),
+            hand_window,
+            tran_window: hand_window + dice.secs(30, 120),
+            server_reneg: dice.pick(&reneg).map(Duration::from_secs),
+            client_reneg: dice.pick(&reneg).map(Duration::from_secs),
+            ping,
+            patience: ping * dice.between(3, 5) as u32,
+            server_poll_timeout: dice.secs(10, 60),
+            retry: (Duration::from_secs(1), dice.secs(1, 20)),
+            delay: dice.millis(1, 200),
+            jitter: dice.pick(&[0, 0, 1, 20].map(Duration::from_millis)),
+            faults: Vec::new(),
+            trouble_every: dice.pick(&[15, 30, 60, 100_000].map(Duration::from_secs)),
+            rekey_every: dice.pick(&[8, 20, 60].map(Duration::from_secs)),
+            packet_every: dice.pick(&[200, 500, 1000, 3000].map(Duration::from_millis)),
+            phases: Phases {
+                start: dice.secs(0, 40),
+                faults: dice.secs(60, 300),
+                recovery: Duration::ZERO,
+                calm: dice.secs(60, 150),
+            },
+        };
+        scenario.faults = (0..clients).map(|_| [faults(dice), faults(dice)]).collect();
+        scenario.phases.recovery = scenario.recovery_bound();
+        scenario
+    }
+
+    /// Both ends of every tunnel are up again this long after the faults stopped.
+    ///
+    /// The longest chain of waits: a server that hears nothing drops its client after twice the patience,
+    /// and the client, who still heard it, notices after its own patience; or an attempt under way is
+    /// doomed and ends with its window (`server-poll-timeout`, or one `hand-window` for the key exchange
+    /// and one for the push). Then comes the longest wait before the next attempt, and a handshake
+    /// without loss.
+    pub(crate) fn recovery_bound(&self) -> Duration {
+        let attempt = self.server_poll_timeout.max(self.hand_window * 2);
+        self.patience * 3 + attempt + self.retry.1 + RESTART_AFTER + CLEAN_CONNECT
+    }
+
+    /// Whether a damaged control packet can pass for the peer's own word, as it can without wrapping.
+    pub(crate) fn forgeable(&self) -> bool {
+        self.wrapping == Wrapping::Plain
+            && self.faults.iter().flatten().any(|direction| direction.corruption > 0)
+    }
+}
+
+fn remotes(dice: &mut Dice) -> Vec<Transport> {
+    match dice.below(5) {
+        0 => vec![Transport::Tcp],
+        1 => vec![Transport::Udp, Transport::Tcp],
+        _ => vec![Transport::Udp],
+    }
+}
+
+fn wrapping(dice: &mut Dice) -> Wrapping {
+    match dice.below(3) {
+        0 => Wrapping::Plain,
+        1 => Wrapping::TlsAuth(dice.pick(&[HmacDigest::Sha1, HmacDigest::Sha256, HmacDigest::Sha512])),
+        _ => Wrapping::TlsCrypt,
+    }
+}
+
+fn versions(dice: &mut Dice) -> Vec<&'static SupportedProtocolVersion> {
+    match dice.below(3) {
+        0 => vec![&TLS12],
+        1 => vec![&TLS13],
+        _ => vec![&TLS12, &TLS13],
+    }
+}
+
+fn ciphers(dice: &mut Dice) -> Vec<Cipher> {
+    let first = dice.pick(&[Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305]);
+    vec![first, Cipher::Aes256Gcm]
+}
+
+fn faults(dice: &mut Dice) -> Faults {
+    // Some seeds know one kind of fault only, which tells more when one fails.
+    let mut some = |most: u64| if dice.chance(600) { dice.below(most + 1) } else { 0 };
+    let (loss, duplication, corruption, reordering) = (some(300), some(200), some(100), some(300));
+    Faults { loss, duplication, corruption, reordering, hold: dice.millis(10, 3000) }
+}

@@ -1,0 +1,95 @@
+//! A scenario's settings as the protocol machines take them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_core::{Ipv4Net, Ipv6Net, UnixTime};
+use adit_openvpn::credentials::{client_tls, server_tls};
+use adit_openvpn::params::{
+    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, RemoteParams, ServerParams,
+};
+use adit_openvpn::{PeerRequirements, Role, TlsConfig};
+
+use crate::crypto::{WALL_AT_ORIGIN, environment};
+use crate::identity::credentials;
+use crate::scenario::Scenario;
+
+/// The server's addresses in the tunnel, and the first and last of its clients'.
+const SERVER4: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const POOL4: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 254));
+const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 8, 0, 0, 0, 0, 0, 1);
+const POOL6: Ipv6Addr = Ipv6Addr::new(0xfd00, 8, 0, 0, 0, 0, 0, 0x1000);
+
+const REQUIREMENTS: PeerRequirements = PeerRequirements { require_usage: true, name: None };
+
+/// Client number `number`'s parameters.
+///
+/// # Errors
+/// When its TLS cannot be set up, as text.
+pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams, String> {
+    let tls = client_tls(credentials(number)?, REQUIREMENTS, &environment(&scenario.versions))
+        .map_err(|error| error.to_string())?;
+    let mut control =
+        ControlParams::new(scenario.wrapping.config(Role::Client), TlsConfig::Client(tls), wall());
+    control.hand_window = scenario.hand_window;
+    control.tran_window = scenario.tran_window;
+    control.reneg = scenario.client_reneg;
+    let remote = |transport| RemoteParams { name: format!("server ({transport:?})"), transport };
+    Ok(ClientParams {
+        control,
+        data: DataParams { compression: scenario.compression, ..DataParams::default() },
+        remotes: scenario.remotes.iter().copied().map(remote).collect(),
+        keepalive: Keepalive::default(),
+        exit_notify: true,
+        retry: scenario.retry,
+        retry_max: None,
+        server_poll_timeout: scenario.server_poll_timeout,
+        fail_on_unknown_name: true,
+        route_nopull: false,
+        pull_filters: Vec::new(),
+        local: LocalSettings::default(),
+        peer_info: Vec::new(),
+    })
+}
+
+/// The server's parameters.
+///
+/// # Errors
+/// When its TLS cannot be set up, as text.
+pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
+    let tls = server_tls(credentials(0)?, REQUIREMENTS, &environment(&scenario.versions))
+        .map_err(|error| error.to_string())?;
+    let mut control =
+        ControlParams::new(scenario.wrapping.config(Role::Server), TlsConfig::Server(tls), wall());
+    control.hand_window = scenario.hand_window;
+    control.tran_window = scenario.tran_window;
+    control.reneg = scenario.server_reneg;
+    let push = [
+        format!("route-gateway {SERVER4}"),
+        "topology subnet".to_owned(),
+        format!("ping {}", scenario.ping.as_secs()),
+        format!("ping-restart {}", scenario.patience.as_secs()),
+    ];
+    Ok(ServerParams {
+        control,
+        data: DataParams {
+            ciphers: scenario.server_ciphers.clone(),
+            compression: scenario.compression,
+            ..DataParams::default()
+        },
+        address4: Ipv4Net::new(SERVER4, 24).ok(),
+        pool4: Some(POOL4),
+        address6: Ipv6Net::new(SERVER6, 64).ok(),
+        pool6: Ipv6Net::new(POOL6, 64).ok(),
+        push: push.to_vec(),
+        routes: Vec::new(),
+        keepalive: Keepalive { ping: Some(scenario.ping), timeout: Some(scenario.patience * 2), exit: false },
+        client_to_client: scenario.client_to_client,
+        duplicate_cn: false,
+        max_clients: 100,
+        exit_notify: ExitNotify::Restart,
+    })
+}
+
+fn wall() -> UnixTime {
+    UnixTime(WALL_AT_ORIGIN)
+}

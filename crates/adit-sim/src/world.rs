@@ -1,0 +1,528 @@
+//! Virtual time: who is there, what is under way, and what comes next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use adit_core::{Command, Ended, Instant, OpenFailure, Path, PeerId, PeerInfo, Transport};
+use adit_openvpn::{Client, Server};
+
+use crate::crypto;
+use crate::dice::Dice;
+use crate::end::{Effect, End, Machine};
+use crate::identity::client_name;
+use crate::model::{Model, SERVER, Violation};
+use crate::net::{Net, Transit};
+use crate::scenario::{RESTART_AFTER, Scenario};
+use crate::settings;
+use crate::trace::Trace;
+
+/// When the simulation starts, on its own clock.
+pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000);
+/// Wake-ups of one end at one moment; more means that it never comes to rest.
+const MAX_WAKES: u32 = 1000;
+/// After its last handshake's reset, a client stays half-open no longer than its window and this.
+const REFUSAL_TIME: Duration = Duration::from_secs(6);
+/// Opcode of a client's first packet.
+const HARD_RESET_CLIENT: u8 = 7;
+
+/// What happens at a moment that was known before.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    /// Something arrives.
+    Arrival(Transit),
+    /// A client's attempt to open a path to a remote ends. `life` tells its process from earlier ones.
+    Opening { client: usize, life: u32, transport: Transport, remote: usize },
+    /// An end's process starts.
+    Start(usize),
+    /// A second passed.
+    Second,
+    /// An end sends inner packets.
+    Traffic(usize),
+    /// Somebody orders a renegotiation.
+    Rekey,
+    /// Something goes wrong.
+    Trouble,
+    /// The net becomes faulty, or clean again.
+    Faulty(bool),
+    /// All tunnels must be up now: the first time, or after the faults.
+    AllUp,
+}
+
+/// The whole simulation.
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) scenario: Scenario,
+    pub(crate) dice: Dice,
+    pub(crate) net: Net,
+    pub(crate) model: Model,
+    pub(crate) trace: Trace,
+    /// The server, then the clients; `None` while a process is not running.
+    pub(crate) ends: Vec<Option<End>>,
+    /// How many processes each end has had.
+    lives: Vec<u32>,
+    /// In order of time, and of being scheduled.
+    queue: BTreeMap<(Instant, u64), Happening>,
+    scheduled: u64,
+    wakes: u32,
+    /// When hard resets came to the server.
+    resets: VecDeque<Instant>,
+    pub(crate) handshakes: u64,
+    pub(crate) failures: u64,
+    pub(crate) rejected: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, scenario: Scenario, keep_lines: bool) -> Self {
+        crypto::seed_tls(Dice::new(seed, 1).seed());
+        let ends = scenario.clients + 1;
+        let mut world = World {
+            now: START,
+            dice: Dice::new(seed, 2),
+            net: Net::new(&scenario, Dice::new(seed, 3)),
+            model: Model::new(scenario.wrapping, scenario.clients, scenario.client_to_client),
+            trace: Trace::new(keep_lines),
+            ends: (0..ends).map(|_| None).collect(),
+            lives: vec![0; ends],
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            wakes: 0,
+            resets: VecDeque::new(),
+            handshakes: 0,
+            failures: 0,
+            rejected: 0,
+            scenario,
+        };
+        world.plan();
+        world
+    }
+
+    /// Schedules what is known from the start.
+    fn plan(&mut self) {
+        self.schedule(START, Happening::Start(SERVER));
+        for end in 0..self.ends.len() {
+            if end != SERVER {
+                self.schedule(START, Happening::Start(end));
+            }
+            let first = START + self.dice.millis(0, 1000);
+            self.schedule(first, Happening::Traffic(end));
+        }
+        self.schedule(START + Duration::from_secs(1), Happening::Second);
+        self.schedule(START + self.scenario.rekey_every, Happening::Rekey);
+        if self.calm_at_start().0 < self.calm_at_start().1 {
+            self.schedule(self.calm_at_start().0, Happening::AllUp);
+        }
+        let faults = START + self.scenario.phases.start;
+        self.schedule(faults, Happening::Faulty(true));
+        self.schedule(faults + self.scenario.phases.faults, Happening::Faulty(false));
+        self.schedule(self.calm_at_end().0, Happening::AllUp);
+    }
+
+    pub(crate) fn schedule(&mut self, at: Instant, happening: Happening) {
+        self.scheduled += 1;
+        self.queue.insert((at, self.scheduled), happening);
+    }
+
+    /// Runs to the end.
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        let end = self.calm_at_end().1 + Duration::from_secs(5);
+        loop {
+            let wake = self.ends.iter().flatten().filter_map(|end| end.wake).min();
+            let next = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let Some(at) = wake.into_iter().chain(next).min().filter(|at| *at <= end) else { break };
+            self.advance(at);
+            if next.is_some_and(|next| next <= at) {
+                if let Some((_, happening)) = self.queue.pop_first() {
+                    self.happen(happening)?;
+                }
+            } else {
+                self.wake()?;
+            }
+        }
+        self.model.check_nothing_lost(end)
+    }
+
+    fn advance(&mut self, at: Instant) {
+        if at > self.now {
+            self.now = at;
+            self.wakes = 0;
+            crypto::set_clock((at - Instant::ORIGIN).as_secs());
+        }
+    }
+
+    /// Wakes all ends that want to be.
+    fn wake(&mut self) -> Result<(), Violation> {
+        self.wakes += 1;
+        if self.wakes > MAX_WAKES {
+            return Err(Violation::new("an end wants to be woken again and again at the same moment"));
+        }
+        for number in 0..self.ends.len() {
+            let now = self.now;
+            let due = |end: &&mut End| end.wake.is_some_and(|at| at <= now);
+            if let Some(end) = self.ends[number].as_mut().filter(due) {
+                end.timeout(now)?;
+                self.settle(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
+        match happening {
+            Happening::Arrival(transit) => self.arrive(transit),
+            Happening::Opening { client, life, transport, remote } => {
+                self.end_opening(client, life, transport, remote)
+            }
+            Happening::Start(end) => self.start(end),
+            Happening::Second => self.second(),
+            Happening::Traffic(end) => self.traffic(end),
+            Happening::Rekey => self.rekey(),
+            Happening::Trouble => self.trouble(),
+            Happening::Faulty(faulty) => {
+                self.net.faulty = faulty;
+                self.log(format_args!("the net is {}", if faulty { "faulty" } else { "clean" }));
+                if faulty {
+                    self.schedule_trouble();
+                }
+                Ok(())
+            }
+            Happening::AllUp => self.check_all_up(),
+        }
+    }
+
+    pub(crate) fn log(&mut self, text: std::fmt::Arguments<'_>) {
+        self.trace.note(self.now, &[], text);
+    }
+
+    /// Starts an end's process.
+    fn start(&mut self, number: usize) -> Result<(), Violation> {
+        if self.ends[number].is_some() {
+            return Ok(());
+        }
+        self.lives[number] += 1;
+        let seed = self.dice.seed();
+        let machine = if number == SERVER {
+            let params = settings::server(&self.scenario).map_err(Violation::new)?;
+            Machine::Server(Box::new(Server::new(params, self.now, seed)))
+        } else {
+            let params = settings::client(&self.scenario, number).map_err(Violation::new)?;
+            Machine::Client(Box::new(Client::new(params, self.now, seed)))
+        };
+        let mut end = End::new(machine, self.scenario.client_to_client);
+        end.drain()?;
+        self.ends[number] = Some(end);
+        self.log(format_args!("end {number} starts"));
+        self.settle(number)
+    }
+
+    /// An end's process dies on the spot.
+    pub(crate) fn crash(&mut self, number: usize) {
+        self.log(format_args!("end {number} dies"));
+        self.ends[number] = None;
+        self.model.forget(number);
+        let news = self.net.crash(self.now, number);
+        self.send_off(news);
+    }
+
+    /// Something arrives, if there is someone to take it.
+    fn arrive(&mut self, transit: Transit) -> Result<(), Violation> {
+        let now = self.now;
+        match transit {
+            Transit::ToServer { from, datagram } => {
+                if datagram.first().is_some_and(|first| first >> 3 == HARD_RESET_CLIENT) {
+                    self.resets.push_back(now);
+                }
+                self.receive(SERVER, Net::server_path(from), datagram)
+            }
+            Transit::ToClient { to, datagram } => match self.net.owner(to) {
+                Some((client, path)) => self.receive(client, path, datagram),
+                None => Ok(()),
+            },
+            Transit::Stream { connection, way, bytes } => {
+                let Some((number, path)) = self.net.connection_end(connection, way) else { return Ok(()) };
+                if self.net.is_broken(connection) {
+                    return Ok(());
+                }
+                let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+                // Any piece may hold a client's first packet.
+                if number == SERVER {
+                    self.resets.push_back(now);
+                }
+                let sound = end.receive_stream(now, path, &bytes)?;
+                if !sound {
+                    return Err(Violation::new(format!("end {number} lost its step in a stream")));
+                }
+                self.settle(number)
+            }
+            Transit::Closed { connection, way, reason } => {
+                let Some((number, path)) = self.net.connection_end(connection, way) else { return Ok(()) };
+                self.net.forget_side(connection, way);
+                let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+                end.closed(now, path, reason.to_owned())?;
+                self.settle(number)
+            }
+        }
+    }
+
+    fn receive(&mut self, number: usize, path: Path, datagram: Vec<u8>) -> Result<(), Violation> {
+        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        end.receive(self.now, path, datagram)?;
+        self.settle(number)
+    }
+
+    fn end_opening(
+        &mut self,
+        client: usize,
+        life: u32,
+        transport: Transport,
+        remote: usize,
+    ) -> Result<(), Violation> {
+        let listening = self.ends[SERVER].is_some();
+        let unlucky = self.net.faulty && self.dice.chance(200);
+        let now = self.now;
+        if self.lives[client] != life || self.ends[client].is_none() {
+            return Ok(());
+        }
+        let command = match transport {
+            Transport::Udp if !unlucky => Command::Opened { path: self.net.open_socket(client) },
+            Transport::Tcp if listening && !unlucky => {
+                let (path, server_path) = self.net.open_connection(now, client);
+                if let Some(server) = self.ends[SERVER].as_mut() {
+                    server.command(now, Command::Opened { path: server_path })?;
+                }
+                self.settle(SERVER)?;
+                Command::Opened { path }
+            }
+            _ => Command::OpenFailed { remote, failure: OpenFailure::Unreachable("no route".to_owned()) },
+        };
+        if let Some(end) = self.ends[client].as_mut() {
+            end.command(now, command)?;
+        }
+        self.settle(client)
+    }
+
+    pub(crate) fn command(&mut self, number: usize, command: Command) -> Result<(), Violation> {
+        self.log(format_args!("end {number} is told: {command:?}"));
+        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        end.command(self.now, command)?;
+        self.settle(number)
+    }
+
+    fn second(&mut self) -> Result<(), Violation> {
+        self.schedule(self.now + Duration::from_secs(1), Happening::Second);
+        for number in 0..self.ends.len() {
+            if let Some(end) = self.ends[number].as_mut() {
+                end.second(self.now)?;
+                self.rejected += std::mem::take(&mut end.rejected);
+                self.settle(number)?;
+            }
+        }
+        self.model.check_nothing_lost(self.now)?;
+        self.check_half_open()
+    }
+
+    /// No more half-open clients than resets that could have made them.
+    fn check_half_open(&mut self) -> Result<(), Violation> {
+        let life = self.scenario.hand_window + REFUSAL_TIME;
+        while self.resets.front().is_some_and(|at| *at + life < self.now) {
+            self.resets.pop_front();
+        }
+        let Some(End { machine: Machine::Server(server), .. }) = &self.ends[SERVER] else { return Ok(()) };
+        if server.half_open() > self.resets.len() {
+            return Err(Violation::new(format!(
+                "the server has {} half-open clients of {} recent resets",
+                server.half_open(),
+                self.resets.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Works through what an end did.
+    pub(crate) fn settle(&mut self, number: usize) -> Result<(), Violation> {
+        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        for effect in end.take_effects() {
+            self.follow(number, effect)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::Control { path, datagram } => {
+                self.model.wrapped(number, &datagram)?;
+                let text = format_args!(
+                    "end {number} control {} bytes to {path}: {}",
+                    datagram.len(),
+                    Head(&datagram)
+                );
+                self.trace.note(self.now, &datagram, text);
+                self.send(number, path, &datagram);
+            }
+            Effect::Sealed { path, datagram } => {
+                self.model.sealed(number, &datagram)?;
+                let text =
+                    format_args!("end {number} data {} bytes to {path}: {}", datagram.len(), Head(&datagram));
+                // The tag stands for all that follows it.
+                self.trace.note(self.now, datagram.get(..24).unwrap_or(&datagram), text);
+                self.send(number, path, &datagram);
+            }
+            Effect::Packet(packet) => {
+                let id = crate::packet::number(&packet).unwrap_or(u64::MAX);
+                let text = format_args!("end {number} delivers packet {id}");
+                self.trace.note(self.now, &id.to_le_bytes(), text);
+                self.model.deliver(number, &packet)?;
+            }
+            Effect::Installed(install) => {
+                self.log(format_args!("end {number} installs {:?} of {:?}", install.session, install.peer));
+                self.model.install(number, &install)?;
+            }
+            Effect::Open { remote } => self.open(number, remote),
+            Effect::Close { path } => {
+                let news = self.net.close(self.now, number, path);
+                self.send_off(news);
+            }
+            Effect::Report(report) => self.log(format_args!("end {number} says: {report}")),
+            Effect::Ended(ended) => self.ended(number, &ended)?,
+            effect => self.follow_tunnel(number, effect)?,
+        }
+        Ok(())
+    }
+
+    /// What an end says of its tunnels.
+    fn follow_tunnel(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::Up(settings) => {
+                let addresses = settings.addresses.iter().map(adit_core::IpNet::addr).collect();
+                self.log(format_args!("end {number} is up: {addresses:?}"));
+                if number == SERVER {
+                    self.model.server_addresses = addresses;
+                } else {
+                    self.handshakes += 1;
+                    self.model.tunnels[number - 1].client = Some((self.now, addresses));
+                }
+            }
+            Effect::Down => self.log(format_args!("end {number} is down")),
+            Effect::PeerUp(peer, info) if number == SERVER => self.peer_up(peer, &info)?,
+            Effect::PeerDown(peer) => {
+                self.log(format_args!("end {number}: {peer:?} is down"));
+                if self.is_calm() {
+                    return Err(Violation::new(format!("end {number} lost {peer:?} on a clean net")));
+                }
+                if number != SERVER {
+                    self.model.tunnels[number - 1].client = None;
+                } else if let Some(client) = self.model.client_of(peer) {
+                    let tunnel = &mut self.model.tunnels[client - 1];
+                    (tunnel.server, tunnel.peer) = (None, None);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn peer_up(&mut self, peer: PeerId, info: &PeerInfo) -> Result<(), Violation> {
+        self.log(format_args!("end 0: {} is up as {peer:?}: {:?}", info.name, info.addresses));
+        let found = (1..=self.scenario.clients).find(|number| client_name(*number) == info.name);
+        let Some(client) = found else {
+            return Err(Violation::new(format!("the server let \"{}\" in", info.name)));
+        };
+        for (index, other) in self.model.tunnels.iter().enumerate() {
+            let shared = other.server.as_ref().is_some_and(|(_, addresses)| {
+                addresses.iter().any(|address| info.addresses.contains(address))
+            });
+            if shared && index + 1 != client {
+                return Err(Violation::new(format!("two clients have addresses of {:?}", info.addresses)));
+            }
+        }
+        let tunnel = &mut self.model.tunnels[client - 1];
+        tunnel.server = Some((self.now, info.addresses.clone()));
+        tunnel.peer = Some(peer);
+        Ok(())
+    }
+
+    fn ended(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
+        self.log(format_args!("end {number} ended: {ended:?}"));
+        if let Ended::Failed(reason) = ended {
+            self.failures += 1;
+            // Without wrapping, damage can look like the peer's own refusal.
+            if !self.scenario.forgeable() {
+                return Err(Violation::new(format!("end {number} gave up for good: {reason}")));
+            }
+        }
+        self.crash(number);
+        self.schedule(self.now + RESTART_AFTER, Happening::Start(number));
+        Ok(())
+    }
+
+    fn open(&mut self, number: usize, remote: usize) {
+        let transport = self.scenario.remotes[remote.min(self.scenario.remotes.len() - 1)];
+        let time = if self.net.faulty { self.dice.millis(1, 3000) } else { self.dice.millis(1, 100) };
+        let life = self.lives[number];
+        self.schedule(self.now + time, Happening::Opening { client: number, life, transport, remote });
+    }
+
+    fn send(&mut self, number: usize, path: Path, datagram: &[u8]) {
+        let news = self.net.send(self.now, number, path, datagram);
+        self.send_off(news);
+    }
+
+    pub(crate) fn send_off(&mut self, news: Vec<(Instant, Transit)>) {
+        for (at, transit) in news {
+            self.schedule(at, Happening::Arrival(transit));
+        }
+    }
+
+    /// All tunnels are up at both ends, and the ends agree.
+    fn check_all_up(&mut self) -> Result<(), Violation> {
+        self.log(format_args!("all must be up"));
+        let Some(server) = &self.ends[SERVER] else { return Err(Violation::new("the server is not there")) };
+        let peers = server.machine.peers();
+        for number in 1..=self.scenario.clients {
+            let name = client_name(number);
+            let ours = self.ends[number].as_ref().map(|end| end.machine.peers()).unwrap_or_default();
+            let theirs: Vec<_> = peers.iter().filter(|(_, info)| info.name == name).collect();
+            let agree = match (ours.as_slice(), theirs.as_slice()) {
+                ([(_, ours)], [(_, theirs)]) => ours.addresses == theirs.addresses,
+                _ => false,
+            };
+            if !agree {
+                return Err(Violation::new(format!(
+                    "{name} is not up again in time: up {} times at its own end, {} times at the server's",
+                    ours.len(),
+                    theirs.len()
+                )));
+            }
+        }
+        if peers.len() != self.scenario.clients {
+            return Err(Violation::new(format!("the server has {} clients up", peers.len())));
+        }
+        Ok(())
+    }
+
+    fn calm_at_start(&self) -> (Instant, Instant) {
+        let clean = self.scenario.phases.start.saturating_sub(Duration::from_secs(2));
+        (START + crate::scenario::CLEAN_CONNECT, START + clean)
+    }
+
+    pub(crate) fn calm_at_end(&self) -> (Instant, Instant) {
+        let phases = &self.scenario.phases;
+        let start = START + phases.start + phases.faults + phases.recovery;
+        (start, start + phases.calm)
+    }
+
+    /// Whether nothing may be lost now.
+    pub(crate) fn is_calm(&self) -> bool {
+        [self.calm_at_start(), self.calm_at_end()].iter().any(|(from, to)| (*from..*to).contains(&self.now))
+    }
+}
+
+/// The first bytes of a datagram, in hexadecimal.
+struct Head<'a>(&'a [u8]);
+
+impl std::fmt::Display for Head<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let code = self.0.first().copied().unwrap_or_default();
+        write!(f, "op {} key {} ", code >> 3, code & 7)?;
+        self.0.iter().skip(1).take(24).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
