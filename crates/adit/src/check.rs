@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use adit_config::openvpn::documentation;
 use adit_config::{Disposition, Kind, Problem};
 
 use crate::configuration::{self, Unusable};
@@ -12,26 +13,34 @@ use crate::exit;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configuration: an .ovpn or .conf file
-    file: PathBuf,
+    #[arg(required_unless_present = "directives")]
+    file: Option<PathBuf>,
     /// Name the directives that are used as they stand, too
     #[arg(long)]
     all: bool,
+    /// Instead: what becomes of every directive there is, as a page of Markdown
+    #[arg(long, exclusive = true)]
+    directives: bool,
 }
 
 /// Runs the command. Certificates and keys are only found, not judged: `adit up` does that.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match configuration::read(&args.file) {
+    let Some(file) = args.file else {
+        exit::say(documentation().trim_end());
+        return ExitCode::SUCCESS;
+    };
+    match configuration::read(&file) {
         Ok(parsed) => {
             tell(&parsed.report, args.all);
             parsed.warnings.iter().filter(|warning| !is_told(warning, &parsed.report)).for_each(|warning| {
                 exit::say(format_args!("{warning} (warning)"));
             });
-            exit::say(format_args!("{}: can be used", args.file.display()));
+            exit::say(format_args!("{}: can be used", file.display()));
             ExitCode::SUCCESS
         }
         Err(Unusable::Wrong(failure)) => {
             tell(&failure.report, args.all);
-            exit::usage(format_args!("{}: cannot be used:\n{failure}", args.file.display()))
+            exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display()))
         }
         Err(error) => exit::usage(error),
     }
@@ -52,6 +61,6 @@ fn is_told(warning: &Problem, report: &[Disposition]) -> bool {
     warning.line.is_some_and(|line| {
         report
             .iter()
-            .any(|entry| entry.line == line && entry.file == warning.file && entry.kind == Kind::Ignored)
+            .any(|entry| entry.line == line && entry.file == warning.file && !entry.reason.is_empty())
     })
 }

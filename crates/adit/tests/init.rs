@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use adit_config::openvpn;
+use adit_config::openvpn::parse;
 use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable};
 
 fn adit(arguments: &[&str]) -> Output {
@@ -78,6 +78,42 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
 }
 
 #[test]
+fn init_that_fails_leaves_nothing() {
+    let scratch = Scratch::create("init").unwrap();
+    let file = scratch.write("file", "mine").unwrap();
+    assert!(bad(&["init", file.to_str().unwrap(), "--endpoint", "vpn.example"], 2).contains("exists"));
+    let below = file.join("vpn");
+    bad(&["init", below.to_str().unwrap(), "--endpoint", "vpn.example"], 2);
+    let orphan = scratch.path().join("missing/vpn");
+    assert!(bad(&["init", orphan.to_str().unwrap(), "--endpoint", "vpn.example"], 1).contains("cannot make"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+
+    let empty = scratch.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    good(&["init", empty.to_str().unwrap(), "--endpoint", "vpn.example"]);
+    assert_eq!(mode(&empty), 0o700);
+}
+
+#[test]
+fn add_client_that_fails_frees_the_name() {
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    let before = fs::read(dir.join("pki/index.json")).unwrap();
+    // Without its directory the profile cannot be written.
+    fs::remove_dir(dir.join("clients")).unwrap();
+    bad(&["add-client", path, "alice"], 1);
+    assert_eq!(fs::read(dir.join("pki/index.json")).unwrap(), before);
+    fs::create_dir(dir.join("clients")).unwrap();
+    good(&["add-client", path, "alice"]);
+
+    fs::write(dir.join("pki/index.json"), "{").unwrap();
+    assert!(bad(&["add-client", path, "bob"], 1).contains("restore it from a copy"));
+}
+
+#[test]
 fn add_client_leaves_other_directories_alone() {
     let scratch = Scratch::create("init").unwrap();
     let path = scratch.path().to_str().unwrap();
@@ -131,13 +167,13 @@ impl Pair {
         self.scratch.path().join("vpn/clients/alice.ovpn")
     }
 
-    /// Runs OpenVPN at both ends with these files, and pings the server through the tunnel.
-    fn run(&self, server: &Path, client: &Path) {
+    /// Runs these programs with these files, and pings the server through the tunnel both ways.
+    fn run(&self, (server, server_up): (Command, &str), (client, client_up): (Command, &str)) {
         let wait = Duration::from_secs(30);
-        let mut server = self.server_side.spawn("server", openvpn_command(server).unwrap()).unwrap();
-        server.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
-        let mut client = self.client_side.spawn("client", openvpn_command(client).unwrap()).unwrap();
-        client.wait_for_line(0, "Initialization Sequence Completed", wait).unwrap();
+        let mut server = self.server_side.spawn("server", server).unwrap();
+        server.wait_for_line(0, server_up, wait).unwrap();
+        let mut client = self.client_side.spawn("client", client).unwrap();
+        client.wait_for_line(0, client_up, wait).unwrap();
         let text = fs::read_to_string(self.server_conf()).unwrap();
         let v4 = format!("{}.1", value(&text, "server").trim_end_matches(".0"));
         let v6 = format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64"));
@@ -149,8 +185,21 @@ impl Pair {
         }
         for process in [&server, &client] {
             assert_eq!(process.count_lines(0, "WARNING"), 0, "{}", process.log());
+            assert_eq!(process.count_lines(0, "warning: "), 0, "{}", process.log());
         }
     }
+}
+
+/// OpenVPN with that file, and what it writes when it is up.
+fn openvpn(file: &Path) -> (Command, &'static str) {
+    (openvpn_command(file).unwrap(), "Initialization Sequence Completed")
+}
+
+/// `adit up` with that file, and what it writes when it is up.
+fn adit_up(file: &Path) -> (Command, &'static str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+    command.arg("up").arg(file);
+    (command, "tunnel up: ")
 }
 
 #[test]
@@ -159,9 +208,22 @@ fn openvpn_runs_both_files_unchanged() {
         return;
     }
     let pair = Pair::create("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24"));
-    pair.run(&pair.server_conf(), &pair.profile());
+    pair.run(openvpn(&pair.server_conf()), openvpn(&pair.profile()));
     let pair = Pair::create("tcp", "[fd00:97::1]:443", ("fd00:97::1/64", "fd00:97::2/64"));
-    pair.run(&pair.server_conf(), &pair.profile());
+    pair.run(openvpn(&pair.server_conf()), openvpn(&pair.profile()));
+}
+
+#[test]
+fn adit_runs_both_files_unchanged() {
+    if !can_run("adit_runs_both_files_unchanged", &["ip", "openvpn"]) {
+        return;
+    }
+    let pair = Pair::create("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24"));
+    pair.run(adit_up(&pair.server_conf()), adit_up(&pair.profile()));
+    pair.run(openvpn(&pair.server_conf()), adit_up(&pair.profile()));
+    let pair = Pair::create("tcp", "[fd00:97::1]:443", ("fd00:97::1/64", "fd00:97::2/64"));
+    pair.run(adit_up(&pair.server_conf()), adit_up(&pair.profile()));
+    pair.run(adit_up(&pair.server_conf()), openvpn(&pair.profile()));
 }
 
 #[test]
@@ -171,12 +233,11 @@ fn openvpn_runs_what_adit_prints() {
     }
     let pair = Pair::create("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24"));
     let printed = |path: &Path| {
-        let parsed =
-            openvpn::parse("made", &fs::read(path).unwrap(), &|_| Err("inline only".into())).unwrap();
+        let parsed = parse("made", &fs::read(path).unwrap(), &|_| Err("inline only".into())).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         pair.scratch.write(name, &parsed.config.to_text()).unwrap()
     };
-    pair.run(&printed(&pair.server_conf()), &printed(&pair.profile()));
+    pair.run(openvpn(&printed(&pair.server_conf())), openvpn(&printed(&pair.profile())));
 }
 
 #[test]

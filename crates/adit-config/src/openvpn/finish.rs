@@ -113,7 +113,7 @@ fn check_sides(is_server: bool, parser: &mut Parser<'_>) {
     } else {
         (Side::Server, "a server's", "a client's")
     };
-    for entry in parser.report.iter().filter(|entry| entry.kind == Kind::Used) {
+    for entry in parser.report.iter().filter(|entry| entry.kind != Kind::Refused) {
         if find(&entry.directive).is_some_and(|directive| directive.side == wrong) {
             parser.problems.push(Problem {
                 file: entry.file.clone(),

@@ -72,7 +72,9 @@ pub(super) fn lex(file: &Rc<str>, text: &str, first_line: u32, problems: &mut Ve
         let first = words.remove(0);
         let block =
             first.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).filter(|_| words.is_empty());
-        if let Some(name) = block {
+        if let Some(name) = block.filter(|name| name.starts_with('/')) {
+            problems.push(at.problem(format!("`<{name}>` ends a block that was not begun")));
+        } else if let Some(name) = block {
             match inline(name, number, &mut lines) {
                 Ok(inline) => entries.push(Entry { at, name: name.into(), words, inline: Some(inline) }),
                 Err(text) => problems.push(at.problem(text)),
@@ -118,7 +120,7 @@ fn inline<'a>(
 
 /// Splits one line into words: quotes `"` and `'`, backslash escapes outside `'`, comments from a word that
 /// starts with `#` or `;`.
-fn split(line: &str) -> Result<Vec<String>, String> {
+pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     if line.len() > MAX_LINE {
         return Err(format!("the line is {} bytes long; at most {MAX_LINE} are read", line.len()));
     }

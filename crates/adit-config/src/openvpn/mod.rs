@@ -2,6 +2,7 @@
 
 mod args;
 mod data;
+mod document;
 mod draft;
 mod finish;
 mod lexer;
@@ -10,6 +11,7 @@ mod model;
 mod net;
 mod print;
 mod process;
+mod pushed;
 mod routes;
 mod server;
 mod suggest;
@@ -22,6 +24,7 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
+pub use document::documentation;
 pub use model::*;
 pub use table::{Directive, Side};
 
@@ -68,6 +71,10 @@ pub fn parse(file: &str, text: &[u8], load: Loader<'_>) -> Result<Parsed, Failur
     let mut parser = Parser { load, problems: Vec::new(), warnings: Vec::new(), report: Vec::new() };
     let mut entries = Vec::new();
     parser.expand(&file.into(), text, 0, &mut PathBuf::new(), &mut entries);
+    if entries.is_empty() && !parser.problems.is_empty() {
+        // Nothing could be read; what is missing would be noise.
+        return Err(Failure { problems: parser.problems, report: parser.report });
+    }
     let tolerant = Tolerance::of(&entries);
     let mut draft = Draft::default();
     for entry in entries {
@@ -132,7 +139,7 @@ impl Parser<'_> {
     ) {
         let Ok(text) = std::str::from_utf8(text) else {
             let good = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-            let line = u32::try_from(good.lines().count().max(1)).unwrap_or(u32::MAX);
+            let line = u32::try_from(good.matches('\n').count()).unwrap_or(u32::MAX).saturating_add(1);
             self.problems.push(Problem {
                 file: file.to_string(),
                 line: Some(line),
@@ -203,29 +210,45 @@ impl Parser<'_> {
                 self.tell(&entry, Kind::Refused, reason);
                 self.problems.push(entry.at.problem(format!("`{}` cannot be used: {reason}", entry.name)));
             }
-            Action::Use(handler) => {
+            Action::Use(handler) | Action::Keep(handler, _) => {
                 let args = Args { directive, entry: &entry };
                 let result = check_form(&args, draft.block.is_some()).and_then(|()| handler(draft, &args));
-                match result {
-                    Ok(effect) => {
-                        if effect.warn {
-                            let text = format!("`{}` is ignored: {}", entry.name, effect.reason);
-                            self.warnings.push(entry.at.problem(text));
-                        }
-                        self.tell(&entry, effect.kind, &effect.reason);
-                    }
-                    Err(text) if optional => {
-                        self.warnings.push(entry.at.problem(text.clone()));
-                        self.tell(&entry, Kind::Ignored, &text);
-                    }
-                    Err(text) => {
-                        self.tell(&entry, Kind::Refused, &text);
-                        self.problems.push(entry.at.problem(text));
-                    }
-                }
+                self.handled(&entry, directive, result, optional);
                 if entry.name == "connection" {
                     self.connection(draft, &entry, tolerant);
                 }
+            }
+        }
+    }
+
+    /// Says what a handler made of a directive.
+    fn handled(
+        &mut self,
+        entry: &Entry,
+        directive: &Directive,
+        result: Result<table::Effect, String>,
+        optional: bool,
+    ) {
+        match (result, directive.action) {
+            (Ok(effect), Action::Keep(_, why)) if effect.kind == Kind::Used => {
+                if directive.loud {
+                    self.warnings.push(entry.at.problem(format!("`{}` is ignored: {why}", entry.name)));
+                }
+                self.tell(entry, Kind::Ignored, why);
+            }
+            (Ok(effect), _) => {
+                if effect.warn {
+                    self.warnings.push(entry.at.problem(format!("`{}`: {}", entry.name, effect.reason)));
+                }
+                self.tell(entry, effect.kind, &effect.reason);
+            }
+            (Err(text), _) if optional => {
+                self.warnings.push(entry.at.problem(text.clone()));
+                self.tell(entry, Kind::Ignored, &text);
+            }
+            (Err(text), _) => {
+                self.tell(entry, Kind::Refused, &text);
+                self.problems.push(entry.at.problem(text));
             }
         }
     }
@@ -287,6 +310,8 @@ fn check_form(args: &Args<'_>, in_block: bool) -> Result<(), String> {
     Ok(())
 }
 
+#[cfg(test)]
+mod mistakes;
 #[cfg(test)]
 mod profiles;
 #[cfg(test)]

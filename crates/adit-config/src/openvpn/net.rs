@@ -5,7 +5,7 @@ use adit_core::Transport;
 use super::args::Args;
 use super::draft::{Draft, LocalDraft, RemoteDraft};
 use super::model::Family;
-use super::table::{Effect, done, done_but, skip};
+use super::table::{Effect, done, done_but};
 
 type Done = Result<Effect, String>;
 
@@ -134,10 +134,7 @@ pub(super) fn local(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-pub(super) fn bind(draft: &mut Draft, args: &Args<'_>) -> Done {
-    if let Some(found) = args.opt(0) {
-        return Err(args.bad(found, "`bind` alone, and `local ADDRESS` to listen on one address"));
-    }
+pub(super) fn bind(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.scope().nobind = Some(false);
     done()
 }
@@ -210,7 +207,7 @@ pub(super) fn exit_notify(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn float(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.socket.float = true;
-    skip("a server always follows its clients; a client stays with the address it connected to")
+    done()
 }
 
 pub(super) fn tcp_nodelay(draft: &mut Draft, _: &Args<'_>) -> Done {
@@ -276,5 +273,5 @@ pub(super) fn route_gateway(_: &mut Draft, args: &Args<'_>) -> Done {
     if args.get(0)? != "dhcp" {
         args.ip(0)?;
     }
-    skip("routes into the tunnel need no gateway")
+    done()
 }

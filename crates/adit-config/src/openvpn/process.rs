@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::args::Args;
 use super::draft::Draft;
 use super::model::Log;
-use super::table::{Effect, done, skip, skip_loudly};
+use super::table::{Effect, done, skip};
 
 type Done = Result<Effect, String>;
 
@@ -15,17 +15,14 @@ fn path(args: &Args<'_>) -> Result<PathBuf, String> {
     if path.is_empty() { Err(args.usage()) } else { Ok(path.into()) }
 }
 
-const KEEPS_RIGHTS: &str = "adit keeps the rights it was started with, to take back its routes at the end; confine it in the \
-                            service manager (`CapabilityBoundingSet=CAP_NET_ADMIN`)";
-
 pub(super) fn user(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.process.user = Some(args.get(0)?.into());
-    skip_loudly(KEEPS_RIGHTS)
+    done()
 }
 
 pub(super) fn group(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.process.group = Some(args.get(0)?.into());
-    skip_loudly(KEEPS_RIGHTS)
+    done()
 }
 
 pub(super) fn verb(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -35,7 +32,7 @@ pub(super) fn verb(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn mute(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.process.mute = Some(args.number(0, 0..=i32::MAX as u32)?).filter(|messages| *messages > 0);
-    skip("adit's log does not repeat itself")
+    done()
 }
 
 pub(super) fn log(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -50,18 +47,18 @@ pub(super) fn log_append(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn syslog(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.process.log = Some(Log::Syslog(args.opt(0).map(Into::into)));
-    skip("the log goes to the standard error, from where a service manager takes it to the system's log")
+    done()
 }
 
 pub(super) fn status(draft: &mut Draft, args: &Args<'_>) -> Done {
     let every = args.opt(1).map(|_| args.seconds(1)).transpose()?;
     draft.status = Some((path(args)?, every));
-    skip("adit writes no status file yet; `adit status` and `adit status --json` show the state")
+    done()
 }
 
 pub(super) fn status_version(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.status_version = Some(args.number(0, 1..=3)?);
-    skip("adit writes no status file yet; `adit status --json` is for programs")
+    done()
 }
 
 pub(super) fn writepid(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -86,9 +83,9 @@ pub(super) fn ignore_unknown(_: &mut Draft, _: &Args<'_>) -> Done {
 
 pub(super) fn setenv(_: &mut Draft, args: &Args<'_>) -> Done {
     match args.get(0)? {
-        "FORWARD_COMPATIBLE" => done(),
+        "FORWARD_COMPATIBLE" => skip("it was heeded: unknown directives are ignored"),
         "CLIENT_CERT" => skip("it speaks to other programs; `cert` and `key` decide"),
-        _ => skip("it is for scripts, which adit does not run"),
+        _ => done(),
     }
 }
 
@@ -99,7 +96,7 @@ pub(super) fn dns_script(_: &mut Draft, args: &Args<'_>) -> Done {
     let program = command.split_ascii_whitespace().next().unwrap_or_default();
     let file = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".sh");
     if known.contains(&file) {
-        return skip_loudly(super::routes::NO_NAME_SERVERS);
+        return done();
     }
     Err(format!("`{}`: adit runs no scripts yet; remove it, or run it from the service manager", args.name()))
 }

@@ -7,7 +7,7 @@ use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
 use super::args::Args;
 use super::draft::Draft;
 use super::model::{PullAction, PullFilter};
-use super::table::{Effect, done, done_but, skip, skip_loudly};
+use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
 
@@ -97,9 +97,6 @@ pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// What stands in the report until the daemon sets name servers.
-pub(super) const NO_NAME_SERVERS: &str = "adit sets no name servers yet: names are resolved as before; set them with `resolvectl dns DEVICE ADDRESS`";
-
 pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
     match args.get(0)? {
         "DNS" | "DNS6" => {
@@ -125,7 +122,7 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
         }
         other => return Err(args.bad(other, "`DNS ADDRESS` or `DOMAIN NAME`")),
     }
-    skip_loudly(NO_NAME_SERVERS)
+    done()
 }
 
 /// A domain name, with or without the dot at its end; `.` alone is the root.

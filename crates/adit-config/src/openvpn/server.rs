@@ -2,7 +2,8 @@
 
 use super::args::Args;
 use super::draft::Draft;
-use super::table::{Effect, done, done_but};
+use super::pushed::doubt;
+use super::table::{Effect, done, done_but, done_with_doubt};
 
 type Done = Result<Effect, String>;
 
@@ -66,7 +67,10 @@ pub(super) fn push(draft: &mut Draft, args: &Args<'_>) -> Done {
         return Err(format!("`push`: the option is {} bytes long; a client takes at most 255", option.len()));
     }
     draft.server.push.push(option.into());
-    done()
+    match doubt(option, &args.entry.at) {
+        None => done(),
+        Some(why) => done_with_doubt(why),
+    }
 }
 
 pub(super) fn push_reset(draft: &mut Draft, _: &Args<'_>) -> Done {

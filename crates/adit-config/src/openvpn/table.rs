@@ -17,6 +17,8 @@ pub struct Directive {
     pub in_connection: bool,
     /// Whether it may be a block `<name>…</name>`.
     pub inline: bool,
+    /// Whether its owner should hear at every start that it is ignored.
+    pub(super) loud: bool,
     pub(super) action: Action,
 }
 
@@ -36,6 +38,8 @@ pub(super) type Handler = fn(&mut Draft, &Args<'_>) -> Result<Effect, String>;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
     Use(Handler),
+    /// Read and kept, as it may be used one day, but ignored.
+    Keep(Handler, &'static str),
     Ignore(&'static str),
     Refuse(&'static str),
 }
@@ -58,14 +62,14 @@ pub(super) fn done_but(reason: impl Into<String>) -> Result<Effect, String> {
     Ok(Effect { kind: Kind::Used, reason: reason.into(), warn: false })
 }
 
+/// The directive holds, and its owner should look at it again.
+pub(super) fn done_with_doubt(reason: impl Into<String>) -> Result<Effect, String> {
+    Ok(Effect { kind: Kind::Used, reason: reason.into(), warn: true })
+}
+
 /// adit does without this one.
 pub(super) fn skip(reason: impl Into<String>) -> Result<Effect, String> {
     Ok(Effect { kind: Kind::Ignored, reason: reason.into(), warn: false })
-}
-
-/// adit does without this one, and its owner may have counted on it.
-pub(super) fn skip_loudly(reason: impl Into<String>) -> Result<Effect, String> {
-    Ok(Effect { kind: Kind::Ignored, reason: reason.into(), warn: true })
 }
 
 impl Directive {
@@ -73,7 +77,7 @@ impl Directive {
     pub fn kind(&self) -> Kind {
         match self.action {
             Action::Use(_) => Kind::Used,
-            Action::Ignore(_) => Kind::Ignored,
+            Action::Keep(..) | Action::Ignore(_) => Kind::Ignored,
             Action::Refuse(_) => Kind::Refused,
         }
     }
@@ -82,7 +86,7 @@ impl Directive {
     pub fn reason(&self) -> &'static str {
         match self.action {
             Action::Use(_) => "",
-            Action::Ignore(reason) | Action::Refuse(reason) => reason,
+            Action::Keep(_, reason) | Action::Ignore(reason) | Action::Refuse(reason) => reason,
         }
     }
 
@@ -106,6 +110,17 @@ impl Directive {
         self
     }
 
+    /// Said at every start.
+    const fn loud(mut self) -> Self {
+        self.loud = true;
+        self
+    }
+
+    const fn client(mut self) -> Self {
+        self.side = Side::Client;
+        self
+    }
+
     const fn inline(mut self) -> Self {
         self.inline = true;
         self
@@ -113,7 +128,7 @@ impl Directive {
 }
 
 const fn new(name: &'static str, usage: &'static str, side: Side, action: Action) -> Directive {
-    Directive { name, usage, side, in_connection: false, inline: false, action }
+    Directive { name, usage, side, in_connection: false, inline: false, loud: false, action }
 }
 
 const fn both(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
@@ -126,6 +141,10 @@ const fn client(name: &'static str, usage: &'static str, handler: Handler) -> Di
 
 const fn server(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
     new(name, usage, Side::Server, Action::Use(handler))
+}
+
+const fn kept(name: &'static str, usage: &'static str, handler: Handler, why: &'static str) -> Directive {
+    new(name, usage, Side::Any, Action::Keep(handler, why))
 }
 
 const fn ignored(name: &'static str, usage: &'static str, why: &'static str) -> Directive {
@@ -147,6 +166,12 @@ const NO_PASSWORDS: &str = "adit does not ask for user names and passwords yet; 
 const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
 const NO_PER_CLIENT: &str = "adit has no settings per client yet; remove it (clients get addresses from the \
                              pool and what `push` says)";
+const NO_NAME_SERVERS: &str = "adit sets no name servers yet: names are resolved as before; set them with \
+                               `resolvectl dns DEVICE ADDRESS`";
+const KEEPS_RIGHTS: &str = "adit keeps the rights it was started with, to take back its routes at the end; confine it \
+                            in the service manager (`CapabilityBoundingSet=CAP_NET_ADMIN`)";
+const NO_STATUS_FILE: &str =
+    "adit writes no status file yet; `adit status` and `adit status --json` show the state";
 const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
@@ -175,7 +200,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("lport", "PORT", net::lport).in_connection(),
     both("rport", "PORT", net::rport).in_connection(),
     both("local", "ADDRESS [PORT] [PROTOCOL]", net::local).in_connection(),
-    both("bind", "[ipv6only]", net::bind).in_connection(),
+    both("bind", "", net::bind).in_connection(),
     both("nobind", "", net::nobind).in_connection(),
     client("remote", "HOST [PORT] [PROTOCOL]", net::remote).in_connection(),
     client("remote-random", "", net::remote_random),
@@ -185,7 +210,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     client("connect-timeout", "SECONDS", net::connect_timeout).in_connection(),
     client("server-poll-timeout", "SECONDS", net::connect_timeout).in_connection(),
     both("explicit-exit-notify", "[TIMES]", net::exit_notify).in_connection(),
-    both("float", "", net::float).in_connection(),
+    kept("float", "", net::float, "a server always follows its clients; a client stays with the address it connected to").in_connection(),
     both("tcp-nodelay", "", net::tcp_nodelay),
     both("socket-flags", "FLAG ...", net::socket_flags),
     both("sndbuf", "BYTES", net::sndbuf),
@@ -197,12 +222,12 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     // Routes and names
     both("route", "NETWORK [NETMASK] [GATEWAY] [METRIC]", routes::route),
     both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
-    both("route-gateway", "ADDRESS|dhcp", net::route_gateway),
+    kept("route-gateway", "ADDRESS|dhcp", net::route_gateway, "routes into the tunnel need no gateway"),
     both("route-metric", "METRIC", net::route_metric),
     client("route-nopull", "", routes::route_nopull),
     client("pull-filter", "accept|ignore|reject TEXT", routes::pull_filter),
     client("redirect-gateway", "[FLAG] ...", routes::redirect_gateway),
-    client("dhcp-option", "TYPE [VALUE]", routes::dhcp_option),
+    kept("dhcp-option", "TYPE [VALUE]", routes::dhcp_option, NO_NAME_SERVERS).client().loud(),
     // Server
     server("server", "NETWORK NETMASK [nopool]", server::server),
     server("server-ipv6", "NETWORK/BITS", server::server_ipv6),
@@ -232,7 +257,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("remote-cert-tls", "client|server", tls::remote_cert_tls),
     both("remote-cert-eku", "USAGE", tls::remote_cert_eku),
     both("verify-x509-name", "NAME [subject|name|name-prefix]", tls::verify_x509_name),
-    both("tls-cert-profile", "PROFILE", tls::cert_profile),
+    kept("tls-cert-profile", "PROFILE", tls::cert_profile, "adit takes RSA from 2048 bits, ECDSA and Ed25519, with SHA-256 or better"),
     ignored("dh", "FILE", "adit agrees on keys by elliptic curves alone, as modern peers do"),
     ignored("tls-exit", "", "adit connects anew after a TLS error"),
     ignored("auth-nocache", "", "adit keeps no password"),
@@ -244,7 +269,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("tls-export-cert", "DIRECTORY", "it is only for scripts, which adit does not run"),
     ignored("x509-track", "ATTRIBUTE", "it is only for scripts, which adit does not run"),
     // Data channel
-    both("cipher", "NAME", data::cipher),
+    kept("cipher", "NAME", data::cipher, "`data-ciphers` decides, as in OpenVPN since 2.6; `data-ciphers-fallback` is for peers that cannot negotiate"),
     both("data-ciphers", "LIST", data::data_ciphers),
     both("ncp-ciphers", "LIST", data::data_ciphers),
     both("data-ciphers-fallback", "NAME", data::fallback),
@@ -261,7 +286,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("tran-window", "SECONDS", data::tran_window),
     both("hand-window", "SECONDS", data::hand_window),
     both("tls-timeout", "SECONDS", data::tls_timeout),
-    both("allow-compression", "MODE", data::allow_compression),
+    kept("allow-compression", "MODE", data::allow_compression, "adit never compresses"),
     ignored("reneg-bytes", "BYTES", "keys are renewed by time, and before a cipher's own limit"),
     ignored("reneg-pkts", "PACKETS", "keys are renewed by time, and before a cipher's own limit"),
     ignored("comp-noadapt", "", "adit never compresses"),
@@ -271,21 +296,21 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("opt-verify", "", "differing options are only logged"),
     ignored("ncp-disable", "", "adit always negotiates, and falls back to `data-ciphers-fallback`"),
     // Process
-    both("user", "NAME", process::user),
-    both("group", "NAME", process::group),
+    kept("user", "NAME", process::user, KEEPS_RIGHTS).loud(),
+    kept("group", "NAME", process::group, KEEPS_RIGHTS).loud(),
     both("verb", "LEVEL", process::verb),
-    both("mute", "MESSAGES", process::mute),
+    kept("mute", "MESSAGES", process::mute, "adit's log does not repeat itself"),
     both("log", "FILE", process::log),
     both("log-append", "FILE", process::log_append),
-    both("syslog", "[NAME]", process::syslog),
-    both("status", "FILE [SECONDS]", process::status),
-    both("status-version", "VERSION", process::status_version),
+    kept("syslog", "[NAME]", process::syslog, "the log goes to the standard error, from where a service manager takes it to the system's log"),
+    kept("status", "FILE [SECONDS]", process::status, NO_STATUS_FILE),
+    kept("status-version", "VERSION", process::status_version, NO_STATUS_FILE),
     both("writepid", "FILE", process::writepid),
     both("cd", "DIRECTORY", process::cd),
-    both("setenv", "NAME [VALUE] ...", process::setenv),
-    both("setenv-safe", "NAME [VALUE]", process::setenv),
-    both("up", "COMMAND ...", process::dns_script),
-    both("down", "COMMAND ...", process::dns_script),
+    kept("setenv", "NAME [VALUE] ...", process::setenv, "it is for scripts, which adit does not run"),
+    kept("setenv-safe", "NAME [VALUE]", process::setenv, "it is for scripts, which adit does not run"),
+    kept("up", "COMMAND ...", process::dns_script, NO_NAME_SERVERS).loud(),
+    kept("down", "COMMAND ...", process::dns_script, NO_NAME_SERVERS),
     both("ignore-unknown-option", "NAME ...", process::ignore_unknown),
     both("config", "FILE", process::nested),
     client("connection", "", net::connection).inline(),
@@ -308,7 +333,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("tmp-dir", "DIRECTORY", "adit writes no temporary files"),
     ignored("remap-usr1", "SIGNAL", "signals keep their usual meaning"),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
-    ignored("dns-updown", "COMMAND ...", routes::NO_NAME_SERVERS),
+    ignored("dns-updown", "COMMAND ...", NO_NAME_SERVERS),
     // Harmless leftovers
     ignored("fast-io", "", BATCHES),
     ignored("bcast-buffers", "BUFFERS", BATCHES),
