@@ -125,6 +125,8 @@ impl Tun {
                 Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
                 Some(libc::EBUSY) => TunError::Busy(wanted),
                 Some(libc::EINVAL) => TunError::NotTun(wanted),
+                // The file is there, but it is another driver's.
+                Some(libc::ENOTTY) => TunError::NoDriver(error),
                 _ => TunError::Other(wanted, error),
             }
         })?;

@@ -44,6 +44,16 @@ fn tls_text(error: &rustls::Error) -> String {
             "the peer's certificate is not meant for its role (extended key usage, remote-cert-tls)"
                 .to_owned()
         }
+        Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => format!(
+            "the peer's certificate expired at {}: it must be renewed, unless this machine's clock ({}) is wrong",
+            date(*not_after),
+            date(*time)
+        ),
+        Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before }) => format!(
+            "the peer's certificate is not valid before {}: is this machine's clock ({}) right?",
+            date(*not_before),
+            date(*time)
+        ),
         Error::InvalidCertificate(CertificateError::Other(other)) => {
             format!("the peer is not who it should be: {other}")
         }
@@ -54,6 +64,15 @@ fn tls_text(error: &rustls::Error) -> String {
         Error::NoCertificatesPresented => "the peer showed no certificate".to_owned(),
         other => format!("TLS: {other}"),
     }
+}
+
+/// A time as people read it.
+fn date(time: rustls_pki_types::UnixTime) -> String {
+    let seconds = time.as_secs();
+    i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| x509_parser::time::ASN1Time::from_timestamp(seconds).ok())
+        .map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
 impl KeyStateError {

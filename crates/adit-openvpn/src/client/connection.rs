@@ -310,7 +310,9 @@ impl Connection {
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },
-            ControlMessage::AuthFailed(reason) => self.verdict = Some(Outcome::Fatal(auth_failed(&reason))),
+            ControlMessage::AuthFailed(reason) => {
+                self.verdict = Some(Outcome::Fatal(auth_failed(&reason, &self.params.data.ciphers)));
+            }
             ControlMessage::Restart(how) => {
                 let reason = "the server asks us to reconnect (RESTART)".to_owned();
                 self.verdict = Some(Outcome::Retry { reason, advance: how.next_remote });
@@ -435,9 +437,17 @@ fn retry(reason: &str) -> Outcome {
     Outcome::Retry { reason: reason.to_owned(), advance: false }
 }
 
-fn auth_failed(reason: &str) -> String {
+fn auth_failed(reason: &str, ciphers: &[Cipher]) -> String {
     match reason {
         "" => "the server refused us (AUTH_FAILED); its log says why".to_owned(),
+        // The words of OpenVPN's server and of ours.
+        reason if reason.contains("no shared cipher") => {
+            let ours: Vec<String> = ciphers.iter().map(ToString::to_string).collect();
+            format!(
+                "the server refused us (AUTH_FAILED): {reason}; we offer {}: let `data-ciphers` name one cipher at both ends",
+                ours.join(", ")
+            )
+        }
         reason => format!("the server refused us (AUTH_FAILED): {reason}"),
     }
 }
