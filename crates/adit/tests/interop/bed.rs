@@ -1,0 +1,175 @@
+//! A server and its clients, each in a namespace of its own.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use adit_testbed::{
+    Authority, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, openvpn_command,
+    static_key, wait_until,
+};
+
+use crate::options::{Options, Part, Program};
+
+/// What the tests drive besides `ip`.
+pub(crate) const PROGRAMS: [&str; 2] = ["openvpn", "openssl"];
+/// The device that joins a client to the server.
+const WIRE: &str = "wire";
+
+/// The stage on which a tunnel plays.
+pub(crate) struct Bed {
+    pub server: Host,
+    pub clients: Vec<Host>,
+}
+
+/// A namespace, the program that runs in it, and the configuration file it runs with.
+pub(crate) struct Host {
+    pub namespace: Namespace,
+    part: Part,
+    program: Program,
+    tcp: bool,
+    config: std::path::PathBuf,
+    label: String,
+    process: Option<Process>,
+    _directory: Scratch,
+}
+
+impl Bed {
+    /// Builds the namespaces, the links, the certificates and the configuration files. Starts nothing.
+    pub(crate) fn build(
+        options: &Options,
+        server: Program,
+        clients: &[Program],
+    ) -> Result<Self, TestbedError> {
+        Self::build_with(options, server, clients, |_, _| {})
+    }
+
+    /// The same, but `change` may alter the server's configuration and each client's before they are written.
+    pub(crate) fn build_with(
+        options: &Options,
+        server: Program,
+        clients: &[Program],
+        change: impl Fn(&Authority, &mut [String; 2]),
+    ) -> Result<Self, TestbedError> {
+        let authority = Authority::create(options.keys)?;
+        let key = static_key()?;
+        let identity = authority.issue("server", Purpose::Server, Validity::Now)?;
+        let mut texts = [options.server(&authority.certificate, &identity, &key), String::new()];
+        let tcp = options.transport.is_tcp();
+        let mut parts = Vec::new();
+        for (number, program) in (1..).zip(clients) {
+            let name = format!("client{number}");
+            let identity = authority.issue(&name, Purpose::Client, Validity::Now)?;
+            let [address4, address6] = [format!("10.9.{number}.1"), format!("fd00:9:{number}::1")];
+            let address = if options.transport.is_v6() { address6 } else { address4 };
+            texts[1] = options.client(&authority.certificate, &identity, &key, &address);
+            change(&authority, &mut texts);
+            parts.push(Host::create(&name, Part::Client, *program, tcp, &texts[1])?);
+        }
+        let server = Host::create("server", Part::Server, server, tcp, &texts[0])?;
+        for (number, client) in (1..).zip(&parts) {
+            connect(
+                &server.namespace,
+                &[&format!("10.9.{number}.1/24"), &format!("fd00:9:{number}::1/64")],
+                &client.namespace,
+                &[&format!("10.9.{number}.2/24"), &format!("fd00:9:{number}::2/64")],
+                &format!("{WIRE}{number}"),
+            )?;
+        }
+        Ok(Self { server, clients: parts })
+    }
+
+    /// The logs of all programs, for whoever must find out why a test failed.
+    pub(crate) fn logs(&self) -> String {
+        let hosts = std::iter::once(&self.server).chain(&self.clients);
+        let log = |host: &Host| {
+            let text = host.process.as_ref().map(Process::log_tail).unwrap_or_default();
+            format!("==== {}\n{text}\n", host.label)
+        };
+        hosts.map(log).collect()
+    }
+}
+
+impl Host {
+    fn create(
+        name: &str,
+        part: Part,
+        program: Program,
+        tcp: bool,
+        config: &str,
+    ) -> Result<Self, TestbedError> {
+        let directory = Scratch::create(name)?;
+        Ok(Self {
+            namespace: Namespace::create(name)?,
+            part,
+            program,
+            tcp,
+            config: directory.write(&format!("{name}.conf"), config)?,
+            label: format!("{name} ({program:?})"),
+            process: None,
+            _directory: directory,
+        })
+    }
+
+    /// Starts the program; for a server, waits until it listens.
+    pub(crate) fn start(&mut self) -> Result<(), TestbedError> {
+        let command = match self.program {
+            Program::OpenVpn => openvpn_command(&self.config)?,
+            Program::Adit => {
+                let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_adit"));
+                command.arg("up").arg(&self.config);
+                command
+            }
+        };
+        self.process = Some(self.namespace.spawn(&self.label, command)?);
+        if self.part == Part::Server {
+            let listens = || self.namespace.is_bound(self.tcp, 1194).unwrap_or(false);
+            wait_until("the server to listen", Duration::from_secs(10), listens)?;
+        }
+        Ok(())
+    }
+
+    /// The running program.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        self.process.as_mut().unwrap()
+    }
+
+    /// Sends SIGTERM. The program must end by itself, say that all went well, and leave no device.
+    pub(crate) fn stop(&mut self) -> Result<(), String> {
+        let status = self.process().terminate(Duration::from_secs(10)).map_err(|e| e.to_string())?;
+        if !status.success() {
+            return Err(format!("{} ended with {status} after SIGTERM", self.label));
+        }
+        self.no_device_left()
+    }
+
+    /// Nothing but the wire may be left in the namespace.
+    pub(crate) fn no_device_left(&self) -> Result<(), String> {
+        let others = || -> Vec<String> {
+            let devices = self.namespace.devices().unwrap_or_else(|error| vec![error.to_string()]);
+            devices.into_iter().filter(|device| !device.starts_with(WIRE)).collect()
+        };
+        wait_until("devices to go", Duration::from_secs(2), || others().is_empty())
+            .map_err(|_| format!("{} left {:?}", self.label, others()))
+    }
+
+    /// The addresses of the tunnel device: IPv4 first, then IPv6 without the link-local.
+    pub(crate) fn inner_addresses(&self) -> Result<Vec<IpAddr>, TestbedError> {
+        let listing = self.namespace.ip(&["-oneline", "address", "show", "scope", "global"])?;
+        let mut addresses: Vec<IpAddr> = listing
+            .lines()
+            .filter(|line| !line.contains(WIRE))
+            .filter_map(|line| line.split_whitespace().nth(3)?.split('/').next()?.parse().ok())
+            .collect();
+        addresses.sort();
+        Ok(addresses)
+    }
+
+    /// How many renegotiations its log tells of.
+    pub(crate) fn renegotiations(&self) -> usize {
+        let pattern = match self.program {
+            Program::OpenVpn => "TLS: soft reset",
+            Program::Adit => "renegotiated",
+        };
+        self.process.as_ref().map_or(0, |process| process.count_lines(0, pattern))
+    }
+}

@@ -1,0 +1,16 @@
+//! adit against Debian's OpenVPN 2.6, both ways round, and against itself, in network namespaces.
+//!
+//! Needs root, `ip`, `openvpn` and `openssl`. Without them the tests say that they were skipped;
+//! with `CI=true` they fail instead.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod bed;
+mod breaks;
+mod clients;
+mod demo;
+mod errors;
+mod options;
+mod routes;
+mod rows;
+mod variants;
