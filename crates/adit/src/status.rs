@@ -141,6 +141,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return exit::failure("tunnels are running, but only root may ask them: sudo adit status");
             }
+            // It ended while it was being asked.
+            Err(_) if !path.exists() => {}
             Err(error) => return exit::failure(format_args!("{}: no answer: {error}", path.display())),
         }
     }

@@ -13,4 +13,5 @@ mod errors;
 mod options;
 mod routes;
 mod rows;
+mod status;
 mod variants;
