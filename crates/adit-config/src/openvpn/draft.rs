@@ -61,6 +61,8 @@ pub(super) struct DeviceDraft {
     pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
     pub(super) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,
     pub(super) subnet: Option<bool>,
+    /// Where `topology` stands.
+    pub(super) topology_at: Option<At>,
 }
 
 /// What can differ from one `<connection>` to the next.

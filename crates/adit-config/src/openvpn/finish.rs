@@ -263,11 +263,11 @@ fn settle(remote: RemoteDraft, block: &Scope, general: &Scope) -> Remote {
 
 fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ServerConfig> {
     let before = parser.problems.len();
-    if draft.device.subnet == Some(false) {
-        parser.problem_in(
-            file,
-            "`topology`: adit's servers have `subnet` only, which every client since 2009 knows",
-        );
+    if let (Some(false), Some(at)) = (draft.device.subnet, &draft.device.topology_at) {
+        parser.warnings.push(at.problem(
+            "`topology`: clients are told `topology subnet`, which every client since 2009 knows, instead; write \
+             `topology subnet` to say so",
+        ));
     }
     let listen = listen(&draft.general, file, parser);
     let ipv4 = server_ipv4(draft, parser);

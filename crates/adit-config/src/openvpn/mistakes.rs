@@ -135,7 +135,6 @@ fn values_of_a_server() {
             ("local 10.0.0.1 1194 udp6", "not of the family"),
             ("lport 0", "from 1 to 65535"),
             ("nobind", "a server listens"),
-            ("topology net30", "have `subnet` only"),
             ("remote a", "belongs into a client's file"),
             ("redirect-gateway def1", "belongs into a client's file"),
             ("dhcp-option DNS 9.9.9.9", "belongs into a client's file"),

@@ -67,6 +67,7 @@ pub(super) fn dev_type(draft: &mut Draft, args: &Args<'_>) -> Done {
 pub(super) fn topology(draft: &mut Draft, args: &Args<'_>) -> Done {
     let subnet = args.choice(0, &[("subnet", true), ("net30", false), ("p2p", false)])?;
     draft.device.subnet = Some(subnet);
+    draft.device.topology_at = Some(args.entry.at.clone());
     done()
 }
 

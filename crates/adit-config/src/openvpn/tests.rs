@@ -90,6 +90,16 @@ fn smallest_server() {
 }
 
 #[test]
+fn a_server_of_the_old_topology_serves_subnet() {
+    let (_, server) = server("topology net30");
+    let parsed = good("server 10.8.0.0 255.255.255.0\ntopology net30");
+    assert!(server.push.iter().any(|option| option == "topology subnet"));
+    assert!(
+        parsed.warnings.iter().any(|warning| warning.text.contains("clients are told `topology subnet`"))
+    );
+}
+
+#[test]
 fn everything_wrong_is_told_at_once() {
     let problems = bad("client\nremot vpn.example\nproto ipx\nverb\nca missing.crt\nkey nokey\nsecret x");
     let text = problems.join("\n");
