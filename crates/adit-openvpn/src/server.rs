@@ -235,7 +235,8 @@ impl Server {
 
     /// The data plane opened a packet from a new address.
     fn moved(&mut self, id: PeerId, path: Path) {
-        let Some(peer) = self.peers.get(&id) else { return };
+        // A late word about a peer that is gone, whose id another took over.
+        let Some(peer) = self.peers.get(&id).filter(|peer| peer.is_up()) else { return };
         let old = peer.path();
         let (name, sid) = (peer.name().to_owned(), peer.sid());
         // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
