@@ -75,6 +75,15 @@ pub(crate) enum Effect {
     Ended(Ended),
 }
 
+/// What a data plane has for its protocol.
+#[derive(Clone, Debug)]
+pub(crate) enum Mail {
+    /// Something it noticed.
+    Notice(Notice),
+    /// A control datagram.
+    Control(Path, Vec<u8>),
+}
+
 /// One end of tunnels.
 pub(crate) struct End {
     pub(crate) machine: Machine,
@@ -88,6 +97,7 @@ pub(crate) struct End {
     /// Peers in the data plane, and the traffic that the machine was last told of.
     traffic: BTreeMap<PeerId, (u64, u64)>,
     effects: Vec<Effect>,
+    mail: Vec<Mail>,
     /// When the machine wants to be woken.
     pub(crate) wake: Option<Instant>,
     pub(crate) rejected: u64,
@@ -112,6 +122,7 @@ impl End {
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),
+            mail: Vec::new(),
             wake: None,
             rejected: 0,
         }
@@ -122,15 +133,15 @@ impl End {
         std::mem::take(&mut self.effects)
     }
 
+    /// What the data plane has for the protocol since the last call; it goes to [`End::read`].
+    pub(crate) fn take_mail(&mut self) -> Vec<Mail> {
+        std::mem::take(&mut self.mail)
+    }
+
     /// A datagram arrived.
-    pub(crate) fn receive(
-        &mut self,
-        now: Instant,
-        path: Path,
-        mut datagram: Vec<u8>,
-    ) -> Result<(), Violation> {
+    pub(crate) fn receive(&mut self, path: Path, mut datagram: Vec<u8>) {
         self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.inbox);
-        self.take_inbox(now, &datagram)
+        self.take_inbox(&datagram);
     }
 
     /// Bytes of a stream arrived. False if the stream makes no sense and must be closed.
@@ -143,7 +154,7 @@ impl End {
         let mut buffer = self.streams.remove(&path).unwrap_or_default();
         buffer.extend_from_slice(bytes);
         let opened = self.ingress.open_stream(path, &mut buffer, &mut self.inbox);
-        self.take_inbox(now, &buffer)?;
+        self.take_inbox(&buffer);
         match opened {
             Ok(used) => {
                 self.streams.insert(path, buffer.split_off(used));
@@ -156,44 +167,41 @@ impl End {
         }
     }
 
-    fn take_inbox(&mut self, now: Instant, buffer: &[u8]) -> Result<(), Violation> {
+    fn take_inbox(&mut self, buffer: &[u8]) {
         let slice = |range: &std::ops::Range<usize>| buffer.get(range.clone()).unwrap_or_default().to_vec();
         for packet in self.inbox.packets() {
             self.effects.push(Effect::Packet(packet.pieces().flat_map(|piece| slice(&piece)).collect()));
         }
         let relay: Vec<Vec<u8>> = self.inbox.relay().iter().map(slice).collect();
-        let control: Vec<(Path, Vec<u8>)> =
-            self.inbox.control().iter().map(|(path, range)| (*path, slice(range))).collect();
-        let notices = std::mem::take(self.inbox.notices());
+        self.mail.extend(self.inbox.notices().drain(..).map(Mail::Notice));
+        let control = self.inbox.control().iter();
+        self.mail.extend(control.map(|(path, range)| Mail::Control(*path, slice(range))));
         self.inbox.clear();
         for packet in relay {
             self.egress.relay_packet(&packet, &mut self.outbox);
         }
         self.flush();
-        for notice in notices {
-            self.machine.protocol().handle_notice(now, notice);
-            self.drain()?;
-        }
-        for (path, datagram) in control {
-            if self.machine.protocol().handle_datagram(now, path, &datagram).is_err() {
-                self.rejected += 1;
+    }
+
+    /// The protocol reads a mail.
+    pub(crate) fn read(&mut self, now: Instant, mail: Mail) -> Result<(), Violation> {
+        match mail {
+            Mail::Notice(notice) => self.machine.protocol().handle_notice(now, notice),
+            Mail::Control(path, datagram) => {
+                let handled = self.machine.protocol().handle_datagram(now, path, &datagram);
+                self.rejected += u64::from(handled.is_err());
             }
-            self.drain()?;
         }
-        Ok(())
+        self.drain()
     }
 
     /// Packets came from the device, in one batch.
-    pub(crate) fn send_packets(&mut self, now: Instant, packets: &[Vec<u8>]) -> Result<(), Violation> {
+    pub(crate) fn send_packets(&mut self, packets: &[Vec<u8>]) {
         for packet in packets {
             self.egress.seal_packet(Offload::NONE, packet, &mut self.outbox);
         }
         self.flush();
-        for notice in self.egress.take_notices() {
-            self.machine.protocol().handle_notice(now, notice);
-            self.drain()?;
-        }
-        Ok(())
+        self.mail.extend(self.egress.take_notices().into_iter().map(Mail::Notice));
     }
 
     /// An order from outside.

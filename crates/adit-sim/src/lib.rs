@@ -21,6 +21,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod watch;
 mod world;
 
 use std::fmt;
@@ -48,6 +49,14 @@ pub struct Summary {
     pub keys: u64,
     /// Control datagrams that were refused.
     pub rejected: u64,
+    /// Client-seconds on a faulty net.
+    pub faulty: u64,
+    /// Those of them in which the client was up at both ends.
+    pub up: u64,
+    /// How long after the faults the last client came up, if one was still down.
+    pub recovery: Duration,
+    /// How long that may take with this seed's settings.
+    pub recovery_bound: Duration,
     /// Times a client gave up for good and was started again.
     pub failures: u64,
 }
@@ -107,6 +116,10 @@ fn simulate(seed: u64, keep_lines: bool) -> Result<Summary, Box<Failure>> {
             handshakes: world.handshakes,
             keys: world.model.keys(),
             rejected: world.rejected,
+            faulty: world.up.1,
+            up: world.up.0,
+            recovery: world.recovery,
+            recovery_bound: world.scenario.phases.recovery,
             failures: world.failures,
         }),
         Err(violation) => Err(Box::new(Failure {

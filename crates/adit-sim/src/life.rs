@@ -1,13 +1,15 @@
 //! What people and machines around the tunnels do: send packets, order renegotiations, fail.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Command, PeerId};
+use adit_core::{Command, PeerId, Transport};
 
 use crate::dice::Dice;
 use crate::model::{SERVER, Violation};
+use crate::net::Transit;
 use crate::packet::NUMBER_LEN;
+use crate::scenario::Wrapping;
 use crate::world::{Happening, World};
 
 /// Packets of one sender that leave together, at most.
@@ -16,6 +18,8 @@ const MAX_BURST: u64 = 4;
 const MAX_PAYLOAD: u64 = 1400;
 /// Both ends of a tunnel know that it is up after this time.
 const SETTLED: Duration = Duration::from_secs(2);
+/// Ports from which an attacker sends.
+const ATTACKER: ([u8; 4], u16) = ([203, 0, 113, 66], 40_000);
 
 impl World {
     /// A time around `mean`: half to one and a half of it.
@@ -37,7 +41,7 @@ impl World {
             packets.extend(if end == SERVER { self.packet_down() } else { self.packet_up(end) });
         }
         if let Some(machine) = self.ends[end].as_mut() {
-            machine.send_packets(self.now, &packets)?;
+            machine.send_packets(&packets);
         }
         self.settle(end)
     }
@@ -113,6 +117,59 @@ impl World {
         }
     }
 
+    /// An attacker sends what the net carried before: again, elsewhere, from elsewhere, or with a bit changed.
+    pub(crate) fn attack(&mut self) -> Result<(), Violation> {
+        let Some(mean) = self.scenario.attack_every else { return Ok(()) };
+        let pause = self.around(mean);
+        self.schedule(self.now + pause, Happening::Attack);
+        // Without wrapping, whoever knows the session ids can end a session.
+        if self.scenario.wrapping == Wrapping::Plain && !self.net.faulty {
+            return Ok(());
+        }
+        let Some(seen) = self.net.seen(&mut self.dice) else { return Ok(()) };
+        if self.scenario.remotes.contains(&Transport::Tcp) && self.dice.chance(100) {
+            return self.attack_by_stream(&seen);
+        }
+        let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.dice.below(8) as u16));
+        let (client, mut datagram, upward) = match seen {
+            Transit::ToServer { from, datagram } => (from, datagram, true),
+            Transit::ToClient { to, datagram } => (to, datagram, false),
+            _ => return Ok(()),
+        };
+        if self.dice.chance(200) {
+            let at = self.dice.below(datagram.len() as u64) as usize;
+            if let Some(byte) = datagram.get_mut(at) {
+                *byte ^= 1 << self.dice.below(8);
+            }
+        }
+        let from = if self.dice.chance(500) { own } else { client };
+        // One in five goes back where it came from.
+        let upward = upward != self.dice.chance(200);
+        let transit = match upward {
+            true => Transit::ToServer { from, datagram },
+            false => Transit::ToClient { to: client, datagram },
+        };
+        self.log(format_args!("the attacker sends: {transit:?}"));
+        self.schedule(self.now, Happening::Arrival(transit));
+        Ok(())
+    }
+
+    /// The attacker connects and says nothing, or one record.
+    fn attack_by_stream(&mut self, seen: &Transit) -> Result<(), Violation> {
+        if self.ends[SERVER].is_none() {
+            return Ok(());
+        }
+        let stranger = self.ends.len();
+        let (own, path) = self.net.open_connection(self.now, stranger);
+        self.strangers.push_back((self.now, path));
+        self.command(SERVER, Command::Opened { path })?;
+        if let (Transit::ToServer { datagram, .. }, true) = (seen, self.dice.chance(500)) {
+            let news = self.net.send(self.now, stranger, own, datagram);
+            self.send_off(news);
+        }
+        Ok(())
+    }
+
     pub(crate) fn schedule_trouble(&mut self) {
         let pause = self.around(self.scenario.trouble_every);
         self.schedule(self.now + pause, Happening::Trouble);
@@ -125,7 +182,7 @@ impl World {
         }
         self.schedule_trouble();
         let client = self.dice.between(1, self.scenario.clients as u64) as usize;
-        match self.dice.below(10) {
+        match self.dice.below(11) {
             0 => self.command(client, Command::Restart),
             1 => self.command(client, Command::Shutdown),
             2 => self.die(client),
@@ -147,6 +204,7 @@ impl World {
                 self.net.silence(client, until);
                 Ok(())
             }
+            8 => self.command(SERVER, Command::Restart),
             _ => {
                 self.log(format_args!("client {client} gets a new address"));
                 self.net.rebind(client);

@@ -54,6 +54,9 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
                 total.keys += summary.keys;
                 total.rejected += summary.rejected;
                 total.failures += summary.failures;
+                total.faulty += summary.faulty;
+                total.up += summary.up;
+                total.recovery = total.recovery.max(summary.recovery);
             }
             Err(failure) => {
                 failed += 1;
@@ -64,7 +67,7 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
     }
     writeln!(
         out,
-        "{} seeds, {failed} failed: {} h of virtual time, {} packets sent, {} delivered, {} connections, {} keys, {} control datagrams refused, {} clients gave up",
+        "{} seeds, {failed} failed: {} h of virtual time, {} packets sent, {} delivered, {} connections, {} keys, {} control datagrams refused, {} clients gave up; up {} % of the time on a faulty net; slowest recovery {:.1} s",
         seeds.end - seeds.start,
         total.time.as_secs() / 3600,
         total.sent,
@@ -72,7 +75,9 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
         total.handshakes,
         total.keys,
         total.rejected,
-        total.failures
+        total.failures,
+        100 * total.up / total.faulty.max(1),
+        total.recovery.as_secs_f64()
     )?;
     Ok(failed == 0)
 }

@@ -53,6 +53,7 @@ struct Sent {
 /// A key that an end seals with.
 struct SealKey {
     owner: (usize, PeerId, u8),
+    since: Instant,
     /// The highest packet id so far. Ids may only rise, so none comes twice.
     last: u32,
 }
@@ -84,10 +85,14 @@ impl Tunnel {
 pub(crate) struct Model {
     wrapping: Wrapping,
     client_to_client: bool,
+    /// How long after new keys an end may seal with old ones.
+    patience: Duration,
     sent: Vec<Sent>,
     /// How many of them were checked for loss.
     checked: usize,
     keys: BTreeMap<Vec<u8>, SealKey>,
+    /// The keys that an end got last with a peer.
+    newest: BTreeMap<(usize, PeerId), Vec<u8>>,
     /// The key by which an end seals what carries that peer and key id.
     current: BTreeMap<(usize, PeerId, u8), Vec<u8>>,
     wraps: BTreeSet<(usize, u64, u64)>,
@@ -98,14 +103,22 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(wrapping: Wrapping, clients: usize, client_to_client: bool) -> Self {
+    /// `patience`: how long after new keys an end may seal with old ones.
+    pub(crate) fn new(
+        wrapping: Wrapping,
+        clients: usize,
+        client_to_client: bool,
+        patience: Duration,
+    ) -> Self {
         Model {
             wrapping,
             client_to_client,
+            patience,
             sent: Vec::new(),
             checked: 0,
             keys: BTreeMap::new(),
             current: BTreeMap::new(),
+            newest: BTreeMap::new(),
             wraps: BTreeSet::new(),
             server_addresses: Vec::new(),
             tunnels: vec![Tunnel::default(); clients],
@@ -126,6 +139,7 @@ impl Model {
     /// An end's process is gone, and with it all it knew.
     pub(crate) fn forget(&mut self, end: usize) {
         self.current.retain(|(owner, _, _), _| *owner != end);
+        self.newest.retain(|(owner, _), _| *owner != end);
         for (index, tunnel) in self.tunnels.iter_mut().enumerate() {
             if end == SERVER {
                 (tunnel.server, tunnel.peer) = (None, None);
@@ -196,7 +210,7 @@ impl Model {
     }
 
     /// An end got new keys.
-    pub(crate) fn install(&mut self, end: usize, install: &Install) -> Result<(), Violation> {
+    pub(crate) fn install(&mut self, at: Instant, end: usize, install: &Install) -> Result<(), Violation> {
         let owner = (end, install.peer, (install.session.0 & 7) as u8);
         let mut key = install.seal.key.to_vec();
         key.extend(install.seal.implicit_iv);
@@ -206,13 +220,14 @@ impl Model {
                 known.owner
             )));
         }
-        self.keys.insert(key.clone(), SealKey { owner, last: 0 });
+        self.keys.insert(key.clone(), SealKey { owner, since: at, last: 0 });
+        self.newest.insert((end, install.peer), key.clone());
         self.current.insert(owner, key);
         Ok(())
     }
 
     /// An end sealed a data datagram.
-    pub(crate) fn sealed(&mut self, end: usize, datagram: &[u8]) -> Result<(), Violation> {
+    pub(crate) fn sealed(&mut self, at: Instant, end: usize, datagram: &[u8]) -> Result<(), Violation> {
         let Some(&[first, p0, p1, p2, i0, i1, i2, i3]) = datagram.first_chunk() else {
             return Err(Violation::new(format!("end {end} sealed a datagram without a header")));
         };
@@ -220,6 +235,14 @@ impl Model {
         let peer = if end == SERVER { PeerId(u32::from_be_bytes([0, p0, p1, p2])) } else { PeerId::SERVER };
         let id = u32::from_be_bytes([i0, i1, i2, i3]);
         let owner = (end, peer, first & 7);
+        let newest = self.newest.get(&(end, peer));
+        if newest != self.current.get(&owner)
+            && let Some(newest) = newest.and_then(|newest| self.keys.get(newest))
+        {
+            ensure(newest.since + self.patience >= at, || {
+                format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
+            })?;
+        }
         let key = self.current.get(&owner).and_then(|key| self.keys.get_mut(key));
         let Some(key) = key else {
             return Err(Violation(format!("{owner:?} sealed without a key")));

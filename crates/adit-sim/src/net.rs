@@ -1,7 +1,7 @@
 //! The net between clients and server: datagrams that get lost, late, doubled or damaged, streams that stall
 //! and break, and addresses that change under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub(crate) const SERVER_ADDRESS: SocketAddr =
 /// The server's only UDP socket.
 const SERVER_SOCKET: u32 = 0;
 const FIRST_PORT: u16 = 1024;
+/// Datagrams that an attacker remembers.
+const MEMORY: usize = 500;
 
 /// Index into a client's faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,8 @@ pub(crate) struct Net {
     sockets: BTreeMap<(usize, u32), SocketAddr>,
     owners: BTreeMap<SocketAddr, (usize, u32)>,
     connections: BTreeMap<u32, Connection>,
+    /// The last datagrams that arrived.
+    seen: VecDeque<Transit>,
     next_number: u32,
     next_port: u16,
 }
@@ -75,6 +79,7 @@ impl Net {
             sockets: BTreeMap::new(),
             owners: BTreeMap::new(),
             connections: BTreeMap::new(),
+            seen: VecDeque::new(),
             next_number: 1,
             next_port: FIRST_PORT,
         }
@@ -85,6 +90,24 @@ impl Net {
         if let Some(silent) = self.silent_until.get_mut(client - 1) {
             *silent = until;
         }
+    }
+
+    /// A datagram arrived.
+    pub(crate) fn remember(&mut self, transit: &Transit) {
+        if self.scenario.attack_every.is_none() {
+            return;
+        }
+        if self.seen.len() == MEMORY {
+            // Control packets are rare among data, and more interesting: some stay.
+            let at = self.dice.below(MEMORY as u64) as usize;
+            self.seen.remove(at);
+        }
+        self.seen.push_back(transit.clone());
+    }
+
+    /// One of the datagrams that arrived.
+    pub(crate) fn seen(&self, dice: &mut Dice) -> Option<Transit> {
+        self.seen.get(dice.below(self.seen.len() as u64) as usize).cloned()
     }
 
     fn fresh_address(&mut self, client: usize) -> SocketAddr {
@@ -138,6 +161,12 @@ impl Net {
     /// The server's path for datagrams from that address.
     pub(crate) fn server_path(from: SocketAddr) -> Path {
         Path::Udp { socket: SERVER_SOCKET, remote: from }
+    }
+
+    /// Whether the server still has that connection.
+    pub(crate) fn server_has(&self, path: Path) -> bool {
+        let Path::Tcp { connection, .. } = path else { return false };
+        self.connection_end(connection.0, Way::ToServer).is_some()
     }
 
     /// Who is at the end of that connection, by which path; `None` if that side does not have it any more.

@@ -64,6 +64,17 @@ pub(crate) struct Phases {
     pub(crate) calm: Duration,
 }
 
+/// One end's timing of key exchanges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// `hand-window`.
+    pub(crate) hand_window: Duration,
+    /// `reneg-sec`.
+    pub(crate) reneg: Option<Duration>,
+    /// `tls-timeout`.
+    pub(crate) retransmit: Duration,
+}
+
 /// All that a seed decides before the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -75,10 +86,16 @@ pub(crate) struct Scenario {
     pub(crate) server_ciphers: Vec<Cipher>,
     pub(crate) compression: CompressionFraming,
     pub(crate) client_to_client: bool,
-    pub(crate) hand_window: Duration,
+    /// The server's timing, and the clients'.
+    pub(crate) timing: [Timing; 2],
+    /// `tran-window`, longer than any end stays on old keys.
     pub(crate) tran_window: Duration,
-    pub(crate) server_reneg: Option<Duration>,
-    pub(crate) client_reneg: Option<Duration>,
+    /// `max-packet-size`.
+    pub(crate) max_packet_size: usize,
+    /// Additional options that are pushed: enough of them, and the push needs several messages.
+    pub(crate) pushed_routes: u64,
+    /// The server has no more addresses than clients.
+    pub(crate) tight_pool: bool,
     pub(crate) ping: Duration,
     /// The client's patience; the server's is twice as long.
     pub(crate) patience: Duration,
@@ -88,6 +105,12 @@ pub(crate) struct Scenario {
     pub(crate) delay: Duration,
     /// Most additional delay of a datagram on a clean net.
     pub(crate) jitter: Duration,
+    /// How late at most the protocol hears what the data plane has for it.
+    pub(crate) lag: Duration,
+    /// How late an end is woken.
+    pub(crate) oversleep: Duration,
+    /// Mean time between two datagrams of an attacker, who repeats and bends what was seen before.
+    pub(crate) attack_every: Option<Duration>,
     /// For each client, to and from the server.
     pub(crate) faults: Vec<[Faults; 2]>,
     /// Mean time between two troubles (restarts, crashes, new addresses, silence) while there are faults.
@@ -110,8 +133,7 @@ impl Scenario {
         let dice = &mut Dice::new(seed, 0);
         let clients = dice.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_CLIENTS]);
         let ping = dice.secs(2, 10);
-        let hand_window = dice.pick(&[10, 20, 30, 60].map(Duration::from_secs));
-        let reneg = [None, None, Some(30), Some(60), Some(120), Some(3600)];
+        let timing = [timing(dice), timing(dice)];
         let mut scenario = Scenario {
             clients,
             remotes: remotes(dice),
@@ -126,16 +148,20 @@ impl Scenario {
                 CompressionFraming::StubV2,
             ]),
             client_to_client: clients > 1 && dice.chance(500),
-            hand_window,
-            tran_window: hand_window + dice.secs(30, 120),
-            server_reneg: dice.pick(&reneg).map(Duration::from_secs),
-            client_reneg: dice.pick(&reneg).map(Duration::from_secs),
+            timing,
+            tran_window: longest_window(&timing) + dice.secs(30, 120),
+            max_packet_size: dice.pick(&[1250, 1250, 1250, 500, 1500]),
+            pushed_routes: dice.pick(&[0, 0, 0, 100]),
+            tight_pool: dice.chance(300),
             ping,
             patience: ping * dice.between(3, 5) as u32,
             server_poll_timeout: dice.secs(10, 60),
             retry: (Duration::from_secs(1), dice.secs(1, 20)),
             delay: dice.millis(1, 200),
             jitter: dice.pick(&[0, 0, 1, 20].map(Duration::from_millis)),
+            lag: dice.pick(&[0, 0, 5, 100].map(Duration::from_millis)),
+            oversleep: dice.pick(&[0, 0, 1, 50].map(Duration::from_millis)),
+            attack_every: dice.pick(&[None, None, Some(2000), Some(100)]).map(Duration::from_millis),
             faults: Vec::new(),
             trouble_every: dice.pick(&[15, 30, 60, 100_000].map(Duration::from_secs)),
             rekey_every: dice.pick(&[8, 20, 60].map(Duration::from_secs)),
@@ -160,14 +186,19 @@ impl Scenario {
     /// and one for the push). Then comes the longest wait before the next attempt, and a handshake
     /// without loss.
     pub(crate) fn recovery_bound(&self) -> Duration {
-        let attempt = self.server_poll_timeout.max(self.hand_window * 2);
+        let attempt = self.server_poll_timeout.max(self.longest_window() * 2);
         self.patience * 3 + attempt + self.retry.1 + RESTART_AFTER + CLEAN_CONNECT
+    }
+
+    /// The longer `hand-window` of both ends.
+    pub(crate) fn longest_window(&self) -> Duration {
+        longest_window(&self.timing)
     }
 
     /// Whether a damaged control packet can pass for the peer's own word, as it can without wrapping.
     pub(crate) fn forgeable(&self) -> bool {
-        self.wrapping == Wrapping::Plain
-            && self.faults.iter().flatten().any(|direction| direction.corruption > 0)
+        let damaged = self.faults.iter().flatten().any(|direction| direction.corruption > 0);
+        self.wrapping == Wrapping::Plain && (damaged || self.attack_every.is_some())
     }
 }
 
@@ -185,6 +216,19 @@ fn wrapping(dice: &mut Dice) -> Wrapping {
         1 => Wrapping::TlsAuth(dice.pick(&[HmacDigest::Sha1, HmacDigest::Sha256, HmacDigest::Sha512])),
         _ => Wrapping::TlsCrypt,
     }
+}
+
+fn timing(dice: &mut Dice) -> Timing {
+    let reneg = [None, None, Some(30), Some(60), Some(120), Some(3600)];
+    Timing {
+        hand_window: dice.pick(&[10, 20, 30, 60].map(Duration::from_secs)),
+        reneg: dice.pick(&reneg).map(Duration::from_secs),
+        retransmit: dice.pick(&[1, 2, 2, 4].map(Duration::from_secs)),
+    }
+}
+
+fn longest_window(timing: &[Timing; 2]) -> Duration {
+    timing[0].hand_window.max(timing[1].hand_window)
 }
 
 fn versions(dice: &mut Dice) -> Vec<&'static SupportedProtocolVersion> {

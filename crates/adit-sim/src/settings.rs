@@ -30,9 +30,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams,
         .map_err(|error| error.to_string())?;
     let mut control =
         ControlParams::new(scenario.wrapping.config(Role::Client), TlsConfig::Client(tls), wall());
-    control.hand_window = scenario.hand_window;
-    control.tran_window = scenario.tran_window;
-    control.reneg = scenario.client_reneg;
+    set_timing(&mut control, scenario, 1);
     let remote = |transport| RemoteParams { name: format!("server ({transport:?})"), transport };
     Ok(ClientParams {
         control,
@@ -60,15 +58,18 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
         .map_err(|error| error.to_string())?;
     let mut control =
         ControlParams::new(scenario.wrapping.config(Role::Server), TlsConfig::Server(tls), wall());
-    control.hand_window = scenario.hand_window;
-    control.tran_window = scenario.tran_window;
-    control.reneg = scenario.server_reneg;
-    let push = [
+    set_timing(&mut control, scenario, 0);
+    let mut push = vec![
         format!("route-gateway {SERVER4}"),
         "topology subnet".to_owned(),
         format!("ping {}", scenario.ping.as_secs()),
         format!("ping-restart {}", scenario.patience.as_secs()),
     ];
+    push.extend((0..scenario.pushed_routes).map(|number| format!("route 10.100.{number}.0 255.255.255.0")));
+    let last = match scenario.tight_pool {
+        true => Ipv4Addr::from(u32::from(POOL4.0) + scenario.clients as u32 - 1),
+        false => POOL4.1,
+    };
     Ok(ServerParams {
         control,
         data: DataParams {
@@ -77,10 +78,10 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
             ..DataParams::default()
         },
         address4: Ipv4Net::new(SERVER4, 24).ok(),
-        pool4: Some(POOL4),
+        pool4: Some((POOL4.0, last)),
         address6: Ipv6Net::new(SERVER6, 64).ok(),
         pool6: Ipv6Net::new(POOL6, 64).ok(),
-        push: push.to_vec(),
+        push,
         routes: Vec::new(),
         keepalive: Keepalive { ping: Some(scenario.ping), timeout: Some(scenario.patience * 2), exit: false },
         client_to_client: scenario.client_to_client,
@@ -88,6 +89,14 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
         max_clients: 100,
         exit_notify: ExitNotify::Restart,
     })
+}
+
+fn set_timing(control: &mut ControlParams, scenario: &Scenario, end: usize) {
+    control.hand_window = scenario.timing[end].hand_window;
+    control.reneg = scenario.timing[end].reneg;
+    control.retransmit = scenario.timing[end].retransmit;
+    control.tran_window = scenario.tran_window;
+    control.max_packet_size = scenario.max_packet_size;
 }
 
 fn wall() -> UnixTime {

@@ -14,6 +14,8 @@ fn run_all(seeds: std::ops::Range<u64>) -> Summary {
         total.handshakes += summary.handshakes;
         total.keys += summary.keys;
         total.rejected += summary.rejected;
+        total.faulty += summary.faulty;
+        total.up += summary.up;
     }
     total
 }
@@ -34,6 +36,7 @@ fn seeds_0_to_100_do_what_they_are_meant_to() {
     assert!(total.handshakes > 300, "connections are lost and made again: {total:?}");
     assert!(total.keys > 4 * total.handshakes, "keys are renewed: {total:?}");
     assert!(total.rejected > 100, "damaged and late control packets arrive: {total:?}");
+    assert!(total.up * 100 > total.faulty * 75, "retransmissions keep tunnels up: {total:?}");
     assert!(total.delivered > 100_000 && total.delivered < total.sent, "most packets arrive: {total:?}");
 }
 

@@ -12,7 +12,7 @@ fn address(text: &str) -> IpAddr {
 
 /// A model in which client 1 is up as peer 7 with 10.8.0.2, and client 2 is not.
 fn model(client_to_client: bool) -> Model {
-    let mut model = Model::new(Wrapping::TlsCrypt, 2, client_to_client);
+    let mut model = Model::new(Wrapping::TlsCrypt, 2, client_to_client, Duration::from_secs(60));
     let up = Some((NOW, vec![address("10.8.0.2")]));
     model.tunnels[0] = Tunnel { client: up.clone(), server: up, peer: Some(PeerId(7)) };
     model
@@ -94,20 +94,36 @@ fn sealed(peer: u8, id: u8) -> [u8; 24] {
 #[test]
 fn no_packet_id_comes_twice_under_a_key() {
     let mut model = model(false);
-    assert!(text(model.sealed(SERVER, &sealed(7, 1))).contains("without a key"));
-    model.install(SERVER, &install(1)).unwrap();
-    assert_eq!(model.sealed(SERVER, &sealed(7, 1)), Ok(()));
-    assert_eq!(model.sealed(SERVER, &sealed(7, 2)), Ok(()));
-    assert!(text(model.sealed(SERVER, &sealed(7, 2))).contains("packet id 2 after 2"));
-    assert!(text(model.sealed(SERVER, &sealed(6, 3))).contains("without a key"));
-    assert!(text(model.sealed(1, &sealed(7, 3))).contains("without a key"));
-    model.install(SERVER, &install(2)).unwrap();
-    assert_eq!(model.sealed(SERVER, &sealed(7, 1)), Ok(()), "another key");
-    assert!(text(model.install(SERVER, &install(1))).contains("installed again"));
+    assert!(text(model.sealed(NOW, SERVER, &sealed(7, 1))).contains("without a key"));
+    model.install(NOW, SERVER, &install(1)).unwrap();
+    assert_eq!(model.sealed(NOW, SERVER, &sealed(7, 1)), Ok(()));
+    assert_eq!(model.sealed(NOW, SERVER, &sealed(7, 2)), Ok(()));
+    assert!(text(model.sealed(NOW, SERVER, &sealed(7, 2))).contains("packet id 2 after 2"));
+    assert!(text(model.sealed(NOW, SERVER, &sealed(6, 3))).contains("without a key"));
+    assert!(text(model.sealed(NOW, 1, &sealed(7, 3))).contains("without a key"));
+    model.install(NOW, SERVER, &install(2)).unwrap();
+    assert_eq!(model.sealed(NOW, SERVER, &sealed(7, 1)), Ok(()), "another key");
+    assert!(text(model.install(NOW, SERVER, &install(1))).contains("installed again"));
     model.forget(SERVER);
-    assert!(text(model.sealed(SERVER, &sealed(7, 2))).contains("without a key"));
-    assert!(text(model.install(SERVER, &install(2))).contains("installed again"), "keys outlive processes");
-    assert!(text(model.sealed(SERVER, &[DATA_V2 << 3])).contains("without a header"));
+    assert!(text(model.sealed(NOW, SERVER, &sealed(7, 2))).contains("without a key"));
+    assert!(
+        text(model.install(NOW, SERVER, &install(2))).contains("installed again"),
+        "keys outlive processes"
+    );
+    assert!(text(model.sealed(NOW, SERVER, &[DATA_V2 << 3])).contains("without a header"));
+}
+
+#[test]
+fn new_keys_are_taken_into_use() {
+    let mut model = model(false);
+    model.install(NOW, SERVER, &install(1)).unwrap();
+    let mut next = install(2);
+    next.session = SessionId::openvpn(PeerId(7), 2);
+    model.install(NOW, SERVER, &next).unwrap();
+    let late = NOW + Duration::from_secs(60);
+    assert_eq!(model.sealed(late, SERVER, &sealed(7, 1)), Ok(()));
+    let later = late + Duration::from_millis(1);
+    assert!(text(model.sealed(later, SERVER, &sealed(7, 2))).contains("still seals with old keys"));
 }
 
 #[test]

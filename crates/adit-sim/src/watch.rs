@@ -1,0 +1,98 @@
+//! What is looked at again and again: limits, losses, and whether everybody is up.
+
+use std::time::Duration;
+
+use crate::end::{End, Machine};
+use crate::identity::client_name;
+use crate::model::{SERVER, Tunnel, Violation};
+use crate::world::{Happening, World};
+
+/// After its last handshake's reset, a client stays half-open no longer than its window and this.
+const REFUSAL_TIME: Duration = Duration::from_secs(6);
+
+impl World {
+    /// A second passed: ends hear of their traffic, and the model looks around.
+    pub(crate) fn second(&mut self) -> Result<(), Violation> {
+        self.schedule(self.now + Duration::from_secs(1), Happening::Second);
+        for number in 0..self.ends.len() {
+            if let Some(end) = self.ends[number].as_mut() {
+                end.second(self.now)?;
+                self.rejected += std::mem::take(&mut end.rejected);
+                self.settle(number)?;
+            }
+        }
+        if self.net.faulty {
+            let settled = |tunnel: &&Tunnel| tunnel.is_settled(self.now, Duration::ZERO);
+            self.up.0 += self.model.tunnels.iter().filter(settled).count() as u64;
+            self.up.1 += self.scenario.clients as u64;
+        }
+        self.model.check_nothing_lost(self.now)?;
+        self.check_strangers()?;
+        self.check_half_open()
+    }
+
+    /// The server closes connections of which nothing comes.
+    fn check_strangers(&mut self) -> Result<(), Violation> {
+        let life = self.scenario.timing[SERVER].hand_window + REFUSAL_TIME;
+        while let Some((since, path)) = self.strangers.front()
+            && *since + life < self.now
+        {
+            if self.net.server_has(*path) {
+                return Err(Violation::new(format!("the server keeps {path}, though nothing came of it")));
+            }
+            self.strangers.pop_front();
+        }
+        Ok(())
+    }
+
+    /// No more half-open clients than resets that could have made them.
+    fn check_half_open(&mut self) -> Result<(), Violation> {
+        let life = self.scenario.timing[SERVER].hand_window + REFUSAL_TIME;
+        while self.resets.front().is_some_and(|at| *at + life < self.now) {
+            self.resets.pop_front();
+        }
+        let Some(End { machine: Machine::Server(server), .. }) = &self.ends[SERVER] else { return Ok(()) };
+        if server.half_open() > self.resets.len() {
+            return Err(Violation::new(format!(
+                "the server has {} half-open clients of {} recent resets",
+                server.half_open(),
+                self.resets.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// All tunnels are up at both ends, and the ends agree.
+    pub(crate) fn check_all_up(&mut self) -> Result<(), Violation> {
+        self.log(format_args!("all must be up"));
+        let Some(server) = &self.ends[SERVER] else { return Err(Violation::new("the server is not there")) };
+        let peers = server.machine.peers();
+        for number in 1..=self.scenario.clients {
+            let name = client_name(number);
+            let ours = self.ends[number].as_ref().map(|end| end.machine.peers()).unwrap_or_default();
+            let theirs: Vec<_> = peers.iter().filter(|(_, info)| info.name == name).collect();
+            let agree = match (ours.as_slice(), theirs.as_slice()) {
+                ([(_, ours)], [(_, theirs)]) => ours.addresses == theirs.addresses,
+                _ => false,
+            };
+            if !agree {
+                return Err(Violation::new(format!(
+                    "{name} is not up again in time: up {} times at its own end, {} times at the server's",
+                    ours.len(),
+                    theirs.len()
+                )));
+            }
+        }
+        if peers.len() != self.scenario.clients {
+            return Err(Violation::new(format!("the server has {} clients up", peers.len())));
+        }
+        for (number, end) in self.ends.iter().enumerate() {
+            let known = end.as_ref().map_or(0, |end| end.counters.snapshot().peers.len());
+            let expected = if number == SERVER { self.scenario.clients } else { 1 };
+            if known != expected {
+                return Err(Violation::new(format!("end {number}'s data plane has {known} peers")));
+            }
+        }
+        Ok(())
+    }
+}
