@@ -8,6 +8,7 @@ mod add_client;
 mod check;
 mod configuration;
 mod demo;
+mod bench;
 mod exit;
 mod init;
 mod log;
@@ -35,6 +36,7 @@ enum Command {
     Up(up::Args),
     Status(status::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,5 +47,6 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(args),
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }

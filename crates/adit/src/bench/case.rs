@@ -1,0 +1,91 @@
+//! The rows.
+
+use std::fmt;
+
+use adit_core::{Cipher, Transport};
+
+/// The driver sends what it sealed after as many bytes, or packets, whichever comes first.
+const BATCH_BYTES: usize = 48 * 1024;
+const BATCH_PACKETS: usize = 64;
+
+/// Packet lengths in bytes, inner headers included.
+const LENGTHS: [usize; 5] = [64, 256, 1024, 1400, 8192];
+
+/// What is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// IPv4/UDP packets, one a call, as from a device without offloads; nothing is merged.
+    Packets,
+    /// A TCP flow: super-packets that are cut and given checksums while they are sealed, and that are
+    /// checked and merged after they were opened.
+    Flow,
+    /// MirageVPN's own benchmark (its bench/bench_engine.ml): 1024 zero bytes, TCP framing, AES-128-GCM.
+    /// They are no IP packet, so the data plane carries them as it does a protocol's messages: sealed by
+    /// an `Inject` order each, and handed to the protocol in a copy.
+    MirageVpn,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    /// What is carried.
+    pub(crate) load: Load,
+    /// The AEAD.
+    pub(crate) cipher: Cipher,
+    /// Length of each payload that is sealed.
+    pub(crate) bytes: usize,
+}
+
+impl Case {
+    /// All rows, in the order they are shown.
+    pub(crate) fn all() -> Vec<Case> {
+        let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+        let packets = ciphers
+            .into_iter()
+            .flat_map(|cipher| LENGTHS.map(|bytes| Case { load: Load::Packets, cipher, bytes }));
+        let flows = ciphers.map(|cipher| Case { load: Load::Flow, cipher, bytes: 1400 });
+        let mirage = Case { load: Load::MirageVpn, cipher: Cipher::Aes128Gcm, bytes: 1024 };
+        packets.chain(flows).chain([mirage]).collect()
+    }
+
+    /// Datagrams a batch: what the driver puts into one system call.
+    pub(crate) fn batch(self) -> usize {
+        match self.load {
+            // As many full segments as one super-packet of less than 64 KiB has and one train takes.
+            Load::Flow => 44,
+            Load::Packets | Load::MirageVpn => (BATCH_BYTES / self.bytes).clamp(1, BATCH_PACKETS),
+        }
+    }
+
+    /// What carries the datagrams.
+    pub(crate) fn transport(self) -> Transport {
+        match self.load {
+            Load::Packets | Load::Flow => Transport::Udp,
+            Load::MirageVpn => Transport::Tcp,
+        }
+    }
+
+    /// The load in a word, for JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self.load {
+            Load::Packets => "packets",
+            Load::Flow => "flow",
+            Load::MirageVpn => "miragevpn",
+        }
+    }
+
+    /// The load in words.
+    pub(crate) fn label(self) -> &'static str {
+        match self.load {
+            Load::Packets => "UDP packets, one by one",
+            Load::Flow => "TCP flow, cut and merged",
+            Load::MirageVpn => "MirageVPN's: zeros as messages, TCP",
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes, {}", self.label(), self.bytes, self.cipher)
+    }
+}

@@ -1,0 +1,218 @@
+//! A client that seals and a server that opens.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use adit_core::{
+    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, Notice,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId, Transport,
+};
+use adit_dataplane::{
+    Config, Counters, Egress, EgressEvent, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
+};
+use ipnet::{IpNet, Ipv4Net};
+
+use super::case::{Case, Load};
+use super::packets;
+
+/// The client's peer-id at the server.
+const PEER: PeerId = PeerId(1);
+/// OpenVPN's default.
+const REPLAY_WINDOW: u32 = 64;
+
+/// A key for both directions. It protects nothing.
+pub(crate) fn key(cipher: Cipher) -> DirectionKey {
+    DirectionKey { key: vec![0x5a; cipher.key_len()].into(), implicit_iv: [0xa5; 8] }
+}
+
+/// What goes into the client.
+enum Input {
+    /// Packets, or super-packets, and how many a batch.
+    Packets { offload: Offload, packet: Vec<u8>, count: usize },
+    /// Messages of a protocol, and how many a batch.
+    Messages { payload: Vec<u8>, count: usize },
+}
+
+/// Both ends, and what is under way between them.
+pub(crate) struct Tunnel {
+    path: Path,
+    input: Input,
+    egress: Egress,
+    outbox: Outbox,
+    /// What the server received, and the length of each datagram in it.
+    received: Vec<u8>,
+    segment: usize,
+    ingress: Ingress,
+    inbox: Inbox,
+    /// The server's.
+    counters: Counters,
+    batches: u64,
+    datagrams: u64,
+}
+
+impl Tunnel {
+    /// Two ends with a session.
+    pub(crate) fn new(case: Case) -> Tunnel {
+        let count = case.batch();
+        let input = match case.load {
+            Load::Packets => {
+                Input::Packets { offload: Offload::NONE, packet: packets::udp(case.bytes), count }
+            }
+            Load::Flow => {
+                let (offload, packet) = packets::tcp(count, case.bytes);
+                Input::Packets { offload, packet, count: 1 }
+            }
+            Load::MirageVpn => Input::Messages { payload: vec![0; case.bytes], count },
+        };
+        let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
+        let path = path(case.transport());
+        let config = |role| Config { role, wire: Wire::OpenVpn, client_to_client: false };
+        let (mut egress, _, _) = adit_dataplane::new(config(Role::Client));
+        let (_, mut ingress, counters) = adit_dataplane::new(config(Role::Server));
+        let mut outbox = Outbox::new();
+        for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case.cipher) {
+            if let (Some(event), _) = split(event) {
+                egress.apply(event, &mut outbox);
+            }
+        }
+        for event in session(PEER, path, IpNet::V4(packets::CLIENT.into()), case.cipher) {
+            if let (_, Some(event)) = split(event) {
+                ingress.apply(event);
+            }
+        }
+        Tunnel {
+            path,
+            input,
+            egress,
+            outbox,
+            received: Vec::new(),
+            segment: 0,
+            ingress,
+            inbox: Inbox::new(merge),
+            counters,
+            batches: 0,
+            datagrams: count as u64,
+        }
+    }
+
+    /// Seals one batch as the driver does, and says how long that took.
+    pub(crate) fn seal(&mut self) -> Duration {
+        match &self.input {
+            Input::Packets { offload, packet, count } => {
+                let start = Instant::now();
+                self.outbox.clear();
+                for _ in 0..*count {
+                    self.egress.seal_packet(black_box(*offload), black_box(packet), &mut self.outbox);
+                }
+                start.elapsed()
+            }
+            Input::Messages { payload, count } => {
+                let orders: Vec<EgressEvent> = (0..*count)
+                    .map(|_| EgressEvent::Inject { peer: PeerId::SERVER, payload: payload.clone() })
+                    .collect();
+                let start = Instant::now();
+                self.outbox.clear();
+                for order in orders {
+                    self.egress.apply(order, &mut self.outbox);
+                }
+                start.elapsed()
+            }
+        }
+    }
+
+    /// Copies what was sealed to where the server receives: the kernel's part.
+    pub(crate) fn carry(&mut self) -> Result<(), String> {
+        let mut trains = self.outbox.iter();
+        let (Some(train), None) = (trains.next(), trains.next()) else {
+            return Err(format!("a batch became {} trains", self.outbox.len()));
+        };
+        self.received.clear();
+        self.received.extend_from_slice(train.bytes);
+        self.segment = train.segment;
+        self.batches += 1;
+        Ok(())
+    }
+
+    /// Opens the batch as the driver does, and says how long that took.
+    pub(crate) fn open(&mut self) -> Result<Duration, String> {
+        let start = Instant::now();
+        match self.path.transport() {
+            Transport::Udp => {
+                self.ingress.open_datagrams(self.path, &mut self.received, self.segment, &mut self.inbox);
+            }
+            Transport::Tcp => {
+                self.ingress
+                    .open_stream(self.path, &mut self.received, &mut self.inbox)
+                    .map_err(|error| error.to_string())?;
+            }
+        }
+        let bytes: usize =
+            self.inbox.packets().flat_map(|packet| packet.pieces()).map(|piece| piece.len()).sum();
+        let elapsed = start.elapsed();
+        let messages: usize = self.inbox.notices().drain(..).map(|notice| message_len(&notice)).sum();
+        self.check(bytes + messages)?;
+        let start = Instant::now();
+        self.inbox.clear();
+        Ok(elapsed + start.elapsed())
+    }
+
+    /// A benchmark that drops packets measures nothing.
+    fn check(&self, bytes: usize) -> Result<(), String> {
+        let expected = match &self.input {
+            Input::Packets { packet, count, .. } => packet.len() * count,
+            Input::Messages { payload, count } => payload.len() * count,
+        };
+        if bytes != expected {
+            return Err(format!("{bytes} bytes arrived instead of {expected}"));
+        }
+        // The registry of peers is locked for a look: not each time.
+        if self.batches == 1 {
+            let found = self.counters.snapshot().ingress;
+            if found.packets != self.datagrams || found.drops.iter().any(|drops| *drops > 0) {
+                return Err(format!("{found:?} instead of {} datagrams", self.datagrams));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn message_len(notice: &Notice) -> usize {
+    match notice {
+        Notice::Message { payload, .. } => payload.len(),
+        _ => 0,
+    }
+}
+
+/// Documentation addresses (RFC 5737); nothing is ever sent there.
+fn path(transport: Transport) -> Path {
+    let remote = SocketAddr::from(([192, 0, 2, 1], 1194));
+    match transport {
+        Transport::Udp => Path::Udp { socket: 0, remote },
+        Transport::Tcp => Path::Tcp { connection: ConnectionId(0), remote },
+    }
+}
+
+/// Orders that bring up one end.
+fn session(peer: PeerId, path: Path, behind: IpNet, cipher: Cipher) -> [DataEvent; 3] {
+    let session = SessionId::openvpn(peer, 0);
+    let framing = OpenVpnFraming {
+        header: OpenVpnHeader::V2 { peer_id: PEER.0 },
+        key_id: 0,
+        compression: CompressionFraming::None,
+    };
+    let install = Install {
+        peer,
+        session,
+        framing: Framing::OpenVpn(framing),
+        cipher,
+        seal: key(cipher),
+        open: key(cipher),
+        replay_window: REPLAY_WINDOW,
+    };
+    [
+        DataEvent::AddPeer(PeerConfig { peer, path, routes: vec![behind], max_mss: None }),
+        DataEvent::Install(Box::new(install)),
+        DataEvent::Activate { peer, session },
+    ]
+}
