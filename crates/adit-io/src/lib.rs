@@ -26,3 +26,4 @@ pub use driver::{Driver, DriverError, Handle, Inspection, IoStatus, Losses, Obse
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop};
 pub use routing::Routing;
 pub use tun::{OffloadSwitches, Tun, TunConfig, TunError, TunOffloads};
+pub use udp::{UdpOptions, UdpSocket};

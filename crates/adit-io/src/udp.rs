@@ -25,18 +25,18 @@ const DEFAULT_BUFFER: usize = 4 << 20;
 
 /// How UDP sockets are made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UdpOptions {
+pub struct UdpOptions {
     /// Sizes of the buffers.
-    pub(crate) buffers: Buffers,
+    pub buffers: Buffers,
     /// Use UDP_SEGMENT.
-    pub(crate) gso: bool,
+    pub gso: bool,
     /// Use UDP_GRO.
-    pub(crate) gro: bool,
+    pub gro: bool,
 }
 
 /// A bound socket that talks to any address. Calls do not wait, but for [`UdpSocket::send`].
 #[derive(Debug)]
-pub(crate) struct UdpSocket {
+pub struct UdpSocket {
     socket: Socket,
     v6: bool,
     /// Longest segment that UDP_SEGMENT is used for: 0 when the kernel or device cannot, less than a
@@ -46,7 +46,7 @@ pub(crate) struct UdpSocket {
 
 impl UdpSocket {
     /// Binds to `address`; `[::]` means IPv6 and IPv4, or IPv4 alone on a machine without IPv6.
-    pub(crate) fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+    pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
         match UdpSocket::bind_one(address, options) {
             Err(error) if is_any_v6(address) && lacks_v6(&error) => {
                 UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options)
@@ -94,7 +94,7 @@ impl UdpSocket {
 
     /// Sends `bytes` as datagrams of `segment` bytes, the last perhaps shorter. Waits a little while the
     /// socket's buffer is full. When the kernel refuses to cut them, the same bytes go out one by one.
-    pub(crate) fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
+    pub fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
         let to = self.wire_address(to);
         let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment.load(Ordering::Relaxed) {
