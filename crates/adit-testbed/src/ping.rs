@@ -44,6 +44,8 @@ pub struct PingReport {
     pub changed: u32,
     /// Round trips: least, mean, most. Absent if nothing came back.
     pub round_trip: Option<[Duration; 3]>,
+    /// Each round trip, the shortest first.
+    pub round_trips: Vec<Duration>,
     /// Sequence numbers (from 0) that were never answered.
     pub missing: Vec<u16>,
     /// Why the system refused to send, the last time it did.
@@ -54,6 +56,12 @@ impl PingReport {
     /// Requests that were not answered.
     pub fn lost(&self) -> u32 {
         self.sent.saturating_sub(self.received)
+    }
+
+    /// The round trip that this share of all answers (0.5: half of them) did not exceed.
+    pub fn percentile(&self, share: f64) -> Option<Duration> {
+        let rank = (share * self.round_trips.len() as f64).ceil() as usize;
+        self.round_trips.get(rank.saturating_sub(1)).copied()
     }
 
     /// Whether each request was answered once and unchanged.
@@ -191,10 +199,12 @@ impl Series<'_> {
                 report.changed += 1;
             }
         }
+        times.sort_unstable();
         let mean = times.iter().sum::<Duration>().checked_div(report.received);
-        if let (Some(least), Some(most), Some(mean)) = (times.iter().min(), times.iter().max(), mean) {
+        if let (Some(least), Some(most), Some(mean)) = (times.first(), times.last(), mean) {
             report.round_trip = Some([*least, mean, *most]);
         }
+        report.round_trips = times;
         let unanswered = (0u16..).zip(answered).filter(|(_, answered)| !answered);
         report.missing = unanswered.map(|(sequence, _)| sequence).collect();
         report
@@ -238,6 +248,16 @@ mod tests {
         // The example of RFC 1071 §3: the sum is 0xddf2.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         assert_eq!(checksum(&[0xff]), 0x00ff);
+    }
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let round_trips = (1..=200).map(Duration::from_millis).collect();
+        let report = PingReport { round_trips, ..PingReport::default() };
+        assert_eq!(report.percentile(0.5), Some(Duration::from_millis(100)));
+        assert_eq!(report.percentile(0.99), Some(Duration::from_millis(198)));
+        assert_eq!(report.percentile(1.0), Some(Duration::from_millis(200)));
+        assert_eq!(PingReport::default().percentile(0.5), None);
     }
 
     #[test]

@@ -1,0 +1,300 @@
+//! The measuring harness: adit and other tunnels between two namespaces of this machine, in random order,
+//! round after round.
+//!
+//! ```text
+//! cargo build --release -p adit
+//! cargo build --release -p adit-io --example nulltun
+//! cargo build --release -p adit-testbed --example measure
+//! sudo target/release/examples/measure --rounds 5 --json results.json
+//! ```
+//!
+//! Both ends, the load and its sink share the machine, so nothing else should run on it. What is made is
+//! removed at the end; what a killed run left is removed by the next.
+#![forbid(unsafe_code)]
+
+mod echo;
+mod load;
+mod report;
+mod stage;
+mod subject;
+mod wireguard;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use adit_testbed::{TestbedError, missing_prerequisites};
+use clap::Parser;
+
+use crate::load::Flood;
+use crate::report::Results;
+use crate::stage::{Programs, Stage};
+use crate::subject::Subject;
+
+/// Measure adit beside other tunnels on this machine
+#[derive(Parser)]
+struct Args {
+    /// How often every subject is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// How long each load runs
+    #[arg(long, default_value_t = 5)]
+    seconds: u16,
+    /// Which subjects
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Subject::DEFAULT)]
+    subjects: Vec<Subject>,
+    /// Which measurements
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::ALL)]
+    only: Vec<Kind>,
+    /// adit's release build [default: beside this program's directory]
+    #[arg(long)]
+    adit: Option<PathBuf>,
+    /// The null tunnel's release build [default: beside this program]
+    #[arg(long)]
+    nulltun: Option<PathBuf>,
+    /// Where wireguard-go is, or is put by `go install`
+    #[arg(long)]
+    tools: Option<PathBuf>,
+    /// Make the outer link cut large UDP sends before they cross, as most real links do
+    #[arg(long)]
+    no_udp_segmentation: bool,
+    /// Chooses the order of subjects
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write every single figure here
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A group of measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// One TCP flow each way, and the processor time it takes
+    Goodput,
+    /// Small and large UDP packets at and beyond saturation
+    Pps,
+    /// Round trips, idle and under load
+    Rtt,
+    /// From the start of the client's process to the first reply
+    Start,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Goodput, Kind::Pps, Kind::Rtt, Kind::Start];
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::Goodput => "goodput",
+            Kind::Pps => "pps",
+            Kind::Rtt => "rtt",
+            Kind::Start => "start",
+        })
+    }
+}
+
+/// Payload lengths of the UDP floods.
+const SIZES: [usize; 2] = [64, 1300];
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let missing = missing_prerequisites(&["ip", "iperf3", "openvpn", "openssl"]);
+    if !missing.is_empty() {
+        tell(format_args!("cannot measure without {}", missing.join(", ")));
+        return ExitCode::FAILURE;
+    }
+    let programs = match Programs::find(&args) {
+        Ok(programs) => programs,
+        Err(error) => {
+            tell(error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let results = measure(&args, &programs);
+    let text = results.markdown();
+    let _ = writeln!(std::io::stdout(), "{text}");
+    if let Some(path) = &args.json
+        && let Err(error) = std::fs::write(path, results.json().to_string())
+    {
+        tell(format_args!("cannot write {}: {error}", path.display()));
+        return ExitCode::FAILURE;
+    }
+    if results.complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn tell(what: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "measure: {what}");
+}
+
+fn measure(args: &Args, programs: &Programs) -> Results {
+    let mut results = Results::new(&args.subjects, programs.describe());
+    let mut random = Random(args.seed);
+    let mut saturating = BTreeMap::new();
+    for round in 0..args.rounds {
+        let mut order = args.subjects.clone();
+        random.shuffle(&mut order);
+        for subject in order {
+            tell(format_args!("round {} of {}: {subject}", round + 1, args.rounds));
+            let mut run = Run { args, subject, round, results: &mut results, saturating: &mut saturating };
+            if let Err(error) = run.all(programs) {
+                tell(format_args!("{subject}: {error}"));
+                results.failed(subject, round, &error.to_string());
+            }
+        }
+    }
+    results
+}
+
+/// One subject in one round.
+struct Run<'a> {
+    args: &'a Args,
+    subject: Subject,
+    round: u32,
+    results: &'a mut Results,
+    /// Packets a second at which a subject was found to receive most.
+    saturating: &'a mut BTreeMap<(Subject, usize), u32>,
+}
+
+impl Run<'_> {
+    fn all(&mut self, programs: &Programs) -> Result<(), TestbedError> {
+        let stage = Stage::build(self.subject, programs, !self.args.no_udp_segmentation)?;
+        if self.wants(Kind::Start)
+            && let Some(time) = stage.first_reply
+        {
+            self.note("start_ms", time.as_secs_f64() * 1e3);
+        }
+        if self.wants(Kind::Rtt) {
+            self.round_trips(&stage)?;
+        }
+        if self.wants(Kind::Goodput) {
+            self.goodput(&stage)?;
+        }
+        if self.wants(Kind::Pps) {
+            for size in SIZES {
+                self.flood(&stage, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wants(&self, kind: Kind) -> bool {
+        self.args.only.contains(&kind)
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.args.seconds.into())
+    }
+
+    fn note(&mut self, metric: &'static str, value: f64) {
+        self.results.note(self.subject, self.round, metric, value);
+    }
+
+    fn goodput(&mut self, stage: &Stage) -> Result<(), TestbedError> {
+        let up = load::tcp(stage, self.time(), false)?;
+        let down = load::tcp(stage, self.time(), true)?;
+        self.note("up_mbit", up.megabits);
+        self.note("down_mbit", down.megabits);
+        self.note("up_cpu_s_per_gb", up.processor_seconds / up.gigabytes);
+        self.note("down_cpu_s_per_gb", down.processor_seconds / down.gigabytes);
+        Ok(())
+    }
+
+    fn round_trips(&mut self, stage: &Stage) -> Result<(), TestbedError> {
+        let idle = echo::round_trips(stage, self.time())?;
+        self.note("idle_p50_us", idle.p50);
+        self.note("idle_p99_us", idle.p99);
+        self.note("idle_lost", idle.lost);
+        let loaded = load::while_busy(stage, self.time(), || {
+            // The flow has found its speed by then.
+            std::thread::sleep(Duration::from_millis(500));
+            echo::round_trips(stage, self.time())
+        })?;
+        self.note("loaded_p50_us", loaded.p50);
+        self.note("loaded_p99_us", loaded.p99);
+        self.note("loaded_lost", loaded.lost);
+        Ok(())
+    }
+
+    fn flood(&mut self, stage: &Stage, size: usize) -> Result<(), TestbedError> {
+        let key = (self.subject, size);
+        let rate = match self.saturating.get(&key) {
+            Some(rate) => *rate,
+            None => {
+                let rate = load::find_saturation(stage, size)?;
+                self.saturating.insert(key, rate);
+                rate
+            }
+        };
+        let flood = |rate| Flood { size, rate, time: self.time() }.run(stage);
+        let (once, twice) = (flood(rate)?, flood(rate.saturating_mul(2))?);
+        let names = match size {
+            64 => ["udp64_pps", "udp64_double_pps", "udp64_kept", "udp64_offered", "udp64_double_offered"],
+            _ => [
+                "udp1300_pps",
+                "udp1300_double_pps",
+                "udp1300_kept",
+                "udp1300_offered",
+                "udp1300_double_offered",
+            ],
+        };
+        let kept = twice.received / once.received;
+        for (name, value) in
+            names.into_iter().zip([once.received, twice.received, kept, once.sent, twice.sent])
+        {
+            self.note(name, value);
+        }
+        Ok(())
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014): good enough to shuffle.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = (self.next() % (last as u64 + 1)) as usize;
+            items.swap(last, other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffling_loses_nothing_and_changes_the_order() {
+        let mut random = Random(1);
+        let mut orders = std::collections::BTreeSet::new();
+        for _ in 0..50 {
+            let mut items = [0, 1, 2, 3];
+            random.shuffle(&mut items);
+            let mut sorted = items;
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3]);
+            orders.insert(items);
+        }
+        assert!(orders.len() > 10);
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+        let args = Args::parse_from(["measure", "--subjects", "adit-udp,nulltun", "--only", "rtt"]);
+        assert_eq!(args.subjects, [Subject::AditUdp, Subject::Nulltun]);
+        assert_eq!(args.only, [Kind::Rtt]);
+    }
+}

@@ -1,0 +1,277 @@
+//! Two namespaces with a tunnel between them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{
+    Authority, KeyKind, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect,
+    openvpn_command, program, wait_until,
+};
+
+use crate::subject::{Speaker, Subject};
+use crate::{Args, echo, tell, wireguard};
+
+/// Documentation addresses (RFC 5737).
+const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
+const WIRE: &str = "wire";
+const PORT: u16 = 1194;
+const PATIENCE: Duration = Duration::from_secs(15);
+/// The null tunnel's MTU; it has no overhead to leave room for.
+const NULL_MTU: &str = "1500";
+
+/// Where the measured programs are, and the certificates they use.
+pub(crate) struct Programs {
+    adit: PathBuf,
+    nulltun: PathBuf,
+    /// Absent, with the reason, if it cannot be had.
+    wireguard: Result<PathBuf, String>,
+    /// The server's configuration and the client's, without the lines that name the transport.
+    configs: [String; 2],
+}
+
+impl Programs {
+    /// Finds or installs the programs that the chosen subjects need.
+    pub(crate) fn find(args: &Args) -> Result<Programs, TestbedError> {
+        let own = std::env::current_exe().unwrap_or_default();
+        let examples = own.parent().unwrap_or(Path::new("."));
+        let release = examples.parent().unwrap_or(Path::new("."));
+        let tools = args.tools.clone().unwrap_or_else(|| release.join("../tools"));
+        let wireguard = match args.subjects.contains(&Subject::WireguardGo) {
+            true => wireguard::install(&tools),
+            false => Err("not asked for".to_owned()),
+        };
+        let programs = Programs {
+            adit: args.adit.clone().unwrap_or_else(|| release.join("adit")),
+            nulltun: args.nulltun.clone().unwrap_or_else(|| examples.join("nulltun")),
+            wireguard,
+            configs: configurations()?,
+        };
+        for (path, wanted) in [
+            (&programs.adit, args.subjects.iter().any(|s| s.openvpn().is_some_and(uses_adit))),
+            (&programs.nulltun, args.subjects.contains(&Subject::Nulltun)),
+        ] {
+            if wanted && !path.is_file() {
+                return Err(TestbedError::NoProgram(path.display().to_string()));
+            }
+        }
+        Ok(programs)
+    }
+
+    /// What is measured on what, one line each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let first_line = |command: Result<Command, TestbedError>| -> String {
+            let output = command.ok().and_then(|mut command| command.output().ok());
+            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            text.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_default()
+        };
+        let with = |name: &str, arguments: &[&str]| {
+            first_line(program(name).map(|mut command| {
+                command.args(arguments);
+                command
+            }))
+        };
+        let mut adit = Command::new(&self.adit);
+        adit.arg("--version");
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let count = cpu.lines().filter(|line| line.starts_with("processor")).count();
+        let name = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        vec![
+            with("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+            format!("{count} x {}", name.map_or("unknown processor", |(_, name)| name)),
+            with("uname", &["-sr"]),
+            format!("load average before: {}", load.split(' ').next().unwrap_or_default()),
+            first_line(Ok(adit)),
+            with("openvpn", &["--version"]),
+            match &self.wireguard {
+                Ok(path) => format!("wireguard-go {}", wireguard::version(path)),
+                Err(why) => format!("NO wireguard-go: {why}"),
+            },
+        ]
+    }
+}
+
+fn uses_adit((server, client, _): (Speaker, Speaker, bool)) -> bool {
+    server == Speaker::Adit || client == Speaker::Adit
+}
+
+/// A tunnel that carries packets.
+pub(crate) struct Stage {
+    // Processes end before their namespaces go.
+    _processes: Vec<Process>,
+    _directory: Scratch,
+    pub(crate) server: Namespace,
+    pub(crate) client: Namespace,
+    /// The server's address inside the tunnel.
+    pub(crate) target: IpAddr,
+    /// From the start of the client's process to the first reply; nothing without a tunnel.
+    pub(crate) first_reply: Option<Duration>,
+}
+
+impl Stage {
+    /// Builds the namespaces and brings up the tunnel. An iperf3 server runs at its server's end.
+    pub(crate) fn build(
+        subject: Subject,
+        programs: &Programs,
+        udp_segmentation: bool,
+    ) -> Result<Stage, TestbedError> {
+        let directory = Scratch::create("measure")?;
+        let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
+        let [left, right] = OUTER.map(|address| format!("{address}/24"));
+        connect(&server, &[&left], &client, &[&right], WIRE)?;
+        if !udp_segmentation {
+            for namespace in [&server, &client] {
+                let mut ethtool = program("ethtool")?;
+                ethtool.args(["-K", WIRE, "tx-udp-segmentation", "off"]);
+                namespace.run(ethtool)?;
+            }
+        }
+        let inner = if subject == Subject::Veth { OUTER[0] } else { INNER[0] };
+        let target = IpAddr::V4(inner.parse::<Ipv4Addr>().unwrap_or(Ipv4Addr::LOCALHOST));
+        let mut stage = Stage {
+            _processes: Vec::new(),
+            _directory: directory,
+            server,
+            client,
+            target,
+            first_reply: None,
+        };
+        match subject {
+            Subject::Veth => {}
+            Subject::Nulltun => stage.nulltun(&programs.nulltun)?,
+            Subject::WireguardGo => stage.wireguard(programs)?,
+            _ => stage.openvpn(subject, programs)?,
+        }
+        let mut iperf = program("iperf3")?;
+        iperf.args(["--server", "--bind", inner]);
+        let iperf = stage.server.spawn("iperf3", iperf)?;
+        stage._processes.push(iperf);
+        wait_until("iperf3 to listen", PATIENCE, || stage.server.is_bound(true, 5201).unwrap_or(false))?;
+        Ok(stage)
+    }
+
+    fn openvpn(&mut self, subject: Subject, programs: &Programs) -> Result<(), TestbedError> {
+        let Some((server, client, tcp)) = subject.openvpn() else { return Ok(()) };
+        let protos = if tcp { ["tcp4-server", "tcp4-client"] } else { ["udp4", "udp4"] };
+        let [server_config, client_config] = &programs.configs;
+        let config = |name: &str, proto: &str, text: &str| {
+            self._directory.write(name, &format!("proto {proto}\n{text}"))
+        };
+        let files = [
+            config("server.conf", protos[0], server_config)?,
+            config("client.conf", protos[1], client_config)?,
+        ];
+        let command = |speaker: Speaker, file: &Path| match speaker {
+            Speaker::OpenVpn => openvpn_command(file).map(|mut command| {
+                command.arg("--disable-dco");
+                command
+            }),
+            Speaker::Adit => {
+                let mut command = Command::new(&programs.adit);
+                command.arg("up").arg(file);
+                Ok(command)
+            }
+        };
+        let process = self.server.spawn("server", command(server, &files[0])?)?;
+        self._processes.push(process);
+        let up = || {
+            self.server.is_bound(tcp, PORT).unwrap_or(false)
+                && self.server.devices().is_ok_and(|devices| devices.len() > 1)
+        };
+        wait_until("the server to listen", PATIENCE, up)?;
+        let client = command(client, &files[1])?;
+        self.start_client(client, |_| Ok(()))
+    }
+
+    fn nulltun(&mut self, path: &Path) -> Result<(), TestbedError> {
+        let command = |own: usize| {
+            let mut command = Command::new(path);
+            let address = |end: usize| format!("{}:{PORT}", OUTER[end]);
+            command.args(["null0".to_owned(), address(own), address(1 - own)]);
+            command
+        };
+        let process = self.server.spawn("nulltun", command(0))?;
+        self._processes.push(process);
+        bring_up(&self.server, "null0", INNER[0], NULL_MTU)?;
+        self.start_client(command(1), |client| bring_up(client, "null0", INNER[1], NULL_MTU))
+    }
+
+    fn wireguard(&mut self, programs: &Programs) -> Result<(), TestbedError> {
+        let path = programs.wireguard.as_ref().map_err(|why| TestbedError::NoProgram(why.clone()))?;
+        let keys = wireguard::pair(self._directory.path())?;
+        let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
+        let process = self.server.spawn("wireguard-go", wireguard::command(path, &devices[0]))?;
+        self._processes.push(process);
+        wireguard::configure(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
+        bring_up(&self.server, &devices[0], INNER[0], wireguard::MTU)?;
+        let endpoint = format!("{}:{PORT}", OUTER[0]);
+        self.start_client(wireguard::command(path, &devices[1]), |client| {
+            wireguard::configure(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
+            bring_up(client, &devices[1], INNER[1], wireguard::MTU)
+        })
+    }
+
+    /// Starts the client, sets up what it does not set up itself, and waits for the first reply.
+    fn start_client(
+        &mut self,
+        command: Command,
+        set_up: impl FnOnce(&Namespace) -> Result<(), TestbedError> + Send,
+    ) -> Result<(), TestbedError> {
+        let target = self.target;
+        let client = &self.client;
+        let started =
+            client.enter(|| -> Result<(Process, Result<Duration, TestbedError>), TestbedError> {
+                let probe = echo::Probe::open(target)?;
+                let start = std::time::Instant::now();
+                let process = Process::spawn("client", command)?;
+                let reply = set_up(client).and_then(|()| probe.first_reply(start, PATIENCE));
+                Ok((process, reply))
+            })?;
+        let (process, reply) = started?;
+        if reply.is_err() {
+            tell(format_args!("the client's log:\n{}", process.log_tail()));
+            for server in &self._processes {
+                tell(format_args!("the server's log:\n{}", server.log_tail()));
+            }
+        }
+        self._processes.push(process);
+        self.first_reply = Some(reply?);
+        Ok(())
+    }
+}
+
+/// Gives a device its address as soon as it is there.
+fn bring_up(namespace: &Namespace, device: &str, address: &str, mtu: &str) -> Result<(), TestbedError> {
+    let there = || namespace.ip(&["link", "show", "dev", device]).is_ok();
+    wait_until("the TUN device to appear", PATIENCE, there)?;
+    namespace.ip(&["address", "add", &format!("{address}/24"), "dev", device])?;
+    namespace.ip(&["link", "set", device, "mtu", mtu, "up"]).map(drop)
+}
+
+/// The same files for OpenVPN and adit.
+fn configurations() -> Result<[String; 2], TestbedError> {
+    let authority = Authority::create(KeyKind::Ecdsa)?;
+    let inline = |name, purpose| -> Result<String, TestbedError> {
+        let identity = authority.issue(name, purpose, Validity::Now)?;
+        Ok(format!(
+            "<ca>\n{}</ca>\n<cert>\n{}</cert>\n<key>\n{}</key>\n",
+            authority.certificate, identity.certificate, identity.key
+        ))
+    };
+    let server = inline("server", Purpose::Server)?;
+    let client = inline("client", Purpose::Client)?;
+    let [address, _] = OUTER;
+    Ok([
+        format!(
+            "dev tun\ntopology subnet\nserver 10.8.0.0 255.255.255.0\nlocal {address}\nport {PORT}\ndh none\n\
+             data-ciphers AES-256-GCM\nverb 1\n{server}"
+        ),
+        format!(
+            "client\ndev tun\nremote {address} {PORT}\nnobind\nremote-cert-tls server\n\
+             data-ciphers AES-256-GCM\nverb 1\n{client}"
+        ),
+    ])
+}
