@@ -5,10 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod add_client;
+mod bench;
 mod check;
 mod configuration;
 mod demo;
-mod bench;
 mod exit;
 mod init;
 mod log;

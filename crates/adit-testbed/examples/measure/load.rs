@@ -203,19 +203,19 @@ fn drain(socket: &UdpSocket, done: &AtomicBool) -> (u64, Duration) {
     }
 }
 
-/// The offered load at which most packets arrive. Ends when less than two thirds do, or the sender cannot.
+/// The offered load at which most packets arrive. Ends when twice in a row less than two thirds did, or the
+/// sender could not send as many.
 pub(crate) fn find_saturation(stage: &Stage, size: usize) -> Result<u32, TestbedError> {
     let (mut rate, mut best, mut most) = (FIRST_RATE, FIRST_RATE, 0.0);
-    while rate < LAST_RATE {
+    let mut beyond = 0;
+    while rate < LAST_RATE && beyond < 2 {
         let rates = Flood { size, rate, time: STEP_TIME }.run(stage)?;
         if rates.received > most {
             (best, most) = (rate, rates.received);
         }
         let lossy = rates.received < 0.66 * rates.sent;
         let exhausted = rates.sent < 0.9 * f64::from(rate);
-        if lossy || exhausted {
-            break;
-        }
+        beyond = if lossy || exhausted { beyond + 1 } else { 0 };
         rate = rate.saturating_add(rate / 4);
     }
     Ok(best)
