@@ -182,7 +182,7 @@ impl World {
         }
         self.schedule_trouble();
         let client = self.dice.between(1, self.scenario.clients as u64) as usize;
-        match self.dice.below(11) {
+        match self.dice.below(12) {
             0 => self.command(client, Command::Restart),
             1 => self.command(client, Command::Shutdown),
             2 => self.die(client),
@@ -205,6 +205,11 @@ impl World {
                 Ok(())
             }
             8 => self.command(SERVER, Command::Restart),
+            9 if client > 1 => {
+                self.log(format_args!("clients 1 and {client} get each other's addresses"));
+                self.net.swap(1, client);
+                Ok(())
+            }
             _ => {
                 self.log(format_args!("client {client} gets a new address"));
                 self.net.rebind(client);

@@ -62,6 +62,8 @@ pub(crate) struct Net {
     /// The address by which each socket of a client is seen.
     sockets: BTreeMap<(usize, u32), SocketAddr>,
     owners: BTreeMap<SocketAddr, (usize, u32)>,
+    /// The address that each client had last.
+    fixed: BTreeMap<usize, SocketAddr>,
     connections: BTreeMap<u32, Connection>,
     /// The last datagrams that arrived.
     seen: VecDeque<Transit>,
@@ -78,6 +80,7 @@ impl Net {
             silent_until: vec![Instant::ORIGIN; scenario.clients],
             sockets: BTreeMap::new(),
             owners: BTreeMap::new(),
+            fixed: BTreeMap::new(),
             connections: BTreeMap::new(),
             seen: VecDeque::new(),
             next_number: 1,
@@ -110,6 +113,18 @@ impl Net {
         self.seen.get(dice.below(self.seen.len() as u64) as usize).cloned()
     }
 
+    /// The address by which a new socket of that client is seen.
+    fn socket_address(&mut self, client: usize) -> SocketAddr {
+        match self.fixed.get(&client) {
+            Some(address) if self.scenario.fixed_port => *address,
+            _ => {
+                let address = self.fresh_address(client);
+                self.fixed.insert(client, address);
+                address
+            }
+        }
+    }
+
     fn fresh_address(&mut self, client: usize) -> SocketAddr {
         self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
         SocketAddr::from(([198, 51, 100, client as u8], self.next_port))
@@ -123,7 +138,7 @@ impl Net {
     /// A client opened a UDP socket: its path to the server.
     pub(crate) fn open_socket(&mut self, client: usize) -> Path {
         let socket = self.fresh_number();
-        let address = self.fresh_address(client);
+        let address = self.socket_address(client);
         self.sockets.insert((client, socket), address);
         self.owners.insert(address, (client, socket));
         Path::Udp { socket, remote: SERVER_ADDRESS }
@@ -143,13 +158,24 @@ impl Net {
     pub(crate) fn rebind(&mut self, client: usize) {
         let sockets: Vec<u32> =
             self.sockets.keys().filter(|(owner, _)| *owner == client).map(|(_, socket)| *socket).collect();
+        self.fixed.remove(&client);
         for socket in sockets {
-            let address = self.fresh_address(client);
+            let address = self.socket_address(client);
             if let Some(old) = self.sockets.insert((client, socket), address) {
                 self.owners.remove(&old);
             }
             self.owners.insert(address, (client, socket));
         }
+    }
+
+    /// Two clients get each other's addresses.
+    pub(crate) fn swap(&mut self, one: usize, other: usize) {
+        let find = |client| self.sockets.iter().rfind(|((owner, _), _)| *owner == client);
+        let (Some((one, at_one)), Some((other, at_other))) = (find(one), find(other)) else { return };
+        let (one, at_one, other, at_other) = (*one, *at_one, *other, *at_other);
+        self.sockets.extend([(one, at_other), (other, at_one)]);
+        self.owners.extend([(at_other, one), (at_one, other)]);
+        self.fixed.extend([(one.0, at_other), (other.0, at_one)]);
     }
 
     /// The client's path of a datagram that arrives at `address`, and whose it is.
@@ -190,9 +216,8 @@ impl Net {
         match path {
             Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
             Path::Udp { remote, .. } if end == crate::model::SERVER => {
-                let std::net::IpAddr::V4(address) = remote.ip() else { return Vec::new() };
-                let [_, _, _, client] = address.octets();
-                let copies = self.fate(now, usize::from(client), Way::ToClient, datagram);
+                let client = self.owners.get(&remote).map_or(0, |(client, _)| *client);
+                let copies = self.fate(now, client, Way::ToClient, datagram);
                 let transit = |(at, datagram)| (at, Transit::ToClient { to: remote, datagram });
                 copies.into_iter().map(transit).collect()
             }
@@ -297,7 +322,9 @@ impl Net {
     pub(crate) fn close(&mut self, now: Instant, end: usize, path: Path) -> Vec<(Instant, Transit)> {
         match path {
             Path::Udp { socket, .. } => {
-                if let Some(address) = self.sockets.remove(&(end, socket)) {
+                if let Some(address) = self.sockets.remove(&(end, socket))
+                    && self.owners.get(&address) == Some(&(end, socket))
+                {
                     self.owners.remove(&address);
                 }
                 Vec::new()

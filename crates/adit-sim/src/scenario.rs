@@ -111,6 +111,8 @@ pub(crate) struct Scenario {
     pub(crate) oversleep: Duration,
     /// Mean time between two datagrams of an attacker, who repeats and bends what was seen before.
     pub(crate) attack_every: Option<Duration>,
+    /// All of a client's sockets are seen under one address, as with `lport`, until it changes.
+    pub(crate) fixed_port: bool,
     /// For each client, to and from the server.
     pub(crate) faults: Vec<[Faults; 2]>,
     /// Mean time between two troubles (restarts, crashes, new addresses, silence) while there are faults.
@@ -158,10 +160,11 @@ impl Scenario {
             server_poll_timeout: dice.secs(10, 60),
             retry: (Duration::from_secs(1), dice.secs(1, 20)),
             delay: dice.millis(1, 200),
-            jitter: dice.pick(&[0, 0, 1, 20].map(Duration::from_millis)),
+            jitter: dice.pick(&[0, 0, 20, 200].map(Duration::from_millis)),
             lag: dice.pick(&[0, 0, 5, 100].map(Duration::from_millis)),
             oversleep: dice.pick(&[0, 0, 1, 50].map(Duration::from_millis)),
             attack_every: dice.pick(&[None, None, Some(2000), Some(100)]).map(Duration::from_millis),
+            fixed_port: dice.chance(300),
             faults: Vec::new(),
             trouble_every: dice.pick(&[15, 30, 60, 100_000].map(Duration::from_secs)),
             rekey_every: dice.pick(&[8, 20, 60].map(Duration::from_secs)),
@@ -173,9 +176,25 @@ impl Scenario {
                 calm: dice.secs(60, 150),
             },
         };
+        if dice.chance(50) {
+            scenario.take_hours(dice);
+        }
         scenario.faults = (0..clients).map(|_| [faults(dice), faults(dice)]).collect();
         scenario.phases.recovery = scenario.recovery_bound();
         scenario
+    }
+
+    /// OpenVPN's default times, and hours of calm in which they pass.
+    fn take_hours(&mut self, dice: &mut Dice) {
+        for timing in &mut self.timing {
+            timing.hand_window = Duration::from_secs(60);
+            timing.reneg = Some(Duration::from_secs(3600));
+        }
+        self.tran_window = Duration::from_secs(3600);
+        self.packet_every = Duration::from_secs(5);
+        self.rekey_every = Duration::from_secs(1200);
+        self.attack_every = self.attack_every.map(|mean| mean * 20);
+        self.phases.calm = dice.secs(8000, 15_000);
     }
 
     /// Both ends of every tunnel are up again this long after the faults stopped.

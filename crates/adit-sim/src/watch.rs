@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use adit_dataplane::Drop;
+
 use crate::end::{End, Machine};
 use crate::identity::client_name;
 use crate::model::{SERVER, Tunnel, Violation};
@@ -28,6 +30,7 @@ impl World {
         }
         self.model.check_nothing_lost(self.now)?;
         self.check_strangers()?;
+        self.check_drops()?;
         self.check_half_open()
     }
 
@@ -58,6 +61,28 @@ impl World {
                 server.half_open(),
                 self.resets.len()
             )));
+        }
+        Ok(())
+    }
+
+    /// Without an attacker, a clean net brings nothing that must be dropped, except the packets with forged
+    /// sources; nor has anybody something to send and no keys.
+    fn check_drops(&mut self) -> Result<(), Violation> {
+        if self.scenario.attack_every.is_some() || self.now < self.calm_at_end().0 {
+            return Ok(());
+        }
+        let count = |end: &Option<End>| {
+            let Some(end) = end else { return 0 };
+            let snapshot = end.counters.snapshot();
+            let all: u64 = snapshot.ingress.drops.iter().chain(&snapshot.egress.drops).sum();
+            all - snapshot.ingress.dropped(Drop::BadSource)
+        };
+        let drops: Vec<u64> = self.ends.iter().map(count).collect();
+        if self.drops.is_empty() {
+            self.drops.clone_from(&drops);
+        }
+        if self.drops != drops {
+            return Err(Violation::new(format!("drops on a clean net: {:?}, then {drops:?}", self.drops)));
         }
         Ok(())
     }

@@ -77,6 +77,8 @@ pub(crate) struct World {
     pub(crate) rejected: u64,
     /// Seconds that clients were up at both ends while the net was faulty, and seconds they could have been.
     pub(crate) up: (u64, u64),
+    /// Each end's drops at the beginning of the last calm.
+    pub(crate) drops: Vec<u64>,
     /// How long after the faults the last client was up again.
     pub(crate) recovery: Duration,
 }
@@ -108,6 +110,7 @@ impl World {
             failures: 0,
             rejected: 0,
             up: (0, 0),
+            drops: Vec::new(),
             recovery: Duration::ZERO,
             scenario,
         };
