@@ -6,7 +6,10 @@ use adit_core::{
     Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, Protocol, Report,
     Transport, TunnelSettings,
 };
-use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Wire, split};
+use adit_dataplane::{
+    Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
+    split,
+};
 use adit_openvpn::{Client, Server};
 
 use crate::model::Violation;
@@ -57,6 +60,10 @@ pub(crate) enum Effect {
     Packet(Vec<u8>),
     /// New keys, which the data plane has by now.
     Installed(Box<Install>),
+    /// An order for the half that seals, to be given to [`End::follow_egress`]; with the keys in it.
+    Egress(EgressEvent, Option<Box<Install>>),
+    /// An order for the half that opens, to be given to [`End::follow_ingress`].
+    Ingress(IngressEvent),
     /// A client wants a path.
     Open { remote: usize },
     /// A path is not used any more.
@@ -98,6 +105,8 @@ pub(crate) struct End {
     traffic: BTreeMap<PeerId, (u64, u64)>,
     effects: Vec<Effect>,
     mail: Vec<Mail>,
+    /// Whether orders reach the data plane by way of the world.
+    orders_are_late: bool,
     /// When the machine wants to be woken.
     pub(crate) wake: Option<Instant>,
     pub(crate) rejected: u64,
@@ -105,7 +114,7 @@ pub(crate) struct End {
 
 impl End {
     /// An end whose machine was just made; call [`End::drain`] next.
-    pub(crate) fn new(machine: Machine, client_to_client: bool) -> Self {
+    pub(crate) fn new(machine: Machine, client_to_client: bool, orders_are_late: bool) -> Self {
         let role = match machine {
             Machine::Client(_) => adit_dataplane::Role::Client,
             Machine::Server(_) => adit_dataplane::Role::Server,
@@ -123,6 +132,7 @@ impl End {
             traffic: BTreeMap::new(),
             effects: Vec::new(),
             mail: Vec::new(),
+            orders_are_late,
             wake: None,
             rejected: 0,
         }
@@ -295,17 +305,35 @@ impl End {
             DataEvent::RemovePeer(peer) => {
                 self.traffic.remove(peer);
             }
-            DataEvent::Install(install) => self.effects.push(Effect::Installed(install.clone())),
             _ => {}
         }
-        let (egress, ingress) = split(order);
-        if let Some(order) = ingress {
-            self.ingress.apply(order);
+        let install = if let DataEvent::Install(install) = &order { Some(install.clone()) } else { None };
+        match split(order) {
+            (egress, ingress) if self.orders_are_late => {
+                self.effects.extend(ingress.map(Effect::Ingress));
+                self.effects.extend(egress.map(|order| Effect::Egress(order, install)));
+            }
+            (egress, ingress) => {
+                if let Some(order) = ingress {
+                    self.follow_ingress(order);
+                }
+                if let Some(order) = egress {
+                    self.follow_egress(order, install);
+                }
+            }
         }
-        if let Some(order) = egress {
-            self.egress.apply(order, &mut self.outbox);
-            self.flush();
-        }
+    }
+
+    /// The half that opens follows an order.
+    pub(crate) fn follow_ingress(&mut self, order: IngressEvent) {
+        self.ingress.apply(order);
+    }
+
+    /// The half that seals follows an order.
+    pub(crate) fn follow_egress(&mut self, order: EgressEvent, install: Option<Box<Install>>) {
+        self.egress.apply(order, &mut self.outbox);
+        self.effects.extend(install.map(Effect::Installed));
+        self.flush();
     }
 
     /// Cuts trains into datagrams.

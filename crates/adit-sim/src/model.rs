@@ -67,9 +67,23 @@ pub(crate) struct Tunnel {
     pub(crate) server: Option<(Instant, Vec<IpAddr>)>,
     /// Its peer-id at the server.
     pub(crate) peer: Option<PeerId>,
+    /// When the server last said that this client is gone, and the addresses it had.
+    left: Option<(Instant, Vec<IpAddr>)>,
 }
 
 impl Tunnel {
+    /// The server says that this client is gone.
+    pub(crate) fn leave(&mut self, now: Instant) {
+        self.left = self.server.take().map(|(_, addresses)| (now, addresses));
+        self.peer = None;
+    }
+
+    /// Whether packets from that address are this client's, or were `lag` ago.
+    fn owns(&self, now: Instant, lag: Duration, address: IpAddr) -> bool {
+        let left = self.left.iter().filter(|(at, _)| *at + lag >= now);
+        self.server.iter().chain(left).any(|(_, addresses)| addresses.contains(&address))
+    }
+
     /// Both ends have been up for that long and agree on the addresses.
     pub(crate) fn is_settled(&self, now: Instant, time: Duration) -> bool {
         match (&self.client, &self.server) {
@@ -87,6 +101,8 @@ pub(crate) struct Model {
     client_to_client: bool,
     /// How long after new keys an end may seal with old ones.
     patience: Duration,
+    /// How late a data plane follows orders.
+    lag: Duration,
     sent: Vec<Sent>,
     /// How many of them were checked for loss.
     checked: usize,
@@ -103,17 +119,19 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// `patience`: how long after new keys an end may seal with old ones.
+    /// `patience`: how long after new keys an end may seal with old ones. `lag`: how late a data plane
+    /// follows orders.
     pub(crate) fn new(
         wrapping: Wrapping,
         clients: usize,
         client_to_client: bool,
-        patience: Duration,
+        (patience, lag): (Duration, Duration),
     ) -> Self {
         Model {
             wrapping,
             client_to_client,
             patience,
+            lag,
             sent: Vec::new(),
             checked: 0,
             keys: BTreeMap::new(),
@@ -142,7 +160,7 @@ impl Model {
         self.newest.retain(|(owner, _), _| *owner != end);
         for (index, tunnel) in self.tunnels.iter_mut().enumerate() {
             if end == SERVER {
-                (tunnel.server, tunnel.peer) = (None, None);
+                (tunnel.server, tunnel.peer, tunnel.left) = (None, None, None);
             } else if end == index + 1 {
                 tunnel.client = None;
             }
@@ -179,7 +197,7 @@ impl Model {
     }
 
     /// An end gave an inner packet to its device.
-    pub(crate) fn deliver(&mut self, end: usize, bytes: &[u8]) -> Result<(), Violation> {
+    pub(crate) fn deliver(&mut self, now: Instant, end: usize, bytes: &[u8]) -> Result<(), Violation> {
         let number = packet::number(bytes);
         let found = number.and_then(|number| self.sent.get_mut(usize::try_from(number).ok()?));
         let Some(sent) = found else {
@@ -200,8 +218,7 @@ impl Model {
             && let Some(tunnel) = self.tunnels.get(sent.from - 1)
             && end == SERVER
         {
-            let leased =
-                tunnel.server.as_ref().is_some_and(|(_, addresses)| addresses.contains(&sent.source));
+            let leased = tunnel.owns(now, self.lag, sent.source);
             ensure(leased, || format!("{name} arrived from {}, which is not its sender's", sent.source))?;
         }
         sent.delivered = true;
@@ -239,7 +256,7 @@ impl Model {
         if newest != self.current.get(&owner)
             && let Some(newest) = newest.and_then(|newest| self.keys.get(newest))
         {
-            ensure(newest.since + self.patience >= at, || {
+            ensure(newest.since + self.patience + self.lag >= at, || {
                 format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
             })?;
         }

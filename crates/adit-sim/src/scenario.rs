@@ -107,6 +107,8 @@ pub(crate) struct Scenario {
     pub(crate) jitter: Duration,
     /// How late at most the protocol hears what the data plane has for it.
     pub(crate) lag: Duration,
+    /// How late at most each half of the data plane follows the protocol's orders.
+    pub(crate) order_lag: Duration,
     /// How late an end is woken.
     pub(crate) oversleep: Duration,
     /// Mean time between two datagrams of an attacker, who repeats and bends what was seen before.
@@ -162,6 +164,7 @@ impl Scenario {
             delay: dice.millis(1, 200),
             jitter: dice.pick(&[0, 0, 20, 200].map(Duration::from_millis)),
             lag: dice.pick(&[0, 0, 5, 100].map(Duration::from_millis)),
+            order_lag: dice.pick(&[0, 0, 1, 50].map(Duration::from_millis)),
             oversleep: dice.pick(&[0, 0, 1, 50].map(Duration::from_millis)),
             attack_every: dice.pick(&[None, None, Some(2000), Some(100)]).map(Duration::from_millis),
             fixed_port: dice.chance(300),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use adit_core::{Command, Ended, Instant, OpenFailure, Path, PeerId, PeerInfo, Transport};
+use adit_core::{Command, Ended, Install, Instant, OpenFailure, Path, PeerId, PeerInfo, Transport};
+use adit_dataplane::{EgressEvent, IngressEvent};
 use adit_openvpn::{Client, Server};
 
 use crate::crypto;
@@ -24,7 +25,7 @@ const MAX_WAKES: u32 = 1000;
 const HARD_RESET_CLIENT: u8 = 7;
 
 /// What happens at a moment that was known before.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Happening {
     /// Something arrives.
     Arrival(Transit),
@@ -38,6 +39,8 @@ pub(crate) enum Happening {
     Traffic(usize),
     /// A protocol reads what its data plane had for it.
     Mail { end: usize, life: u32, mail: Mail },
+    /// Half of a data plane follows an order.
+    Order { end: usize, life: u32, order: Order },
     /// An attacker sends something.
     Attack,
     /// Somebody orders a renegotiation.
@@ -48,6 +51,15 @@ pub(crate) enum Happening {
     Faulty(bool),
     /// All tunnels must be up now: the first time, or after the faults.
     AllUp,
+}
+
+/// An order to one half of a data plane.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// To the half that seals, with the keys in it.
+    Egress(EgressEvent, Option<Box<Install>>),
+    /// To the half that opens.
+    Ingress(IngressEvent),
 }
 
 /// The whole simulation.
@@ -64,6 +76,8 @@ pub(crate) struct World {
     lives: Vec<u32>,
     /// When each end's protocol reads the last of its mail.
     read_by: Vec<Instant>,
+    /// When the halves of each end's data plane follow their last order: sealing, opening.
+    followed_by: Vec<[Instant; 2]>,
     /// In order of time, and of being scheduled.
     queue: BTreeMap<(Instant, u64), Happening>,
     scheduled: u64,
@@ -95,12 +109,13 @@ impl World {
                 scenario.wrapping,
                 scenario.clients,
                 scenario.client_to_client,
-                scenario.longest_window(),
+                (scenario.longest_window(), scenario.order_lag + scenario.oversleep),
             ),
             trace: Trace::new(keep_lines),
             ends: (0..ends).map(|_| None).collect(),
             lives: vec![0; ends],
             read_by: vec![START; ends],
+            followed_by: vec![[START; 2]; ends],
             queue: BTreeMap::new(),
             scheduled: 0,
             wakes: 0,
@@ -201,6 +216,7 @@ impl World {
             Happening::Second => self.second(),
             Happening::Traffic(end) => self.traffic(end),
             Happening::Mail { end, life, mail } => self.read(end, life, mail),
+            Happening::Order { end, life, order } => self.follow_order(end, life, order),
             Happening::Attack => self.attack(),
             Happening::Rekey => self.rekey(),
             Happening::Trouble => self.trouble(),
@@ -234,7 +250,8 @@ impl World {
             let params = settings::client(&self.scenario, number).map_err(Violation::new)?;
             Machine::Client(Box::new(Client::new(params, self.now, seed)))
         };
-        let mut end = End::new(machine, self.scenario.client_to_client);
+        let mut end =
+            End::new(machine, self.scenario.client_to_client, self.scenario.order_lag > Duration::ZERO);
         end.drain()?;
         self.ends[number] = Some(end);
         self.log(format_args!("end {number} starts"));
@@ -308,6 +325,26 @@ impl World {
             self.read_by[number] = at;
             self.schedule(at, Happening::Mail { end: number, life: self.lives[number], mail });
         }
+    }
+
+    /// Half a data plane follows an order a little later; its orders stay in order.
+    fn give_order(&mut self, number: usize, half: usize, order: Order) {
+        let lag = self.dice.below(self.scenario.order_lag.as_micros() as u64 + 1);
+        let at = self.followed_by[number][half].max(self.now + Duration::from_micros(lag));
+        self.followed_by[number][half] = at;
+        self.schedule(at, Happening::Order { end: number, life: self.lives[number], order });
+    }
+
+    fn follow_order(&mut self, number: usize, life: u32, order: Order) -> Result<(), Violation> {
+        if self.lives[number] != life {
+            return Ok(());
+        }
+        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        match order {
+            Order::Egress(order, install) => end.follow_egress(order, install),
+            Order::Ingress(order) => end.follow_ingress(order),
+        }
+        self.settle(number)
     }
 
     fn read(&mut self, number: usize, life: u32, mail: Mail) -> Result<(), Violation> {
@@ -391,12 +428,14 @@ impl World {
                 let id = crate::packet::number(&packet).unwrap_or(u64::MAX);
                 let text = format_args!("end {number} delivers packet {id}");
                 self.trace.note(self.now, &id.to_le_bytes(), text);
-                self.model.deliver(number, &packet)?;
+                self.model.deliver(self.now, number, &packet)?;
             }
             Effect::Installed(install) => {
                 self.log(format_args!("end {number} installs {:?} of {:?}", install.session, install.peer));
                 self.model.install(self.now, number, &install)?;
             }
+            Effect::Egress(order, install) => self.give_order(number, 0, Order::Egress(order, install)),
+            Effect::Ingress(order) => self.give_order(number, 1, Order::Ingress(order)),
             Effect::Open { remote } => self.open(number, remote),
             Effect::Close { path } => {
                 let news = self.net.close(self.now, number, path);
@@ -433,8 +472,7 @@ impl World {
                 if number != SERVER {
                     self.model.tunnels[number - 1].client = None;
                 } else if let Some(client) = self.model.client_of(peer) {
-                    let tunnel = &mut self.model.tunnels[client - 1];
-                    (tunnel.server, tunnel.peer) = (None, None);
+                    self.model.tunnels[client - 1].leave(self.now);
                 }
             }
             _ => {}

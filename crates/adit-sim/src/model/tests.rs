@@ -12,9 +12,10 @@ fn address(text: &str) -> IpAddr {
 
 /// A model in which client 1 is up as peer 7 with 10.8.0.2, and client 2 is not.
 fn model(client_to_client: bool) -> Model {
-    let mut model = Model::new(Wrapping::TlsCrypt, 2, client_to_client, Duration::from_secs(60));
+    let mut model =
+        Model::new(Wrapping::TlsCrypt, 2, client_to_client, (Duration::from_secs(60), Duration::ZERO));
     let up = Some((NOW, vec![address("10.8.0.2")]));
-    model.tunnels[0] = Tunnel { client: up.clone(), server: up, peer: Some(PeerId(7)) };
+    model.tunnels[0] = Tunnel { client: up.clone(), server: up, peer: Some(PeerId(7)), left: None };
     model
 }
 
@@ -33,27 +34,34 @@ fn a_packet_arrives_once_and_unchanged() {
     let packet = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
     let mut changed = packet.clone();
     *changed.last_mut().unwrap() ^= 1;
-    assert!(text(model.deliver(SERVER, &changed)).contains("arrived changed"));
-    assert_eq!(model.deliver(SERVER, &packet), Ok(()));
-    assert!(text(model.deliver(SERVER, &packet)).contains("arrived twice"));
+    assert!(text(model.deliver(NOW, SERVER, &changed)).contains("arrived changed"));
+    assert_eq!(model.deliver(NOW, SERVER, &packet), Ok(()));
+    assert!(text(model.deliver(NOW, SERVER, &packet)).contains("arrived twice"));
     assert!(
-        text(model.deliver(SERVER, &packet::build(9, address("::1"), address("::2"), 8))).contains("nobody")
+        text(model.deliver(NOW, SERVER, &packet::build(9, address("::1"), address("::2"), 8)))
+            .contains("nobody")
     );
-    assert!(text(model.deliver(SERVER, &[])).contains("nobody"));
+    assert!(text(model.deliver(NOW, SERVER, &[])).contains("nobody"));
 }
 
 #[test]
 fn a_packet_arrives_where_it_should() {
     let mut model = model(false);
     let down = send(&mut model, (SERVER, "10.8.0.1"), (1, "10.8.0.2"), false);
-    assert!(text(model.deliver(2, &down)).contains("arrived at end 2"));
-    assert_eq!(model.deliver(1, &down), Ok(()));
+    assert!(text(model.deliver(NOW, 2, &down)).contains("arrived at end 2"));
+    assert_eq!(model.deliver(NOW, 1, &down), Ok(()));
     let forged = send(&mut model, (1, "10.8.0.3"), (SERVER, "10.8.0.1"), true);
-    assert!(text(model.deliver(SERVER, &forged)).contains("forged source"));
+    assert!(text(model.deliver(NOW, SERVER, &forged)).contains("forged source"));
     let other = send(&mut model, (2, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
-    assert!(text(model.deliver(SERVER, &other)).contains("not its sender's"));
+    assert!(text(model.deliver(NOW, SERVER, &other)).contains("not its sender's"));
+    let last = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
+    let late = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
+    model.lag = Duration::from_millis(1);
+    model.tunnels[0].leave(NOW);
+    assert_eq!(model.deliver(NOW + model.lag, SERVER, &last), Ok(()));
+    assert!(text(model.deliver(NOW + model.lag * 2, SERVER, &late)).contains("not its sender's"));
     let across = send(&mut model, (1, "10.8.0.2"), (2, "10.8.0.3"), false);
-    assert!(text(model.deliver(2, &across)).contains("without client-to-client"));
+    assert!(text(model.deliver(NOW, 2, &across)).contains("without client-to-client"));
 }
 
 #[test]
@@ -61,7 +69,7 @@ fn a_lost_packet_is_missed_once_it_is_late() {
     let mut model = model(false);
     let packet = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
     assert_eq!(model.check_nothing_lost(NOW), Ok(()));
-    model.deliver(SERVER, &packet).unwrap();
+    model.deliver(NOW, SERVER, &packet).unwrap();
     assert_eq!(model.check_nothing_lost(NOW + ON_ITS_WAY), Ok(()));
     send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
     assert!(text(model.check_nothing_lost(NOW + ON_ITS_WAY)).contains("packet 1 from end 1 to end 0"));
