@@ -55,8 +55,12 @@ fn seeds_300_to_400() {
     run_all(300..400);
 }
 
-/// Orders to renegotiate came faster than the ends took the new keys into use, and keys in use were dropped.
+/// Orders to renegotiate came faster than the ends took new keys into use; the exchanges that followed pushed
+/// out keys that were in use, and packets had none or met none. Each of these seeds fails without the guard in
+/// `Session::rekey`. (A change to [`scenario`] gives seeds other meanings: find new ones with the guard out.)
 #[test]
-fn seed_1_renegotiating_in_a_hurry_lost_packets() {
-    run(1).unwrap();
+fn renegotiating_in_a_hurry_lost_packets_in_these_seeds() {
+    for seed in [2, 7, 9, 10] {
+        run_all(seed..seed + 1);
+    }
 }
