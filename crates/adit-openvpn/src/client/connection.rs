@@ -25,6 +25,9 @@ use crate::wire::Role;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
 const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
+/// After which time to ask for the second time: OpenVPN 2.4's server takes the first question, if it comes as soon
+/// as the keys are there, for the beginning of its work and answers the next.
+const PUSH_REQUEST_AGAIN: Duration = Duration::from_secs(1);
 /// How long a goodbye may take.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
 
@@ -267,7 +270,7 @@ impl Connection {
                 if self.up.is_none() && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
                     self.session.send_message(now, "PUSH_REQUEST");
-                    self.ask_at = Some(now + PUSH_REQUEST_INTERVAL);
+                    self.ask_at = Some(now + PUSH_REQUEST_AGAIN);
                     self.push_deadline = Some(now + self.params.control.hand_window);
                 }
             }
