@@ -124,6 +124,11 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Sends SIGINT, as Ctrl-C does.
+    pub fn interrupt(&mut self) {
+        self.signal(Signal::INT);
+    }
+
     /// Sends SIGTERM, waits for the end and returns how it ended.
     pub fn terminate(&mut self, timeout: Duration) -> Result<ExitStatus, TestbedError> {
         self.signal(Signal::TERM);

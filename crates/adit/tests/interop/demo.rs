@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use adit_testbed::{Process, can_run, program};
+use adit_testbed::{Process, can_run};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -44,9 +44,7 @@ fn an_interruption_leaves_nothing() {
     let mut process = demo(&[]);
     process.wait_for_line(0, "tunnel up", PATIENCE).unwrap();
     assert!(!left_behind(&process).is_empty());
-    let mut interrupt = program("kill").unwrap();
-    interrupt.args(["-INT", &process.id().to_string()]);
-    assert!(interrupt.status().unwrap().success());
+    process.interrupt();
     assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(130));
     assert_eq!(left_behind(&process), [""; 0]);
 }
