@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Time that each row has in each round
     #[arg(long, value_name = "MS", default_value_t = 40, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     milliseconds: u16,
+    /// Only rows whose name contains this, such as packets/AES-256-GCM/1400 or flow
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
 }
 
 /// Why there is no result.
@@ -81,7 +84,16 @@ struct Stand {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     let budget = Duration::from_millis(args.milliseconds.into());
-    let report = match measure(args.rounds, budget) {
+    let wanted = args.only.as_deref().unwrap_or_default();
+    let cases: Vec<Case> = Case::all().into_iter().filter(|case| case.name().contains(wanted)).collect();
+    if cases.is_empty() {
+        let names: Vec<String> = Case::all().into_iter().map(Case::name).collect();
+        return exit::usage(format_args!(
+            "--only {wanted}: no row has that in its name: {}",
+            names.join(", ")
+        ));
+    }
+    let report = match measure(&cases, args.rounds, budget) {
         Ok(report) => report,
         Err(error) => return exit::failure(error),
     };
@@ -96,10 +108,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Measures all rows, `rounds` times for at least `budget` each.
-fn measure(rounds: u16, budget: Duration) -> Result<Report, BenchError> {
+/// Measures the rows, `rounds` times for at least `budget` each.
+fn measure(cases: &[Case], rounds: u16, budget: Duration) -> Result<Report, BenchError> {
     let mut stands = Vec::new();
-    for case in Case::all() {
+    for case in cases.iter().copied() {
         let mut stand = Stand {
             case,
             raw: Raw::new(case).map_err(|source| BenchError::Aead { case, source })?,
@@ -148,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_json_has_every_row() {
-        let report = measure(2, Duration::ZERO).unwrap();
+        let report = measure(&Case::all(), 2, Duration::ZERO).unwrap();
         let text = serde_json::to_string(&report).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["rounds"], 2);
@@ -176,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_for_every_row() {
-        let report = measure(1, Duration::ZERO).unwrap();
+        let report = measure(&Case::all(), 1, Duration::ZERO).unwrap();
         let table = report.table();
         assert_eq!(table.lines().filter(|line| line.contains("AES-256-GCM")).count(), 6, "{table}");
         assert!(table.contains("MirageVPN"));

@@ -65,8 +65,13 @@ impl Case {
         }
     }
 
-    /// The load in a word, for JSON.
-    pub(crate) fn name(self) -> &'static str {
+    /// The row's name: load, cipher and length.
+    pub(crate) fn name(self) -> String {
+        format!("{}/{}/{}", self.load_name(), self.cipher, self.bytes)
+    }
+
+    /// The load in a word.
+    pub(crate) fn load_name(self) -> &'static str {
         match self.load {
             Load::Packets => "packets",
             Load::Flow => "flow",

@@ -69,7 +69,7 @@ impl Row {
         // Bits a nanosecond are gigabits a second.
         let gbit = |spread: Spread| case.bytes as f64 * 8.0 / spread.median;
         Row {
-            load: case.name(),
+            load: case.load_name(),
             label: case.label(),
             transport: match case.transport() {
                 adit_core::Transport::Udp => "udp",
