@@ -43,11 +43,10 @@ impl Logger {
             Severity::Warning => "warning: ",
             Severity::Error => "error: ",
         };
-        let _ = if self.stamped {
-            writeln!(self.sink, "{} {mark}{text}", stamp())
-        } else {
-            writeln!(self.sink, "{mark}{text}")
-        };
+        let line =
+            if self.stamped { format!("{} {mark}{text}\n", stamp()) } else { format!("{mark}{text}\n") };
+        // In one piece: the standard error is not buffered, and each part would be a system call.
+        let _ = self.sink.write_all(line.as_bytes());
     }
 }
 

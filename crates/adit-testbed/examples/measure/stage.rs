@@ -100,8 +100,7 @@ fn uses_adit((server, client, _): (Speaker, Speaker, bool)) -> bool {
 
 /// A tunnel that carries packets.
 pub(crate) struct Stage {
-    // Processes end before their namespaces go.
-    _processes: Vec<Process>,
+    processes: Vec<Process>,
     _directory: Scratch,
     pub(crate) server: Namespace,
     pub(crate) client: Namespace,
@@ -131,14 +130,8 @@ impl Stage {
         }
         let inner = if subject == Subject::Veth { OUTER[0] } else { INNER[0] };
         let target = IpAddr::V4(inner.parse::<Ipv4Addr>().unwrap_or(Ipv4Addr::LOCALHOST));
-        let mut stage = Stage {
-            _processes: Vec::new(),
-            _directory: directory,
-            server,
-            client,
-            target,
-            first_reply: None,
-        };
+        let mut stage =
+            Stage { processes: Vec::new(), _directory: directory, server, client, target, first_reply: None };
         match subject {
             Subject::Veth => {}
             Subject::Nulltun => stage.nulltun(&programs.nulltun)?,
@@ -148,7 +141,7 @@ impl Stage {
         let mut iperf = program("iperf3")?;
         iperf.args(["--server", "--bind", inner]);
         let iperf = stage.server.spawn("iperf3", iperf)?;
-        stage._processes.push(iperf);
+        stage.processes.push(iperf);
         wait_until("iperf3 to listen", PATIENCE, || stage.server.is_bound(true, 5201).unwrap_or(false))?;
         Ok(stage)
     }
@@ -176,7 +169,7 @@ impl Stage {
             }
         };
         let process = self.server.spawn("server", command(server, &files[0])?)?;
-        self._processes.push(process);
+        self.processes.push(process);
         let up = || {
             self.server.is_bound(tcp, PORT).unwrap_or(false)
                 && self.server.devices().is_ok_and(|devices| devices.len() > 1)
@@ -194,7 +187,7 @@ impl Stage {
             command
         };
         let process = self.server.spawn("nulltun", command(0))?;
-        self._processes.push(process);
+        self.processes.push(process);
         bring_up(&self.server, "null0", INNER[0], NULL_MTU)?;
         self.start_client(command(1), |client| bring_up(client, "null0", INNER[1], NULL_MTU))
     }
@@ -204,7 +197,7 @@ impl Stage {
         let keys = wireguard::pair(self._directory.path())?;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
         let process = self.server.spawn("wireguard-go", wireguard::command(path, &devices[0]))?;
-        self._processes.push(process);
+        self.processes.push(process);
         wireguard::configure(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
         bring_up(&self.server, &devices[0], INNER[0], wireguard::MTU)?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
@@ -233,13 +226,22 @@ impl Stage {
         let (process, reply) = started?;
         if reply.is_err() {
             tell(format_args!("the client's log:\n{}", process.log_tail()));
-            for server in &self._processes {
+            for server in &self.processes {
                 tell(format_args!("the server's log:\n{}", server.log_tail()));
             }
         }
-        self._processes.push(process);
+        self.processes.push(process);
         self.first_reply = Some(reply?);
         Ok(())
+    }
+}
+
+impl Drop for Stage {
+    /// Lets the programs clean up after themselves, the client first; whatever stays is killed.
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().rev() {
+            let _ = process.terminate(Duration::from_secs(3));
+        }
     }
 }
 
