@@ -144,7 +144,7 @@ impl Tun {
         self.offloads
     }
 
-    /// Reads one packet with its header into `buffer` (of [`READ_BUFFER`] bytes) and gives the length of
+    /// Reads one packet with its header into `buffer` (of `READ_BUFFER` bytes) and gives the length of
     /// both. `WouldBlock` when none waits.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, buffer)?)
