@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Report, Severity, TunnelSettings,
+    Rejected, Report, Severity, TunnelSettings,
 };
 use adit_dataplane::{Counters, split};
 
@@ -29,6 +29,8 @@ use crate::udp::{UdpOptions, UdpSocket};
 
 /// How often totals are turned into notices.
 const TICK: Duration = Duration::from_secs(1);
+/// Between two lines in the log about datagrams that do not parse or verify.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Mails handled before timers are looked at again.
 const MAIL_BATCH: usize = 256;
 /// Connections accepted before the rest has its turn.
@@ -66,6 +68,7 @@ pub(super) struct Control<'a, P> {
     ingress: Mailbox<IngressMail>,
     poller: Poller,
     next_tick: Instant,
+    next_complaint: Instant,
     send_error: Option<io::ErrorKind>,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -107,6 +110,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             ingress,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
+            next_complaint: clock(),
             send_error: None,
             scratch: Vec::new(),
             ended: None,
@@ -150,8 +154,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             let now = clock();
             match mail {
                 Mail::Datagram { path, bytes } => {
-                    if self.protocol.handle_datagram(now, path, &bytes).is_err() {
-                        count(&self.losses.rejected);
+                    if let Err(why) = self.protocol.handle_datagram(now, path, &bytes) {
+                        self.rejected(now, path, why);
                     }
                 }
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
@@ -168,6 +172,19 @@ impl<'a, P: Protocol> Control<'a, P> {
         // There may be more: do not sleep.
         self.own_mail.wake();
         Ok(())
+    }
+
+    /// Counts a datagram that the protocol did not take. That ends use different keys, or one of them none, would
+    /// show nowhere else; but anyone can send such datagrams, so the log hears of few.
+    fn rejected(&mut self, now: Instant, path: Path, why: Rejected) {
+        count(&self.losses.rejected);
+        if now < self.next_complaint || !matches!(why, Rejected::Unauthentic(_) | Rejected::Malformed(_)) {
+            return;
+        }
+        self.next_complaint = now + COMPLAIN_EVERY;
+        let text = format!("dropped a control datagram: {why}");
+        let report = Report { severity: Severity::Warning, path: Some(path), text };
+        self.observer.event(&Event::Report(report), self.tun.name());
     }
 
     /// Totals first, so that a peer heard within this second is not taken for silent; then the timers.

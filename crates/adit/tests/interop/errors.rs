@@ -201,9 +201,15 @@ fn a_name_that_does_not_resolve() {
 }
 
 /// Starts `server` and a client that cannot come to terms with it; the client must fail with these words.
-fn client_fails(test: &str, change: impl Fn(&Authority, &mut [String; 2]), server: Program, words: &[&str]) {
+/// Returns the server's log, empty if the test cannot run here.
+fn client_fails(
+    test: &str,
+    change: impl Fn(&Authority, &mut [String; 2]),
+    server: Program,
+    words: &[&str],
+) -> String {
     if !can_run(test, &PROGRAMS) {
-        return;
+        return String::new();
     }
     let mut bed =
         Bed::build_with(&Options { wrap: Wrap::TlsCrypt, ..Options::BASE }, server, &[Program::Adit], change)
@@ -218,6 +224,7 @@ fn client_fails(test: &str, change: impl Fn(&Authority, &mut [String; 2]), serve
         assert!(error.contains(word), "{test}: '{word}' is not in the error: {error}\n{}", bed.logs());
     }
     bed.clients[0].no_device_left().unwrap();
+    bed.server.process().log()
 }
 
 const SERVERS: [Program; 2] = [Program::Adit, Program::OpenVpn];
@@ -253,7 +260,7 @@ fn ciphers_that_do_not_meet() {
 #[test]
 fn a_static_key_that_is_not_the_servers() {
     for server in SERVERS {
-        client_fails(
+        let log = client_fails(
             "a_static_key_that_is_not_the_servers",
             |_, [_, client]| {
                 replace_block(client, "tls-crypt", &static_key().unwrap());
@@ -262,6 +269,9 @@ fn a_static_key_that_is_not_the_servers() {
             server,
             &["tls-crypt"],
         );
+        if server == Program::Adit && !log.is_empty() {
+            assert!(log.contains("tls-crypt's tag does not verify"), "{log}");
+        }
     }
 }
 

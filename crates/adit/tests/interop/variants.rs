@@ -49,7 +49,8 @@ variants! {
 /// warning.
 #[test]
 fn net30() {
-    let change = |texts: &mut [String; 2]| texts[0] = texts[0].replace("topology subnet\n", "topology net30\n");
+    let change =
+        |texts: &mut [String; 2]| texts[0] = texts[0].replace("topology subnet\n", "topology net30\n");
     for pair in BOTH_WAYS {
         check("net30", &Options::BASE, pair, change, ["", ""]);
     }
