@@ -22,7 +22,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::time_provider::TimeProvider;
 use zeroize::Zeroizing;
 
-/// OpenVPN's own default would be 100, which drops packets of fast senders (DESIGN: the txqueuelen study).
+/// OpenVPN's own default would be 100, which drops packets of fast senders.
 const TXQUEUELEN: u32 = 1000;
 
 /// The machine's clock, for certificates.
