@@ -22,10 +22,12 @@ struct InterfaceRequest {
 #[repr(C, align(8))]
 struct ControlBuffer([u8; 64]);
 
-/// What one `recvmsg` brought.
+/// What one message of a receive brought.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
-    /// Bytes in the buffer.
+    /// Where its bytes start in the buffer.
+    pub(crate) at: usize,
+    /// How many they are.
     pub(crate) len: usize,
     /// Length of each datagram in the buffer but the last; equal to `len` when there is one.
     pub(crate) segment: usize,
@@ -84,29 +86,105 @@ pub(crate) fn set_option(
     Ok(())
 }
 
+/// Where one message is received: what a `msghdr` points to.
+struct Place {
+    from: libc::sockaddr_storage,
+    piece: libc::iovec,
+    control: ControlBuffer,
+}
+
+impl Place {
+    fn new(buffer: &mut [u8]) -> Place {
+        Place {
+            // SAFETY: all-zero is a valid `sockaddr_storage`.
+            from: unsafe { mem::zeroed() },
+            piece: libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() },
+            control: ControlBuffer([0; 64]),
+        }
+    }
+
+    /// A header that points into this place, which must stay where it is while the header is used.
+    fn header(&mut self) -> libc::msghdr {
+        // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = ptr::from_mut(&mut self.from).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_iov = &mut self.piece;
+        header.msg_iovlen = 1;
+        header.msg_control = self.control.0.as_mut_ptr().cast();
+        header.msg_controllen = self.control.0.len() as _;
+        header
+    }
+}
+
+/// What the kernel left in a header: `len` bytes at `at` of the caller's buffer.
+///
+/// # Safety
+/// `header` must come from a [`Place`] that is still alive, and a receive must have filled it.
+unsafe fn received(header: &libc::msghdr, at: usize, len: usize) -> io::Result<Received> {
+    // SAFETY: the caller vouches for the header: its name is the `sockaddr_storage` of a place, which was
+    // zeroed at creation, and the kernel wrote at most its size.
+    let from = address(unsafe { &*header.msg_name.cast::<libc::sockaddr_storage>() })?;
+    // SAFETY: the caller vouches that the receive succeeded and that the control buffer is alive.
+    let segment = unsafe { gro_segment(header) }.filter(|size| *size > 0).unwrap_or(len.max(1));
+    Ok(Received { at, len, segment, from, truncated: header.msg_flags & libc::MSG_TRUNC != 0 })
+}
+
 /// One `recvmsg` without waiting. With UDP_GRO it may bring several datagrams of one sender, all of
 /// [`Received::segment`] bytes but the last.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
-    let mut from = MaybeUninit::<libc::sockaddr_storage>::zeroed();
-    let mut control = ControlBuffer([0; 64]);
-    let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_name = from.as_mut_ptr().cast();
-    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    message.msg_iov = &mut iov;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
+    let mut place = Place::new(buffer);
+    let mut header = place.header();
     // SAFETY: name, iov and control each point to live, exclusively borrowed memory of the length given.
-    let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
+    let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) };
     let len = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the storage was zeroed at creation, and all-zero is a valid `sockaddr_storage`; the kernel
-    // wrote at most its size.
-    let from = address(unsafe { from.assume_init_ref() })?;
-    // SAFETY: `message` is as the kernel left it and `control` is still alive.
-    let segment = unsafe { gro_segment(&message) }.filter(|size| *size > 0).unwrap_or(len.max(1));
-    Ok(Received { len, segment, from, truncated: message.msg_flags & libc::MSG_TRUNC != 0 })
+    // SAFETY: the receive succeeded, and `place` is alive.
+    unsafe { received(&header, 0, len) }
+}
+
+/// Messages that one call of [`receive_many`] brings at most.
+pub(crate) const RECEIVE_SLOTS: usize = 8;
+
+/// One `recvmmsg` without waiting: each message into its own `slot` bytes of `buffer`, up to
+/// [`RECEIVE_SLOTS`] of them. They are put into `found`, which is cleared first; fewer than slots means that
+/// none is left in the socket. A message from no IP address is passed over.
+pub(crate) fn receive_many(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    slot: usize,
+    found: &mut Vec<Received>,
+) -> io::Result<()> {
+    found.clear();
+    let mut places = [const { MaybeUninit::<Place>::uninit() }; RECEIVE_SLOTS];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; RECEIVE_SLOTS];
+    let mut count: libc::c_uint = 0;
+    for ((bytes, place), header) in buffer.chunks_exact_mut(slot).zip(&mut places).zip(&mut headers) {
+        let msg_hdr = place.write(Place::new(bytes)).header();
+        header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
+        count += 1;
+    }
+    // SAFETY: the first `count` headers were written. What they point to lies in `places`, which is not
+    // moved, and in disjoint parts of `buffer`, which is exclusively borrowed. A null timeout is none.
+    let taken = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            count,
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+        )
+    };
+    let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+    for (index, header) in headers.iter().take(taken).enumerate() {
+        // SAFETY: `taken` is at most `count`, so this header was written; its receive succeeded, and its
+        // place is alive.
+        let message = unsafe {
+            let header = header.assume_init_ref();
+            received(&header.msg_hdr, index * slot, header.msg_len as usize)
+        };
+        found.extend(message);
+    }
+    Ok(())
 }
 
 /// The segment size that UDP_GRO reports.
@@ -151,39 +229,98 @@ fn address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
     }
 }
 
-/// One `sendmsg` without waiting. With `segment` the kernel cuts `bytes` into datagrams of that many bytes
-/// (UDP_SEGMENT); the last may be shorter.
-pub(crate) fn send(
-    socket: BorrowedFd<'_>,
-    bytes: &[u8],
-    to: &SockAddr,
-    segment: Option<u16>,
-) -> io::Result<()> {
-    let mut control = ControlBuffer([0; 64]);
-    let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_name = to.as_ptr().cast_mut().cast();
-    message.msg_namelen = to.len();
-    message.msg_iov = &mut iov;
-    message.msg_iovlen = 1;
-    if let Some(size) = segment {
-        message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: CMSG_SPACE and CMSG_LEN only compute; CMSG_FIRSTHDR points to the start of `control`,
-        // which is aligned for a `cmsghdr` and larger than CMSG_SPACE(2).
-        unsafe {
-            message.msg_controllen = libc::CMSG_SPACE(2) as _;
-            let header = libc::CMSG_FIRSTHDR(&message);
-            (*header).cmsg_level = libc::SOL_UDP;
-            (*header).cmsg_type = libc::UDP_SEGMENT;
-            (*header).cmsg_len = libc::CMSG_LEN(2) as _;
-            ptr::write_unaligned(libc::CMSG_DATA(header).cast::<u16>(), size);
+/// A datagram to send, or equal datagrams in a row that the kernel shall cut (UDP_SEGMENT).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    /// The bytes of all of them.
+    pub(crate) bytes: &'a [u8],
+    /// Where to, in the socket's own address family.
+    pub(crate) to: SocketAddr,
+    /// Bytes of each datagram, the last may be shorter; `None` sends one datagram.
+    pub(crate) segment: Option<u16>,
+}
+
+impl Message<'_> {
+    /// Nothing for nobody: fills an array.
+    pub(crate) const NONE: Message<'static> = Message {
+        bytes: &[],
+        to: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+        segment: None,
+    };
+}
+
+/// Messages that one call of [`send_many`] takes at most.
+pub(crate) const SEND_BATCH: usize = 64;
+
+const SEND_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// What a `msghdr` points to.
+struct Parts {
+    name: SockAddr,
+    piece: libc::iovec,
+    control: ControlBuffer,
+}
+
+impl Parts {
+    fn of(message: &Message<'_>) -> Parts {
+        let bytes = message.bytes;
+        Parts {
+            name: message.to.into(),
+            piece: libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() },
+            control: ControlBuffer([0; 64]),
         }
     }
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: name, iov and control point to live memory of the lengths given; the kernel only reads it.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
+
+    /// A header that points into these parts, which must stay where they are while it is used.
+    fn header(&mut self, segment: Option<u16>) -> libc::msghdr {
+        // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = self.name.as_ptr().cast_mut().cast();
+        header.msg_namelen = self.name.len();
+        header.msg_iov = &mut self.piece;
+        header.msg_iovlen = 1;
+        if let Some(size) = segment {
+            header.msg_control = self.control.0.as_mut_ptr().cast();
+            // SAFETY: CMSG_SPACE and CMSG_LEN only compute; CMSG_FIRSTHDR points to the start of `control`,
+            // which is aligned for a `cmsghdr` and larger than CMSG_SPACE(2).
+            unsafe {
+                header.msg_controllen = libc::CMSG_SPACE(2) as _;
+                let control = libc::CMSG_FIRSTHDR(&header);
+                (*control).cmsg_level = libc::SOL_UDP;
+                (*control).cmsg_type = libc::UDP_SEGMENT;
+                (*control).cmsg_len = libc::CMSG_LEN(2) as _;
+                ptr::write_unaligned(libc::CMSG_DATA(control).cast::<u16>(), size);
+            }
+        }
+        header
+    }
+}
+
+/// One `sendmsg` without waiting.
+pub(crate) fn send(socket: BorrowedFd<'_>, message: &Message<'_>) -> io::Result<()> {
+    let mut parts = Parts::of(message);
+    let header = parts.header(message.segment);
+    // SAFETY: name, iov and control point into `parts` and `message`, which outlive the call; the kernel
+    // only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, SEND_FLAGS) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// One `sendmmsg` without waiting, of up to [`SEND_BATCH`] messages in order. Gives how many were taken; an
+/// error means that the first was not.
+pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io::Result<usize> {
+    let mut all_parts = [const { MaybeUninit::<Parts>::uninit() }; SEND_BATCH];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; SEND_BATCH];
+    let mut count: libc::c_uint = 0;
+    for ((message, parts), header) in messages.iter().zip(&mut all_parts).zip(&mut headers) {
+        let msg_hdr = parts.write(Parts::of(message)).header(message.segment);
+        header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
+        count += 1;
+    }
+    // SAFETY: the first `count` headers were written; what they point to lies in `all_parts` and `messages`,
+    // which are not moved and outlive the call. The kernel writes `msg_len` alone.
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().cast(), count, SEND_FLAGS) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// The resolver's words for "there is no such name" (`EAI_NONAME`).

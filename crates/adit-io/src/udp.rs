@@ -1,5 +1,7 @@
 //! UDP sockets that carry many datagrams a system call where the kernel can.
 
+mod batch;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,13 +10,16 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
+pub(crate) use self::batch::Gathered;
 use crate::config::Buffers;
-use crate::sys::{self, Received};
+use crate::sys::{self, Message, Received};
 
-/// Room for the largest receive (UDP_GRO gathers up to 64 KiB).
-pub(crate) const RECEIVE_BUFFER: usize = 65_535;
+/// Room for the largest message (UDP_GRO gathers up to 64 KiB).
+const RECEIVE_SLOT: usize = 65_536;
+/// Room for what [`UdpSocket::receive`] takes at most.
+pub(crate) const RECEIVE_BUFFER: usize = sys::RECEIVE_SLOTS * RECEIVE_SLOT;
 
 /// How long a send may wait for room in the socket's buffer before the datagrams are dropped.
 const SEND_PATIENCE: Duration = Duration::from_millis(200);
@@ -85,8 +90,9 @@ impl UdpSocket {
         self.longest_segment.load(Ordering::Relaxed) > 0
     }
 
-    /// Receives what one system call brings, without waiting. IPv4 senders have an IPv4 address.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    /// Receives what one system call brings, without waiting: one message, which may be a train that
+    /// UDP_GRO gathered.
+    fn receive_one(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut received = sys::receive(self.socket.as_fd(), buffer)?;
         received.from = normalised(received.from);
         Ok(received)
@@ -99,14 +105,14 @@ impl UdpSocket {
         let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment.load(Ordering::Relaxed) {
             let size = u16::try_from(segment).ok();
-            match self.send_one(bytes, &to, size) {
+            match self.send_one(&Message { bytes, to, segment: size }) {
                 Err(error) if self.learn(&error, segment) => {}
                 result => return result,
             }
         }
         let mut outcome = Ok(());
         for datagram in bytes.chunks(segment) {
-            if let Err(error) = self.send_one(datagram, &to, None) {
+            if let Err(error) = self.send_one(&Message { bytes: datagram, to, segment: None }) {
                 outcome = Err(error);
             }
         }
@@ -130,11 +136,11 @@ impl UdpSocket {
         }
     }
 
-    fn send_one(&self, bytes: &[u8], to: &SockAddr, segment: Option<u16>) -> io::Result<()> {
+    fn send_one(&self, message: &Message<'_>) -> io::Result<()> {
         let mut refused = false;
         let mut waited = false;
         loop {
-            match sys::send(self.socket.as_fd(), bytes, to, segment) {
+            match sys::send(self.socket.as_fd(), message) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
                     waited = true;
@@ -148,12 +154,10 @@ impl UdpSocket {
     }
 
     /// An IPv6 socket reaches IPv4 by mapped addresses.
-    fn wire_address(&self, address: SocketAddr) -> SockAddr {
+    fn wire_address(&self, address: SocketAddr) -> SocketAddr {
         match address {
-            SocketAddr::V4(v4) if self.v6 => {
-                SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port()).into()
-            }
-            other => other.into(),
+            SocketAddr::V4(v4) if self.v6 => SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port()),
+            other => other,
         }
     }
 }
@@ -229,23 +233,23 @@ fn try_offloads() -> io::Result<UdpOffloads> {
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let receiver = UdpSocket::bind(loopback, &options)?;
     let sender = UdpSocket::bind(loopback, &options)?;
-    let to = SockAddr::from(receiver.local_address()?);
+    let to = receiver.local_address()?;
     // Without this the loopback device may be down, which says nothing about offloads.
-    sender.send_one(&[0], &to, None)?;
-    let mut buffer = vec![0; RECEIVE_BUFFER];
+    sender.send_one(&Message { bytes: &[0], to, segment: None })?;
+    let mut buffer = vec![0; RECEIVE_SLOT];
     wait_readable(&receiver)?;
-    receiver.receive(&mut buffer)?;
+    receiver.receive_one(&mut buffer)?;
 
     let mut offloads = UdpOffloads { gso: true, gro: options.gro };
     for length in [1500, 1401, 1502] {
         let sent: Vec<u8> = (0..length).map(|index: u32| index.wrapping_mul(31).to_le_bytes()[0]).collect();
-        offloads.gso &= sender.send_one(&sent, &to, Some(300)).is_ok();
+        offloads.gso &= sender.send_one(&Message { bytes: &sent, to, segment: Some(300) }).is_ok();
         if !offloads.gso {
             break;
         }
         let mut arrived = Vec::new();
         while arrived.len() < sent.len() && wait_readable(&receiver)? {
-            let received = receiver.receive(&mut buffer)?;
+            let received = receiver.receive_one(&mut buffer)?;
             // Either one datagram, or several of the size that was asked for.
             let whole = received.segment == 300 || received.segment == received.len;
             offloads.gro &= whole;
@@ -276,7 +280,7 @@ mod tests {
     use crate::testing::in_fresh_network;
     use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
 
-    fn options(offloads: bool) -> UdpOptions {
+    pub(super) fn options(offloads: bool) -> UdpOptions {
         UdpOptions { buffers: Buffers::default(), gso: offloads, gro: offloads }
     }
 
@@ -284,11 +288,11 @@ mod tests {
     fn carry(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, train: &[u8]) -> Vec<Vec<u8>> {
         from.send(train, 700, address).unwrap();
         let mut datagrams = Vec::new();
-        let mut buffer = vec![0; RECEIVE_BUFFER];
+        let mut buffer = vec![0; RECEIVE_SLOT];
         let mut total = 0;
         while total < train.len() {
             assert!(wait_readable(to).unwrap(), "only {total} of {} bytes came", train.len());
-            let received = to.receive(&mut buffer).unwrap();
+            let received = to.receive_one(&mut buffer).unwrap();
             assert!(!received.truncated);
             datagrams.extend(buffer[..received.len].chunks(received.segment).map(<[u8]>::to_vec));
             total += received.len;
@@ -316,11 +320,11 @@ mod tests {
         client.send(b"hello", 5, ([127, 0, 0, 1], port).into()).unwrap();
         assert!(wait_readable(&server).unwrap());
         let mut buffer = [0; 16];
-        let received = server.receive(&mut buffer).unwrap();
+        let received = server.receive_one(&mut buffer).unwrap();
         assert_eq!(received.from, client.local_address().unwrap());
         server.send(b"back", 4, received.from).unwrap();
         assert!(wait_readable(&client).unwrap());
-        assert_eq!(client.receive(&mut buffer).unwrap().len, 4);
+        assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
     }
 
     #[test]
@@ -331,10 +335,10 @@ mod tests {
         let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
         let train = vec![7; 2 * 40_000];
         from.send(&train, 40_000, to.local_address().unwrap()).unwrap();
-        let mut buffer = vec![0; RECEIVE_BUFFER];
+        let mut buffer = vec![0; RECEIVE_SLOT];
         for _ in 0..2 {
             assert!(wait_readable(&to).unwrap());
-            assert_eq!(to.receive(&mut buffer).unwrap().len, 40_000);
+            assert_eq!(to.receive_one(&mut buffer).unwrap().len, 40_000);
         }
     }
 
@@ -344,7 +348,7 @@ mod tests {
     }
 
     /// A TUN device without any offload is the only way to 10.5.0.0/24.
-    fn narrow_link(mtu: u16) -> (Tun, Routing) {
+    pub(super) fn narrow_link(mtu: u16) -> (Tun, Routing) {
         let mut config = TunConfig::default();
         (config.offloads.tun_tcp, config.offloads.tun_udp) = (false, false);
         let tun = Tun::create(&config).unwrap();
@@ -356,7 +360,7 @@ mod tests {
     }
 
     /// The next `count` IPv4 packets that come out of the device, without their headers.
-    fn payloads(tun: &Tun, count: usize) -> Vec<Vec<u8>> {
+    pub(super) fn payloads(tun: &Tun, count: usize) -> Vec<Vec<u8>> {
         let mut buffer = vec![0; READ_BUFFER];
         let mut found = Vec::new();
         while found.len() < count {

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::iter;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adit_core::{ConnectionId, Instant, Path};
-use adit_dataplane::{Egress, Offload, Outbox};
+use adit_dataplane::{Egress, Offload, Outbox, Train};
 
 use super::mail::{EgressMail, Mail};
 use super::status::{LossCounters, count};
@@ -191,21 +193,7 @@ impl Running {
     fn send(&mut self) {
         // A client has stopped reading before its queue grows; what still comes is not dropped.
         let limit = if self.parts.back_pressure { usize::MAX } else { QUEUE_LIMIT };
-        for train in self.outbox.iter() {
-            match train.path {
-                Path::Udp { socket, remote } => match self.paths.sockets.get(&socket) {
-                    Some(socket) => {
-                        if socket.send(train.bytes, train.segment, remote).is_err() {
-                            count(&self.parts.losses.udp_send);
-                        }
-                    }
-                    None => count(&self.parts.losses.no_path),
-                },
-                Path::Tcp { connection, .. } => {
-                    self.paths.write(connection, train.bytes, limit, &self.parts.losses);
-                }
-            }
-        }
+        self.paths.send(self.outbox.iter(), limit, &self.parts.losses);
         self.outbox.clear();
         for notice in self.parts.egress.take_notices() {
             self.parts.control.post(Mail::Notice(notice));
@@ -298,6 +286,24 @@ impl Paths {
         self.busy().any(|connection| connection.closing.is_some())
     }
 
+    /// Sends trains in order. Those in a row that leave by the same UDP socket go together.
+    fn send<'a>(&mut self, trains: impl Iterator<Item = Train<'a>>, limit: usize, losses: &LossCounters) {
+        let mut trains = trains.peekable();
+        while let Some(train) = trains.next() {
+            match train.path {
+                Path::Udp { socket: number, .. } => match self.sockets.get(&number) {
+                    Some(socket) => {
+                        let others = iter::from_fn(|| trains.next_if(|next| is_by_socket(next, number)));
+                        let refused = socket.send_trains(iter::once(train).chain(others));
+                        losses.udp_send.fetch_add(refused, Ordering::Relaxed);
+                    }
+                    None => count(&losses.no_path),
+                },
+                Path::Tcp { connection, .. } => self.write(connection, train.bytes, limit, losses),
+            }
+        }
+    }
+
     fn write(&mut self, id: ConnectionId, records: &[u8], limit: usize, losses: &LossCounters) {
         let Some(connection) = self.connections.get_mut(&id).filter(|found| found.broken.is_none()) else {
             return count(&losses.no_path);
@@ -318,4 +324,8 @@ impl Paths {
             self.busy.insert(id);
         }
     }
+}
+
+fn is_by_socket(train: &Train<'_>, number: u32) -> bool {
+    matches!(train.path, Path::Udp { socket, .. } if socket == number)
 }

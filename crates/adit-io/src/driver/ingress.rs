@@ -13,7 +13,7 @@ use super::status::{LossCounters, count};
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::poller::{Interest, Poller, Token};
 use crate::tun::Tun;
-use crate::udp::{RECEIVE_BUFFER, UdpSocket};
+use crate::udp::{Gathered, RECEIVE_BUFFER, UdpSocket};
 
 /// Receives from one socket before the others have their turn.
 const RECEIVE_BATCH: usize = 16;
@@ -51,6 +51,7 @@ struct Running {
     parts: IngressLoop,
     poller: Poller,
     inbox: Inbox,
+    gathered: Gathered,
     sockets: BTreeMap<u32, Arc<UdpSocket>>,
     connections: BTreeMap<ConnectionId, Connection>,
     stopped: bool,
@@ -66,6 +67,7 @@ impl IngressLoop {
         let running = Running {
             poller,
             inbox: Inbox::new(self.merge),
+            gathered: Gathered::default(),
             parts: self,
             sockets: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -133,22 +135,29 @@ impl Running {
     fn receive_datagrams(&mut self, number: u32, buffer: &mut [u8]) -> Result<(), String> {
         let Some(socket) = self.sockets.get(&number).map(Arc::clone) else { return Ok(()) };
         for _ in 0..RECEIVE_BATCH {
-            let received = match socket.receive(buffer) {
-                Ok(received) => received,
+            let more = match socket.receive(buffer, &mut self.gathered) {
+                Ok(more) => more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // ICMP's word on an earlier send, or a signal: nothing was received.
                 Err(_) => continue,
             };
-            if received.truncated {
-                count(&self.parts.losses.udp_truncated);
-                continue;
-            }
             // Keys that were ready when these datagrams came must be known when they are opened.
             self.take_mail()?;
-            let path = Path::Udp { socket: number, remote: received.from };
-            let Some(bytes) = buffer.get_mut(..received.len) else { continue };
-            self.parts.ingress.open_datagrams(path, bytes, received.segment, &mut self.inbox);
-            self.deliver(bytes);
+            for message in self.gathered.messages() {
+                if message.truncated {
+                    count(&self.parts.losses.udp_truncated);
+                    continue;
+                }
+                let path = Path::Udp { socket: number, remote: message.from };
+                let Some(bytes) = buffer.get_mut(message.at..message.at + message.len) else { continue };
+                self.inbox.set_base(message.at);
+                self.parts.ingress.open_datagrams(path, bytes, message.segment, &mut self.inbox);
+            }
+            self.inbox.set_base(0);
+            self.deliver(buffer);
+            if !more {
+                break;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,242 @@
+//! Many messages a system call, where they go to several peers or differ in size: `sendmmsg`, `recvmmsg`.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use adit_dataplane::Train;
+
+use super::{RECEIVE_SLOT, UdpSocket, normalised};
+use crate::sys::{self, Message, Received, SEND_BATCH};
+
+/// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
+/// is larger, and better received into the same 64 KiB again and again, which stay in the cache.
+const SMALL: usize = 8 * 1024;
+
+/// What one receive brought, and what that says about the next.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    found: Vec<Received>,
+    /// The messages of the last receive were small: the next asks for many.
+    many: bool,
+}
+
+impl Gathered {
+    /// The messages, in the order of their arrival.
+    pub(crate) fn messages(&self) -> &[Received] {
+        &self.found
+    }
+}
+
+/// Messages that wait for the next system call.
+struct Batch<'a> {
+    socket: &'a UdpSocket,
+    messages: [Message<'a>; SEND_BATCH],
+    used: usize,
+    refused: u64,
+}
+
+impl UdpSocket {
+    /// Receives what one system call brings, without waiting: one message, or several if the last ones were
+    /// small. IPv4 senders have an IPv4 address. `buffer` is of [`super::RECEIVE_BUFFER`] bytes or more. False
+    /// when nothing is left in the socket.
+    pub(crate) fn receive(&self, buffer: &mut [u8], gathered: &mut Gathered) -> io::Result<bool> {
+        let Gathered { found, many } = gathered;
+        found.clear();
+        let more = if *many {
+            sys::receive_many(self.socket.as_fd(), buffer, RECEIVE_SLOT, found)?;
+            for message in &mut *found {
+                message.from = normalised(message.from);
+            }
+            found.len() == sys::RECEIVE_SLOTS
+        } else {
+            let slot = buffer.get_mut(..RECEIVE_SLOT).unwrap_or_default();
+            found.push(self.receive_one(slot)?);
+            true
+        };
+        *many = found.iter().all(|message| message.len < SMALL);
+        Ok(more)
+    }
+
+    /// Sends trains in order, as few system calls as there can be: where the kernel cuts trains, each is one
+    /// message, and one call takes many messages. Waits a little while the socket's buffer is full. Gives how
+    /// many messages the system refused; the others are sent nevertheless.
+    pub(crate) fn send_trains<'a>(&'a self, trains: impl Iterator<Item = Train<'a>>) -> u64 {
+        let mut batch = Batch { socket: self, messages: [Message::NONE; SEND_BATCH], used: 0, refused: 0 };
+        for train in trains {
+            let to = self.wire_address(train.path.remote());
+            let segment = train.segment.max(1);
+            let cut_by_kernel = segment <= self.longest_segment.load(Ordering::Relaxed);
+            if train.bytes.len() <= segment || cut_by_kernel {
+                let size = if train.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
+                batch.push(Message { bytes: train.bytes, to, segment: size });
+            } else {
+                for bytes in train.bytes.chunks(segment) {
+                    batch.push(Message { bytes, to, segment: None });
+                }
+            }
+        }
+        batch.flush();
+        batch.refused
+    }
+}
+
+impl<'a> Batch<'a> {
+    fn push(&mut self, message: Message<'a>) {
+        if let Some(place) = self.messages.get_mut(self.used) {
+            *place = message;
+            self.used += 1;
+        }
+        if self.used == SEND_BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut rest = self.messages.get(..self.used).unwrap_or_default();
+        while let Some((first, others)) = rest.split_first() {
+            let taken = match others {
+                [] => 0,
+                _ => sys::send_many(self.socket.as_fd(), rest).unwrap_or(0),
+            };
+            rest = if taken > 0 {
+                rest.get(taken..).unwrap_or_default()
+            } else {
+                // Alone, it is waited for, sent again, or cut here, as the refusal asks for.
+                let segment = first.segment.map_or(first.bytes.len(), usize::from);
+                self.refused += u64::from(self.socket.send(first.bytes, segment, first.to).is_err());
+                others
+            };
+        }
+        self.used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use adit_core::Path;
+
+    use super::*;
+    use crate::testing::in_fresh_network;
+    use crate::udp::tests::{narrow_link, options, payloads};
+    use crate::udp::{RECEIVE_BUFFER, wait_readable};
+
+    fn bind(offloads: bool) -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(offloads)).unwrap()
+    }
+
+    fn train(remote: SocketAddr, segment: usize, bytes: &[u8]) -> Train<'_> {
+        Train { path: Path::Udp { socket: 0, remote }, segment, bytes }
+    }
+
+    /// The datagrams that wait in a socket, and how many receives it took to get them.
+    fn drain(socket: &UdpSocket, gathered: &mut Gathered) -> (Vec<Vec<u8>>, usize) {
+        let mut buffer = vec![0; RECEIVE_BUFFER];
+        let (mut datagrams, mut calls) = (Vec::new(), 0);
+        loop {
+            calls += 1;
+            let more = match socket.receive(&mut buffer, gathered) {
+                Ok(more) => more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (datagrams, calls),
+                Err(error) => panic!("{error}"),
+            };
+            for message in gathered.messages() {
+                assert!(!message.truncated);
+                let bytes = &buffer[message.at..message.at + message.len];
+                datagrams.extend(bytes.chunks(message.segment).map(<[u8]>::to_vec));
+            }
+            if !more {
+                return (datagrams, calls);
+            }
+        }
+    }
+
+    #[test]
+    fn trains_to_several_peers_arrive_whole_and_in_order() {
+        for offloads in [true, false] {
+            let (from, one, two) = (bind(offloads), bind(false), bind(offloads));
+            let (to_one, to_two) = (one.local_address().unwrap(), two.local_address().unwrap());
+            let bytes: Vec<u8> = (0..30_000_u32).map(|index| (index / 7).to_le_bytes()[0]).collect();
+            let (mut sent_one, mut sent_two) = (Vec::new(), Vec::new());
+            let mut trains = Vec::new();
+            // More messages than one call takes, once they are cut.
+            for (length, segment) in [(9_000, 300), (100, 100), (1_000, 400), (30_000, 1_000)] {
+                trains.push(train(to_one, segment, &bytes[..length]));
+                trains.push(train(to_two, segment, &bytes[length / 2..length]));
+                sent_one.extend(bytes[..length].chunks(segment).map(<[u8]>::to_vec));
+                sent_two.extend(bytes[length / 2..length].chunks(segment).map(<[u8]>::to_vec));
+            }
+            assert_eq!(from.send_trains(trains.into_iter()), 0);
+            assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
+            assert_eq!(drain(&one, &mut Gathered::default()).0, sent_one, "offloads {offloads}");
+            assert_eq!(drain(&two, &mut Gathered::default()).0, sent_two, "offloads {offloads}");
+        }
+    }
+
+    #[test]
+    fn a_refused_train_is_cut_and_the_rest_follows() {
+        in_fresh_network(|| {
+            let (tun, _routing) = narrow_link(600);
+            let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
+            let to = "10.5.0.2:9".parse().unwrap();
+            let trains =
+                [train(to, 400, &[1; 1_000]), train(to, 500, &[2; 1_200]), train(to, 100, &[3; 400])];
+            assert_eq!(socket.send_trains(trains.into_iter()), 0);
+            let arrived = payloads(&tun, 10);
+            let lengths: Vec<usize> = arrived.iter().map(|payload| payload.len() - 8).collect();
+            assert_eq!(lengths, [400, 400, 200, 500, 500, 200, 100, 100, 100, 100]);
+        });
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_sent_is_counted_and_stops_nothing() {
+        let (from, to) = (bind(true), bind(true));
+        let address = to.local_address().unwrap();
+        // No datagram is this long, whoever cuts.
+        let oversize = vec![9; 65_535];
+        let trains =
+            [train(address, 4, b"before"), train(address, 65_535, &oversize), train(address, 9, b"after")];
+        assert_eq!(from.send_trains(trains.into_iter()), 1);
+        assert!(wait_readable(&to).unwrap());
+        assert_eq!(drain(&to, &mut Gathered::default()).0, [&b"befo"[..], b"re", b"after"]);
+    }
+
+    #[test]
+    fn small_messages_come_many_a_call_and_large_ones_alone() {
+        let receiver = bind(true);
+        let address = receiver.local_address().unwrap();
+        let senders: Vec<UdpSocket> = (0..20).map(|_| bind(true)).collect();
+        let mut gathered = Gathered::default();
+        let mut expected = Vec::new();
+        for (number, sender) in (0..).zip(&senders) {
+            expected.push(vec![number; 100 + usize::from(number)]);
+            sender.send(&expected[usize::from(number)], 1_000, address).unwrap();
+        }
+        // The first alone, the others by eight; the last call is not full and says that nothing is left. (When
+        // the machine is busy some may arrive late or out of order.)
+        assert!(wait_readable(&receiver).unwrap());
+        let (mut arrived, mut calls) = (Vec::new(), 0);
+        while arrived.len() < expected.len() {
+            let (datagrams, more) = drain(&receiver, &mut gathered);
+            arrived.extend(datagrams);
+            calls += more;
+            if let Some(last) = gathered.messages().last() {
+                let number = usize::from(arrived.last().unwrap()[0]);
+                assert_eq!(last.from, senders[number].local_address().unwrap());
+            }
+        }
+        arrived.sort();
+        assert_eq!(arrived, expected);
+        assert!(calls < 10, "{calls} calls for 20 messages");
+
+        let large: Vec<u8> = vec![5; 60_000];
+        for _ in 0..3 {
+            senders[0].send(&large, 1_000, address).unwrap();
+        }
+        let (datagrams, _) = drain(&receiver, &mut gathered);
+        assert_eq!(datagrams.len(), 180);
+        assert!(!gathered.many, "what is large is received into one place");
+    }
+}
