@@ -13,13 +13,13 @@
 #![forbid(unsafe_code)]
 
 mod echo;
+mod flood;
 mod load;
 mod report;
 mod stage;
 mod subject;
 mod wireguard;
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use std::time::Duration;
 use adit_testbed::{TestbedError, missing_prerequisites};
 use clap::Parser;
 
-use crate::load::Flood;
+use crate::flood::Flood;
 use crate::report::Results;
 use crate::stage::{Programs, Stage};
 use crate::subject::Subject;
@@ -60,6 +60,9 @@ struct Args {
     /// Make the outer link cut large UDP sends before they cross, as most real links do
     #[arg(long)]
     no_udp_segmentation: bool,
+    /// Send the floods of UDP packets as QUIC programs do, a batch as one large packet that the kernel cuts
+    #[arg(long)]
+    segmented_floods: bool,
     /// Chooses the order of subjects
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -132,13 +135,12 @@ fn tell(what: impl std::fmt::Display) {
 fn measure(args: &Args, programs: &Programs) -> Results {
     let mut results = Results::new(&args.subjects, programs.describe());
     let mut random = Random(args.seed);
-    let mut saturating = BTreeMap::new();
     for round in 0..args.rounds {
         let mut order = args.subjects.clone();
         random.shuffle(&mut order);
         for subject in order {
             tell(format_args!("round {} of {}: {subject}", round + 1, args.rounds));
-            let mut run = Run { args, subject, round, results: &mut results, saturating: &mut saturating };
+            let mut run = Run { args, subject, round, results: &mut results };
             if let Err(error) = run.all(programs) {
                 tell(format_args!("{subject}: {error}"));
                 results.failed(subject, round, &error.to_string());
@@ -154,8 +156,6 @@ struct Run<'a> {
     subject: Subject,
     round: u32,
     results: &'a mut Results,
-    /// Packets a second at which a subject was found to receive most.
-    saturating: &'a mut BTreeMap<(Subject, usize), u32>,
 }
 
 impl Run<'_> {
@@ -219,16 +219,9 @@ impl Run<'_> {
     }
 
     fn flood(&mut self, stage: &Stage, size: usize) -> Result<(), TestbedError> {
-        let key = (self.subject, size);
-        let rate = match self.saturating.get(&key) {
-            Some(rate) => *rate,
-            None => {
-                let rate = load::find_saturation(stage, size)?;
-                self.saturating.insert(key, rate);
-                rate
-            }
-        };
-        let flood = |rate| Flood { size, rate, time: self.time() }.run(stage);
+        let segmented = self.args.segmented_floods;
+        let rate = flood::find_saturation(stage, size, segmented)?;
+        let flood = |rate| Flood { size, rate, time: self.time(), segmented }.run(stage);
         let (once, twice) = (flood(rate)?, flood(rate.saturating_mul(2))?);
         let names = match size {
             64 => ["udp64_pps", "udp64_double_pps", "udp64_kept", "udp64_offered", "udp64_double_offered"],

@@ -111,7 +111,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Builds the namespaces and brings up the tunnel. An iperf3 server runs at its server's end.
+    /// Builds the namespaces and brings up the tunnel.
     pub(crate) fn build(
         subject: Subject,
         programs: &Programs,
@@ -138,11 +138,6 @@ impl Stage {
             Subject::WireguardGo => stage.wireguard(programs)?,
             _ => stage.openvpn(subject, programs)?,
         }
-        let mut iperf = program("iperf3")?;
-        iperf.args(["--server", "--bind", inner]);
-        let iperf = stage.server.spawn("iperf3", iperf)?;
-        stage.processes.push(iperf);
-        wait_until("iperf3 to listen", PATIENCE, || stage.server.is_bound(true, 5201).unwrap_or(false))?;
         Ok(stage)
     }
 

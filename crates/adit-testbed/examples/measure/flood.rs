@@ -1,0 +1,216 @@
+//! Floods of UDP packets.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_testbed::TestbedError;
+use nix::sys::socket::sockopt::UdpGsoSegment;
+use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, setsockopt};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+
+use crate::stage::Stage;
+
+/// Packets a system call, at either end.
+const BATCH: usize = 64;
+/// The sink's buffer: what it does not receive shall be the tunnel's loss.
+const SINK_BUFFER: usize = 16 << 20;
+/// The sink looks this often, so that it is not woken for every packet. Its buffer holds what comes meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// What of a packet the sink reads: it counts them only.
+const SEEN: usize = 32;
+/// After the last packet was sent, those under way have this long without any other.
+const SILENCE: Duration = Duration::from_millis(200);
+/// The most that one send may carry over IPv4.
+const MAX_PAYLOAD: usize = 65_507;
+const PORT: u16 = 5001;
+
+/// The search for the load at which most packets arrive: from here, by half as much again, so long each.
+const FIRST_RATE: u32 = 20_000;
+const STEP_TIME: Duration = Duration::from_millis(500);
+const LAST_RATE: u32 = 4_000_000;
+/// Less than this share of the most that arrived is less.
+const AS_GOOD: f64 = 0.97;
+
+fn network(what: &str) -> impl FnOnce(std::io::Error) -> TestbedError {
+    let what = what.to_owned();
+    move |source| TestbedError::Network { what, source }
+}
+
+/// UDP packets from the client to the server, as many a second as asked for or as the sender can.
+#[derive(Clone, Copy)]
+pub(crate) struct Flood {
+    /// Bytes of payload.
+    pub(crate) size: usize,
+    /// Packets a second.
+    pub(crate) rate: u32,
+    pub(crate) time: Duration,
+    /// The sender gives the kernel a batch as one large packet to cut (UDP_SEGMENT), as QUIC programs do.
+    pub(crate) segmented: bool,
+}
+
+/// Packets a second.
+#[derive(Clone, Copy)]
+pub(crate) struct Rates {
+    pub(crate) sent: f64,
+    pub(crate) received: f64,
+}
+
+impl Flood {
+    /// Sends and counts.
+    pub(crate) fn run(self, stage: &Stage) -> Result<Rates, TestbedError> {
+        let target = SocketAddr::new(stage.target, PORT);
+        let sink =
+            stage.server.enter(|| UdpSocket::bind(target))?.map_err(network("cannot bind the sink"))?;
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&sink, SINK_BUFFER)
+            .map_err(|error| network("cannot enlarge the sink's buffer")(error.into()))?;
+        sink.set_nonblocking(true).map_err(network("cannot set up the sink"))?;
+        let source = stage.client.enter(|| -> std::io::Result<UdpSocket> {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            socket.connect(target)?;
+            if self.segmented {
+                setsockopt(&socket, UdpGsoSegment, &i32::try_from(self.size).unwrap_or(i32::MAX))?;
+            }
+            Ok(socket)
+        })?;
+        let source = source.map_err(network("cannot open the source"))?;
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sink = scope.spawn(|| drain(&sink, &done));
+            let sent = self.send(&source);
+            done.store(true, Ordering::Relaxed);
+            let (packets, time) = sink.join().map_err(|_| TestbedError::Worker("counting packets"))?;
+            let (sent, sending) = sent.map_err(network("cannot send"))?;
+            let seconds = time.max(sending).as_secs_f64();
+            Ok(Rates { sent: sent as f64 / sending.as_secs_f64(), received: packets as f64 / seconds })
+        })
+    }
+
+    fn send(self, socket: &UdpSocket) -> std::io::Result<(u64, Duration)> {
+        if self.segmented {
+            let batch = BATCH.min(MAX_PAYLOAD / self.size.max(1));
+            let payload = vec![0x2a; self.size * batch];
+            return self.pace(batch, |count| {
+                let bytes = payload.get(..count * self.size).unwrap_or_default();
+                rustix::net::send(socket, bytes, SendFlags::empty()).map(|_| count)
+            });
+        }
+        let payload = vec![0x2a; self.size];
+        let slices = [IoSlice::new(&payload)];
+        let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+            std::iter::repeat_with(SendAncillaryBuffer::default).take(BATCH).collect();
+        let mut messages: Vec<MMsgHdr<'_>> =
+            controls.iter_mut().map(|control| MMsgHdr::new(&slices, control)).collect();
+        self.pace(BATCH, |count| {
+            sendmmsg(socket, messages.get_mut(..count).unwrap_or_default(), SendFlags::empty())
+        })
+    }
+
+    /// Open loop: what is late is made up for, up to a batch at a time. Says how many left in what time.
+    fn pace(
+        self,
+        batch: usize,
+        mut send: impl FnMut(usize) -> rustix::io::Result<usize>,
+    ) -> std::io::Result<(u64, Duration)> {
+        let start = Instant::now();
+        let (mut sent, mut tried) = (0, 0);
+        loop {
+            let elapsed = start.elapsed();
+            if elapsed >= self.time {
+                return Ok((sent, elapsed));
+            }
+            let due = (elapsed.as_secs_f64() * f64::from(self.rate)) as u64;
+            let count = due.saturating_sub(tried).min(batch as u64) as usize;
+            if count == 0 {
+                std::thread::sleep(Duration::from_micros(50));
+                continue;
+            }
+            match send(count) {
+                Ok(count) => {
+                    sent += count as u64;
+                    tried += count as u64;
+                }
+                // The device's queue is full, or ICMP's word on an earlier packet: as lost as the others.
+                Err(
+                    rustix::io::Errno::NOBUFS | rustix::io::Errno::AGAIN | rustix::io::Errno::CONNREFUSED,
+                ) => {
+                    tried += count as u64;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Receives until nothing comes any more. Says how many came, and between the first and the last the time.
+fn drain(socket: &UdpSocket, done: &AtomicBool) -> (u64, Duration) {
+    let mut headers = MultiHeaders::<()>::preallocate(BATCH, None);
+    let mut buffers = [[0; SEEN]; BATCH];
+    let mut total = 0;
+    let mut first = None;
+    let mut last = Instant::now();
+    loop {
+        let mut slices = buffers.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
+        let received =
+            recvmmsg(socket.as_raw_fd(), &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None);
+        let count = received.map_or(0, Iterator::count);
+        if count > 0 {
+            last = Instant::now();
+            first.get_or_insert(last);
+            total += count as u64;
+        }
+        if count == BATCH {
+            continue;
+        }
+        if done.load(Ordering::Relaxed) && last.elapsed() > SILENCE {
+            return (total, first.map_or(Duration::ZERO, |first| last - first));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The lowest offered load at which about as many packets arrive as at any: from a low one upwards until twice
+/// in a row less than two thirds arrived or the sender could not send as many, then more closely around the
+/// best.
+pub(crate) fn find_saturation(stage: &Stage, size: usize, segmented: bool) -> Result<u32, TestbedError> {
+    let mut seen = Vec::new();
+    let mut rate = FIRST_RATE;
+    let mut beyond = 0;
+    let step = |rate| Flood { size, rate, time: STEP_TIME, segmented }.run(stage);
+    while rate < LAST_RATE && beyond < 2 {
+        let rates = step(rate)?;
+        seen.push((rate, rates.received));
+        let lossy = rates.received < 0.66 * rates.sent;
+        let exhausted = rates.sent < 0.9 * f64::from(rate);
+        beyond = if lossy || exhausted { beyond + 1 } else { 0 };
+        rate = rate.saturating_add(rate / 2);
+    }
+    let around = saturation(&seen);
+    for rate in [around / 5 * 4, around / 5 * 6] {
+        seen.push((rate, step(rate)?.received));
+    }
+    seen.sort_unstable_by_key(|(rate, _)| *rate);
+    Ok(saturation(&seen))
+}
+
+/// Of offered and received rates, in ascending order, the lowest offered one that is about as good as the best.
+fn saturation(seen: &[(u32, f64)]) -> u32 {
+    let most = seen.iter().map(|(_, received)| *received).fold(0.0, f64::max);
+    let enough = seen.iter().find(|(_, received)| *received >= AS_GOOD * most);
+    enough.map_or(FIRST_RATE, |(rate, _)| *rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saturation_is_where_more_does_not_help() {
+        let seen = [(10, 10.0), (20, 19.0), (40, 30.0), (60, 30.5), (90, 12.0)];
+        assert_eq!(saturation(&seen), 40);
+        assert_eq!(saturation(&seen[..2]), 20);
+        assert_eq!(saturation(&[]), FIRST_RATE);
+    }
+}
