@@ -110,6 +110,8 @@ pub enum Command {
     Shutdown,
     /// Drop all connections and start over (SIGUSR1).
     Restart,
+    /// The file of revoked certificates has this new content.
+    RevocationList(Vec<u8>),
     /// Start new keys with a peer.
     Rekey {
         /// The peer.

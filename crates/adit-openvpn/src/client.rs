@@ -194,6 +194,19 @@ impl Client {
         self.remote + 1 >= self.params.remotes.len()
     }
 
+    /// The next handshakes are judged by the new lists; a server on them is left.
+    fn take_revocations(&mut self, content: &[u8]) {
+        let Some(revocations) = &self.control.revocations else { return };
+        if let Err(error) = revocations.update(content) {
+            let text = format!("{error}; the list read before stays in force");
+            return self.report(Severity::Error, None, text);
+        }
+        let lists = revocations.current();
+        if matches!(&self.state, State::Connected(connection) if connection.is_revoked(&lists)) {
+            self.try_again("the server's certificate was revoked (crl-verify)", true);
+        }
+    }
+
     /// Lets the connection say what came of the last input.
     fn settle(&mut self) {
         let State::Connected(connection) = &mut self.state else { return };
@@ -247,6 +260,7 @@ impl Protocol for Client {
                     self.try_again("told to restart", false);
                 }
             }
+            Command::RevocationList(content) => self.take_revocations(&content),
             Command::Rekey { .. } => {
                 if let State::Connected(connection) = &mut self.state {
                     connection.rekey(now);

@@ -54,6 +54,16 @@ fn tls_text(error: &rustls::Error) -> String {
             date(*not_before),
             date(*time)
         ),
+        Error::InvalidCertificate(CertificateError::Revoked) => {
+            "the peer's certificate was revoked (crl-verify)".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::ExpiredRevocationListContext { time, next_update }) => {
+            format!(
+                "the revocation list (crl-verify) expired at {}, so nobody can be let in: put a newer one there, unless this machine's clock ({}) is wrong",
+                date(*next_update),
+                date(*time)
+            )
+        }
         Error::InvalidCertificate(CertificateError::Other(other)) => {
             format!("the peer is not who it should be: {other}")
         }

@@ -18,6 +18,7 @@ pub mod peer_info;
 mod pool;
 mod pushed;
 pub mod reliable;
+pub mod revocation;
 mod server;
 mod session;
 pub mod static_key;

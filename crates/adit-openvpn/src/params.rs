@@ -7,6 +7,7 @@ use adit_core::{
     Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport, UnixTime,
 };
 
+use crate::revocation::Revocations;
 use crate::tls::TlsConfig;
 use crate::wrap::WrapConfig;
 
@@ -29,6 +30,8 @@ pub struct ControlParams {
     pub retransmit: Duration,
     /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
     pub wall_at_origin: UnixTime,
+    /// The lists that `tls` judges by, to be replaced by [`adit_core::Command::RevocationList`].
+    pub revocations: Option<Revocations>,
 }
 
 impl ControlParams {
@@ -43,6 +46,7 @@ impl ControlParams {
             max_packet_size: 1250,
             retransmit: Duration::from_secs(2),
             wall_at_origin,
+            revocations: None,
         }
     }
 }

@@ -307,6 +307,22 @@ impl Server {
         self.after_words.push(Event::Ended(Ended::Shutdown));
     }
 
+    /// The next handshakes are judged by the new lists, and who is on them goes now.
+    fn take_revocations(&mut self, content: &[u8]) {
+        let Some(revocations) = self.params.control.revocations.clone() else { return };
+        if let Err(error) = revocations.update(content) {
+            let text = format!("{error}; the list read before stays in force");
+            return self.report(Severity::Error, None, text);
+        }
+        self.report(Severity::Info, None, "crl-verify: read anew".to_owned());
+        let lists = revocations.current();
+        let revoked: Vec<PeerId> =
+            self.peers.iter().filter(|(_, peer)| peer.is_revoked(&lists)).map(|(id, _)| *id).collect();
+        for id in revoked {
+            self.remove(id, "its certificate was revoked (crl-verify)", Severity::Warning);
+        }
+    }
+
     fn close_silent_connections(&mut self) {
         let now = self.now;
         let late: Vec<Path> =
@@ -363,6 +379,7 @@ impl Protocol for Server {
                     self.remove(id, "told to restart", Severity::Info);
                 }
             }
+            Command::RevocationList(content) => self.take_revocations(&content),
             Command::OpenFailed { .. } => {}
         }
     }

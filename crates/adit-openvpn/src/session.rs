@@ -13,6 +13,7 @@ use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, earliest};
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
+use crate::revocation::Lists;
 use crate::wire::{ControlBody, Header, Opcode, Role, Sid};
 use crate::wrap::{Wrap, WrapReplay};
 
@@ -166,6 +167,12 @@ impl Session {
     /// The common name the peer proved.
     pub(crate) fn peer_name(&self) -> Option<&str> {
         self.peer_name.as_deref()
+    }
+
+    /// Whether the peer's certificate is on one of the lists.
+    pub(crate) fn is_revoked(&self, lists: &Lists) -> bool {
+        let mut proven = self.exchanges.iter().filter_map(|exchange| exchange.state.tls().peer_certificate());
+        proven.any(|certificate| lists.names(certificate))
     }
 
     /// Version and suite of the control channel, for people.

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, Connection, ServerConfig};
 use zeroize::Zeroizing;
 
@@ -111,7 +111,12 @@ impl TlsChannel {
 
     /// The common name of the peer's certificate.
     pub(crate) fn peer_name(&self) -> Option<String> {
-        self.connection.peer_certificates()?.first().and_then(certificate_common_name)
+        self.peer_certificate().and_then(certificate_common_name)
+    }
+
+    /// The peer's own certificate.
+    pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.connection.peer_certificates()?.first()
     }
 
     /// Version and suite, for people.

@@ -11,8 +11,13 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 use thiserror::Error;
-use webpki::{EndEntityCert, KeyUsage};
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth,
+    RevocationOptionsBuilder, UnknownStatusPolicy,
+};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+use crate::revocation::{Lists, Revocations};
 
 /// id-kp-serverAuth (RFC 5280 §4.2.1.12), the value bytes of its DER.
 const EKU_SERVER: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
@@ -50,12 +55,14 @@ impl fmt::Display for NameCheck {
 }
 
 /// What the configuration asks of the peer's certificate, besides a chain to a trusted CA.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct PeerRequirements {
     /// `remote-cert-tls`: key usage and extended key usage must be present, not merely not contradict.
     pub require_usage: bool,
     /// `verify-x509-name`.
     pub name: Option<NameCheck>,
+    /// `crl-verify`: which certificates are valid no more.
+    pub revocations: Option<Revocations>,
 }
 
 /// The peer's certificate is valid but not the one that the configuration asks for.
@@ -112,9 +119,27 @@ impl PeerVerifier {
             KeyUsage::required_if_present(oid)
         };
         let algorithms = self.provider.signature_verification_algorithms.all;
+        let lists = self.requirements.revocations.as_ref().map(Revocations::current);
+        let signed: Vec<&CertRevocationList<'_>> = match lists.as_deref() {
+            Some(Lists::Signed(lists)) => lists.iter().collect(),
+            _ => Vec::new(),
+        };
+        // As OpenVPN: an authority without a list has revoked nothing; a list past its date lets nobody in.
+        let revocation = RevocationOptionsBuilder::new(&signed).ok().map(|builder| {
+            builder
+                .with_depth(RevocationCheckDepth::Chain)
+                .with_status_policy(UnknownStatusPolicy::Allow)
+                .with_expiration_policy(ExpirationPolicy::Enforce)
+                .build()
+        });
         entity
-            .verify_for_usage(algorithms, &self.anchors, chain, now, usage, None, None)
+            .verify_for_usage(algorithms, &self.anchors, chain, now, usage, revocation, None)
             .map_err(certificate_error)?;
+        if let Some(lists @ Lists::Serials(_)) = lists.as_deref()
+            && std::iter::once(certificate).chain(chain).any(|certificate| lists.names(certificate))
+        {
+            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+        }
         self.check_requirements(certificate)?;
         Ok(())
     }
@@ -191,6 +216,10 @@ fn certificate_error(error: webpki::Error) -> Error {
         E::CertExpired { time, not_after } => CertificateError::ExpiredContext { time, not_after },
         E::CertNotValidYet { time, not_before } => CertificateError::NotValidYetContext { time, not_before },
         E::UnknownIssuer => CertificateError::UnknownIssuer,
+        E::CertRevoked => CertificateError::Revoked,
+        E::CrlExpired { time, next_update } => {
+            CertificateError::ExpiredRevocationListContext { time, next_update }
+        }
         E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
         E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
         E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,

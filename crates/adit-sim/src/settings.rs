@@ -19,14 +19,16 @@ const POOL4: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(1
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 8, 0, 0, 0, 0, 0, 1);
 const POOL6: Ipv6Addr = Ipv6Addr::new(0xfd00, 8, 0, 0, 0, 0, 0, 0x1000);
 
-const REQUIREMENTS: PeerRequirements = PeerRequirements { require_usage: true, name: None };
+fn requirements() -> PeerRequirements {
+    PeerRequirements { require_usage: true, ..PeerRequirements::default() }
+}
 
 /// Client number `number`'s parameters.
 ///
 /// # Errors
 /// When its TLS cannot be set up, as text.
 pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams, String> {
-    let tls = client_tls(credentials(number)?, REQUIREMENTS, &environment(&scenario.versions))
+    let tls = client_tls(credentials(number)?, requirements(), &environment(&scenario.versions))
         .map_err(|error| error.to_string())?;
     let mut control =
         ControlParams::new(scenario.wrapping.config(Role::Client), TlsConfig::Client(tls), wall());
@@ -54,7 +56,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams,
 /// # Errors
 /// When its TLS cannot be set up, as text.
 pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
-    let tls = server_tls(credentials(0)?, REQUIREMENTS, &environment(&scenario.versions))
+    let tls = server_tls(credentials(0)?, requirements(), &environment(&scenario.versions))
         .map_err(|error| error.to_string())?;
     let mut control =
         ControlParams::new(scenario.wrapping.config(Role::Server), TlsConfig::Server(tls), wall());

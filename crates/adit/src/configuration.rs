@@ -1,6 +1,6 @@
 //! A configuration from its file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use adit_config::Failure;
 use adit_config::openvpn::{Parsed, parse};
@@ -24,12 +24,13 @@ pub(crate) fn read(path: &Path) -> Result<Parsed, Unusable> {
         Ok(text) => zeroize::Zeroizing::new(text),
         Err(error) => return Err(Unusable::Unreadable(name, error)),
     };
-    // OpenVPN looks from its working directory; a file that lies beside the configuration is meant too.
-    let directory = path.parent().unwrap_or(Path::new(""));
-    let load = |wanted: &Path| {
-        let beside = directory.join(wanted);
-        let found = if !wanted.exists() && beside.exists() { &beside } else { wanted };
-        std::fs::read(found).map_err(|error| error.to_string())
-    };
+    let load = |wanted: &Path| std::fs::read(find(path, wanted)).map_err(|error| error.to_string());
     Ok(parse(&name, &text, &load)?)
+}
+
+/// Where a file is that the configuration `file` names. OpenVPN looks from its working directory; a file that
+/// lies beside the configuration is meant too.
+pub(crate) fn find(file: &Path, wanted: &Path) -> PathBuf {
+    let beside = file.parent().unwrap_or(Path::new("")).join(wanted);
+    if !wanted.exists() && beside.exists() { beside } else { wanted.to_owned() }
 }

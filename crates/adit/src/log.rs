@@ -2,15 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Log, Process};
 use adit_core::Severity;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Where lines go, and which.
+/// Where lines go, and which. Copies write to the same place.
+#[derive(Clone)]
 pub(crate) struct Logger {
-    sink: Box<dyn Write + Send>,
+    sink: Arc<Mutex<dyn Write + Send>>,
     least: Severity,
     stamped: bool,
 }
@@ -18,9 +20,9 @@ pub(crate) struct Logger {
 impl Logger {
     /// The log as the configuration has it: the standard error, or a file.
     pub(crate) fn new(process: &Process) -> io::Result<Self> {
-        let sink: Box<dyn Write + Send> = match &process.log {
-            Some(Log::File { path, append }) => Box::new(open(path, *append)?),
-            Some(Log::Syslog(_)) | None => Box::new(io::stderr()),
+        let sink: Arc<Mutex<dyn Write + Send>> = match &process.log {
+            Some(Log::File { path, append }) => Arc::new(Mutex::new(open(path, *append)?)),
+            Some(Log::Syslog(_)) | None => Arc::new(Mutex::new(io::stderr())),
         };
         // The journal stamps each line itself.
         let stamped = process.log.is_some() || std::env::var_os("JOURNAL_STREAM").is_none();
@@ -46,7 +48,7 @@ impl Logger {
         let line =
             if self.stamped { format!("{} {mark}{text}\n", stamp()) } else { format!("{mark}{text}\n") };
         // In one piece: the standard error is not buffered, and each part would be a system call.
-        let _ = self.sink.write_all(line.as_bytes());
+        let _ = self.sink.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }
 }
 

@@ -12,6 +12,7 @@ mod demo;
 mod exit;
 mod init;
 mod log;
+mod revoke;
 mod setup;
 mod status;
 mod up;
@@ -32,6 +33,7 @@ struct Cli {
 enum Command {
     Init(init::Args),
     AddClient(add_client::Args),
+    Revoke(revoke::Args),
     Check(check::Args),
     Up(up::Args),
     Status(status::Args),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
         Command::AddClient(args) => add_client::run(args),
+        Command::Revoke(args) => revoke::run(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
         Command::Status(args) => status::run(args),

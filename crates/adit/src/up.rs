@@ -1,6 +1,7 @@
 //! `adit up`: runs a configuration until it is told to stop.
 
 mod observer;
+mod revocations;
 mod signals;
 mod translate;
 
@@ -60,17 +61,19 @@ fn up(args: &Args) -> Result<(), Failure> {
     let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
+    let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
+        .map_err(|error| at_line(&parsed, &args.file, "crl-verify", &error))?;
     match &parsed.config.role {
         Role::Client(client) => {
             let keeps_trying = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
-            let params = translate::client_params(&parsed.config, client, !keeps_trying, wall)
+            let params = translate::client_params(&parsed.config, client, !keeps_trying, lists, wall)
                 .map_err(|error| locate(&parsed, &args.file, &error))?;
-            run_protocol(args, &parsed, log, |now| Client::new(params, now, seed))
+            run_protocol(args, &parsed, source, log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
-            let params = translate::server_params(&parsed.config, server, wall)
+            let params = translate::server_params(&parsed.config, server, lists, wall)
                 .map_err(|error| locate(&parsed, &args.file, &error))?;
-            run_protocol(args, &parsed, log, |now| Server::new(params, now, seed))
+            run_protocol(args, &parsed, source, log, |now| Server::new(params, now, seed))
         }
     }
 }
@@ -95,7 +98,12 @@ fn no_randomness(error: impl std::fmt::Display) -> Failure {
 
 /// An error of the credentials, with the line of the directive at fault.
 fn locate(parsed: &Parsed, path: &Path, error: &CredentialError) -> Failure {
-    let entry = parsed.report.iter().find(|entry| entry.directive == error.directive());
+    at_line(parsed, path, error.directive(), error)
+}
+
+/// An error in what a directive names, with the directive's line.
+fn at_line(parsed: &Parsed, path: &Path, directive: &str, error: &impl std::fmt::Display) -> Failure {
+    let entry = parsed.report.iter().find(|entry| entry.directive == directive);
     Failure::Configuration(match entry {
         Some(entry) => format!("{}:{}: {error}", entry.file, entry.line),
         None => format!("{}: {error}", path.display()),
@@ -105,6 +113,7 @@ fn locate(parsed: &Parsed, path: &Path, error: &CredentialError) -> Failure {
 fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
+    revocations: Option<revocations::Source>,
     mut log: Logger,
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
@@ -114,6 +123,11 @@ fn run_protocol<P: Protocol + StatusSource>(
     let handle = driver.handle();
     signals::watch(handle.clone())
         .map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))?;
+    if let Some(source) = revocations {
+        source
+            .watch(handle.clone(), log.clone())
+            .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
+    }
     let _pid_file = write_pid(parsed)?;
     let socket = serve_status(args, &handle, &mut log);
     for address in driver.local_addresses() {

@@ -6,8 +6,8 @@ use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGatew
 
 use super::lexer::{At, Inline};
 use super::model::{
-    Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey, SocketOptions,
-    TlsName, TlsVersion,
+    Crl, Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
+    SocketOptions, TlsName, TlsVersion,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -123,6 +123,7 @@ pub(super) struct TlsDraft {
     /// What `remote-cert-tls` or `remote-cert-eku` demands: a server's certificate, or a client's.
     pub(super) wants_server: Option<(bool, At)>,
     pub(super) name: Option<NameCheck>,
+    pub(super) crl: Option<Crl>,
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
-use super::model::{PeerCheck, Tls, TlsVersion, Wrap};
+use super::model::{Crl, PeerCheck, Tls, TlsVersion, Wrap};
 use crate::{Pem, Problem, StaticKey};
 
 /// Larger files are no certificates or keys.
@@ -28,10 +28,15 @@ impl Parser<'_> {
             None => cert?,
             Some(extra) => cert?.join(&extra?),
         };
-        let TlsDraft { version_max, ciphers, suites, groups, wants_server, name, .. } =
+        let TlsDraft { version_max, ciphers, suites, groups, wants_server, name, crl, .. } =
             std::mem::take(&mut draft.tls);
         let peer = PeerCheck { usage: wants_server.is_some(), name };
-        Some(Tls { ca: ca?, cert, key: key?, version_min, version_max, ciphers, suites, groups, peer })
+        let crl = crl.map(|crl| match crl {
+            Crl::File(path) => Crl::File(draft.directory.join(path)),
+            Crl::Directory(path) => Crl::Directory(draft.directory.join(path)),
+            inline => inline,
+        });
+        Some(Tls { ca: ca?, cert, key: key?, version_min, version_max, ciphers, suites, groups, peer, crl })
     }
 
     /// `tls-auth` or `tls-crypt`; `None` after telling what is wrong.

@@ -149,7 +149,7 @@ fn values_of_a_server() {
             ("remote-cert-tls server", "write `remote-cert-tls client`"),
             ("tls-auth a\ntls-crypt b", "cannot both be used"),
             ("client-config-dir ccd", "no settings per client yet"),
-            ("crl-verify crl.pem", "no revocation lists yet"),
+            ("crl-verify crl.pem directory", "`dir` or nothing"),
         ],
     );
     check(

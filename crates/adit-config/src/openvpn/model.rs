@@ -234,6 +234,19 @@ pub struct Tls {
     pub groups: Vec<TlsName>,
     /// What else the peer's certificate must show.
     pub peer: PeerCheck,
+    /// Which certificates are revoked (`crl-verify`).
+    pub crl: Option<Crl>,
+}
+
+/// `crl-verify`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Crl {
+    /// Lists in the file itself, which do not change.
+    Inline(Pem),
+    /// A file of lists, to be read anew when it changes.
+    File(PathBuf),
+    /// A directory in which a file named after a serial number in decimal revokes that certificate.
+    Directory(PathBuf),
 }
 
 /// A TLS suite or group by its IANA number and OpenVPN's name for it.

@@ -313,6 +313,12 @@ fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
         };
         out.line("verify-x509-name", &[&check.value, kind]);
     }
+    match &tls.crl {
+        None => {}
+        Some(Crl::Inline(lists)) => out.block("crl-verify", lists.text()),
+        Some(Crl::File(path)) => out.one("crl-verify", path.display()),
+        Some(Crl::Directory(path)) => out.line("crl-verify", &[&path.display().to_string(), "dir"]),
+    }
 }
 
 fn print_data(out: &mut Out, data: &DataChannel) {

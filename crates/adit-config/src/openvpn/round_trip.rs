@@ -217,6 +217,14 @@ fn tls_names(table: &'static [(u16, &'static str, &'static str)]) -> impl Strate
     })
 }
 
+fn crl() -> impl Strategy<Value = Crl> {
+    prop_oneof![
+        pem("X509 CRL").prop_map(Crl::Inline),
+        "[ -Z^-~]{1,40}".prop_map(|path| Crl::File(path.into())),
+        "[ -Z^-~]{1,40}".prop_map(|path| Crl::Directory(path.into())),
+    ]
+}
+
 fn tls() -> impl Strategy<Value = Tls> {
     let kind = select(vec![NameKind::Subject, NameKind::Name, NameKind::NamePrefix]);
     let name = (kind, text()).prop_map(|(kind, value)| NameCheck { kind, value: format!("CN={value}") });
@@ -231,19 +239,22 @@ fn tls() -> impl Strategy<Value = Tls> {
         (pem("CERTIFICATE"), pem("CERTIFICATE"), pem("EC PRIVATE KEY")),
         versions,
         (tls_names(tls::CIPHERS), tls_names(tls::SUITES), tls_names(tls::GROUPS)),
-        (any::<bool>(), option::of(name)),
+        (any::<bool>(), option::of(name), option::of(crl())),
     )
         .prop_map(
-            |((ca, cert, key), (version_min, version_max), (ciphers, suites, groups), (usage, name))| Tls {
-                ca,
-                cert,
-                key,
-                version_min,
-                version_max,
-                ciphers,
-                suites,
-                groups,
-                peer: PeerCheck { usage, name },
+            |((ca, cert, key), (version_min, version_max), (ciphers, suites, groups), (usage, name, crl))| {
+                Tls {
+                    ca,
+                    cert,
+                    key,
+                    version_min,
+                    version_max,
+                    ciphers,
+                    suites,
+                    groups,
+                    peer: PeerCheck { usage, name },
+                    crl,
+                }
             },
         )
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use super::args::Args;
 use super::draft::{Draft, Material, Source};
-use super::model::{KeyDirection, NameCheck, NameKind, TlsName, TlsVersion};
+use super::model::{Crl, KeyDirection, NameCheck, NameKind, TlsName, TlsVersion};
 use super::table::{Effect, done, done_but, skip};
+use crate::Pem;
 
 type Done = Result<Effect, String>;
 
@@ -206,6 +207,22 @@ pub(super) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
         ));
     }
     draft.tls.name = Some(NameCheck { kind, value: value.into() });
+    done()
+}
+
+pub(super) fn crl_verify(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.tls.crl = Some(match args.inline() {
+        Some(inline) => Crl::Inline(Pem::new(&inline.text)),
+        None if args.get(0)? == BLOCK_FOLLOWS => return skip("the block gives it"),
+        None => {
+            let path = PathBuf::from(args.get(0)?);
+            match args.opt(1) {
+                None => Crl::File(path),
+                Some("dir") => Crl::Directory(path),
+                Some(other) => return Err(args.bad(other, "`dir` or nothing")),
+            }
+        }
+    });
     done()
 }
 

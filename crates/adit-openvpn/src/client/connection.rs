@@ -20,6 +20,7 @@ use crate::liveness::{Due, Liveness};
 use crate::negotiate::max_mss;
 use crate::params::{ClientParams, ControlParams, Keepalive, PullAction};
 use crate::pushed::{Pushed, Refused};
+use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
 
@@ -107,6 +108,10 @@ impl Connection {
 
     pub(super) fn is_up(&self) -> bool {
         self.up.is_some()
+    }
+
+    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+        self.session.is_revoked(lists)
     }
 
     pub(super) fn peer_info(&self) -> Option<PeerInfo> {

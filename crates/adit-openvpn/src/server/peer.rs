@@ -24,6 +24,7 @@ use crate::negotiate::{PeerAbilities, choose_cipher, iv_proto, max_mss};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::pool::Lease;
+use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
@@ -111,6 +112,10 @@ impl Peer {
 
     pub(super) fn is_up(&self) -> bool {
         self.up.is_some()
+    }
+
+    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+        self.session.is_revoked(lists)
     }
 
     pub(super) fn is_quiet(&self) -> bool {

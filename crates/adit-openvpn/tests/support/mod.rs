@@ -20,8 +20,8 @@ use adit_openvpn::params::{
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
 };
 use rustls::pki_types::UnixTime as PkiTime;
 use rustls::time_provider::TimeProvider;
@@ -40,6 +40,11 @@ impl TimeProvider for FixedTime {
 
 pub fn environment() -> TlsEnvironment {
     TlsEnvironment::new(Arc::new(FixedTime(WALL)))
+}
+
+/// The serial number of a name's certificate.
+pub fn serial(name: &str) -> u64 {
+    name.bytes().fold(1 << 62, |number, byte| number ^ (number << 5) ^ u64::from(byte)) >> 1
 }
 
 /// One authority and what it signs.
@@ -66,7 +71,28 @@ impl Authority {
         params.extended_key_usages = vec![usage];
         params.not_before = rcgen::date_time_ymd(2025, 1, 1);
         params.not_after = rcgen::date_time_ymd(2027, 1, 1);
+        params.serial_number = Some(SerialNumber::from(serial(name)));
         self.sign(params)
+    }
+
+    /// A list that revokes these serial numbers, good until the end of that year.
+    pub fn revoke(&self, serials: &[u64], until: i32) -> Vec<u8> {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: rcgen::date_time_ymd(2025, 6, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2025, 6, 1),
+            next_update: rcgen::date_time_ymd(until, 12, 31),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        list.signed_by(&issuer).unwrap().pem().unwrap().into_bytes()
     }
 
     pub fn sign(&self, params: CertificateParams) -> Credentials {
@@ -81,9 +107,12 @@ impl Authority {
     }
 }
 
+pub fn requirements() -> PeerRequirements {
+    PeerRequirements { require_usage: true, ..PeerRequirements::default() }
+}
+
 pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Transport) -> ClientParams {
-    let tls = client_tls(credentials, PeerRequirements { require_usage: true, name: None }, &environment())
-        .unwrap();
+    let tls = client_tls(credentials, requirements(), &environment()).unwrap();
     ClientParams {
         control: ControlParams::new(wrap, TlsConfig::Client(tls), UnixTime(WALL)),
         data: DataParams::default(),
@@ -102,8 +131,7 @@ pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Tra
 }
 
 pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParams {
-    let tls = server_tls(credentials, PeerRequirements { require_usage: true, name: None }, &environment())
-        .unwrap();
+    let tls = server_tls(credentials, requirements(), &environment()).unwrap();
     let push = [
         "route 10.20.0.0 255.255.0.0",
         "route-gateway 10.8.0.1",

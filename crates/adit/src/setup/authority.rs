@@ -1,6 +1,7 @@
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    RevokedCertParams, SerialNumber,
 };
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
@@ -99,6 +100,35 @@ impl Authority {
         let serial = hex(&serial_number.to_bytes());
         index.add(Issue::new(serial, name, kind, params.not_before, params.not_after));
         Ok(Issued { certificate, key: Zeroizing::new(key.serialize_pem()) })
+    }
+}
+
+impl Authority {
+    /// The list of all certificates that were revoked, as PEM. It is good for as long as the authority: it is
+    /// made anew at each revocation, and one that ran out would shut everybody out.
+    pub(super) fn revocation_list(
+        &self,
+        index: &mut Index,
+        now: OffsetDateTime,
+    ) -> Result<String, SetupError> {
+        let failed = failed("make the list of revoked certificates");
+        index.lists += 1;
+        let now = now.replace_nanosecond(0).unwrap_or(now);
+        let revoked = |(serial, time): (Vec<u8>, OffsetDateTime)| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: time.replace_nanosecond(0).unwrap_or(time),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: now - EARLY,
+            next_update: now + AUTHORITY_LIFE,
+            crl_number: SerialNumber::from(index.lists),
+            issuing_distribution_point: None,
+            revoked_certs: index.revoked(now).into_iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).and_then(|list| list.pem()).map_err(&failed)
     }
 }
 

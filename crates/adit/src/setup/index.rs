@@ -18,6 +18,9 @@ pub(super) struct Index {
     pub(super) proto: Proto,
     /// The common name of the server's certificate.
     pub(super) server_name: String,
+    /// How many revocation lists were made.
+    #[serde(default)]
+    pub(super) lists: u64,
     /// Certificates in the order of issue.
     issued: Vec<Issue>,
 }
@@ -35,6 +38,9 @@ pub(super) struct Issue {
     pub(super) not_before: String,
     /// Last moment of validity, RFC 3339.
     pub(super) not_after: String,
+    /// When it was revoked, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) revoked: Option<String>,
 }
 
 impl Issue {
@@ -45,14 +51,25 @@ impl Issue {
         not_before: OffsetDateTime,
         not_after: OffsetDateTime,
     ) -> Self {
-        let text = |time: OffsetDateTime| time.format(&Rfc3339).unwrap_or_default();
-        Issue { serial, name: name.into(), kind, not_before: text(not_before), not_after: text(not_after) }
+        let (not_before, not_after) = (text(not_before), text(not_after));
+        Issue { serial, name: name.into(), kind, not_before, not_after, revoked: None }
     }
+}
+
+fn text(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_default()
 }
 
 impl Index {
     pub(super) fn new(endpoint: Endpoint, proto: Proto, server_name: &str) -> Self {
-        Index { format: FORMAT, endpoint, proto, server_name: server_name.into(), issued: Vec::new() }
+        Index {
+            format: FORMAT,
+            endpoint,
+            proto,
+            server_name: server_name.into(),
+            lists: 0,
+            issued: Vec::new(),
+        }
     }
 
     /// Reads the file; the error says what is wrong with it.
@@ -80,10 +97,30 @@ impl Index {
         text
     }
 
-    /// Whether a certificate of that name was issued; names are compared without case, as some file systems
-    /// do.
+    /// Whether a certificate of that name was issued and not revoked; names are compared without case, as some
+    /// file systems do.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.issued.iter().any(|issue| issue.name.eq_ignore_ascii_case(name))
+        self.issued.iter().any(|issue| issue.revoked.is_none() && issue.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Notes that the client of that name is no client any more. False if there is no such client.
+    pub(super) fn revoke(&mut self, name: &str, now: OffsetDateTime) -> bool {
+        let is =
+            |issue: &&mut Issue| issue.revoked.is_none() && issue.kind == Kind::Client && issue.name == name;
+        let mut found = false;
+        for issue in self.issued.iter_mut().filter(is) {
+            issue.revoked = Some(text(now));
+            found = true;
+        }
+        found
+    }
+
+    /// Serial number and moment of each revocation. What cannot be read back counts as revoked at `now`.
+    pub(super) fn revoked(&self, now: OffsetDateTime) -> Vec<(Vec<u8>, OffsetDateTime)> {
+        let revoked = self.issued.iter().filter_map(|issue| Some((issue, issue.revoked.as_deref()?)));
+        revoked
+            .map(|(issue, when)| (bytes(&issue.serial), OffsetDateTime::parse(when, &Rfc3339).unwrap_or(now)))
+            .collect()
     }
 
     /// Whether that serial number is taken.
@@ -94,4 +131,10 @@ impl Index {
     pub(super) fn add(&mut self, issue: Issue) {
         self.issued.push(issue);
     }
+}
+
+/// The bytes of a number in hexadecimal.
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.chars().filter_map(|c| u8::try_from(c.to_digit(16)?).ok()).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| (byte << 4) | digit)).collect()
 }

@@ -1,8 +1,9 @@
-//! The directory that `adit init` makes and `adit add-client` adds to.
+//! The directory that `adit init` makes, and that `adit add-client` and `adit revoke` change.
 //!
 //! ```text
 //! server.conf          all a server needs, keys inline
 //! clients/NAME.ovpn    all a client needs, keys inline
+//! crl.pem              which certificates are revoked; public
 //! pki/ca.crt, ca.key   the certificate authority
 //! pki/tls-crypt.key    the key that hides the handshake, shared by all
 //! pki/index.json       every certificate issued
@@ -37,6 +38,9 @@ use self::index::Index;
 /// The common name of the server's certificate, which clients check.
 const SERVER_NAME: &str = "adit-server";
 
+/// The list of revoked certificates.
+const REVOKED: &str = "crl.pem";
+
 /// Why a server's directory could not be made or added to.
 #[derive(Debug, Error)]
 pub(crate) enum SetupError {
@@ -46,6 +50,9 @@ pub(crate) enum SetupError {
     /// There is such a client.
     #[error("there is a client {0} already; choose another name")]
     NameTaken(String),
+    /// There is no such client.
+    #[error("there is no client {0}, or it was revoked already")]
+    NoSuchClient(String),
     /// The directory is none of ours.
     #[error("{} was not made by `adit init`: it has no pki/index.json", .0.display())]
     NotOurs(PathBuf),
@@ -107,7 +114,10 @@ impl Workshop {
         let mut index = Index::new(endpoint.clone(), proto, SERVER_NAME);
         let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut index)?;
         let networks = profile::Networks::choose()?;
-        let text = profile::server(&index, &networks, &authority, &issued, &key);
+        let revoked = authority.revocation_list(&mut index, now)?;
+        // OpenVPN looks for the list from where it was started, so the path must be whole.
+        let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into()).join(REVOKED);
+        let text = profile::server(&index, &networks, &path, &authority, &issued, &key);
         profile::check(&text, "server.conf")?;
 
         new.directory("pki")?;
@@ -116,6 +126,7 @@ impl Workshop {
         new.file("pki/ca.key", authority.key_pem().as_bytes())?;
         new.file("pki/tls-crypt.key", key.to_text().as_bytes())?;
         new.file("pki/index.json", index.to_json().as_bytes())?;
+        new.file(REVOKED, revoked.as_bytes())?;
         new.file("server.conf", text.as_bytes())?;
         new.settle(dir)
     }
@@ -154,6 +165,32 @@ impl Workshop {
             return Err(error);
         }
         Ok(profile)
+    }
+
+    /// Puts a client's certificate on the list of revoked ones and removes its profile. Gives a hint if the
+    /// server does not look at the list.
+    pub(crate) fn revoke(&mut self, name: &ClientName) -> Result<Option<String>, SetupError> {
+        let now = OffsetDateTime::now_utc();
+        if !self.index.revoke(name.as_str(), now) {
+            return Err(SetupError::NoSuchClient(name.to_string()));
+        }
+        let list = self.authority()?.revocation_list(&mut self.index, now)?;
+        let path = self.dir.join(REVOKED);
+        // The index first: the next list is made from it.
+        files::replace(&self.dir.join("pki/index.json"), self.index.to_json().as_bytes())?;
+        files::replace(&path, list.as_bytes())?;
+        // It may have been handed over and deleted.
+        let _ = fs::remove_file(self.dir.join("clients").join(format!("{name}.ovpn")));
+        let server = files::read(&self.dir.join("server.conf")).unwrap_or_default();
+        let looks = server.lines().any(|line| line.trim_start().starts_with("crl-verify"));
+        Ok((!looks).then(|| {
+            let path = std::path::absolute(&path).unwrap_or(path);
+            format!(
+                "server.conf does not look at the list yet: add the line `crl-verify {}` to it and restart \
+                 the server",
+                profile::quoted(&path)
+            )
+        }))
     }
 
     fn authority(&self) -> Result<Authority, SetupError> {

@@ -40,6 +40,7 @@ impl Networks {
 pub(super) fn server(
     index: &Index,
     networks: &Networks,
+    revoked: &Path,
     authority: &Authority,
     issued: &Issued,
     key: &StaticKey,
@@ -76,16 +77,29 @@ pub(super) fn server(
          remote-cert-tls client\n\
          dh none\n\
          data-ciphers {CIPHERS}\n\
+         # Made anew by `adit revoke`; a running server sees it.\n\
+         crl-verify {revoked}\n\
          \n\
          # To carry all traffic of the clients, forward and translate it on this machine, then say:\n\
          ;push \"redirect-gateway def1 ipv6\"\n\
          ;push \"dhcp-option DNS 9.9.9.9\"\n\
          # To give clients a network behind this machine:\n\
          ;push \"route 192.168.1.0 255.255.255.0\"\n\
-         \n"
+         \n",
+        revoked = quoted(revoked),
     );
     blocks(&mut text, authority, issued, key);
     text
+}
+
+/// A path as one word of a configuration.
+pub(super) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let odd = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#' | ';');
+    if !text.contains(odd) {
+        return text;
+    }
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// A client's profile, for adit, OpenVPN 2.6 and OpenVPN Connect.

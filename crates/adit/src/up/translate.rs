@@ -14,6 +14,7 @@ use adit_openvpn::params::{
     ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix, PullAction,
     RemoteParams, ServerParams,
 };
+use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use adit_openvpn::{NameCheck, PeerRequirements, Role, TlsConfig};
@@ -112,9 +113,11 @@ pub(super) fn client_params(
     config: &Config,
     client: &ClientConfig,
     fail_on_unknown_name: bool,
+    revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ClientParams, CredentialError> {
-    let tls = client_tls(&credentials(config), requirements(config), &environment(config))?;
+    let requirements = requirements(config, revocations.clone());
+    let tls = client_tls(&credentials(config), requirements, &environment(config))?;
     let exit_notify = client.remotes.iter().any(|remote| remote.exit_notify > 0);
     let server_poll_timeout = client.remotes.iter().map(|remote| remote.connect_timeout).max();
     let name = |remote: &file::Remote| RemoteParams {
@@ -122,7 +125,7 @@ pub(super) fn client_params(
         transport: remote.transport,
     };
     Ok(ClientParams {
-        control: control(config, TlsConfig::Client(tls), Role::Client, wall),
+        control: control(config, TlsConfig::Client(tls), Role::Client, revocations, wall),
         data: data(config),
         remotes: client.remotes.iter().map(name).collect(),
         keepalive: keepalive(config),
@@ -171,11 +174,13 @@ fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
 pub(super) fn server_params(
     config: &Config,
     server: &ServerConfig,
+    revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ServerParams, CredentialError> {
-    let tls = server_tls(&credentials(config), requirements(config), &environment(config))?;
+    let requirements = requirements(config, revocations.clone());
+    let tls = server_tls(&credentials(config), requirements, &environment(config))?;
     Ok(ServerParams {
-        control: control(config, TlsConfig::Server(tls), Role::Server, wall),
+        control: control(config, TlsConfig::Server(tls), Role::Server, revocations, wall),
         data: data(config),
         address4: server.ipv4.map(|v4| v4.address),
         pool4: server.ipv4.and_then(|v4| v4.pool),
@@ -210,14 +215,14 @@ fn credentials(config: &Config) -> Credentials {
     }
 }
 
-fn requirements(config: &Config) -> PeerRequirements {
+fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequirements {
     let peer = &config.tls.peer;
     let name = peer.name.as_ref().map(|check| match check.kind {
         file::NameKind::Subject => NameCheck::Subject(check.value.clone()),
         file::NameKind::Name => NameCheck::CommonName(check.value.clone()),
         file::NameKind::NamePrefix => NameCheck::CommonNamePrefix(check.value.clone()),
     });
-    PeerRequirements { require_usage: peer.usage, name }
+    PeerRequirements { require_usage: peer.usage, name, revocations }
 }
 
 /// TLS as `tls-version-min`, `tls-cipher`, `tls-ciphersuites` and `tls-groups` leave it.
@@ -249,12 +254,19 @@ fn versions(config: &Config) -> Vec<&'static SupportedProtocolVersion> {
     all.into_iter().filter(|(version, _)| (min..=max).contains(version)).map(|(_, version)| version).collect()
 }
 
-fn control(config: &Config, tls: TlsConfig, role: Role, wall_at_origin: UnixTime) -> ControlParams {
+fn control(
+    config: &Config,
+    tls: TlsConfig,
+    role: Role,
+    revocations: Option<Revocations>,
+    wall_at_origin: UnixTime,
+) -> ControlParams {
     let mut params = ControlParams::new(wrap(config, role), tls, wall_at_origin);
     params.hand_window = config.rekey.handshake;
     params.reneg = config.rekey.after;
     params.tran_window = config.rekey.transition;
     params.retransmit = config.rekey.retransmit;
+    params.revocations = revocations;
     params
 }
 

@@ -1,0 +1,120 @@
+//! Certificates that are valid no more: `crl-verify`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use thiserror::Error;
+use webpki::{CertRevocationList, EndEntityCert, OwnedCertRevocationList};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Why a revocation list cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RevocationError {
+    /// There is none.
+    #[error("crl-verify: holds no revocation list; a \"-----BEGIN X509 CRL-----\" block is expected")]
+    Empty,
+    /// It is no PEM text.
+    #[error("crl-verify: not valid PEM: {0}")]
+    Pem(String),
+    /// A list of the first version, as `openssl ca -gencrl` makes without extensions.
+    #[error(
+        "crl-verify: a list in it is of version 1; make one of version 2 (RFC 5280): `crl_extensions` in openssl.cnf, or `openssl ca -gencrl -crlexts SECTION`"
+    )]
+    Version,
+    /// It cannot be read.
+    #[error("crl-verify: a list in it cannot be read: {0}")]
+    List(String),
+}
+
+/// What is revoked.
+pub(crate) enum Lists {
+    /// Signed lists of the authorities.
+    Signed(Vec<CertRevocationList<'static>>),
+    /// Serial numbers in decimal, whoever issued them (`crl-verify DIRECTORY dir`).
+    Serials(BTreeSet<String>),
+}
+
+impl Lists {
+    fn signed(pem: &[u8]) -> Result<Self, RevocationError> {
+        let mut lists = Vec::new();
+        for der in CertificateRevocationListDer::pem_slice_iter(pem) {
+            let der = der.map_err(|error| RevocationError::Pem(error.to_string()))?;
+            let list = OwnedCertRevocationList::from_der(&der).map_err(|error| match error {
+                webpki::Error::UnsupportedCrlVersion => RevocationError::Version,
+                other => RevocationError::List(other.to_string()),
+            })?;
+            lists.push(CertRevocationList::from(list));
+        }
+        if lists.is_empty() { Err(RevocationError::Empty) } else { Ok(Lists::Signed(lists)) }
+    }
+
+    fn serials(names: &[u8]) -> Self {
+        let names = String::from_utf8_lossy(names);
+        Lists::Serials(names.lines().map(str::to_owned).collect())
+    }
+
+    /// Whether the list names that certificate. Signatures and dates of signed lists are judged in the
+    /// handshake, not here.
+    pub(crate) fn names(&self, certificate: &CertificateDer<'_>) -> bool {
+        match self {
+            Lists::Signed(lists) => EndEntityCert::try_from(certificate).is_ok_and(|entity| {
+                lists.iter().any(|list| {
+                    list.issuer() == entity.issuer()
+                        && matches!(list.find_serial(entity.serial()), Ok(Some(_)))
+                })
+            }),
+            Lists::Serials(serials) => X509Certificate::from_der(certificate)
+                .is_ok_and(|(_, parsed)| serials.contains(&parsed.tbs_certificate.serial.to_string())),
+        }
+    }
+}
+
+/// The revocation lists in force. Copies share them: what one is given by [`Revocations::update`] holds for
+/// the next handshake of all.
+#[derive(Clone)]
+pub struct Revocations(Arc<RwLock<Arc<Lists>>>);
+
+impl fmt::Debug for Revocations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Revocations(..)")
+    }
+}
+
+impl Revocations {
+    /// Lists signed by the authorities, as PEM.
+    ///
+    /// # Errors
+    /// If there is none in it, or one that cannot be read.
+    pub fn from_lists(pem: &[u8]) -> Result<Self, RevocationError> {
+        Ok(Self::new(Lists::signed(pem)?))
+    }
+
+    /// Serial numbers in decimal, one a line; lines that are none do no harm.
+    pub fn from_serials(names: &[u8]) -> Self {
+        Self::new(Lists::serials(names))
+    }
+
+    fn new(lists: Lists) -> Self {
+        Revocations(Arc::new(RwLock::new(Arc::new(lists))))
+    }
+
+    /// Replaces the lists by newer ones of the same form.
+    ///
+    /// # Errors
+    /// If they cannot be used; the old ones then stay in force.
+    pub fn update(&self, content: &[u8]) -> Result<(), RevocationError> {
+        let lists = match *self.current() {
+            Lists::Signed(_) => Lists::signed(content)?,
+            Lists::Serials(_) => Lists::serials(content),
+        };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
+        Ok(())
+    }
+
+    pub(crate) fn current(&self) -> Arc<Lists> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

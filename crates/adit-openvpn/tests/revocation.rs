@@ -1,0 +1,88 @@
+//! `crl-verify`: who is on the list does not come in, and goes when the list is read anew.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use adit_core::{Command, Event, Transport};
+use adit_openvpn::revocation::{RevocationError, Revocations};
+use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::{TlsConfig, credentials};
+use rcgen::ExtendedKeyUsagePurpose;
+use support::{Authority, Pair, client_params, environment, requirements, serial, server_params};
+
+/// A server with these lists and the client "client".
+fn pair(authority: &Authority, revocations: &Revocations) -> Pair {
+    let identity = authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
+    let mut server = server_params(&identity, WrapConfig::Plain);
+    let mut wanted = requirements();
+    wanted.revocations = Some(revocations.clone());
+    server.control.tls =
+        TlsConfig::Server(credentials::server_tls(&identity, wanted, &environment()).unwrap());
+    server.control.revocations = Some(revocations.clone());
+    let identity = authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
+    Pair::new(client_params(&identity, WrapConfig::Plain, Transport::Udp), server)
+}
+
+fn told(events: &[Event], words: &str) -> bool {
+    events.iter().any(|event| matches!(event, Event::Report(report) if report.text.contains(words)))
+}
+
+#[test]
+fn who_is_on_the_list_is_refused() {
+    let authority = Authority::new();
+    let lists = Revocations::from_lists(&authority.revoke(&[7, serial("client")], 2026)).unwrap();
+    let pair = pair(&authority, &lists);
+    assert!(!pair.is_up() && told(&pair.server_events, "was revoked"));
+    let lists = Revocations::from_lists(&authority.revoke(&[7], 2026)).unwrap();
+    assert!(self::pair(&authority, &lists).is_up());
+}
+
+#[test]
+fn a_forged_list_lets_nobody_in() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    // The authority's name, but another key.
+    let lists = Revocations::from_lists(&other.revoke(&[serial("client")], 2026)).unwrap();
+    assert!(!pair(&authority, &lists).is_up());
+}
+
+#[test]
+fn a_list_past_its_date_lets_nobody_in() {
+    let authority = Authority::new();
+    let lists = Revocations::from_lists(&authority.revoke(&[], 2025)).unwrap();
+    let pair = pair(&authority, &lists);
+    assert!(!pair.is_up() && told(&pair.server_events, "expired"));
+}
+
+#[test]
+fn serial_numbers_in_a_directory() {
+    let authority = Authority::new();
+    let names = format!("README\n{}\n", serial("client"));
+    assert!(!pair(&authority, &Revocations::from_serials(names.as_bytes())).is_up());
+    assert!(pair(&authority, &Revocations::from_serials(b"1\n")).is_up());
+}
+
+#[test]
+fn a_new_list_holds_at_once() {
+    let authority = Authority::new();
+    let lists = Revocations::from_lists(&authority.revoke(&[], 2026)).unwrap();
+    let mut pair = pair(&authority, &lists);
+    assert!(pair.is_up());
+    let update = |pair: &mut Pair, content: Vec<u8>| {
+        let now = pair.now;
+        adit_core::Protocol::handle_command(&mut pair.server, now, Command::RevocationList(content));
+        pair.exchange();
+    };
+    update(&mut pair, b"no list".to_vec());
+    assert!(told(&pair.server_events, "stays in force") && pair.is_up());
+    update(&mut pair, authority.revoke(&[serial("somebody")], 2026));
+    assert!(pair.is_up());
+    update(&mut pair, authority.revoke(&[serial("client")], 2026));
+    assert!(pair.server.peers().is_empty() && told(&pair.server_events, "was revoked"));
+}
+
+#[test]
+fn what_is_no_list_is_said() {
+    assert_eq!(Revocations::from_lists(b"").unwrap_err(), RevocationError::Empty);
+    let broken = b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    assert!(matches!(Revocations::from_lists(broken), Err(RevocationError::List(_))));
+}

@@ -1,0 +1,126 @@
+//! `crl-verify`: reads what it names, and looks every second whether it has changed.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use adit_config::openvpn::Crl;
+use adit_core::{Command, Protocol, Severity};
+use adit_io::Handle;
+use adit_openvpn::revocation::Revocations;
+
+use crate::configuration;
+use crate::log::Logger;
+
+/// How often to look. A client that was let in meanwhile goes when the change is seen.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Larger files are no revocation lists.
+const MAX_FILE: u64 = 64 << 20;
+
+/// What is watched.
+pub(super) struct Source {
+    path: PathBuf,
+    directory: bool,
+    /// As it was when it was read last.
+    seen: Option<Mark>,
+}
+
+/// By what a change shows: time, size and number of the file.
+type Mark = (i64, i64, u64, u64);
+
+/// The lists that the configuration in `file` names, and what to watch for newer ones.
+pub(super) fn load(crl: Option<&Crl>, file: &Path) -> Result<(Option<Revocations>, Option<Source>), String> {
+    let source = match crl {
+        None => return Ok((None, None)),
+        Some(Crl::Inline(lists)) => {
+            let lists =
+                Revocations::from_lists(lists.text().as_bytes()).map_err(|error| error.to_string())?;
+            return Ok((Some(lists), None));
+        }
+        Some(Crl::File(path)) => Source::new(configuration::find(file, path), false),
+        Some(Crl::Directory(path)) => Source::new(configuration::find(file, path), true),
+    };
+    let content = source.read().map_err(|error| source.unreadable(&error))?;
+    let lists = match source.directory {
+        true => Revocations::from_serials(&content),
+        false => Revocations::from_lists(&content).map_err(|error| error.to_string())?,
+    };
+    Ok((Some(lists), Some(source)))
+}
+
+impl Source {
+    fn new(path: PathBuf, directory: bool) -> Self {
+        let mut source = Source { path, directory, seen: None };
+        source.seen = source.mark().ok();
+        source
+    }
+
+    /// The lists, or the names in the directory, one a line.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        if !self.directory {
+            if fs::metadata(&self.path)?.len() > MAX_FILE {
+                return Err(io::Error::other("it is too large for a revocation list"));
+            }
+            return fs::read(&self.path);
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            if let Some(name) = entry?.file_name().to_str() {
+                names.extend_from_slice(name.as_bytes());
+                names.push(b'\n');
+            }
+        }
+        Ok(names)
+    }
+
+    fn mark(&self) -> io::Result<Mark> {
+        let metadata = fs::metadata(&self.path)?;
+        Ok((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
+    }
+
+    fn unreadable(&self, error: &io::Error) -> String {
+        format!("crl-verify: {} cannot be read: {error}", self.path.display())
+    }
+
+    /// Tells the protocol of each change, until the tunnel has ended. What cannot be read is told in the log,
+    /// once; the lists read before stay in force, as with OpenVPN.
+    pub(super) fn watch<P: Protocol + 'static>(
+        mut self,
+        handle: Handle<P>,
+        mut log: Logger,
+    ) -> io::Result<()> {
+        let mut complained = false;
+        thread::Builder::new().name("adit-crl".to_owned()).spawn(move || {
+            loop {
+                let looked = self.mark().and_then(|mark| match self.seen == Some(mark) {
+                    true => Ok(None),
+                    false => self.read().map(|content| Some((mark, content))),
+                });
+                match looked {
+                    Ok(None) => {}
+                    Ok(Some((mark, content))) => {
+                        self.seen = Some(mark);
+                        complained = false;
+                        if !handle.command(Command::RevocationList(content)) {
+                            return;
+                        }
+                    }
+                    Err(error) if !complained => {
+                        complained = true;
+                        let why = self.unreadable(&error);
+                        log.log(
+                            Severity::Warning,
+                            format_args!("{why}; the list read before stays in force"),
+                        );
+                    }
+                    Err(_) => {}
+                }
+                thread::sleep(LOOK_EVERY);
+            }
+        })?;
+        Ok(())
+    }
+}
