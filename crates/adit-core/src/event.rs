@@ -1,6 +1,8 @@
 use std::fmt;
 
-use crate::{Ended, Install, Path, PeerConfig, PeerId, PeerInfo, SessionId, TunnelSettings};
+use crate::{
+    Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings, PoolEntry, SessionId, TunnelSettings,
+};
 
 /// What a protocol asks of the data plane and of the world.
 #[derive(Clone, Debug)]
@@ -24,6 +26,16 @@ pub enum Event {
     Up(TunnelSettings),
     /// The tunnel is down (a client between two connections).
     Down,
+    /// A server wants to know what holds for this peer alone, which has proved its name. Answered with
+    /// [`Command::PeerSettings`].
+    WantPeerSettings {
+        /// The peer.
+        peer: PeerId,
+        /// The name it proved.
+        name: String,
+    },
+    /// A name was given an address from the pool, to be remembered.
+    Leased(PoolEntry),
     /// A peer finished its handshake.
     PeerUp {
         /// The peer.
@@ -105,6 +117,15 @@ pub enum Command {
         path: Path,
         /// Why.
         reason: String,
+    },
+    /// The answer to [`Event::WantPeerSettings`].
+    PeerSettings {
+        /// The peer.
+        peer: PeerId,
+        /// Its name, as it was asked for.
+        name: String,
+        /// What holds for it; or why it cannot be told, and so is not let in.
+        settings: Result<Box<PeerSettings>, String>,
     },
     /// Say goodbye to all peers and end.
     Shutdown,

@@ -10,6 +10,7 @@ mod event;
 mod ids;
 mod notice;
 mod path;
+mod peer_settings;
 mod protocol;
 mod session;
 mod time;
@@ -19,6 +20,7 @@ pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use notice::Notice;
 pub use path::{Path, Transport};
+pub use peer_settings::{PeerSettings, PoolEntry, PushChange};
 pub use protocol::{Protocol, Rejected};
 pub use session::{
     Cipher, CompressionFraming, DirectionKey, Framing, Install, OpenVpnFraming, OpenVpnHeader, PeerConfig,

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport, UnixTime,
+    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway, Route, Transport,
+    UnixTime,
 };
 
 use crate::revocation::Revocations;
@@ -207,6 +208,17 @@ pub struct ServerParams {
     pub max_clients: usize,
     /// `explicit-exit-notify`: tell UDP clients when we stop; 2 sends them to their next remote.
     pub exit_notify: ExitNotify,
+    /// What differs from client to client.
+    pub per_client: PerClientParams,
+}
+
+/// What differs from client to client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerClientParams {
+    /// `client-config-dir`: ask with [`adit_core::Event::WantPeerSettings`] before a client is let in.
+    pub ask: bool,
+    /// `ifconfig-pool-persist`: who had which address of the pool before.
+    pub remembered: Vec<PoolEntry>,
 }
 
 /// What a stopping server tells its clients.

@@ -4,19 +4,18 @@ mod peer;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, Protocol, Rejected, Report,
-    Severity, Transport,
+    Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Protocol,
+    Rejected, Report, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
-use crate::pool::Pool;
+use crate::pool::{Lease, Pool};
 use crate::wire::{ControlBody, Header, Opcode, Sid};
 use peer::{Peer, Verdict};
 
@@ -182,28 +181,91 @@ impl Server {
         }
     }
 
-    /// A client proved who it is: takes over from its own earlier connections and gets its addresses.
+    /// A client proved who it is: what holds for it alone must be known first, if anything may.
     fn welcome(&mut self, id: PeerId) {
+        if !self.params.per_client.ask {
+            return self.let_in(id, &PeerSettings::default());
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.wait_for_settings(self.now);
+        let name = peer.name().to_owned();
+        self.events.push_back(Event::WantPeerSettings { peer: id, name });
+        self.reschedule(id);
+    }
+
+    /// What holds for a client came from outside.
+    fn settings_came(&mut self, id: PeerId, name: &str, settings: Result<Box<PeerSettings>, String>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        // The client that asked may be gone, and its id another's.
+        if peer.name() != name || !peer.settings_came() {
+            return;
+        }
+        match settings {
+            Ok(settings) if settings.disabled => {
+                let why = "its file of client-config-dir says `disable`";
+                peer.refuse(self.now, "", why, &mut self.events);
+                self.settle(id);
+            }
+            Ok(settings) => self.let_in(id, &settings),
+            Err(why) => {
+                peer.refuse(self.now, "", &why, &mut self.events);
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Takes over from the client's own earlier connections and gives it its addresses.
+    fn let_in(&mut self, id: PeerId, settings: &PeerSettings) {
         let Some(peer) = self.peers.get(&id) else { return };
         let (name, path) = (peer.name().to_owned(), peer.path());
         for old in self.replaced_by(id, &name, path) {
             self.remove(old, "replaced by a new connection of the same client", Severity::Info);
         }
         let connected = self.peers.values().filter(|peer| peer.is_up()).count();
-        let lease = if connected < self.params.max_clients { self.pool.take(&name) } else { None };
-        let Some(lease) = lease else {
-            let reason = if connected < self.params.max_clients {
-                "no free address in the pool (server, ifconfig-pool); refused"
-            } else {
-                "max-clients are connected; refused"
-            };
-            self.remove(id, reason, Severity::Warning);
-            return;
+        if connected >= self.params.max_clients {
+            return self.remove(id, "max-clients are connected; refused", Severity::Warning);
+        }
+        // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
+        let remembered = (!self.params.duplicate_cn).then_some(name.as_str());
+        let Some(mut lease) = self.pool.take(remembered, settings) else {
+            let reason = "no free address in the pool (server, ifconfig-pool); refused";
+            return self.remove(id, reason, Severity::Warning);
         };
+        for other in self.holders(id, &lease) {
+            let theirs = self.peers.get(&other);
+            if theirs
+                .and_then(Peer::lease)
+                .is_some_and(|theirs| theirs.fixed.iter().any(|a| lease.fixed.contains(a)))
+            {
+                let other = theirs.map_or_else(String::new, |peer| peer.name().to_owned());
+                let reason = format!("{other} has the same address by ifconfig-push; refused");
+                self.pool.release(&lease);
+                return self.remove(id, &reason, Severity::Warning);
+            }
+            let reason = format!("its address belongs to {name} by ifconfig-push");
+            self.remove(other, &reason, Severity::Warning);
+        }
+        self.pool.reserve(&mut lease);
+        let entry = self.pool.entry(&lease);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.come_up(self.now, lease, &mut self.events);
+            peer.come_up(self.now, lease.clone(), settings, &mut self.events);
+            if peer.is_up() {
+                self.events.extend(entry.map(Event::Leased));
+            } else {
+                // Refused: its addresses go back.
+                self.pool.release(&lease);
+            }
         }
         self.settle(id);
+    }
+
+    /// The clients that hold an address of this lease.
+    fn holders(&self, id: PeerId, lease: &Lease) -> Vec<PeerId> {
+        let wanted = lease.addresses();
+        let holds = |peer: &Peer| {
+            peer.lease().is_some_and(|lease| lease.addresses().iter().any(|held| wanted.contains(held)))
+        };
+        self.peers.iter().filter(|(other, peer)| **other != id && holds(peer)).map(|(id, _)| *id).collect()
     }
 
     fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
@@ -372,6 +434,7 @@ impl Protocol for Server {
                 }
                 self.settle(id);
             }
+            Command::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
             Command::Disconnect { peer } => self.remove(peer, "disconnected on request", Severity::Info),
             Command::Restart => {
                 let ids: Vec<PeerId> = self.peers.keys().copied().collect();
@@ -448,9 +511,4 @@ impl Protocol for Server {
         }
         self.events.pop_front()
     }
-}
-
-/// The inner addresses of a lease.
-fn lease_addresses(lease: crate::pool::Lease) -> Vec<IpAddr> {
-    lease.v4.map(IpAddr::V4).into_iter().chain(lease.v6.map(IpAddr::V6)).collect()
 }

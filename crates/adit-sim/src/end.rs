@@ -291,6 +291,8 @@ impl End {
             Event::Up(settings) => self.effects.push(Effect::Up(settings)),
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
+            // Simulated servers know all of their clients beforehand, and no file remembers addresses.
+            Event::WantPeerSettings { .. } | Event::Leased(_) => {}
             Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),

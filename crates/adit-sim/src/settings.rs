@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use adit_core::{Ipv4Net, Ipv6Net, UnixTime};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
-    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, RemoteParams, ServerParams,
+    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, PerClientParams,
+    RemoteParams, ServerParams,
 };
 use adit_openvpn::{PeerRequirements, Role, TlsConfig};
 
@@ -90,6 +91,7 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
         duplicate_cn: false,
         max_clients: 100,
         exit_notify: ExitNotify::Restart,
+        per_client: PerClientParams::default(),
     })
 }
 

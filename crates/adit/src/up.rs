@@ -1,5 +1,6 @@
 //! `adit up`: runs a configuration until it is told to stop.
 
+mod clients;
 mod observer;
 mod revocations;
 mod signals;
@@ -19,6 +20,7 @@ use crate::configuration;
 use crate::exit;
 use crate::log::Logger;
 use crate::status::{self, StatusSource};
+use clients::Clients;
 use observer::LogObserver;
 
 /// Run an OpenVPN configuration, client or server, in the foreground
@@ -71,8 +73,11 @@ fn up(args: &Args) -> Result<(), Failure> {
             run_protocol(args, &parsed, source, log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
-            let params = translate::server_params(&parsed.config, server, lists, wall)
+            let mut params = translate::server_params(&parsed.config, server, lists, wall)
                 .map_err(|error| locate(&parsed, &args.file, &error))?;
+            let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
+                .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
+            params.per_client.remembered = remembered;
             run_protocol(args, &parsed, source, log, |now| Server::new(params, now, seed))
         }
     }
@@ -133,13 +138,35 @@ fn run_protocol<P: Protocol + StatusSource>(
     for address in driver.local_addresses() {
         log.log(Severity::Info, format_args!("listening on {address}"));
     }
-    let mut observer = LogObserver::new(log);
+    let clients = start_clients(args, parsed, &handle, &log)?;
+    let mut observer = LogObserver::new(log, clients);
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
     drop(socket);
     match ended.map_err(world)? {
         Ended::Shutdown => Ok(()),
         Ended::Failed(why) => Err(Failure::World(why)),
     }
+}
+
+/// A server's files on its clients, if it has any.
+fn start_clients<P: Protocol + 'static>(
+    args: &Args,
+    parsed: &Parsed,
+    handle: &Handle<P>,
+    log: &Logger,
+) -> Result<Option<Clients>, Failure> {
+    let Role::Server(server) = &parsed.config.role else { return Ok(None) };
+    let mut files = server.per_client.clone();
+    if let Some(directory) = &mut files.directory {
+        *directory = configuration::find(&args.file, directory);
+        std::fs::read_dir(&*directory)
+            .map_err(|error| Failure::World(format!("client-config-dir {}: {error}", directory.display())))?;
+    }
+    // What was remembered is in the protocol already; here it is kept for the next file.
+    let remembered = clients::read_pool_file(files.pool_file.as_ref()).unwrap_or_default();
+    Clients::start(files, remembered, handle.clone(), log.clone())
+        .map(Some)
+        .map_err(|error| Failure::World(format!("cannot start a thread: {error}")))
 }
 
 fn world(error: DriverError) -> Failure {

@@ -31,6 +31,7 @@ pub fn documentation() -> String {
                 (Kind::Used, Side::Any) => "both",
                 (Kind::Used, Side::Client) => "client",
                 (Kind::Used, Side::Server) => "server",
+                (Kind::Used, Side::ClientFile) => "a client's file in `client-config-dir`",
                 _ => directive.reason(),
             };
             let usage = if kind == Kind::Refused { "" } else { directive.usage };

@@ -163,4 +163,7 @@ pub(super) struct ServerDraft {
     pub(super) duplicate_cn: bool,
     pub(super) max_clients: Option<u32>,
     pub(super) push_nodelay: bool,
+    pub(super) client_files: Option<PathBuf>,
+    pub(super) ccd_exclusive: Option<At>,
+    pub(super) pool_file: Option<(PathBuf, Duration)>,
 }

@@ -1,7 +1,7 @@
 //! From what a file said to a configuration: defaults, and checks that need the whole file.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adit_core::{Ipv4Net, Ipv6Net, RouteVia, Transport};
@@ -282,6 +282,20 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
         push_once(draft, "socket-flags TCP_NODELAY".into());
     }
     let server = std::mem::take(&mut draft.server);
+    if let (Some(at), None) = (&server.ccd_exclusive, &server.client_files) {
+        parser.problems.push(at.problem("`ccd-exclusive` needs `client-config-dir DIRECTORY`"));
+    }
+    let per_client = {
+        let mut from = |path: PathBuf| placed(&draft.directory, path, file, parser);
+        PerClient {
+            exclusive: server.ccd_exclusive.is_some(),
+            directory: server.client_files.map(&mut from),
+            pool_file: server.pool_file.map(|(path, every)| PoolFile {
+                path: from(path),
+                every: Some(every).filter(|every| !every.is_zero()),
+            }),
+        }
+    };
     (parser.problems.len() == before).then_some(ServerConfig {
         listen,
         ipv4,
@@ -291,6 +305,7 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
         duplicate_cn: server.duplicate_cn,
         max_clients: server.max_clients.unwrap_or(1024),
         exit_notify: draft.general.exit_notify.unwrap_or(0),
+        per_client,
     })
 }
 
@@ -407,15 +422,18 @@ fn server_ipv6(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6>
     Some(ServerIpv6 { address, pool: pool.map(|(pool, _)| pool) })
 }
 
+/// A path of the file, from where `cd` leads.
+fn placed(directory: &Path, path: PathBuf, file: &str, parser: &mut Parser<'_>) -> PathBuf {
+    let path = directory.join(path);
+    if path.as_os_str().len() > MAX_WORD {
+        parser.problem_in(file, format!("`cd` makes a path longer than {MAX_WORD} bytes"));
+    }
+    path
+}
+
 fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Process {
     let directory = draft.directory;
-    let mut from = |path: PathBuf| -> PathBuf {
-        let path = directory.join(path);
-        if path.as_os_str().len() > MAX_WORD {
-            parser.problem_in(file, format!("`cd` makes a path longer than {MAX_WORD} bytes"));
-        }
-        path
-    };
+    let mut from = |path: PathBuf| placed(&directory, path, file, parser);
     let mut process = draft.process;
     process.log = process.log.map(|log| match log {
         Log::File { path, append } => Log::File { path: from(path), append },

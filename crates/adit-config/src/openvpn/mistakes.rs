@@ -148,7 +148,7 @@ fn values_of_a_server() {
             ("max-clients 0", "from 1 to"),
             ("remote-cert-tls server", "write `remote-cert-tls client`"),
             ("tls-auth a\ntls-crypt b", "cannot both be used"),
-            ("client-config-dir ccd", "no settings per client yet"),
+            ("iroute 10.0.0.0", "belongs into a client's own file"),
             ("crl-verify crl.pem directory", "`dir` or nothing"),
         ],
     );

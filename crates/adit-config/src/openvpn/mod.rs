@@ -9,6 +9,8 @@ mod lexer;
 mod material;
 mod model;
 mod net;
+mod per_client;
+mod pool_file;
 mod print;
 mod process;
 mod pushed;
@@ -26,6 +28,8 @@ use zeroize::Zeroizing;
 
 pub use document::documentation;
 pub use model::*;
+pub use per_client::{client_file_name, parse_client_file};
+pub use pool_file::{parse_pool_file, print_pool_file};
 pub use table::{Directive, Side};
 
 use self::args::Args;
@@ -209,6 +213,12 @@ impl Parser<'_> {
             Action::Refuse(reason) => {
                 self.tell(&entry, Kind::Refused, reason);
                 self.problems.push(entry.at.problem(format!("`{}` cannot be used: {reason}", entry.name)));
+            }
+            Action::PerClient => {
+                let reason =
+                    "it belongs into a client's own file, in the directory that `client-config-dir` names";
+                self.tell(&entry, Kind::Refused, reason);
+                self.problems.push(entry.at.problem(format!("`{}`: {reason}", entry.name)));
             }
             Action::Use(handler) | Action::Keep(handler, _) => {
                 let args = Args { directive, entry: &entry };

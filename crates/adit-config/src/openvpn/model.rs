@@ -169,6 +169,29 @@ pub struct ServerConfig {
     /// Tell clients on shutdown to reconnect (1) or to take their next remote (2); 0 tell nothing
     /// (`explicit-exit-notify`).
     pub exit_notify: u8,
+    /// What differs from client to client.
+    pub per_client: PerClient,
+}
+
+/// What a server has for single clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerClient {
+    /// A directory with a file for each client (`client-config-dir`), which [`crate::openvpn::parse_client_file`]
+    /// reads.
+    pub directory: Option<PathBuf>,
+    /// Clients without a file of their own are not let in (`ccd-exclusive`).
+    pub exclusive: bool,
+    /// Where it is written who has which address of the pool (`ifconfig-pool-persist`).
+    pub pool_file: Option<PoolFile>,
+}
+
+/// `ifconfig-pool-persist`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFile {
+    /// Which file.
+    pub path: PathBuf,
+    /// How often it is written; `None` never.
+    pub every: Option<Duration>,
 }
 
 /// A place to listen.

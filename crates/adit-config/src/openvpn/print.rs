@@ -271,6 +271,20 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
     if server.exit_notify > 0 {
         out.one("explicit-exit-notify", server.exit_notify);
     }
+    print_per_client(out, &server.per_client);
+}
+
+fn print_per_client(out: &mut Out, per_client: &PerClient) {
+    if let Some(directory) = &per_client.directory {
+        out.one("client-config-dir", directory.display());
+    }
+    if per_client.exclusive {
+        out.flag("ccd-exclusive");
+    }
+    if let Some(PoolFile { path, every }) = &per_client.pool_file {
+        let seconds = every.unwrap_or_default().as_secs().to_string();
+        out.line("ifconfig-pool-persist", &[&path.display().to_string(), &seconds]);
+    }
 }
 
 fn print_device(out: &mut Out, device: &Device) {

@@ -10,7 +10,7 @@ use super::table::{Effect, done, skip};
 type Done = Result<Effect, String>;
 
 /// A path as written; `cd` is applied when the whole file is read.
-fn path(args: &Args<'_>) -> Result<PathBuf, String> {
+pub(super) fn path(args: &Args<'_>) -> Result<PathBuf, String> {
     let path = args.get(0)?;
     if path.is_empty() { Err(args.usage()) } else { Ok(path.into()) }
 }

@@ -140,7 +140,7 @@ fn server_with_files() {
     assert!(server.client_to_client && server.exit_notify == 1);
     assert_eq!(server.push[0], "redirect-gateway def1 bypass-dhcp");
     assert!(server.push.contains(&"ping-restart 120".to_string()));
-    for directive in ["dh", "ifconfig-pool-persist", "cipher"] {
+    for directive in ["dh", "cipher"] {
         assert_eq!(kind(&parsed, directive), Kind::Ignored, "{directive}");
     }
 }

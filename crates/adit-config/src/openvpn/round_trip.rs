@@ -187,8 +187,9 @@ fn server() -> impl Strategy<Value = ServerConfig> {
     ];
     let push = vec(prop_oneof!["[ -+.-~--]{1,60}", "ping [1-3]", "ping-restart [5-7]"], 0..4);
     let flags = any::<[bool; 2]>();
-    (vec(listen(), 1..4), networks, push, flags, 1..100_000u32, 0..3u8).prop_map(
-        |(listen, (ipv4, ipv6), push, [client_to_client, duplicate_cn], max_clients, exit_notify)| {
+    (vec(listen(), 1..4), networks, push, flags, 1..100_000u32, 0..3u8, per_client()).prop_map(
+        |(listen, (ipv4, ipv6), push, flags, max_clients, exit_notify, per_client)| {
+            let [client_to_client, duplicate_cn] = flags;
             ServerConfig {
                 listen,
                 ipv4,
@@ -198,9 +199,18 @@ fn server() -> impl Strategy<Value = ServerConfig> {
                 duplicate_cn,
                 max_clients,
                 exit_notify,
+                per_client,
             }
         },
     )
+}
+
+fn per_client() -> impl Strategy<Value = PerClient> {
+    let path = || text().prop_map(PathBuf::from);
+    let file = (path(), option::of(seconds(1..1000))).prop_map(|(path, every)| PoolFile { path, every });
+    (option::of(path()), any::<bool>(), option::of(file)).prop_map(|(directory, exclusive, pool_file)| {
+        PerClient { exclusive: exclusive && directory.is_some(), directory, pool_file }
+    })
 }
 
 fn pem(label: &'static str) -> impl Strategy<Value = Pem> {

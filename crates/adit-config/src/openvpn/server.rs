@@ -1,7 +1,10 @@
 //! Directives of a server.
 
+use std::time::Duration;
+
 use super::args::Args;
 use super::draft::Draft;
+use super::process::path;
 use super::pushed::doubt;
 use super::table::{Effect, done, done_but, done_with_doubt};
 
@@ -57,7 +60,8 @@ pub(super) fn ifconfig_ipv6_pool(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-pub(super) fn push(draft: &mut Draft, args: &Args<'_>) -> Done {
+/// The option to push, if it can be pushed at all.
+pub(super) fn pushable<'a>(args: &Args<'a>) -> Result<&'a str, String> {
     let option = args.get(0)?;
     // Options travel as one list divided by commas; a comma would start another option at the client.
     if option.is_empty() || option.contains(',') || option.chars().any(char::is_control) {
@@ -66,6 +70,11 @@ pub(super) fn push(draft: &mut Draft, args: &Args<'_>) -> Done {
     if option.len() > 255 {
         return Err(format!("`push`: the option is {} bytes long; a client takes at most 255", option.len()));
     }
+    Ok(option)
+}
+
+pub(super) fn push(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let option = pushable(args)?;
     draft.server.push.push(option.into());
     match doubt(option, &args.entry.at) {
         None => done(),
@@ -98,6 +107,23 @@ pub(super) fn duplicate_cn(draft: &mut Draft, _: &Args<'_>) -> Done {
 pub(super) fn max_clients(draft: &mut Draft, args: &Args<'_>) -> Done {
     // A peer-id has 24 bits, and its highest value means "none".
     draft.server.max_clients = Some(args.number(0, 1..=0x00FF_FFFE)?);
+    done()
+}
+
+pub(super) fn client_config_dir(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.server.client_files = Some(path(args)?);
+    done()
+}
+
+pub(super) fn ccd_exclusive(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.server.ccd_exclusive = Some(args.entry.at.clone());
+    done()
+}
+
+pub(super) fn ifconfig_pool_persist(draft: &mut Draft, args: &Args<'_>) -> Done {
+    // OpenVPN's default; 0 means that the file is only read.
+    let every = args.opt(1).map_or(Ok(Duration::from_secs(600)), |_| args.seconds(1))?;
+    draft.server.pool_file = Some((path(args)?, every));
     done()
 }
 

@@ -31,6 +31,8 @@ pub enum Side {
     Client,
     /// Only a server.
     Server,
+    /// A client's own file at the server (`client-config-dir`).
+    ClientFile,
 }
 
 pub(super) type Handler = fn(&mut Draft, &Args<'_>) -> Result<Effect, String>;
@@ -42,6 +44,8 @@ pub(super) enum Action {
     Keep(Handler, &'static str),
     Ignore(&'static str),
     Refuse(&'static str),
+    /// Read where it belongs: in the file that a server has for one client.
+    PerClient,
 }
 
 /// What a handler did.
@@ -76,7 +80,7 @@ impl Directive {
     /// What becomes of it at its most usual.
     pub fn kind(&self) -> Kind {
         match self.action {
-            Action::Use(_) => Kind::Used,
+            Action::Use(_) | Action::PerClient => Kind::Used,
             Action::Keep(..) | Action::Ignore(_) => Kind::Ignored,
             Action::Refuse(_) => Kind::Refused,
         }
@@ -85,7 +89,7 @@ impl Directive {
     /// Why it is ignored, or what to write instead of it; empty if it is used.
     pub fn reason(&self) -> &'static str {
         match self.action {
-            Action::Use(_) => "",
+            Action::Use(_) | Action::PerClient => "",
             Action::Keep(_, reason) | Action::Ignore(reason) | Action::Refuse(reason) => reason,
         }
     }
@@ -143,6 +147,10 @@ const fn server(name: &'static str, usage: &'static str, handler: Handler) -> Di
     new(name, usage, Side::Server, Action::Use(handler))
 }
 
+const fn per_client(name: &'static str, usage: &'static str) -> Directive {
+    new(name, usage, Side::ClientFile, Action::PerClient)
+}
+
 const fn kept(name: &'static str, usage: &'static str, handler: Handler, why: &'static str) -> Directive {
     new(name, usage, Side::Any, Action::Keep(handler, why))
 }
@@ -164,8 +172,6 @@ const NO_SCRIPTS: &str = "adit runs no scripts yet; remove it, or run it from th
 const NO_PASSWORDS: &str = "adit does not ask for user names and passwords yet; use a certificate and key \
                             (`cert`, `key`)";
 const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
-const NO_PER_CLIENT: &str = "adit has no settings per client yet; remove it (clients get addresses from the \
-                             pool and what `push` says)";
 const NO_NAME_SERVERS: &str = "adit sets no name servers yet: names are resolved as before; set them with \
                                `resolvectl dns DEVICE ADDRESS`";
 const KEEPS_RIGHTS: &str = "adit keeps the rights it was started with, to take back its routes at the end; confine it \
@@ -239,6 +245,14 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     server("client-to-client", "", server::client_to_client),
     server("duplicate-cn", "", server::duplicate_cn),
     server("max-clients", "CLIENTS", server::max_clients),
+    server("client-config-dir", "DIRECTORY", server::client_config_dir),
+    server("ccd-exclusive", "", server::ccd_exclusive),
+    server("ifconfig-pool-persist", "FILE [SECONDS]", server::ifconfig_pool_persist),
+    per_client("ifconfig-push", "ADDRESS NETMASK [ALIAS]"),
+    per_client("ifconfig-ipv6-push", "ADDRESS/BITS [GATEWAY]"),
+    per_client("iroute", "NETWORK [NETMASK]"),
+    per_client("iroute-ipv6", "NETWORK/BITS"),
+    per_client("disable", ""),
     server("verify-client-cert", "[MODE]", server::verify_client_cert),
     // Certificates and TLS
     both("ca", "FILE", tls::ca).inline(),
@@ -350,7 +364,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("max-packet-size", "BYTES", "adit keeps control datagrams within 1250 bytes"),
     ignored("tun-mtu-max", "BYTES", "adit takes any MTU the server pushes, up to what the device carries"),
     ignored("ifconfig-nowarn", "", "the two ends' addresses are not compared"),
-    ignored("ifconfig-pool-persist", "FILE [SECONDS]", "addresses are given out anew after a restart"),
     ignored("route-method", "METHOD", WINDOWS),
     ignored("route-delay", "[SECONDS] [WINDOW]", "the device is ready when routes are set"),
     ignored("max-routes", "[ROUTES]", "OpenVPN has dropped it too"),
@@ -421,14 +434,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("learn-address", NO_SCRIPTS),
     refused("tls-verify", NO_SCRIPTS),
     refused("plugin", "adit loads no plugins; remove it"),
-    refused("client-config-dir", NO_PER_CLIENT),
-    refused("ccd-exclusive", NO_PER_CLIENT),
-    refused("iroute", NO_PER_CLIENT),
-    refused("iroute-ipv6", NO_PER_CLIENT),
-    refused("ifconfig-push", NO_PER_CLIENT),
-    refused("ifconfig-ipv6-push", NO_PER_CLIENT),
-    refused("ifconfig-push-constraint", NO_PER_CLIENT),
-    refused("disable", NO_PER_CLIENT),
+    refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
     refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),
     refused("redirect-private", "adit has no such half measure yet; write `redirect-gateway`, or single `route`s"),

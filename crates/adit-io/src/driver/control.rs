@@ -277,7 +277,11 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Up(ref settings) => self.up(settings),
             Event::Down => self.routing.undo(),
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
-            Event::PeerUp { .. } | Event::PeerDown { .. } | Event::Report(_) => {}
+            Event::PeerUp { .. }
+            | Event::PeerDown { .. }
+            | Event::WantPeerSettings { .. }
+            | Event::Leased(_)
+            | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());
     }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    DataEvent, Event, Instant, IpNet, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Rejected,
-    Report, Severity,
+    DataEvent, Event, Instant, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, PeerSettings,
+    Rejected, Report, Severity,
 };
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
-use super::lease_addresses;
-use super::settings::push_options;
+use super::settings::{PushOf, push_options};
 use crate::client_hello::server_hello;
 use crate::control_message::{ControlMessage, encode_push_reply, split};
 use crate::data_message;
@@ -65,8 +64,12 @@ pub(super) struct Peer {
     occ_cipher: Option<String>,
     up: Option<Up>,
     last_handshake: Instant,
+    /// It waits for what holds for it alone, until then.
+    waits_until: Option<Instant>,
+    /// It asked for settings before there were any.
+    asked_early: bool,
     /// It was refused and is told so until then.
-    refused_until: Option<(Instant, String)>,
+    refused_until: Option<Instant>,
     verdict: Option<Verdict>,
 }
 
@@ -91,6 +94,8 @@ impl Peer {
             occ_cipher: None,
             up: None,
             last_handshake: now,
+            waits_until: None,
+            asked_early: false,
             refused_until: None,
             verdict: None,
             params,
@@ -122,8 +127,18 @@ impl Peer {
         self.session.is_quiet()
     }
 
-    pub(super) fn lease(&self) -> Option<Lease> {
-        self.up.as_ref().map(|up| up.lease)
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        self.up.as_ref().map(|up| &up.lease)
+    }
+
+    /// Its settings were asked for.
+    pub(super) fn wait_for_settings(&mut self, now: Instant) {
+        self.waits_until = Some(now + self.params.control.hand_window);
+    }
+
+    /// Its settings came. False if nobody asked for them.
+    pub(super) fn settings_came(&mut self) -> bool {
+        self.waits_until.take().is_some()
     }
 
     pub(super) fn move_to(&mut self, path: Path) {
@@ -135,7 +150,7 @@ impl Peer {
         Some(PeerInfo {
             name: self.name().to_owned(),
             path: self.path,
-            addresses: lease_addresses(up.lease),
+            addresses: up.lease.addresses(),
             cipher: agreement.cipher,
             tls: self.session.tls_description().to_owned(),
             rekeys: self.link.rekeys(),
@@ -174,10 +189,14 @@ impl Peer {
 
     pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.session.handle_timeout(now);
-        if let Some((until, reason)) = &self.refused_until
-            && now >= *until
-        {
-            self.verdict = Some(Verdict::Remove { reason: reason.clone(), severity: Severity::Warning });
+        if self.refused_until.is_some_and(|until| now >= until) {
+            // The log said why when it was refused.
+            let reason = "was refused".to_owned();
+            self.verdict = Some(Verdict::Remove { reason, severity: Severity::Debug });
+        }
+        if self.waits_until.is_some_and(|until| now >= until) {
+            let reason = "nobody told what holds for it (client-config-dir)".to_owned();
+            self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
         }
         if self.up.is_none() {
             return;
@@ -196,8 +215,7 @@ impl Peer {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let refused = self.refused_until.as_ref().map(|(until, _)| *until);
-        let next = earliest(self.session.poll_timeout(), refused);
+        let next = earliest(earliest(self.session.poll_timeout(), self.refused_until), self.waits_until);
         if self.up.is_some() { earliest(next, self.liveness.poll_timeout()) } else { next }
     }
 
@@ -232,7 +250,7 @@ impl Peer {
                     let text = format!("{}: renegotiated keys (number {})", self.name(), self.link.rekeys());
                     self.tell(Severity::Info, text, events);
                 }
-                if self.up.is_none() && self.refused_until.is_none() {
+                if self.up.is_none() && self.refused_until.is_none() && self.waits_until.is_none() {
                     self.verdict = Some(Verdict::Authenticated);
                 }
             }
@@ -265,9 +283,15 @@ impl Peer {
     }
 
     /// The server admitted us with these addresses: agree on the data channel and push.
-    pub(super) fn come_up(&mut self, now: Instant, lease: Lease, events: &mut VecDeque<Event>) {
+    pub(super) fn come_up(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        settings: &PeerSettings,
+        events: &mut VecDeque<Event>,
+    ) {
         let Some(agreement) = self.agree() else {
-            self.refuse(now);
+            self.refuse_cipher(now, events);
             return;
         };
         let peer_id = match agreement.header {
@@ -278,10 +302,12 @@ impl Peer {
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: self.id,
             path: self.path,
-            routes: lease_addresses(lease).into_iter().map(IpNet::from).collect(),
+            routes: lease.networks(),
             max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, peer_id.is_some(), data.compression),
         })));
-        let options = push_options(&self.params, lease, &agreement, peer_id, &self.abilities);
+        let of =
+            PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
+        let options = push_options(&self.params, &of);
         let push_messages = match encode_push_reply(&options) {
             Ok(messages) => messages,
             Err(error) => {
@@ -295,7 +321,7 @@ impl Peer {
             self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
             return;
         }
-        if self.abilities.has(iv_proto::REQUEST_PUSH) {
+        if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
             self.push(now);
         }
         if let Some(info) = self.info() {
@@ -320,10 +346,17 @@ impl Peer {
         })
     }
 
-    /// No cipher in common: the client is told, and goes when it had time to hear it.
-    fn refuse(&mut self, now: Instant) {
-        self.session
-            .send_message(now, "AUTH_FAILED,Data channel cipher negotiation failed (no shared cipher)");
+    /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
+    /// hear it. The log says `reason`.
+    pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
+        let comma = if told.is_empty() { "" } else { "," };
+        self.session.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
+        self.refused_until = Some(now + REFUSAL_TIME);
+        self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
+    }
+
+    /// No cipher in common.
+    fn refuse_cipher(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         let ours: Vec<&str> = self.params.data.ciphers.iter().map(|cipher| cipher.name()).collect();
         let theirs = match (self.abilities.ciphers.as_slice(), &self.occ_cipher) {
             ([], Some(cipher)) => cipher.clone(),
@@ -331,14 +364,17 @@ impl Peer {
             (list, _) => list.join(":"),
         };
         let reason = format!(
-            "refused: no data cipher in common; it offers {theirs}, data-ciphers here allows {}",
+            "no data cipher in common; it offers {theirs}, data-ciphers here allows {}",
             ours.join(":")
         );
-        self.refused_until = Some((now + REFUSAL_TIME, reason));
+        self.refuse(now, "Data channel cipher negotiation failed (no shared cipher)", &reason, events);
     }
 
     fn push(&mut self, now: Instant) {
-        let Some(up) = &mut self.up else { return };
+        let Some(up) = &mut self.up else {
+            self.asked_early = true;
+            return;
+        };
         if up.pushed_at.is_some_and(|at| now < at + PUSH_AGAIN_AFTER) {
             return;
         }

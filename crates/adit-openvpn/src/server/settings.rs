@@ -1,6 +1,8 @@
 //! What a server sets up on its own system, and what it pushes.
 
-use adit_core::{IpNet, TunnelSettings};
+use std::net::Ipv4Addr;
+
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSettings};
 
 use crate::link::Agreement;
 use crate::negotiate::{PeerAbilities, iv_proto};
@@ -17,17 +19,21 @@ pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
     }
 }
 
+/// What is pushed to one client.
+pub(super) struct PushOf<'a> {
+    pub(super) lease: &'a Lease,
+    pub(super) settings: &'a PeerSettings,
+    pub(super) agreement: &'a Agreement,
+    pub(super) peer_id: Option<u32>,
+    pub(super) abilities: &'a PeerAbilities,
+}
+
 /// The options of a push reply, most general first.
-pub(super) fn push_options(
-    params: &ServerParams,
-    lease: Lease,
-    agreement: &Agreement,
-    peer_id: Option<u32>,
-    abilities: &PeerAbilities,
-) -> Vec<String> {
-    let mut options = params.push.clone();
-    push_addresses(params, lease, &mut options);
-    if let Some(id) = peer_id {
+pub(super) fn push_options(params: &ServerParams, of: &PushOf<'_>) -> Vec<String> {
+    let PushOf { agreement, abilities, .. } = of;
+    let mut options = particular(params, of.settings);
+    push_addresses(params, of, &mut options);
+    if let Some(id) = of.peer_id {
         options.push(format!("peer-id {id}"));
     }
     // A peer that cannot negotiate already uses this cipher and would not know the option.
@@ -46,11 +52,59 @@ pub(super) fn push_options(
     options
 }
 
-fn push_addresses(params: &ServerParams, lease: Lease, options: &mut Vec<String>) {
-    if let (Some(network), Some(address)) = (params.address4, lease.v4) {
-        options.push(format!("ifconfig {address} {}", network.netmask()));
+/// The options that all clients are pushed, as far as this client's settings leave them.
+fn particular(params: &ServerParams, settings: &PeerSettings) -> Vec<String> {
+    let mut options = params.push.clone();
+    for change in &settings.push {
+        match change {
+            PushChange::Add(option) => options.push(option.clone()),
+            PushChange::Reset => options.clear(),
+            PushChange::Remove(prefix) => options.retain(|option| !option.starts_with(prefix)),
+        }
     }
-    if let (Some(own), Some(pool), Some(address)) = (params.address6, params.pool6, lease.v6) {
-        options.push(format!("ifconfig-ipv6 {address}/{} {}", pool.prefix_len(), own.addr()));
+    // A network behind this client is no business of the tunnel for it.
+    options.retain(|option| !behind(settings, option));
+    options
+}
+
+/// Whether the option is a plain route to a network behind the client.
+fn behind(settings: &PeerSettings, option: &str) -> bool {
+    let words: Vec<&str> = option.split_ascii_whitespace().collect();
+    let network = match words.as_slice() {
+        ["route", address] => address.parse::<Ipv4Addr>().ok().map(|address| IpNet::V4(address.into())),
+        ["route", address, mask] => address
+            .parse::<Ipv4Addr>()
+            .ok()
+            .zip(mask.parse().ok())
+            .and_then(|(address, mask)| Ipv4Net::with_netmask(address, mask).ok())
+            .map(IpNet::V4),
+        ["route-ipv6", network] => network.parse::<Ipv6Net>().ok().map(IpNet::V6),
+        _ => None,
+    };
+    network.is_some_and(|network| settings.routes.contains(&network.trunc()))
+}
+
+/// Whether `push-remove` names an address, which is no part of the list (OpenVPN push.c `push_remove_option`).
+fn blocks(settings: &PeerSettings, name: &str) -> bool {
+    settings.push.iter().any(|change| matches!(change, PushChange::Remove(text) if text == name))
+}
+
+fn push_addresses(params: &ServerParams, of: &PushOf<'_>, options: &mut Vec<String>) {
+    if let Some(address) = of.lease.v4
+        && !blocks(of.settings, "ifconfig")
+    {
+        let given = of.settings.ipv4.map(|(_, second)| second);
+        // A second address is from a `topology net30` file; all our clients are told `topology subnet`.
+        let given = given.filter(|second| ipnet::ipv4_mask_to_prefix(*second).is_ok());
+        let mask = given.or(params.address4.map(|network| network.netmask()));
+        options.push(format!("ifconfig {address} {}", mask.unwrap_or(Ipv4Addr::BROADCAST)));
+    }
+    if let Some(network) = of.lease.v6
+        && !blocks(of.settings, "ifconfig-ipv6")
+    {
+        let named = of.settings.ipv6.and_then(|(_, gateway)| gateway);
+        if let Some(gateway) = named.or(params.address6.map(|own| own.addr())) {
+            options.push(format!("ifconfig-ipv6 {network} {gateway}"));
+        }
     }
 }

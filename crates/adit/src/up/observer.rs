@@ -3,16 +3,19 @@
 use adit_core::{Ended, Event, Severity};
 use adit_io::Observer;
 
+use super::clients::Clients;
 use crate::log::Logger;
 
-/// Writes events to the log.
+/// Writes events to the log, and passes on what is asked.
 pub(super) struct LogObserver {
     log: Logger,
+    clients: Option<Clients>,
 }
 
 impl LogObserver {
-    pub(super) fn new(log: Logger) -> Self {
-        LogObserver { log }
+    /// `clients` answers a server that asks about its clients.
+    pub(super) fn new(log: Logger, clients: Option<Clients>) -> Self {
+        LogObserver { log, clients }
     }
 }
 
@@ -42,6 +45,16 @@ impl Observer for LogObserver {
             }
             Event::PeerDown { peer, reason } => {
                 self.log.log(Severity::Debug, format_args!("peer {} down: {reason}", peer.0));
+            }
+            Event::WantPeerSettings { peer, name } => {
+                if let Some(clients) = &self.clients {
+                    clients.look_up(*peer, name.clone());
+                }
+            }
+            Event::Leased(entry) => {
+                if let Some(clients) = &self.clients {
+                    clients.leased(entry.clone());
+                }
             }
             Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),
             // `adit up` says why as its last word.

@@ -11,6 +11,7 @@ mod clients;
 mod demo;
 mod errors;
 mod options;
+mod per_client;
 mod revocation;
 mod routes;
 mod rows;
