@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use thiserror::Error;
 
+use crate::offload::{OffloadState, OffloadSwitches};
 use crate::sys;
 
 /// Bytes of `struct virtio_net_hdr` in front of every packet read from or written to the device.
@@ -16,32 +17,6 @@ pub(crate) const VNET_HEADER: usize = 10;
 pub(crate) const READ_BUFFER: usize = VNET_HEADER + 65_535;
 
 const DEVICE: &str = "/dev/net/tun";
-
-/// Which offloads may be used. What the kernel does not know is left out by itself; a switch is for a
-/// kernel that has it and gets it wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OffloadSwitches {
-    /// TCP packets of up to 64 KiB to and from the TUN device (TSO4, TSO6).
-    pub tun_tcp: bool,
-    /// UDP packets of up to 64 KiB to and from the TUN device (USO4, USO6; Linux 6.2).
-    pub tun_udp: bool,
-    /// Many datagrams in one send (UDP_SEGMENT; Linux 4.18).
-    pub udp_send: bool,
-    /// Many datagrams in one receive (UDP_GRO; Linux 5.0).
-    pub udp_receive: bool,
-}
-
-impl OffloadSwitches {
-    /// None at all.
-    pub const NONE: OffloadSwitches =
-        OffloadSwitches { tun_tcp: false, tun_udp: false, udp_send: false, udp_receive: false };
-}
-
-impl Default for OffloadSwitches {
-    fn default() -> Self {
-        OffloadSwitches { tun_tcp: true, tun_udp: true, udp_send: true, udp_receive: true }
-    }
-}
 
 /// The TUN device to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +78,8 @@ pub struct Tun {
     file: File,
     name: String,
     offloads: TunOffloads,
+    /// Of TCP and UDP super-packets.
+    states: [OffloadState; 2],
 }
 
 impl Tun {
@@ -130,8 +107,8 @@ impl Tun {
                 _ => TunError::Other(wanted, error),
             }
         })?;
-        let offloads = set_offloads(file.as_fd(), config.offloads);
-        Ok(Tun { file, name, offloads })
+        let (offloads, states) = set_offloads(file.as_fd(), config.offloads);
+        Ok(Tun { file, name, offloads, states })
     }
 
     /// The device's name.
@@ -142,6 +119,11 @@ impl Tun {
     /// The offloads that the kernel agreed to.
     pub fn offloads(&self) -> TunOffloads {
         self.offloads
+    }
+
+    /// Whether TCP and UDP super-packets are in use, and why not.
+    pub(crate) fn offload_states(&self) -> [OffloadState; 2] {
+        self.states.clone()
     }
 
     /// Reads one packet with its header into `buffer` (of `READ_BUFFER` bytes) and gives the length of
@@ -172,16 +154,25 @@ fn check_name(name: &str) -> Result<(), TunError> {
 }
 
 /// Asks for the most, then for less, until the kernel agrees.
-fn set_offloads(tun: BorrowedFd<'_>, switches: OffloadSwitches) -> TunOffloads {
-    let tries = [
-        TunOffloads { checksum: true, tcp: switches.tun_tcp, udp: switches.tun_udp },
-        TunOffloads { checksum: true, tcp: switches.tun_tcp, udp: false },
-        TunOffloads { checksum: true, tcp: false, udp: false },
-    ];
-    if !switches.tun_tcp && !switches.tun_udp {
-        return TunOffloads::default();
+fn set_offloads(tun: BorrowedFd<'_>, switches: OffloadSwitches) -> (TunOffloads, [OffloadState; 2]) {
+    let OffloadSwitches { tun_tcp, tun_udp, .. } = switches;
+    let mut on = TunOffloads::default();
+    let mut works = [Ok(()), Ok(())];
+    for (tcp, udp) in [(tun_tcp, tun_udp), (tun_tcp, false)] {
+        if !tcp && !udp {
+            break;
+        }
+        let wanted = TunOffloads { checksum: true, tcp, udp };
+        match sys::tun_set_offload(tun, features(wanted)) {
+            Ok(()) => {
+                on = wanted;
+                break;
+            }
+            Err(error) => works[usize::from(udp)] = Err(format!("the kernel refuses it: {error}")),
+        }
     }
-    tries.into_iter().find(|set| sys::tun_set_offload(tun, features(*set)).is_ok()).unwrap_or_default()
+    let [tcp, udp] = works;
+    (on, [OffloadState::new(tun_tcp, &tcp), OffloadState::new(tun_udp, &udp)])
 }
 
 fn features(offloads: TunOffloads) -> libc::c_uint {
@@ -280,9 +271,14 @@ mod tests {
             let mut config = TunConfig::default();
             config.offloads.tun_udp = false;
             let expected = TunOffloads { checksum: true, tcp: true, udp: false };
-            assert_eq!(Tun::create(&config).unwrap().offloads(), expected);
+            let tun = Tun::create(&config).unwrap();
+            assert_eq!(tun.offloads(), expected);
+            assert_eq!(tun.offload_states(), [OffloadState::On, OffloadState::SwitchedOff]);
+            drop(tun);
             config.offloads.tun_tcp = false;
-            assert_eq!(Tun::create(&config).unwrap().offloads(), TunOffloads::default());
+            let tun = Tun::create(&config).unwrap();
+            assert_eq!(tun.offloads(), TunOffloads::default());
+            assert_eq!(tun.offload_states(), [OffloadState::SwitchedOff, OffloadState::SwitchedOff]);
         });
     }
 }

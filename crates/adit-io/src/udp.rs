@@ -5,7 +5,7 @@ mod batch;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -47,6 +47,8 @@ pub struct UdpSocket {
     /// Longest segment that UDP_SEGMENT is used for: 0 when the kernel or device cannot, less than a
     /// datagram when the path's MTU forbids it.
     longest_segment: AtomicUsize,
+    /// The error number with which the kernel or a device refused UDP_SEGMENT altogether, or 0.
+    refusal: AtomicI32,
 }
 
 impl UdpSocket {
@@ -77,7 +79,12 @@ impl UdpSocket {
         }
         socket.bind(&address.into())?;
         let longest = if options.gso { usize::from(u16::MAX) } else { 0 };
-        Ok(UdpSocket { socket, v6: address.is_ipv6(), longest_segment: AtomicUsize::new(longest) })
+        Ok(UdpSocket {
+            socket,
+            v6: address.is_ipv6(),
+            longest_segment: AtomicUsize::new(longest),
+            refusal: AtomicI32::new(0),
+        })
     }
 
     /// The address that it is bound to.
@@ -85,9 +92,12 @@ impl UdpSocket {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }
 
-    /// Whether UDP_SEGMENT is still in use.
-    pub(crate) fn gso(&self) -> bool {
-        self.longest_segment.load(Ordering::Relaxed) > 0
+    /// Why UDP_SEGMENT, which was in use at first, is in use no more.
+    pub(crate) fn gso_refusal(&self) -> Option<io::Error> {
+        match self.refusal.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(io::Error::from_raw_os_error(number)),
+        }
     }
 
     /// Receives what one system call brings, without waiting: one message, which may be a train that
@@ -123,8 +133,9 @@ impl UdpSocket {
     fn learn(&self, error: &io::Error, segment: usize) -> bool {
         match error.raw_os_error() {
             // The device has no checksum offload, or another layer forbids it.
-            Some(libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => {
+            Some(number @ (libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT)) => {
                 self.longest_segment.store(0, Ordering::Relaxed);
+                self.refusal.store(number, Ordering::Relaxed);
                 true
             }
             // A segment does not fit the path's MTU: alone it may travel in fragments.
@@ -205,13 +216,13 @@ pub(crate) fn lacks_v6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
-/// Which UDP offloads this kernel gets right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which UDP offloads this kernel gets right, and what went wrong with the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UdpOffloads {
     /// UDP_SEGMENT.
-    pub(crate) gso: bool,
+    pub(crate) gso: Result<(), String>,
     /// UDP_GRO.
-    pub(crate) gro: bool,
+    pub(crate) gro: Result<(), String>,
 }
 
 /// Tries both on the loopback device: trains with and without a short tail must arrive byte for byte.
@@ -223,13 +234,15 @@ pub(crate) fn self_test() -> UdpOffloads {
     }
 }
 
-fn knows(option: libc::c_int) -> bool {
-    let Ok(socket) = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)) else { return false };
-    sys::set_option(socket.as_fd(), libc::SOL_UDP, option, 1).is_ok()
+fn knows(option: libc::c_int) -> Result<(), String> {
+    Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))
+        .and_then(|socket| sys::set_option(socket.as_fd(), libc::SOL_UDP, option, 1))
+        .map_err(|error| format!("the kernel does not know it: {error}"))
 }
 
 fn try_offloads() -> io::Result<UdpOffloads> {
-    let options = UdpOptions { buffers: Buffers::default(), gso: false, gro: knows(libc::UDP_GRO) };
+    let mut offloads = UdpOffloads { gso: Ok(()), gro: knows(libc::UDP_GRO) };
+    let options = UdpOptions { buffers: Buffers::default(), gso: false, gro: offloads.gro.is_ok() };
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let receiver = UdpSocket::bind(loopback, &options)?;
     let sender = UdpSocket::bind(loopback, &options)?;
@@ -240,22 +253,25 @@ fn try_offloads() -> io::Result<UdpOffloads> {
     wait_readable(&receiver)?;
     receiver.receive_one(&mut buffer)?;
 
-    let mut offloads = UdpOffloads { gso: true, gro: options.gro };
     for length in [1500, 1401, 1502] {
         let sent: Vec<u8> = (0..length).map(|index: u32| index.wrapping_mul(31).to_le_bytes()[0]).collect();
-        offloads.gso &= sender.send_one(&Message { bytes: &sent, to, segment: Some(300) }).is_ok();
-        if !offloads.gso {
+        if let Err(error) = sender.send_one(&Message { bytes: &sent, to, segment: Some(300) }) {
+            offloads.gso = Err(format!("a train to the loopback device was refused: {error}"));
             break;
         }
         let mut arrived = Vec::new();
         while arrived.len() < sent.len() && wait_readable(&receiver)? {
             let received = receiver.receive_one(&mut buffer)?;
             // Either one datagram, or several of the size that was asked for.
-            let whole = received.segment == 300 || received.segment == received.len;
-            offloads.gro &= whole;
+            if received.segment != 300 && received.segment != received.len {
+                let size = received.segment;
+                offloads.gro = Err(format!("datagrams of 300 bytes were joined as if they had {size}"));
+            }
             arrived.extend_from_slice(&buffer[..received.len]);
         }
-        offloads.gso &= arrived == sent;
+        if arrived != sent {
+            offloads.gso = Err("a train to the loopback device arrived damaged".to_owned());
+        }
     }
     Ok(offloads)
 }
@@ -344,7 +360,7 @@ mod tests {
 
     #[test]
     fn this_kernel_has_the_offloads() {
-        assert_eq!(self_test(), UdpOffloads { gso: true, gro: true });
+        assert_eq!(self_test(), UdpOffloads { gso: Ok(()), gro: Ok(()) });
     }
 
     /// A TUN device without any offload is the only way to 10.5.0.0/24.
@@ -389,6 +405,17 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_is_remembered() {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        assert!(!socket.learn(&io::Error::from_raw_os_error(libc::ENETUNREACH), 1000));
+        assert!(socket.learn(&io::Error::from_raw_os_error(libc::EMSGSIZE), 1000));
+        assert!(socket.gso_refusal().is_none(), "shorter segments may pass");
+        // What older kernels say of a device without checksum offload.
+        assert!(socket.learn(&io::Error::from_raw_os_error(libc::EIO), 500));
+        assert_eq!(socket.gso_refusal().unwrap().raw_os_error(), Some(libc::EIO));
+    }
+
+    #[test]
     fn datagrams_longer_than_the_mtu_travel_in_fragments() {
         in_fresh_network(|| {
             let (tun, _routing) = narrow_link(600);
@@ -396,7 +423,7 @@ mod tests {
             socket.send(&[7; 3000], 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
             let total: usize = payloads(&tun, 6).iter().map(Vec::len).sum();
             assert_eq!(total, 3 * 1008, "three datagrams with a UDP header each");
-            assert!(socket.gso(), "shorter segments may still be cut by the kernel");
+            assert!(socket.gso_refusal().is_none(), "shorter segments may still be cut by the kernel");
             socket.send(&[8; 1200], 400, "10.5.0.2:9".parse().unwrap()).unwrap();
             assert!(payloads(&tun, 3).iter().all(|payload| payload.len() == 408));
         });

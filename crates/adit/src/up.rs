@@ -2,6 +2,7 @@
 
 mod clients;
 mod observer;
+mod offloads;
 mod revocations;
 mod signals;
 mod translate;
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 
 use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Ended, Protocol, Severity, UnixTime};
-use adit_io::{Driver, DriverError, Handle, OffloadSwitches};
+use adit_io::{Driver, DriverError, Handle};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server};
 use rand_core::{OsRng, TryRngCore};
@@ -28,9 +29,8 @@ use observer::LogObserver;
 pub(crate) struct Args {
     /// The configuration: an .ovpn or .conf file
     file: PathBuf,
-    /// Use none of the TUN device's and the UDP sockets' offloads
-    #[arg(long)]
-    no_offloads: bool,
+    #[command(flatten)]
+    offloads: offloads::OffloadArgs,
 }
 
 /// Why a configuration does not come up.
@@ -122,8 +122,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     mut log: Logger,
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
-    let switches = if args.no_offloads { OffloadSwitches::NONE } else { OffloadSwitches::default() };
-    let config = translate::driver_config(&parsed.config, switches);
+    let config = translate::driver_config(&parsed.config, args.offloads.switches());
     let driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     signals::watch(handle.clone())

@@ -20,6 +20,7 @@ use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
 use crate::mailbox::{MailReceiver, Mailbox};
+use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
 use crate::routing::Routing;
@@ -46,6 +47,7 @@ pub(super) struct Control<'a, P> {
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
+    offloads: OffloadStatus,
     udp_options: UdpOptions,
     listeners: Vec<Listener>,
     /// The system had no descriptor left for a connection; the listeners rest until the next tick.
@@ -92,6 +94,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
+            offloads: driver.offloads,
             udp_options: driver.udp_options,
             listeners: driver.listeners,
             listeners_rest: true,
@@ -227,15 +230,22 @@ impl<'a, P: Protocol> Control<'a, P> {
         while let Ok(inspection) = self.inspections.try_recv() {
             let status = IoStatus {
                 tun_name: self.tun.name().to_owned(),
-                tun_offloads: self.tun.offloads(),
-                udp_send_offload: self.udp_options.gso && self.sockets.values().all(|socket| socket.gso()),
-                udp_receive_offload: self.udp_options.gro,
+                offloads: self.offloads(),
                 tun_dropped: self.routing.tx_dropped(),
                 connections: self.connections.len(),
                 losses: self.losses.snapshot(),
             };
             inspection(&self.protocol, &self.counters.snapshot(), &status);
         }
+    }
+
+    /// Which offloads are in use. A device on the way may have refused to cut trains since the start.
+    fn offloads(&self) -> OffloadStatus {
+        let mut offloads = self.offloads.clone();
+        if let Some(error) = self.sockets.values().find_map(|socket| socket.gso_refusal()) {
+            offloads.udp_send = OffloadState::Failed(format!("a network device refused it: {error}"));
+        }
+        offloads
     }
 
     /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them; and

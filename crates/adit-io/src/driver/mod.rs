@@ -34,6 +34,7 @@ use self::status::LossCounters;
 pub use self::status::{IoStatus, Losses};
 use crate::config::{DriverConfig, Listen};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
+use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
 use crate::routing::Routing;
 use crate::tcp::Listener;
 use crate::tun::{Tun, TunError};
@@ -151,6 +152,7 @@ pub struct Driver<P> {
     config: DriverConfig,
     tun: Arc<Tun>,
     routing: Routing,
+    offloads: OffloadStatus,
     udp_options: UdpOptions,
     sockets: Vec<UdpSocket>,
     listeners: Vec<Listener>,
@@ -173,11 +175,11 @@ impl<P: Protocol> Driver<P> {
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let mut routing = Routing::new(tun.name()).map_err(device)?;
         routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
-        let works = udp::self_test();
+        let offloads = try_offloads(&tun, config.tun.offloads);
         let udp_options = UdpOptions {
             buffers: config.buffers,
-            gso: works.gso && config.tun.offloads.udp_send,
-            gro: works.gro && config.tun.offloads.udp_receive,
+            gso: offloads.udp_send.is_on(),
+            gro: offloads.udp_receive.is_on(),
         };
         let mut sockets = Vec::new();
         let mut listeners = Vec::new();
@@ -202,6 +204,7 @@ impl<P: Protocol> Driver<P> {
             config,
             tun,
             routing,
+            offloads,
             udp_options,
             sockets,
             listeners,
@@ -269,6 +272,18 @@ fn allow_many_descriptors() {
     let limits = getrlimit(Resource::Nofile);
     // If it is refused, accepting rests when descriptors run out.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
+}
+
+/// What the switches allow and the self-tests found to work.
+fn try_offloads(tun: &Tun, switches: OffloadSwitches) -> OffloadStatus {
+    let works = udp::self_test();
+    let [tun_tcp, tun_udp] = tun.offload_states();
+    OffloadStatus {
+        tun_tcp,
+        tun_udp,
+        udp_send: OffloadState::new(switches.udp_send, &works.gso),
+        udp_receive: OffloadState::new(switches.udp_receive, &works.gro),
+    }
 }
 
 fn merge_policy(tun: &Tun) -> MergePolicy {

@@ -2,19 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::tun::TunOffloads;
+use crate::offload::OffloadStatus;
 
 /// How the driver's devices and sockets are, and what they lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoStatus {
     /// Name of the TUN device.
     pub tun_name: String,
-    /// Its offloads.
-    pub tun_offloads: TunOffloads,
-    /// UDP_SEGMENT is in use on all UDP sockets.
-    pub udp_send_offload: bool,
-    /// UDP_GRO is in use.
-    pub udp_receive_offload: bool,
+    /// Which offloads are in use, and why not the others.
+    pub offloads: OffloadStatus,
     /// Packets that the TUN device's queue dropped because adit did not read them in time.
     pub tun_dropped: u64,
     /// TCP connections that are open.

@@ -330,7 +330,10 @@ fn a_udp_client_carries_control_and_data() {
         let (address, opened, status) = told.recv_timeout(PATIENCE).unwrap();
         assert_eq!((address, opened), ("10.9.0.1/24".parse().unwrap(), 1));
         assert_eq!(status.tun_name, "tun0");
-        assert!(status.udp_send_offload && status.udp_receive_offload && status.tun_offloads.tcp);
+        let on = OffloadState::On;
+        let all =
+            OffloadStatus { tun_tcp: on.clone(), tun_udp: on.clone(), udp_send: on.clone(), udp_receive: on };
+        assert_eq!(status.offloads, all);
         assert_eq!(status.losses, Losses::default());
 
         let handle = running.handle.clone();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Instant, PeerId, PeerInfo};
 use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
-use adit_io::IoStatus;
+use adit_io::{IoStatus, OffloadState, OffloadStatus};
 use serde::{Deserialize, Serialize};
 
 /// One tunnel.
@@ -18,13 +18,26 @@ pub(crate) struct Report {
     pub(crate) role: String,
     /// The TUN device.
     pub(crate) device: String,
-    /// Offloads in use.
-    pub(crate) offloads: Vec<String>,
+    /// Each offload by the name that `adit up --no-offload` knows it by.
+    pub(crate) offloads: BTreeMap<String, Offload>,
     pub(crate) sent: Direction,
     pub(crate) received: Direction,
     /// What was lost outside the data plane, by reason.
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) peers: Vec<Peer>,
+}
+
+/// Whether an offload is in use.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub(crate) enum Offload {
+    On,
+    /// By `--no-offload` or `--no-offloads`.
+    SwitchedOff,
+    /// It does not work here.
+    Failed {
+        why: String,
+    },
 }
 
 /// All packets of one direction.
@@ -80,15 +93,18 @@ impl Report {
     }
 }
 
-fn offloads(io_status: &IoStatus) -> Vec<String> {
-    let all = [
-        ("tun-checksum", io_status.tun_offloads.checksum),
-        ("tun-tcp-segmentation", io_status.tun_offloads.tcp),
-        ("tun-udp-segmentation", io_status.tun_offloads.udp),
-        ("udp-segmentation", io_status.udp_send_offload),
-        ("udp-receive-merging", io_status.udp_receive_offload),
-    ];
-    all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+fn offloads(io_status: &IoStatus) -> BTreeMap<String, Offload> {
+    let OffloadStatus { tun_tcp, tun_udp, udp_send, udp_receive } = &io_status.offloads;
+    let all = [("tun-tso", tun_tcp), ("tun-uso", tun_udp), ("udp-gso", udp_send), ("udp-gro", udp_receive)];
+    all.into_iter().map(|(name, state)| (name.to_owned(), offload(state))).collect()
+}
+
+fn offload(state: &OffloadState) -> Offload {
+    match state {
+        OffloadState::On => Offload::On,
+        OffloadState::SwitchedOff => Offload::SwitchedOff,
+        OffloadState::Failed(why) => Offload::Failed { why: why.clone() },
+    }
 }
 
 fn direction(snapshot: &DirectionSnapshot) -> Direction {
@@ -138,5 +154,33 @@ fn peer(now: Instant, id: PeerId, info: PeerInfo, snapshot: &Snapshot) -> Peer {
         bytes_sent: traffic.map_or(0, |peer| peer.bytes_sent),
         packets_received: traffic.map_or(0, |peer| peer.packets_received),
         bytes_received: traffic.map_or(0, |peer| peer.bytes_received),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_offload_has_its_state() {
+        let why = "the kernel does not know it".to_owned();
+        let status = IoStatus {
+            offloads: OffloadStatus {
+                tun_tcp: OffloadState::On,
+                udp_send: OffloadState::Failed(why.clone()),
+                ..OffloadStatus::default()
+            },
+            ..IoStatus::default()
+        };
+        let json = serde_json::to_value(offloads(&status)).expect("plain data");
+        let expected = serde_json::json!({
+            "tun-tso": { "state": "on" },
+            "tun-uso": { "state": "switched-off" },
+            "udp-gso": { "state": "failed", "why": why },
+            "udp-gro": { "state": "switched-off" },
+        });
+        assert_eq!(json, expected);
+        let back: BTreeMap<String, Offload> = serde_json::from_value(json).expect("what was written");
+        assert_eq!(back, offloads(&status));
     }
 }

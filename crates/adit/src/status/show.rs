@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::report::{Direction, Peer, Report};
+use super::report::{Direction, Offload, Peer, Report};
 
 /// The whole report, without a line end at its end.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
-    let offloads = if report.offloads.is_empty() { "none".to_owned() } else { report.offloads.join(", ") };
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{} ({}, pid {}) on {}", report.name, report.role, report.pid, report.device);
-    let _ = writeln!(out, "  offloads   {offloads}");
+    let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
     line(&mut out, "sent", &report.sent);
     line(&mut out, "received", &report.received);
     dropped(&mut out, "dropped sending", &report.sent.drops);
@@ -27,6 +26,15 @@ pub(super) fn text(report: &Report) -> String {
         peer(&mut out, each);
     }
     out
+}
+
+fn offloads(states: &BTreeMap<String, Offload>) -> String {
+    let word = |(name, state): (&String, &Offload)| match state {
+        Offload::On => format!("{name} on"),
+        Offload::SwitchedOff => format!("{name} switched off"),
+        Offload::Failed { why } => format!("{name} off ({why})"),
+    };
+    states.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 fn line(out: &mut String, label: &str, direction: &Direction) {
@@ -90,6 +98,18 @@ mod tests {
         assert_eq!(bytes(1_000), "1.00 kB");
         assert_eq!(bytes(12_345_678), "12.3 MB");
         assert_eq!(bytes(999_700), "1.00 MB");
+    }
+
+    #[test]
+    fn offloads_say_why_they_are_off() {
+        let why = "the kernel refuses it".to_owned();
+        let states = [
+            ("tun-tso".to_owned(), Offload::On),
+            ("tun-uso".to_owned(), Offload::Failed { why }),
+            ("udp-gro".to_owned(), Offload::SwitchedOff),
+        ];
+        let text = offloads(&states.into_iter().collect());
+        assert_eq!(text, "tun-tso on, tun-uso off (the kernel refuses it), udp-gro switched off");
     }
 
     #[test]

@@ -38,6 +38,9 @@ fn it_tells_of_each_peer() {
     let pid = u64::from(bed.server.process().id());
     let ours = all.as_array().unwrap().iter().find(|tunnel| tunnel["pid"] == pid).unwrap();
     assert_eq!((&ours["role"], &ours["device"]), (&Value::from("server"), &Value::from("tun0")));
+    for offload in ["tun-tso", "tun-uso", "udp-gso", "udp-gro"] {
+        assert_eq!(ours["offloads"][offload]["state"], "on", "{ours:#}");
+    }
     let peers = ours["peers"].as_array().unwrap();
     assert_eq!(peers.len(), 2, "{ours:#}");
     for (peer, client) in peers.iter().zip(&bed.clients) {
