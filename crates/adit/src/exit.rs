@@ -30,6 +30,7 @@ pub(crate) fn say(text: impl Display) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-fn tell(why: impl Display) {
+/// Says it on the standard error.
+pub(crate) fn tell(why: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "adit: {why}");
 }

@@ -141,6 +141,11 @@ pub(crate) fn run(args: Args) -> ExitCode {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return exit::failure("tunnels are running, but only root may ask them: sudo adit status");
             }
+            // One tunnel that an older or newer adit runs does not hide the others.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => exit::tell(format_args!(
+                "{}: no answer that this version of adit understands ({error}); restart that tunnel",
+                path.display()
+            )),
             // It ended while it was being asked.
             Err(_) if !path.exists() => {}
             Err(error) => return exit::failure(format_args!("{}: no answer: {error}", path.display())),
