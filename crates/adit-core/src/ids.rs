@@ -19,6 +19,11 @@ impl SessionId {
     pub const fn openvpn(peer: PeerId, key_id: u8) -> Self {
         SessionId(((peer.0 as u64) << 3) | (key_id as u64 & 7))
     }
+
+    /// Whose session it is, if [`SessionId::openvpn`] made it.
+    pub const fn openvpn_peer(self) -> PeerId {
+        PeerId((self.0 >> 3) as u32)
+    }
 }
 
 /// One TCP connection of the driver. Never reused within a process.

@@ -243,6 +243,16 @@ pub struct Snapshot {
     pub peers: Vec<PeerSnapshot>,
 }
 
+impl Snapshot {
+    /// Adds what another worker counted.
+    pub fn merge(&mut self, other: Snapshot) {
+        self.egress.merge(&other.egress);
+        self.ingress.merge(&other.ingress);
+        self.peers.extend(other.peers);
+        self.peers.sort_by_key(|peer| peer.peer);
+    }
+}
+
 /// Totals of one direction since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectionSnapshot {
@@ -255,6 +265,14 @@ pub struct DirectionSnapshot {
 }
 
 impl DirectionSnapshot {
+    fn merge(&mut self, other: &DirectionSnapshot) {
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        for (sum, more) in self.drops.iter_mut().zip(&other.drops) {
+            *sum = sum.wrapping_add(*more);
+        }
+    }
+
     /// How many were dropped for that reason.
     pub fn dropped(&self, reason: Drop) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or(0)

@@ -29,6 +29,8 @@ struct Peer {
     /// Index of the session to seal with.
     active: Option<usize>,
     counter: Arc<PeerCounter>,
+    /// Who serves it, if another worker does. Then there are no sessions.
+    worker: Option<u32>,
 }
 
 /// The half that seals. Owned by one thread.
@@ -54,7 +56,8 @@ impl Egress {
     /// Follows an order. An injected payload is sealed into `out`.
     pub fn apply(&mut self, event: EgressEvent, out: &mut Outbox) {
         match event {
-            EgressEvent::AddPeer(peer) => self.add_peer(peer),
+            EgressEvent::AddPeer(peer) => self.add_peer(peer, None),
+            EgressEvent::AddForeign { peer, worker } => self.add_peer(peer, Some(worker)),
             EgressEvent::RemovePeer(peer) => self.remove_peer(peer),
             EgressEvent::MovePeer { peer, path } => {
                 if let Some(peer) = self.peer(peer) {
@@ -84,9 +87,29 @@ impl Egress {
     /// be sent is dropped and counted.
     #[inline]
     pub fn seal_packet(&mut self, offload: Offload, packet: &[u8], out: &mut Outbox) {
-        if let Err(reason) = self.try_seal(&offload, packet, out) {
-            self.counters.drop_one(Half::Egress, reason);
+        if self.seal_or_pass(offload, packet, out).is_some() {
+            self.counters.drop_one(Half::Egress, Drop::NoSession);
         }
+    }
+
+    /// The same, but what is for a peer that another worker serves is left to the caller, who hands it to
+    /// that worker.
+    #[inline]
+    pub fn seal_or_pass(&mut self, offload: Offload, packet: &[u8], out: &mut Outbox) -> Option<u32> {
+        let reason = self.try_seal(&offload, packet, out).err()?;
+        if reason == Drop::NoSession
+            && let Some(worker) = self.worker_for(packet)
+        {
+            return Some(worker);
+        }
+        self.counters.drop_one(Half::Egress, reason);
+        None
+    }
+
+    /// The other worker that serves the peer which the packet is for.
+    fn worker_for(&self, packet: &[u8]) -> Option<u32> {
+        let slot = self.routes.lookup(Ip::parse(packet)?.destination)?;
+        self.peers.get(slot as usize)?.as_ref()?.worker
     }
 
     /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
@@ -147,7 +170,12 @@ impl Egress {
         found
     }
 
-    fn add_peer(&mut self, config: PeerRoutes) {
+    fn add_peer(&mut self, config: PeerRoutes, worker: Option<u32>) {
+        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot as usize)?.as_ref());
+        if known.is_some_and(|known| known.worker != worker) {
+            // It changed hands: nothing that it had is left.
+            self.remove_peer(config.peer);
+        }
         let slot = match self.slots.get(&config.peer) {
             Some(slot) => *slot,
             None => {
@@ -176,7 +204,12 @@ impl Egress {
                     max_mss: config.max_mss,
                     sessions: Vec::new(),
                     active: None,
-                    counter: self.counters.add_peer(Half::Egress, config.peer),
+                    counter: match worker {
+                        None => self.counters.add_peer(Half::Egress, config.peer),
+                        // It counts nothing here.
+                        Some(_) => Arc::default(),
+                    },
+                    worker,
                 });
             }
         }

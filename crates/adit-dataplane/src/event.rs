@@ -1,6 +1,6 @@
 //! A protocol's orders, divided between the two halves.
 
-use adit_core::{DataEvent, IpNet, Path, PeerId, SessionId};
+use adit_core::{DataEvent, IpNet, Path, PeerConfig, PeerId, SessionId};
 
 use crate::framing::{OpenSession, SealSession};
 
@@ -17,11 +17,24 @@ pub struct PeerRoutes {
     pub max_mss: Option<u16>,
 }
 
+impl From<PeerConfig> for PeerRoutes {
+    fn from(config: PeerConfig) -> Self {
+        PeerRoutes { peer: config.peer, path: config.path, routes: config.routes, max_mss: config.max_mss }
+    }
+}
+
 /// An order to [`crate::Egress`].
 #[derive(Debug)]
 pub enum EgressEvent {
     /// A new peer, or new facts about one.
     AddPeer(PeerRoutes),
+    /// A peer that another worker serves: its routes are known here, its sessions are not.
+    AddForeign {
+        /// The peer.
+        peer: PeerRoutes,
+        /// Who serves it.
+        worker: u32,
+    },
     /// The peer and its sessions go.
     RemovePeer(PeerId),
     /// The peer is reached there from now on.
@@ -68,6 +81,13 @@ pub enum EgressEvent {
 pub enum IngressEvent {
     /// A new peer, or new facts about one.
     AddPeer(PeerRoutes),
+    /// A peer that another worker serves: its routes and its path are known here, its sessions are not.
+    AddForeign {
+        /// The peer.
+        peer: PeerRoutes,
+        /// Who serves it.
+        worker: u32,
+    },
     /// The peer and its sessions go.
     RemovePeer(PeerId),
     /// The peer is there from now on.
@@ -95,18 +115,21 @@ pub enum IngressEvent {
     },
 }
 
+/// What the halves of all workers but `worker` must know of a peer that `worker` serves. The halves of
+/// `worker` itself get what [`split`] makes of [`DataEvent::AddPeer`], and they alone get its sessions, so
+/// that no counter is ever used twice.
+pub fn foreign(config: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent) {
+    let peer = PeerRoutes::from(config);
+    (EgressEvent::AddForeign { peer: peer.clone(), worker }, IngressEvent::AddForeign { peer, worker })
+}
+
 /// Divides an order for the two halves. Keys are expanded here, off the packet path, and what they were
 /// made from is zeroized. An install whose keys do not fit its cipher yields nothing, so that its packets
 /// count as [`crate::Drop::NoSession`]; the key schedules of the protocols always fit.
 pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
     match event {
         DataEvent::AddPeer(config) => {
-            let peer = PeerRoutes {
-                peer: config.peer,
-                path: config.path,
-                routes: config.routes,
-                max_mss: config.max_mss,
-            };
+            let peer = PeerRoutes::from(config);
             (Some(EgressEvent::AddPeer(peer.clone())), Some(IngressEvent::AddPeer(peer)))
         }
         DataEvent::RemovePeer(peer) => {

@@ -58,8 +58,32 @@ pub struct Inbox {
     fresh: usize,
     control: Vec<(Path, Range<usize>)>,
     relay: Vec<Range<usize>>,
+    passed: Vec<Passed>,
     notices: Vec<Notice>,
     messages: usize,
+}
+
+/// What another worker must carry on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// A packet for one of its peers, checked, for its [`crate::Egress::relay_packet`].
+    Packet {
+        /// Who.
+        worker: u32,
+        /// The packet.
+        range: Range<usize>,
+    },
+    /// Datagrams of sessions that only it has, untouched, for its [`crate::Ingress::open_datagrams`].
+    Datagrams {
+        /// Who.
+        worker: u32,
+        /// Where they came from.
+        path: Path,
+        /// Bytes of each, the last may be shorter.
+        segment: usize,
+        /// The datagrams.
+        range: Range<usize>,
+    },
 }
 
 /// A packet for the TUN device: write the header and the pieces, in order, in one call.
@@ -116,6 +140,11 @@ impl Inbox {
         &self.relay
     }
 
+    /// What other workers must carry on with, in order.
+    pub fn passed(&self) -> &[Passed] {
+        &self.passed
+    }
+
     /// What the protocol should hear; the caller may take them out.
     pub fn notices(&mut self) -> &mut Vec<Notice> {
         &mut self.notices
@@ -123,7 +152,11 @@ impl Inbox {
 
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.control.is_empty() && self.relay.is_empty() && self.notices.is_empty()
+        self.items.is_empty()
+            && self.control.is_empty()
+            && self.relay.is_empty()
+            && self.passed.is_empty()
+            && self.notices.is_empty()
     }
 
     /// Forgets all and keeps the allocations.
@@ -134,6 +167,7 @@ impl Inbox {
         self.fresh = 0;
         self.control.clear();
         self.relay.clear();
+        self.passed.clear();
         self.notices.clear();
         self.messages = 0;
     }
@@ -179,6 +213,26 @@ impl Inbox {
 
     pub(crate) fn push_relay(&mut self, range: Range<usize>) {
         self.relay.push(self.base + range.start..self.base + range.end);
+    }
+
+    pub(crate) fn pass_packet(&mut self, worker: u32, range: Range<usize>) {
+        let range = self.base + range.start..self.base + range.end;
+        self.passed.push(Passed::Packet { worker, range });
+    }
+
+    /// Datagrams in a row become one entry.
+    pub(crate) fn pass_datagram(&mut self, to: u32, from: Path, range: Range<usize>) {
+        let range = self.base + range.start..self.base + range.end;
+        if let Some(Passed::Datagrams { worker, path, segment, range: last }) = self.passed.last_mut()
+            && (*worker, *path) == (to, from)
+            && last.end == range.start
+            && last.len() % *segment == 0
+            && range.len() <= *segment
+        {
+            last.end = range.end;
+            return;
+        }
+        self.passed.push(Passed::Datagrams { worker: to, path: from, segment: range.len(), range });
     }
 
     pub(crate) fn push_notice(&mut self, notice: Notice) {

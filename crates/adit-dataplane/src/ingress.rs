@@ -14,7 +14,7 @@ use crate::headers::Ip;
 use crate::inbox::Inbox;
 use crate::outbox::MAX_DATAGRAM;
 use crate::routes::Routes;
-use crate::{Config, Role, mss};
+use crate::{Config, Role, Wire, mss};
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
 pub const MAX_RECORD: usize = MAX_DATAGRAM;
@@ -50,6 +50,8 @@ struct Peer {
     moved: Option<Path>,
     max_mss: Option<u16>,
     counter: Arc<PeerCounter>,
+    /// Who serves it, if another worker does. Then there are no sessions.
+    worker: Option<u32>,
 }
 
 /// The half that opens. Owned by one thread.
@@ -85,7 +87,8 @@ impl Ingress {
     pub fn apply(&mut self, event: IngressEvent) {
         self.last = None;
         match event {
-            IngressEvent::AddPeer(peer) => self.add_peer(peer),
+            IngressEvent::AddPeer(peer) => self.add_peer(peer, None),
+            IngressEvent::AddForeign { peer, worker } => self.add_peer(peer, Some(worker)),
             IngressEvent::RemovePeer(peer) => self.remove_peer(peer),
             IngressEvent::MovePeer { peer, path } => self.move_peer(peer, path),
             IngressEvent::Install { peer, session, open } => self.install(peer, session, open),
@@ -141,15 +144,31 @@ impl Ingress {
     #[inline]
     fn open_one(&mut self, path: Path, bytes: &mut [u8], range: Range<usize>, out: &mut Inbox) {
         let datagram = bytes.get(range.clone()).unwrap_or_default();
-        let found = match framing::classify(self.config.wire, self.config.role, datagram) {
+        let class = framing::classify(self.config.wire, self.config.role, datagram);
+        let found = match class {
             Class::Control => return out.push_control(path, range),
             Class::Session(id) => self.find(id),
             Class::ByPath(key_id) => self.find_by_path(&path, key_id),
             Class::Malformed => Err(Drop::Malformed),
         };
-        if let Err(reason) = found.and_then(|index| self.open_data(path, bytes, range, index, out)) {
-            self.counters.drop_one(Half::Ingress, reason);
+        let opened = found.and_then(|index| self.open_data(path, bytes, range.clone(), index, out));
+        let Err(reason) = opened else { return };
+        if reason == Drop::NoSession
+            && let Some(worker) = self.worker_of(class, &path)
+        {
+            return out.pass_datagram(worker, path, range);
         }
+        self.counters.drop_one(Half::Ingress, reason);
+    }
+
+    /// The other worker that serves the peer which a datagram is from.
+    fn worker_of(&self, class: Class, path: &Path) -> Option<u32> {
+        let slot = match class {
+            Class::Session(id) if self.config.wire == Wire::OpenVpn => self.slots.get(&id.openvpn_peer())?,
+            Class::ByPath(_) => self.paths.get(path)?,
+            _ => return None,
+        };
+        self.peers.get(*slot as usize)?.as_ref()?.worker
     }
 
     #[inline]
@@ -233,9 +252,13 @@ impl Ingress {
             // What is for all, and what no peer has a route for (ourselves), goes to the device.
             if self.config.client_to_client
                 && !ip.destination.is_multicast()
-                && self.routes.lookup(ip.destination).is_some_and(|other| other != slot)
+                && let Some(other) = self.routes.lookup(ip.destination)
+                && other != slot
             {
-                out.push_relay(packet);
+                match self.peers.get(other as usize).and_then(|peer| peer.as_ref()?.worker) {
+                    Some(worker) => out.pass_packet(worker, packet),
+                    None => out.push_relay(packet),
+                }
                 return Ok(());
             }
         }
@@ -243,7 +266,12 @@ impl Ingress {
         Ok(())
     }
 
-    fn add_peer(&mut self, config: PeerRoutes) {
+    fn add_peer(&mut self, config: PeerRoutes, worker: Option<u32>) {
+        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot as usize)?.as_ref());
+        if known.is_some_and(|known| known.worker != worker) {
+            // It changed hands: nothing that it had is left.
+            self.remove_peer(config.peer);
+        }
         let slot = match self.slots.get(&config.peer) {
             Some(slot) => *slot,
             None => {
@@ -264,11 +292,13 @@ impl Ingress {
                 }
                 peer.counter
             }
-            None => self.counters.add_peer(Half::Ingress, config.peer),
+            None if worker.is_none() => self.counters.add_peer(Half::Ingress, config.peer),
+            // It counts nothing here.
+            None => Arc::default(),
         };
         self.paths.insert(config.path, slot);
-        *place =
-            Some(Peer { id: config.peer, path: config.path, moved: None, max_mss: config.max_mss, counter });
+        let PeerRoutes { peer: id, path, max_mss, .. } = config;
+        *place = Some(Peer { id, path, moved: None, max_mss, counter, worker });
     }
 
     fn remove_peer(&mut self, id: PeerId) {

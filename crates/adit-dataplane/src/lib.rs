@@ -11,6 +11,10 @@
 //!
 //! The halves are owned by one thread each and share nothing but [`Counters`]. A protocol's
 //! [`adit_core::DataEvent`] is divided for them by [`split`].
+//!
+//! A server may have several pairs of halves, one a *worker*. Each peer is served by one of them, which alone
+//! has its sessions; the others know it by [`foreign`] and leave to the caller what they meet of it
+//! ([`Egress::seal_or_pass`], [`Inbox::passed`]).
 #![forbid(unsafe_code)]
 
 pub mod aead;
@@ -34,9 +38,9 @@ mod tests;
 
 pub use counters::{Counters, DirectionSnapshot, Drop, PeerSnapshot, Snapshot};
 pub use egress::Egress;
-pub use event::{EgressEvent, IngressEvent, PeerRoutes, split};
+pub use event::{EgressEvent, IngressEvent, PeerRoutes, foreign, split};
 pub use framing::{OpenSession, SealSession};
-pub use inbox::{Inbox, MergePolicy, TunPacket};
+pub use inbox::{Inbox, MergePolicy, Passed, TunPacket};
 pub use ingress::{Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
 pub use outbox::{MAX_DATAGRAM, MAX_SEGMENTS, Outbox, Train};

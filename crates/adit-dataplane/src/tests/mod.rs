@@ -5,4 +5,5 @@ mod limits;
 mod merging;
 pub(crate) mod packets;
 mod tunnel;
+mod workers;
 pub(crate) mod world;

@@ -8,8 +8,8 @@ use adit_core::{
 };
 
 use crate::{
-    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN,
-    Wire, split,
+    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Passed, Role,
+    VNET_HEADER_LEN, Wire, split,
 };
 
 /// A UDP path from that address.
@@ -47,6 +47,7 @@ pub(crate) struct Arrived {
     pub(crate) headers: Vec<[u8; VNET_HEADER_LEN]>,
     pub(crate) control: Vec<(Path, Vec<u8>)>,
     pub(crate) relay: Vec<Vec<u8>>,
+    pub(crate) passed: Vec<Passed>,
     pub(crate) notices: Vec<Notice>,
 }
 
@@ -135,6 +136,7 @@ impl End {
                 .collect(),
             control: inbox.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
             relay: inbox.relay().iter().map(copy).collect(),
+            passed: inbox.passed().to_vec(),
             notices: inbox.notices().clone(),
         };
         inbox.clear();
