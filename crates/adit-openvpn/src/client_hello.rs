@@ -22,7 +22,11 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     info.push("IV_MTU", &MAX_PUSHED_MTU.to_string());
     info.push("IV_NCP", "2");
     info.push("IV_CIPHERS", &cipher_list(&params.data.ciphers));
-    let proto = iv_proto::DATA_V2 | iv_proto::REQUEST_PUSH | iv_proto::TLS_KEY_EXPORT | iv_proto::CC_EXIT;
+    let proto = iv_proto::DATA_V2
+        | iv_proto::REQUEST_PUSH
+        | iv_proto::TLS_KEY_EXPORT
+        | iv_proto::CC_EXIT
+        | iv_proto::DYNAMIC_TLS_CRYPT;
     info.push("IV_PROTO", &proto.to_string());
     for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
         info.push(ability, "1");

@@ -11,14 +11,21 @@ use crate::key_method::{KeyMethod2, KeyMethodError};
 use crate::keys::{KeyMaterial, KeySource, derive_prf};
 use crate::params::ControlParams;
 use crate::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
+use crate::static_key::{STATIC_KEY_LEN, StaticKey};
 use crate::tls::TlsChannel;
 use crate::wire::{ControlBody, Opcode, Role, Sid};
+use crate::wrap::v2::asks_for_wrapped_key;
 
 /// TLS exporter label of the data keys (OpenVPN `EXPORT_KEY_DATA_LABEL`).
 const EXPORT_DATA_KEYS: &str = "EXPORTER-OpenVPN-datakeys";
+/// TLS exporter label of the key that wraps renegotiations (`EXPORT_DYNAMIC_TLS_CRYPT_LABEL`).
+const EXPORT_DYNAMIC_TLS_CRYPT: &str = "EXPORTER-OpenVPN-dynamic-tls-crypt";
 /// ACKs in a packet that carries something else; ACK_V1 takes up to 8 (OpenVPN ssl_pkt.h).
 const MAX_ACKS_WITH_DATA: usize = 4;
-const MAX_ACKS_ALONE: usize = 8;
+/// TLS in a packet that brings a wrapped key, however long the key is.
+const LEAST_BESIDE_KEY: usize = 16;
+/// Id of the packet that brings the wrapped key, the first after the reset.
+const KEY_PACKET: u32 = 1;
 
 /// Why a key exchange failed.
 #[derive(Debug, Error)]
@@ -86,6 +93,12 @@ fn date(time: rustls_pki_types::UnixTime) -> String {
 }
 
 impl KeyStateError {
+    /// Words of the peer that anybody on the way can put into its mouth, unless the packets are wrapped.
+    pub(crate) fn is_hearsay(&self) -> bool {
+        use rustls::Error;
+        matches!(self, KeyStateError::Tls(Error::AlertReceived(_) | Error::PeerIncompatible(_)))
+    }
+
     /// One end does not accept the other's certificate, so that the next attempt will hardly end otherwise.
     pub(crate) fn is_refusal(&self) -> bool {
         use rustls::{AlertDescription as Alert, Error};
@@ -153,40 +166,57 @@ pub(crate) struct KeyState {
     remote: Option<KeySource>,
     /// What a client says in key method 2, until it was said.
     hello: Option<KeyMethod2>,
-    chunk: usize,
+    shape: PacketShape,
+    /// The server asks for our wrapped key once more.
+    bring_key: bool,
     outputs: Vec<KeyStateOutput>,
 }
 
+/// What control packets of an exchange look like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketShape {
+    /// How many bytes of TLS fit one packet.
+    pub(crate) chunk: usize,
+    /// Most ACKs in a packet that carries nothing else.
+    pub(crate) acks_alone: usize,
+    /// Length of the wrapped key that we can bring (tls-crypt-v2).
+    pub(crate) client_key: Option<usize>,
+}
+
 impl KeyState {
-    /// Starts an exchange by sending `reset`. `hello` is a client's key method 2. `chunk` is how many bytes of
-    /// TLS fit one control packet.
+    /// Starts an exchange by sending `reset`; without one, both resets are done already: the server's by a cookie,
+    /// the client's by its return. `hello` is a client's key method 2.
     pub(crate) fn new(
         now: Instant,
         role: Role,
         key_id: u8,
-        reset: Opcode,
+        reset: Option<Opcode>,
         params: &ControlParams,
         hello: Option<KeyMethod2>,
-        chunk: usize,
+        shape: PacketShape,
     ) -> Result<Self, KeyStateError> {
-        let mut send = SendWindow::new();
+        let first = u32::from(reset.is_none());
+        let mut send = SendWindow::starting_at(first);
         send.set_initial_timeout(params.retransmit);
-        send.push(now, reset, Vec::new());
+        if let Some(reset) = reset {
+            send.push(now, reset, Vec::new());
+        }
         Ok(KeyState {
             key_id,
             started: now,
             established_at: None,
             role,
             phase: Phase::Reset,
-            peer_reset: false,
+            peer_reset: reset.is_none(),
             send,
-            receive: ReceiveWindow::new(0),
+            receive: ReceiveWindow::new(first),
             acks: AckQueue::new(),
             tls: TlsChannel::new(&params.tls)?,
             local: None,
             remote: None,
             hello,
-            chunk,
+            shape,
+            bring_key: false,
             outputs: Vec::new(),
         })
     }
@@ -231,7 +261,7 @@ impl KeyState {
 
     fn handle_in_order(&mut self, now: Instant, opcode: Opcode, payload: &[u8]) -> Result<(), KeyStateError> {
         match opcode {
-            Opcode::Control => {
+            Opcode::Control | Opcode::ControlWkc => {
                 for record in self.tls.receive(payload)? {
                     self.handle_record(now, record)?;
                 }
@@ -239,6 +269,9 @@ impl KeyState {
             }
             _ if !self.peer_reset => {
                 self.peer_reset = true;
+                self.bring_key = self.shape.client_key.is_some()
+                    && opcode == Opcode::HardResetServerV2
+                    && asks_for_wrapped_key(payload);
                 Ok(())
             }
             _ => Err(KeyStateError::Peer("a reset in the middle of a key exchange".to_owned())),
@@ -316,11 +349,24 @@ impl KeyState {
             return;
         }
         while self.send.has_room() {
-            let chunk = self.tls.take_output(self.chunk);
+            let opcode = self.next_opcode();
+            let room = match (opcode, self.shape.client_key) {
+                (Opcode::ControlWkc, Some(key)) => self.shape.chunk.saturating_sub(key).max(LEAST_BESIDE_KEY),
+                _ => self.shape.chunk,
+            };
+            let chunk = self.tls.take_output(room);
             if chunk.is_empty() {
                 break;
             }
-            self.send.push(now, Opcode::Control, chunk);
+            self.send.push(now, opcode, chunk);
+        }
+    }
+
+    /// The packet after the reset brings the wrapped key, if the server asked for it.
+    fn next_opcode(&self) -> Opcode {
+        match self.bring_key && self.send.next_id() == KEY_PACKET {
+            true => Opcode::ControlWkc,
+            false => Opcode::Control,
         }
     }
 
@@ -334,6 +380,11 @@ impl KeyState {
         now: Instant,
         peer_sid: Option<Sid>,
     ) -> Option<(Opcode, ControlBody)> {
+        // A bare ACK would not be sent again if it were lost, and the server knows us only by our key (OpenVPN
+        // ssl.c `tls_multi_process`).
+        if self.acks.pending() && self.next_opcode() == Opcode::ControlWkc {
+            self.send.push(now, Opcode::ControlWkc, Vec::new());
+        }
         let acks = &mut self.acks;
         let mut take_acks = |limit| if peer_sid.is_some() { acks.take(limit) } else { Vec::new() };
         if let Some(packet) = self.send.poll(now) {
@@ -346,7 +397,7 @@ impl KeyState {
         if peer_sid.is_none() || !self.acks.pending() {
             return None;
         }
-        let acks = self.acks.take(MAX_ACKS_ALONE);
+        let acks = self.acks.take(self.shape.acks_alone);
         Some((Opcode::Ack, ControlBody { acks, peer_sid, packet_id: None, payload: Vec::new() }))
     }
 
@@ -358,6 +409,13 @@ impl KeyState {
 
     pub(crate) fn is_late(&self, now: Instant, hand_window: Duration) -> bool {
         !self.is_established() && now >= self.started + hand_window
+    }
+
+    /// What dynamic tls-crypt makes its key of.
+    pub(crate) fn export_wrapping(&self) -> Result<StaticKey, KeyStateError> {
+        let mut bytes = Zeroizing::new([0; STATIC_KEY_LEN]);
+        self.tls.export(EXPORT_DYNAMIC_TLS_CRYPT, bytes.as_mut_slice())?;
+        Ok(StaticKey::from_bytes(&bytes))
     }
 
     /// The data keys: by TLS exporter, or by OpenVPN's own PRF for peers before 2.6.

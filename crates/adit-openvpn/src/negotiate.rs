@@ -17,6 +17,8 @@ pub(crate) mod iv_proto {
     pub(crate) const TLS_KEY_EXPORT: u32 = 1 << 3;
     /// `EXIT` on the control channel, and `protocol-flags`.
     pub(crate) const CC_EXIT: u32 = 1 << 7;
+    /// Renegotiations can be wrapped by a key of the session's own.
+    pub(crate) const DYNAMIC_TLS_CRYPT: u32 = 1 << 9;
 }
 
 /// What a client told of itself in `IV_` lines.
@@ -43,6 +45,11 @@ impl PeerAbilities {
             ciphers,
             accepts_tun_mtu: value("IV_MTU").is_some(),
         }
+    }
+
+    /// Whether renegotiations are wrapped by dynamic tls-crypt: it can, and it can be told so.
+    pub(crate) fn wraps_dynamically(&self) -> bool {
+        self.has(iv_proto::CC_EXIT) && self.has(iv_proto::DYNAMIC_TLS_CRYPT)
     }
 
     pub(crate) fn has(&self, bit: u32) -> bool {

@@ -1,16 +1,18 @@
 //! What the configuration says, as the state machines take it.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway, Route, Transport,
-    UnixTime,
+    Cipher, CompressionFraming, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway, Route,
+    Transport, UnixTime,
 };
 
 use crate::revocation::Revocations;
 use crate::tls::TlsConfig;
 use crate::wrap::WrapConfig;
+use crate::wrap::v2::ServerKey;
 
 /// What both roles need for the control channel.
 #[derive(Clone)]
@@ -49,6 +51,11 @@ impl ControlParams {
             wall_at_origin,
             revocations: None,
         }
+    }
+
+    /// The wall clock at `now`.
+    pub(crate) fn wall(&self, now: Instant) -> UnixTime {
+        UnixTime(self.wall_at_origin.0.saturating_add((now - Instant::ORIGIN).as_secs()))
     }
 }
 
@@ -210,6 +217,8 @@ pub struct ServerParams {
     pub exit_notify: ExitNotify,
     /// What differs from client to client.
     pub per_client: PerClientParams,
+    /// What strangers get.
+    pub admission: AdmissionParams,
 }
 
 /// What differs from client to client.
@@ -219,6 +228,47 @@ pub struct PerClientParams {
     pub ask: bool,
     /// `ifconfig-pool-persist`: who had which address of the pool before.
     pub remembered: Vec<PoolEntry>,
+}
+
+/// How a server meets clients that it does not know yet.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionParams {
+    /// `tls-crypt-v2`. Clients with a key of their own then come in beside those whose wrapping
+    /// [`ControlParams::wrap`] names; if it names none, they alone.
+    pub v2: Option<TlsCryptV2>,
+    /// `connect-freq-initial`: answers to first packets, as far as they are larger than the packet, for each
+    /// IPv4 address or IPv6 /64. Default 100 in 10 s.
+    pub answers: Rate,
+    /// `connect-freq`: new clients whose address is proven, all together. Default: no limit.
+    pub clients: Option<Rate>,
+}
+
+/// `tls-crypt-v2` on a server.
+#[derive(Clone, Debug)]
+pub struct TlsCryptV2 {
+    /// The key that wraps clients' keys.
+    pub key: Arc<ServerKey>,
+    /// Turn away clients that cannot bring their key twice (OpenVPN before 2.6), which cost memory before their
+    /// address is proven (`force-cookie`).
+    pub force_cookie: bool,
+    /// Turn away keys that are older, or have no date (`tls-crypt-v2-max-age`).
+    pub max_age: Option<Duration>,
+}
+
+/// So many in such a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many.
+    pub count: u32,
+    /// In which time.
+    pub period: Duration,
+}
+
+impl Default for Rate {
+    /// That of `connect-freq-initial`.
+    fn default() -> Self {
+        Rate { count: 100, period: Duration::from_secs(10) }
+    }
 }
 
 /// What a stopping server tells its clients.

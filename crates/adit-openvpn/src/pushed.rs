@@ -51,6 +51,7 @@ pub(crate) struct Pushed {
     pub(crate) cipher: Option<Cipher>,
     pub(crate) exporter: bool,
     pub(crate) cc_exit: bool,
+    pub(crate) dynamic_tls_crypt: bool,
     pub(crate) compression: Option<CompressionFraming>,
     pub(crate) tun_mtu: Option<u16>,
     pub(crate) exit_notify: bool,
@@ -113,6 +114,7 @@ impl Pushed {
             match *flag {
                 "cc-exit" => self.cc_exit = true,
                 "tls-ekm" => self.exporter = true,
+                "dyn-tls-crypt" => self.dynamic_tls_crypt = true,
                 other => {
                     return Err(Refused::Fatal(format!(
                         "the server wants the protocol flag \"{other}\", which we did not offer"

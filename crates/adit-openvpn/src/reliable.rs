@@ -79,6 +79,11 @@ impl SendWindow {
         self.in_window(self.next_id)
     }
 
+    /// The id that the packet pushed next will have.
+    pub fn next_id(&self) -> u32 {
+        self.next_id
+    }
+
     /// Takes a packet and returns its id. Without [room](Self::has_room) it waits its turn.
     pub fn push(&mut self, now: Instant, opcode: Opcode, payload: Vec<u8>) -> u32 {
         let id = self.next_id;

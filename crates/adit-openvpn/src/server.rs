@@ -1,6 +1,9 @@
 //! An OpenVPN server: admits clients, gives them addresses and settings, renews their keys.
 
+mod cookie;
+mod door;
 mod peer;
+mod rate;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,14 +16,21 @@ use adit_core::{
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
+use zeroize::Zeroizing;
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::pool::{Lease, Pool};
-use crate::wire::{ControlBody, Header, Opcode, Sid};
+use crate::wire::Sid;
+use cookie::network;
+use door::{Door, Knock};
 use peer::{Peer, Verdict};
 
 /// Clients in the middle of their first handshake, all together.
 const MAX_HALF_OPEN: usize = 1024;
+/// Of these, from one IPv4 address or IPv6 /64.
+const MAX_HALF_OPEN_OF_ONE: usize = 128;
+/// Of these, without a proof of their address: tls-crypt-v2 clients before OpenVPN 2.6.
+const MAX_UNPROVEN: usize = 64;
 /// TCP connections that have not said anything yet.
 const MAX_SILENT_CONNECTIONS: usize = 1024;
 /// How long clients get to acknowledge our goodbye.
@@ -44,6 +54,7 @@ pub struct Server {
     after_words: Vec<Event>,
     /// Accepted TCP connections before their first packet, and when they are closed for their silence.
     silent: BTreeMap<Path, Instant>,
+    door: Door,
     pool: Pool,
     next_peer: u32,
     events: VecDeque<Event>,
@@ -55,9 +66,13 @@ impl Server {
     /// A server that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     pub fn new(params: ServerParams, now: Instant, seed: [u8; 32]) -> Self {
         let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let mut secret = Zeroizing::new([0; 32]);
+        rng.fill_bytes(secret.as_mut_slice());
         Server {
+            door: Door::new(&params, secret),
             control: Arc::new(params.control.clone()),
-            rng: ChaCha20Rng::from_seed(seed),
+            rng,
             now,
             peers: BTreeMap::new(),
             by_sid: BTreeMap::new(),
@@ -90,45 +105,55 @@ impl Server {
         self.events.push_back(Event::Report(Report { severity, path, text }));
     }
 
-    /// A control packet that belongs to no session: only a client's first reset may.
-    fn admit(&mut self, path: Path, datagram: &[u8]) -> Result<PeerId, Rejected> {
-        let opened = self.params.control.wrap.open(datagram)?;
-        match opened.header {
-            Header { opcode: Opcode::HardResetClientV2, key_id: 0 } => {}
-            Header { opcode: Opcode::HardResetClientV3, .. } => {
-                return Err(Rejected::Unexpected(
-                    "a tls-crypt-v2 client, but this server has no tls-crypt-v2 key",
-                ));
-            }
-            _ => return Err(Rejected::Unexpected("no session here has this session id")),
-        }
-        let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
-        if body.packet_id != Some(0) || !body.acks.is_empty() || !opened.sid.is_defined() {
-            return Err(Rejected::Unexpected("not a first reset"));
-        }
+    /// A control packet that belongs to no session. `None`: it was answered, and that is all for now.
+    fn admit(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
         if self.goodbye_until.is_some() {
             return Err(Rejected::Limited("the server is shutting down"));
         }
-        if self.half_open() >= MAX_HALF_OPEN {
-            return Err(Rejected::Limited("clients in the middle of their handshake"));
-        }
+        let newcomer = match self.door.knock(self.now, &self.params, path, datagram, &mut self.events)? {
+            Knock::Answered => return Ok(None),
+            Knock::Enter(newcomer) => newcomer,
+        };
+        self.check_room(path, newcomer.cookie.is_some() || path.transport() == Transport::Tcp)?;
         let id = self.free_peer_id().ok_or(Rejected::Limited("peer ids"))?;
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
+        let sid = newcomer.sid;
         let peer = Peer::new(
             self.now,
             id,
             path,
-            opened.sid,
+            newcomer,
             self.params.clone(),
             self.control.clone(),
             ChaCha20Rng::from_seed(seed),
         )
         .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
         self.peers.insert(id, peer);
-        self.by_sid.insert((path, opened.sid), id);
+        self.by_sid.insert((path, sid), id);
         self.silent.remove(&path);
-        Ok(id)
+        Ok(Some(id))
+    }
+
+    /// Whether one more client may begin its handshake.
+    fn check_room(&self, path: Path, proven: bool) -> Result<(), Rejected> {
+        let network_of = |path: Path| network(path.remote().ip());
+        let (mut all, mut neighbours, mut unproven) = (0, 0, 0);
+        for peer in self.peers.values().filter(|peer| !peer.is_up()) {
+            all += 1;
+            neighbours += usize::from(network_of(peer.path()) == network_of(path));
+            unproven += usize::from(!peer.is_proven());
+        }
+        if all >= MAX_HALF_OPEN {
+            return Err(Rejected::Limited("clients in the middle of their handshake"));
+        }
+        if neighbours >= MAX_HALF_OPEN_OF_ONE {
+            return Err(Rejected::Limited("clients of one address in the middle of their handshake"));
+        }
+        if !proven && unproven >= MAX_UNPROVEN {
+            return Err(Rejected::Limited("clients that cannot prove their address"));
+        }
+        Ok(())
     }
 
     /// Ids go round, so that one just given up is not taken at once.
@@ -407,7 +432,10 @@ impl Protocol for Server {
         let sid = peek_sid(datagram).ok_or(Rejected::Malformed("shorter than an opcode and a session id"))?;
         let id = match self.by_sid.get(&(path, sid)) {
             Some(id) => *id,
-            None => self.admit(path, datagram)?,
+            None => match self.admit(path, datagram)? {
+                Some(id) => id,
+                None => return Ok(()),
+            },
         };
         let Some(peer) = self.peers.get_mut(&id) else { return Err(Rejected::Unexpected("no such session")) };
         let result = peer.handle_datagram(now, datagram);
@@ -489,7 +517,7 @@ impl Protocol for Server {
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
-        if let Some((path, datagram)) = self.last_words.pop_front() {
+        if let Some((path, datagram)) = self.last_words.pop_front().or_else(|| self.door.poll_answer()) {
             buf.extend_from_slice(&datagram);
             return Some(path);
         }

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Rejected, UnixTime};
+use adit_core::{Instant, Rejected};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
 use zeroize::Zeroizing;
 
 use crate::key_method::KeyMethod2;
-use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, earliest};
+use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, PacketShape, earliest};
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
 use crate::revocation::Lists;
-use crate::wire::{ControlBody, Header, Opcode, Role, Sid};
-use crate::wrap::{Wrap, WrapReplay};
+use crate::wire::{ControlBody, Header, MAX_ACKS, Opcode, Role, SID_LEN, Sid};
+use crate::wrap::{Wrap, WrapConfig, WrapReplay};
 
 /// Key exchanges that can be alive at once: retiring, current, next.
 const MAX_KEY_STATES: usize = 3;
@@ -23,6 +23,10 @@ const MAX_KEY_STATES: usize = 3;
 const MAX_KEY_ID: u8 = 7;
 /// `op | sid | acks | ack ids | peer sid | packet id`: a control packet without wrapping and payload.
 const CONTROL_HEADER: usize = 1 + 8 + 1 + 4 * 4 + 8 + 4;
+/// TLS in a control packet, however small `max-packet-size` is.
+const LEAST_CHUNK: usize = 64;
+/// ACKs that a SoftEther server takes in one packet.
+const MAX_ACKS_OF_SOFTETHER: usize = 4;
 /// IPv6 and UDP, the larger of the outer headers that `max-packet-size` includes.
 const OUTER_HEADERS: usize = 48;
 
@@ -64,14 +68,16 @@ pub(crate) struct Session {
     peer_sid: Option<Sid>,
     wrap: Wrap,
     replay: WrapReplay,
+    /// What wraps renegotiations, if both ends can do dynamic tls-crypt.
+    dynamic: Option<(Wrap, WrapReplay)>,
     /// Oldest first; never empty.
     exchanges: Vec<Exchange>,
     reneg_at: Option<Instant>,
     reneg_after: Option<Duration>,
-    chunk: usize,
     peer_name: Option<String>,
     tls_description: String,
     outputs: VecDeque<SessionOutput>,
+    agreed: bool,
     failed: bool,
     /// A client's key method 2 with random numbers still to be filled in.
     hello: Option<KeyMethod2>,
@@ -85,69 +91,116 @@ impl Session {
         now: Instant,
         params: Arc<ControlParams>,
         hello: KeyMethod2,
-        rng: ChaCha20Rng,
+        mut rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
-        Self::new(now, Role::Client, params, None, Some(hello), rng)
+        let (own_sid, wrap) = (random_sid(&mut rng), params.wrap.instantiate(params.wall(now)));
+        let reset = match params.wrap.client_key_len() {
+            Some(_) => Opcode::HardResetClientV3,
+            None => Opcode::HardResetClientV2,
+        };
+        let mut session = Self::new(Role::Client, params, (own_sid, wrap), Some(hello), rng);
+        session.start_exchange(now, 0, Some(reset))?;
+        Ok(session)
     }
 
-    /// A server's session, for a client whose hard reset carries `peer_sid`.
+    /// A server's session with the client whose session id is `peer_sid`. If `cookie` is given, the client knows
+    /// us by it, and the resets are done.
     pub(crate) fn server(
         now: Instant,
         params: Arc<ControlParams>,
-        peer_sid: Sid,
-        rng: ChaCha20Rng,
-    ) -> Result<Self, KeyStateError> {
-        Self::new(now, Role::Server, params, Some(peer_sid), None, rng)
-    }
-
-    fn new(
-        now: Instant,
-        role: Role,
-        params: Arc<ControlParams>,
-        peer_sid: Option<Sid>,
-        hello: Option<KeyMethod2>,
+        wrap: WrapConfig,
+        (peer_sid, cookie): (Sid, Option<Sid>),
         mut rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
-        let mut sid = [0; 8];
-        rng.fill_bytes(&mut sid);
-        let wall = UnixTime(params.wall_at_origin.0.saturating_add(now.as_nanos() / 1_000_000_000));
-        let wrap = params.wrap.instantiate(wall);
-        let chunk =
-            params.max_packet_size.saturating_sub(OUTER_HEADERS + CONTROL_HEADER + wrap.overhead()).max(64);
-        let reneg_after = params.reneg.map(|reneg| jittered(reneg, role, &mut rng));
-        let mut session = Session {
-            role,
-            own_sid: Sid(sid),
-            peer_sid,
-            wrap,
-            replay: WrapReplay::new(),
-            exchanges: Vec::new(),
-            reneg_at: None,
-            reneg_after,
-            chunk,
-            peer_name: None,
-            tls_description: String::new(),
-            outputs: VecDeque::new(),
-            failed: false,
-            hello,
-            rng,
-            params,
-        };
-        let reset = match role {
-            Role::Client => Opcode::HardResetClientV2,
-            Role::Server => Opcode::HardResetServerV2,
-        };
+        let own_sid = cookie.unwrap_or_else(|| random_sid(&mut rng));
+        // The packet that carried the cookie was number 1.
+        let last = u32::from(cookie.is_some());
+        let wrap = wrap.instantiate_after(params.wall(now), last);
+        let mut session = Self::new(Role::Server, params, (own_sid, wrap), None, rng);
+        session.peer_sid = Some(peer_sid);
+        let reset = if cookie.is_some() { None } else { Some(Opcode::HardResetServerV2) };
         session.start_exchange(now, 0, reset)?;
         Ok(session)
     }
 
-    fn start_exchange(&mut self, now: Instant, key_id: u8, reset: Opcode) -> Result<(), KeyStateError> {
+    fn new(
+        role: Role,
+        params: Arc<ControlParams>,
+        (own_sid, wrap): (Sid, Wrap),
+        hello: Option<KeyMethod2>,
+        mut rng: ChaCha20Rng,
+    ) -> Self {
+        let reneg_after = params.reneg.map(|reneg| jittered(reneg, role, &mut rng));
+        Session {
+            role,
+            own_sid,
+            peer_sid: None,
+            wrap,
+            replay: WrapReplay::new(),
+            dynamic: None,
+            exchanges: Vec::new(),
+            reneg_at: None,
+            reneg_after,
+            peer_name: None,
+            tls_description: String::new(),
+            outputs: VecDeque::new(),
+            agreed: false,
+            failed: false,
+            hello,
+            rng,
+            params,
+        }
+    }
+
+    /// The ends have agreed on the tunnel: there may be renegotiations. `dynamic`: they are wrapped by a key that
+    /// only this session has.
+    ///
+    /// # Errors
+    /// When TLS cannot export.
+    pub(crate) fn agreed(&mut self, now: Instant, dynamic: bool) -> Result<(), KeyStateError> {
+        self.agreed = true;
+        let first = self.exchanges.iter().find(|exchange| exchange.state.key_id == 0);
+        if let (true, None, Some(first)) = (dynamic, &self.dynamic, first) {
+            let exported = first.state.export_wrapping()?;
+            let config = self.wrap.config().dynamic(&exported, self.role);
+            self.dynamic = Some((config.instantiate(self.params.wall(now)), WrapReplay::new()));
+        }
+        Ok(())
+    }
+
+    /// The wrapping of packets with this key id (OpenVPN ssl_pkt.h `tls_session_get_tls_wrap`).
+    fn wrapping(&mut self, key_id: u8) -> (&mut Wrap, &mut WrapReplay) {
+        match &mut self.dynamic {
+            Some((wrap, replay)) if key_id > 0 => (wrap, replay),
+            _ => (&mut self.wrap, &mut self.replay),
+        }
+    }
+
+    fn packet_shape(&mut self, key_id: u8) -> PacketShape {
+        let overhead = self.wrapping(key_id).0.overhead();
+        let headers = OUTER_HEADERS + CONTROL_HEADER + overhead;
+        let unwrapped_client = self.role == Role::Client && overhead == 0;
+        PacketShape {
+            chunk: self.params.max_packet_size.saturating_sub(headers).max(LEAST_CHUNK),
+            // SoftEther drops packets with more (OpenVPN ssl_pkt.c `write_control_auth`).
+            acks_alone: if unwrapped_client { MAX_ACKS_OF_SOFTETHER } else { MAX_ACKS },
+            client_key: self.params.wrap.client_key_len(),
+        }
+    }
+
+    fn start_exchange(
+        &mut self,
+        now: Instant,
+        key_id: u8,
+        reset: Option<Opcode>,
+    ) -> Result<(), KeyStateError> {
         let hello = self.hello.as_ref().map(|hello| {
             let mut hello = hello.clone();
             hello.source = crate::key_state::key_source(&mut self.rng, self.role);
             hello
         });
-        let state = KeyState::new(now, self.role, key_id, reset, &self.params, hello, self.chunk)?;
+        let shape = self.packet_shape(key_id);
+        let state = KeyState::new(now, self.role, key_id, reset, &self.params, hello, shape)?;
         // One old exchange is kept beside the current one; an older one goes now.
         while self.exchanges.len() >= MAX_KEY_STATES {
             let oldest = self.exchanges.remove(0);
@@ -195,18 +248,19 @@ impl Session {
         if self.failed {
             return Err(Rejected::Unexpected("the session has failed"));
         }
-        let opened = self.wrap.open(datagram)?;
+        let key_id = datagram.first().map_or(0, |byte| byte & MAX_KEY_ID);
+        let opened = self.wrapping(key_id).0.open(datagram)?;
         let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
         self.check_sids(opened.sid, &body)?;
         let index = self.find_exchange(opened.header, &body)?;
         if let Some(id) = opened.wrap_id {
-            self.replay.check(now, id)?;
+            self.wrapping(key_id).1.check(now, id)?;
         }
         self.peer_sid = Some(opened.sid);
         let outcome = match index {
             Some(index) => Ok(index),
             None => self
-                .start_exchange(now, opened.header.key_id, Opcode::SoftReset)
+                .start_exchange(now, opened.header.key_id, Some(Opcode::SoftReset))
                 .map(|()| self.exchanges.len() - 1),
         };
         let outcome = outcome.and_then(|index| {
@@ -238,14 +292,18 @@ impl Session {
         let reset_allowed = match header.opcode {
             Opcode::Control | Opcode::Ack => true,
             Opcode::SoftReset => header.key_id != 0,
-            Opcode::HardResetClientV2 => self.role == Role::Server && header.key_id == 0,
+            // The wrapping lets these pass only where tls-crypt-v2 has a place.
+            Opcode::ControlWkc => self.role == Role::Server && header.key_id == 0,
+            Opcode::HardResetClientV2 | Opcode::HardResetClientV3 => {
+                self.role == Role::Server && header.key_id == 0
+            }
             Opcode::HardResetServerV2 => self.role == Role::Client && header.key_id == 0,
             _ => false,
         };
         if !reset_allowed {
             return Err(Rejected::Unexpected("this opcode has no place here"));
         }
-        let is_reset = !matches!(header.opcode, Opcode::Control | Opcode::Ack);
+        let is_reset = !matches!(header.opcode, Opcode::Control | Opcode::ControlWkc | Opcode::Ack);
         if is_reset && body.packet_id != Some(0) {
             return Err(Rejected::Unexpected("a reset whose packet id is not 0"));
         }
@@ -347,11 +405,12 @@ impl Session {
     /// Starts new keys, unless newer ones than those we seal with exist or are being made: one exchange more
     /// would push out keys that one of the ends still seals with.
     pub(crate) fn rekey(&mut self, now: Instant) {
-        if self.failed || !self.exchanges.last().is_some_and(|newest| newest.activation == Activation::Done) {
+        let settled = self.agreed && !self.failed;
+        if !settled || !self.exchanges.last().is_some_and(|newest| newest.activation == Activation::Done) {
             return;
         }
         let key_id = self.next_key_id();
-        if let Err(error) = self.start_exchange(now, key_id, Opcode::SoftReset) {
+        if let Err(error) = self.start_exchange(now, key_id, Some(Opcode::SoftReset)) {
             self.fail(now, error);
         }
     }
@@ -393,7 +452,10 @@ impl Session {
         for exchange in &mut self.exchanges {
             exchange.state.flush(now);
         }
-        self.give_up(error.to_string(), error.is_refusal());
+        // A forged word of the server must not end a client for good. TLS proves what comes after its handshake.
+        let proven = self.wrap.overhead() > 0
+            || self.exchanges.last().is_some_and(|exchange| !exchange.state.tls().is_handshaking());
+        self.give_up(error.to_string(), error.is_refusal() && (proven || !error.is_hearsay()));
     }
 
     fn give_up(&mut self, reason: String, refused: bool) {
@@ -422,7 +484,7 @@ impl Session {
             }
             keep
         });
-        if self.reneg_at.is_some_and(|at| now >= at) {
+        if self.agreed && self.reneg_at.is_some_and(|at| now >= at) {
             self.reneg_at = None;
             self.rekey(now);
         }
@@ -445,7 +507,7 @@ impl Session {
         if self.failed {
             return None;
         }
-        let mut next = self.reneg_at;
+        let mut next = self.reneg_at.filter(|_| self.agreed);
         for exchange in &self.exchanges {
             next = earliest(next, exchange.state.poll_timeout(self.params.hand_window));
             next = earliest(next, exchange.retire_at);
@@ -471,7 +533,8 @@ impl Session {
             let mut bytes = Vec::with_capacity(body.payload.len() + CONTROL_HEADER);
             body.encode(&mut bytes);
             let header = Header { opcode, key_id: exchange.state.key_id };
-            if self.wrap.seal(header, self.own_sid, &bytes, out).is_err() {
+            let own_sid = self.own_sid;
+            if self.wrapping(header.key_id).0.seal(header, own_sid, &bytes, out).is_err() {
                 self.give_up("the control channel has used up its packet ids".to_owned(), false);
                 return false;
             }
@@ -479,6 +542,14 @@ impl Session {
         }
         false
     }
+}
+
+fn random_sid(rng: &mut impl RngCore) -> Sid {
+    let mut sid = [0; SID_LEN];
+    while sid == [0; SID_LEN] {
+        rng.fill_bytes(&mut sid);
+    }
+    Sid(sid)
 }
 
 /// How long after the start of a renegotiation we stay on the old keys.

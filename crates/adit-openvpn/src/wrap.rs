@@ -4,6 +4,8 @@
 //! - tls-auth: `op | sid | HMAC | id (4) | time (4) | body`, HMAC over `id | time | op | sid | body`
 //! - tls-crypt: `op | sid | id (4) | time (4) | tag (32) | AES-256-CTR(body)`, tag = HMAC-SHA256 over
 //!   `op | sid | id | time | body`, the counter starts at the tag's first 16 bytes
+//! - tls-crypt-v2: the same with a key of the client's own, which it sends along, see [`v2`]
+//! - dynamic tls-crypt: the same with a key of the session's own, see [`WrapConfig::dynamic`]
 //!
 //! Sources: OpenVPN ssl_pkt.c (`swap_hmac`), tls_crypt.c.
 
@@ -23,8 +25,10 @@ use crate::static_key::{Half, StaticKey};
 use crate::wire::{HEADER_LEN, Header, Role, Sid};
 
 mod replay;
+pub mod v2;
 
 pub use replay::WrapReplay;
+use v2::ClientKey;
 
 /// Length of the packet id with its time.
 const ID_LEN: usize = 8;
@@ -78,7 +82,7 @@ impl HmacDigest {
     }
 
     /// The HMAC of the parts, one after the other.
-    fn authenticate(self, key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
+    pub(crate) fn authenticate(self, key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
         fn run<M: Mac + KeyInit>(key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
             let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else {
                 unreachable!("HMAC takes keys of any length");
@@ -122,12 +126,25 @@ pub struct AuthKeys {
     digest: HmacDigest,
     seal: Zeroizing<Vec<u8>>,
     open: Zeroizing<Vec<u8>>,
+    whole: StaticKey,
 }
 
 /// Keys of tls-crypt. Debug shows none of them.
 pub struct CryptKeys {
     seal: CryptKey,
     open: CryptKey,
+    whole: StaticKey,
+    bearer: Bearer,
+}
+
+/// Where the wrapped key of tls-crypt-v2 comes in.
+enum Bearer {
+    /// Nowhere: tls-crypt.
+    Nobody,
+    /// We are the client and bring it.
+    Us(Vec<u8>),
+    /// We are the server and have it already: when it comes again, it is taken off unread.
+    Peer,
 }
 
 struct CryptKey {
@@ -164,12 +181,55 @@ impl WrapConfig {
         let (seal, open) = direction.halves();
         let slot =
             |half| Zeroizing::new(key.hmac_slot(half).iter().copied().take(digest.output_len()).collect());
-        WrapConfig::TlsAuth(Arc::new(AuthKeys { digest, seal: slot(seal), open: slot(open) }))
+        WrapConfig::TlsAuth(Arc::new(AuthKeys {
+            digest,
+            seal: slot(seal),
+            open: slot(open),
+            whole: key.clone(),
+        }))
     }
 
     /// tls-crypt with this key. The server seals with the first half (OpenVPN tls_crypt.c; the data channel
     /// is the other way round).
     pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
+        Self::crypt(key, role, Bearer::Nobody)
+    }
+
+    /// tls-crypt-v2 as the client with this key has it.
+    pub fn tls_crypt_v2(key: &ClientKey) -> Self {
+        Self::crypt(key.key(), Role::Client, Bearer::Us(key.wrapped().to_vec()))
+    }
+
+    /// tls-crypt-v2 as the server has it with the client whose key that is.
+    pub(crate) fn tls_crypt_v2_session(key: &StaticKey) -> Self {
+        Self::crypt(key, Role::Server, Bearer::Peer)
+    }
+
+    /// Dynamic tls-crypt: what wraps renegotiations is made of 256 bytes that the first exchange's TLS exports,
+    /// XOR the configured key if there is one (OpenVPN tls_crypt.c
+    /// `tls_session_generate_dynamic_tls_crypt_key`).
+    #[must_use]
+    pub fn dynamic(&self, exported: &StaticKey, role: Role) -> Self {
+        match self {
+            WrapConfig::Plain => Self::tls_crypt(exported, role),
+            WrapConfig::TlsAuth(keys) => Self::tls_crypt(&exported.xor(&keys.whole), role),
+            WrapConfig::TlsCrypt(keys) => Self::tls_crypt(&exported.xor(&keys.whole), role),
+        }
+    }
+
+    /// Bytes that the wrapped key adds to a datagram that brings it; `None` unless we are a client with
+    /// tls-crypt-v2.
+    pub(crate) fn client_key_len(&self) -> Option<usize> {
+        match self {
+            WrapConfig::TlsCrypt(keys) => match &keys.bearer {
+                Bearer::Us(wrapped) => Some(wrapped.len()),
+                Bearer::Nobody | Bearer::Peer => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn crypt(key: &StaticKey, role: Role, bearer: Bearer) -> Self {
         let part = |half| CryptKey {
             cipher: Zeroizing::new(key.cipher_slot(half).iter().copied().take(32).collect()),
             hmac: Zeroizing::new(key.hmac_slot(half).iter().copied().take(32).collect()),
@@ -178,12 +238,19 @@ impl WrapConfig {
             Role::Server => (Half::First, Half::Second),
             Role::Client => (Half::Second, Half::First),
         };
-        WrapConfig::TlsCrypt(Arc::new(CryptKeys { seal: part(seal), open: part(open) }))
+        WrapConfig::TlsCrypt(Arc::new(CryptKeys {
+            seal: part(seal),
+            open: part(open),
+            whole: key.clone(),
+            bearer,
+        }))
     }
 
-    /// A sealer of its own whose packet ids start at 1 and carry `start` as their time.
+    /// A sealer of its own whose packet ids carry `start` as their time. They start at 1, but a client with
+    /// tls-crypt-v2 says by a higher start that it reads early negotiation.
     pub fn instantiate(&self, start: UnixTime) -> Wrap {
-        self.instantiate_after(start, 0)
+        let last = if self.client_key_len().is_some() { v2::EARLY_NEGOTIATION } else { 0 };
+        self.instantiate_after(start, last)
     }
 
     /// A sealer whose packet ids start at `last + 1`: for a session that follows a stateless answer which
@@ -197,8 +264,8 @@ impl WrapConfig {
     ///
     /// # Errors
     /// [`Rejected::Malformed`] for what is no control datagram or too short,
-    /// [`Rejected::Unauthentic`] if the tag does not verify, [`Rejected::Unexpected`] for data and for
-    /// wrapped tls-crypt-v2 client keys, which none of these wrappings has a use for.
+    /// [`Rejected::Unauthentic`] if the tag does not verify, [`Rejected::Unexpected`] for data, and for
+    /// wrapped tls-crypt-v2 client keys where none is expected.
     pub fn open(&self, datagram: &[u8]) -> Result<Opened, Rejected> {
         let (head, rest) = datagram
             .split_first_chunk::<HEADER_LEN>()
@@ -208,11 +275,7 @@ impl WrapConfig {
         if header.opcode.is_data() {
             return Err(Rejected::Unexpected("a data packet on the control channel"));
         }
-        if header.opcode.carries_client_key() {
-            return Err(Rejected::Unexpected(
-                "a tls-crypt-v2 client key, but we have no tls-crypt-v2 server key",
-            ));
-        }
+        let rest = if header.opcode.carries_client_key() { self.without_client_key(rest)? } else { rest };
         let sid = Sid(sid);
         if !sid.is_defined() {
             return Err(Rejected::Malformed("the session id is zero"));
@@ -223,6 +286,19 @@ impl WrapConfig {
             WrapConfig::TlsCrypt(keys) => keys.open(head, rest)?,
         };
         Ok(Opened { header, sid, wrap_id, body })
+    }
+
+    /// The rest of a datagram without the wrapped client key at its end, which is not looked at: the session has
+    /// its key.
+    fn without_client_key<'a>(&self, rest: &'a [u8]) -> Result<&'a [u8], Rejected> {
+        match self {
+            WrapConfig::TlsCrypt(keys) if matches!(keys.bearer, Bearer::Peer) => {
+                let (rest, _) = v2::wrapped_key_at_end(rest)
+                    .ok_or(Rejected::Malformed("the length of the tls-crypt-v2 client key"))?;
+                Ok(rest)
+            }
+            _ => Err(Rejected::Unexpected("a tls-crypt-v2 client key where none has a place")),
+        }
     }
 
     /// Bytes that the wrapping adds to `op | sid | body`.
@@ -393,9 +469,19 @@ impl Wrap {
         match &self.config {
             WrapConfig::Plain => {}
             WrapConfig::TlsAuth(keys) => keys.seal(&head, &id, body, out),
-            WrapConfig::TlsCrypt(keys) => keys.seal(&head, &id, body, out),
+            WrapConfig::TlsCrypt(keys) => {
+                keys.seal(&head, &id, body, out);
+                if let (true, Bearer::Us(wrapped)) = (header.opcode.carries_client_key(), &keys.bearer) {
+                    out.extend_from_slice(wrapped);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The keys, without the state.
+    pub(crate) fn config(&self) -> &WrapConfig {
+        &self.config
     }
 
     /// See [`WrapConfig::open`].

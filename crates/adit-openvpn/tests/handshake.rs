@@ -10,7 +10,9 @@ use adit_core::{
     Cipher, Command, DataEvent, Ended, Event, Framing, Install, PeerId, Protocol, SessionId, Transport,
 };
 use adit_openvpn::Role;
+use adit_openvpn::params::{ClientParams, TlsCryptV2};
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::{Authority, Pair, client_params, server_params};
@@ -72,6 +74,38 @@ fn connects_in_every_wrapping_and_transport() {
             assert!(info.tls.starts_with("TLSv1.3"), "{}", info.tls);
         }
     }
+}
+
+#[test]
+fn tls_crypt_v2_connects_and_renegotiates() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut pair = v2_pair(transport, 20, |_| {});
+        assert!(pair.is_up());
+        assert_same_keys(&pair);
+        pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+        pair.exchange();
+        assert_eq!(installs(&pair.client_events).len(), 2);
+        assert_same_keys(&pair);
+    }
+}
+
+#[test]
+fn the_longest_tls_crypt_v2_key_and_the_smallest_packets_connect() {
+    let pair = v2_pair(Transport::Udp, 733, |client| client.control.max_packet_size = 500);
+    assert!(pair.is_up());
+}
+
+/// A client and a server with tls-crypt-v2; the client's key has that much metadata.
+fn v2_pair(transport: Transport, metadata: usize, change: impl Fn(&mut ClientParams)) -> Pair {
+    let authority = Authority::new();
+    let key = ServerKey::from_bytes(&[9; 128]);
+    let client = key.wrap(&StaticKey::from_bytes(&[7; 256]), &Metadata::User(vec![1; metadata])).unwrap();
+    let wrap = WrapConfig::tls_crypt_v2(&client);
+    let mut client = client_params(&authority.issue("alice", ClientAuth), wrap, transport);
+    change(&mut client);
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    server.admission.v2 = Some(TlsCryptV2 { key: key.into(), force_cookie: true, max_age: None });
+    Pair::new(client, server)
 }
 
 #[test]

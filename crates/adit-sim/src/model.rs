@@ -1,6 +1,6 @@
 //! What must hold, whatever happens.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -111,7 +111,9 @@ pub(crate) struct Model {
     newest: BTreeMap<(usize, PeerId), Vec<u8>>,
     /// The key by which an end seals what carries that peer and key id.
     current: BTreeMap<(usize, PeerId, u8), Vec<u8>>,
-    wraps: BTreeSet<(usize, u64, u64)>,
+    /// By end, session id, whether it is a renegotiation's, and packet id: the beginning of what authenticates the
+    /// datagram.
+    wraps: BTreeMap<(usize, u64, bool, u64), u64>,
     pub(crate) server_addresses: Vec<IpAddr>,
     /// Index 0 is client 1.
     pub(crate) tunnels: Vec<Tunnel>,
@@ -137,7 +139,7 @@ impl Model {
             keys: BTreeMap::new(),
             current: BTreeMap::new(),
             newest: BTreeMap::new(),
-            wraps: BTreeSet::new(),
+            wraps: BTreeMap::new(),
             server_addresses: Vec::new(),
             tunnels: vec![Tunnel::default(); clients],
             delivered: 0,
@@ -269,20 +271,26 @@ impl Model {
         Ok(())
     }
 
-    /// An end wrapped a control datagram.
+    /// An end wrapped a control datagram. A packet id comes again only on the same datagram: a server's answer
+    /// to a first packet that comes again.
     pub(crate) fn wrapped(&mut self, end: usize, datagram: &[u8]) -> Result<(), Violation> {
-        let at = match self.wrapping {
-            Wrapping::Plain => return Ok(()),
-            Wrapping::TlsAuth(digest) => CONTROL_HEADER + digest.output_len(),
-            Wrapping::TlsCrypt => CONTROL_HEADER,
+        let renegotiates = datagram.first().is_some_and(|first| first & 7 > 0);
+        let (id_at, tag_at) = match self.wrapping {
+            Wrapping::Plain if !renegotiates => return Ok(()),
+            Wrapping::TlsAuth(digest) if !renegotiates => {
+                (CONTROL_HEADER + digest.output_len(), CONTROL_HEADER)
+            }
+            // Renegotiations have dynamic tls-crypt, whatever the wrapping is.
+            _ => (CONTROL_HEADER, CONTROL_HEADER + 8),
         };
         let word = |at: usize| {
             datagram.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u64::from_be_bytes(*bytes))
         };
-        let (Some(sid), Some(id)) = (word(1), word(at)) else {
+        let (Some(sid), Some(id), Some(tag)) = (word(1), word(id_at), word(tag_at)) else {
             return Err(Violation(format!("end {end} sent a control datagram that is too short")));
         };
-        ensure(self.wraps.insert((end, sid, id)), || {
+        let before = self.wraps.insert((end, sid, renegotiates, id), tag);
+        ensure(before.is_none_or(|before| before == tag), || {
             format!("end {end} used the control packet id {:#x} twice in session {sid:016x}", id >> 32)
         })
     }

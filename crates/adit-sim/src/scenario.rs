@@ -1,16 +1,19 @@
 //! What a seed decides before anything runs: who takes part, with which settings, over what kind of net.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Cipher, CompressionFraming, Transport};
 use adit_openvpn::Role;
+use adit_openvpn::params::TlsCryptV2;
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use crate::dice::Dice;
-use crate::identity::MAX_CLIENTS;
+use crate::identity::{MAX_CLIENTS, client_name};
 
 /// How the control channel is wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,20 +21,46 @@ pub(crate) enum Wrapping {
     Plain,
     TlsAuth(HmacDigest),
     TlsCrypt,
+    /// Each client with a key of its own.
+    TlsCryptV2,
+}
+
+/// Bytes that stand for a key.
+fn key_bytes<const N: usize>(number: usize) -> [u8; N] {
+    std::array::from_fn(|index| index as u8 ^ 0x5a ^ number as u8)
 }
 
 impl Wrapping {
-    /// The wrapping as that role has it.
-    pub(crate) fn config(self, role: Role) -> WrapConfig {
-        let key = StaticKey::from_bytes(&std::array::from_fn(|index| index as u8 ^ 0x5a));
-        let direction = match role {
-            Role::Client => KeyDirection::Inverse,
-            Role::Server => KeyDirection::Normal,
-        };
-        match self {
+    /// The wrapping as client number `number` has it.
+    ///
+    /// # Errors
+    /// When a key cannot be made, as text.
+    pub(crate) fn client(self, number: usize) -> Result<WrapConfig, String> {
+        let key = StaticKey::from_bytes(&key_bytes(0));
+        Ok(match self {
             Wrapping::Plain => WrapConfig::Plain,
-            Wrapping::TlsAuth(digest) => WrapConfig::tls_auth(&key, digest, direction),
-            Wrapping::TlsCrypt => WrapConfig::tls_crypt(&key, role),
+            Wrapping::TlsAuth(digest) => WrapConfig::tls_auth(&key, digest, KeyDirection::Inverse),
+            Wrapping::TlsCrypt => WrapConfig::tls_crypt(&key, Role::Client),
+            Wrapping::TlsCryptV2 => {
+                let key = StaticKey::from_bytes(&key_bytes(number));
+                let metadata = Metadata::User(client_name(number).into_bytes());
+                let key = ServerKey::from_bytes(&key_bytes(0)).wrap(&key, &metadata);
+                WrapConfig::tls_crypt_v2(&key.map_err(|error| error.to_string())?)
+            }
+        })
+    }
+
+    /// The wrapping as the server has it: for all, and for each client of its own.
+    pub(crate) fn server(self) -> (WrapConfig, Option<TlsCryptV2>) {
+        let key = StaticKey::from_bytes(&key_bytes(0));
+        match self {
+            Wrapping::Plain => (WrapConfig::Plain, None),
+            Wrapping::TlsAuth(digest) => (WrapConfig::tls_auth(&key, digest, KeyDirection::Normal), None),
+            Wrapping::TlsCrypt => (WrapConfig::tls_crypt(&key, Role::Server), None),
+            Wrapping::TlsCryptV2 => {
+                let key = Arc::new(ServerKey::from_bytes(&key_bytes(0)));
+                (WrapConfig::Plain, Some(TlsCryptV2 { key, force_cookie: false, max_age: None }))
+            }
         }
     }
 }
@@ -233,10 +262,11 @@ fn remotes(dice: &mut Dice) -> Vec<Transport> {
 }
 
 fn wrapping(dice: &mut Dice) -> Wrapping {
-    match dice.below(3) {
+    match dice.below(4) {
         0 => Wrapping::Plain,
         1 => Wrapping::TlsAuth(dice.pick(&[HmacDigest::Sha1, HmacDigest::Sha256, HmacDigest::Sha512])),
-        _ => Wrapping::TlsCrypt,
+        2 => Wrapping::TlsCrypt,
+        _ => Wrapping::TlsCryptV2,
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use adit_core::{Ipv4Net, Ipv6Net, UnixTime};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
-    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, PerClientParams,
-    RemoteParams, ServerParams,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings,
+    PerClientParams, RemoteParams, ServerParams,
 };
-use adit_openvpn::{PeerRequirements, Role, TlsConfig};
+use adit_openvpn::{PeerRequirements, TlsConfig};
 
 use crate::crypto::{WALL_AT_ORIGIN, environment};
 use crate::identity::credentials;
@@ -31,8 +31,7 @@ fn requirements() -> PeerRequirements {
 pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams, String> {
     let tls = client_tls(credentials(number)?, requirements(), &environment(&scenario.versions))
         .map_err(|error| error.to_string())?;
-    let mut control =
-        ControlParams::new(scenario.wrapping.config(Role::Client), TlsConfig::Client(tls), wall());
+    let mut control = ControlParams::new(scenario.wrapping.client(number)?, TlsConfig::Client(tls), wall());
     set_timing(&mut control, scenario, 1);
     let remote = |transport| RemoteParams { name: format!("server ({transport:?})"), transport };
     Ok(ClientParams {
@@ -59,8 +58,8 @@ pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams,
 pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
     let tls = server_tls(credentials(0)?, requirements(), &environment(&scenario.versions))
         .map_err(|error| error.to_string())?;
-    let mut control =
-        ControlParams::new(scenario.wrapping.config(Role::Server), TlsConfig::Server(tls), wall());
+    let (wrap, v2) = scenario.wrapping.server();
+    let mut control = ControlParams::new(wrap, TlsConfig::Server(tls), wall());
     set_timing(&mut control, scenario, 0);
     let mut push = vec![
         format!("route-gateway {SERVER4}"),
@@ -92,6 +91,7 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
         max_clients: 100,
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams::default(),
+        admission: AdmissionParams { v2, ..AdmissionParams::default() },
     })
 }
 

@@ -60,7 +60,7 @@ fn seeds_300_to_400() {
 /// `Session::rekey`. (A change to [`scenario`] gives seeds other meanings: find new ones with the guard out.)
 #[test]
 fn renegotiating_in_a_hurry_lost_packets_in_these_seeds() {
-    for seed in [2, 7, 9, 10] {
+    for seed in [1, 3, 9, 15] {
         run_all(seed..seed + 1);
     }
 }

@@ -9,7 +9,7 @@ use crate::identity::client_name;
 use crate::model::{SERVER, Tunnel, Violation};
 use crate::world::{Happening, World};
 
-/// After its last handshake's reset, a client stays half-open no longer than its window and this.
+/// After the packet that begins its session, a client stays half-open no longer than its window and this.
 const REFUSAL_TIME: Duration = Duration::from_secs(6);
 
 impl World {
@@ -50,7 +50,8 @@ impl World {
 
     /// No more half-open clients than resets that could have made them.
     fn check_half_open(&mut self) -> Result<(), Violation> {
-        let life = self.scenario.timing[SERVER].hand_window + REFUSAL_TIME;
+        // The answer to a reset may come back for one and a half windows; then a window begins.
+        let life = self.scenario.timing[SERVER].hand_window * 5 / 2 + REFUSAL_TIME;
         while self.resets.front().is_some_and(|at| *at + life < self.now) {
             self.resets.pop_front();
         }

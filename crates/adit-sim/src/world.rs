@@ -21,8 +21,8 @@ use crate::trace::Trace;
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000);
 /// Wake-ups of one end at one moment; more means that it never comes to rest.
 const MAX_WAKES: u32 = 1000;
-/// Opcode of a client's first packet.
-const HARD_RESET_CLIENT: u8 = 7;
+/// Opcodes of a client's first packet.
+const HARD_RESETS_CLIENT: [u8; 2] = [7, 10];
 
 /// What happens at a moment that was known before.
 #[derive(Debug)]
@@ -275,7 +275,7 @@ impl World {
         }
         match transit {
             Transit::ToServer { from, datagram } => {
-                if datagram.first().is_some_and(|first| first >> 3 == HARD_RESET_CLIENT) {
+                if datagram.first().is_some_and(|first| HARD_RESETS_CLIENT.contains(&(first >> 3))) {
                     self.resets.push_back(now);
                 }
                 self.receive(SERVER, Net::server_path(from), datagram)

@@ -393,6 +393,7 @@ impl Connection {
             exporter: pushed.exporter,
             replay_window: data.replay_window,
         };
+        self.session.agreed(now, pushed.dynamic_tls_crypt)?;
         self.link.agree(agreement, &self.session, events)?;
         let server = self.path.remote().ip();
         let settings = pushed.settings(&self.params.local, self.params.route_nopull, mtu, server);

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use adit_core::{
     DataEvent, Event, Instant, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, PeerSettings,
-    Rejected, Report, Severity,
+    Rejected, Report, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+use super::door::Newcomer;
 use super::settings::{PushOf, push_options};
 use crate::client_hello::server_hello;
 use crate::control_message::{ControlMessage, encode_push_reply, split};
@@ -56,6 +57,8 @@ pub(super) struct Peer {
     id: PeerId,
     path: Path,
     sid: Sid,
+    /// It was seen to receive at its address.
+    proven: bool,
     params: Arc<ServerParams>,
     session: Session,
     link: Link,
@@ -78,7 +81,7 @@ impl Peer {
         now: Instant,
         id: PeerId,
         path: Path,
-        sid: Sid,
+        newcomer: Newcomer,
         params: Arc<ServerParams>,
         control: Arc<ControlParams>,
         rng: ChaCha20Rng,
@@ -86,8 +89,9 @@ impl Peer {
         Ok(Peer {
             id,
             path,
-            sid,
-            session: Session::server(now, control, sid, rng)?,
+            sid: newcomer.sid,
+            proven: path.transport() == Transport::Tcp || newcomer.cookie.is_some(),
+            session: Session::server(now, control, newcomer.wrap, (newcomer.sid, newcomer.cookie), rng)?,
             link: Link::new(id, Role::Server),
             liveness: Liveness::new(now, Keepalive::default()),
             abilities: PeerAbilities::default(),
@@ -108,6 +112,11 @@ impl Peer {
 
     pub(super) fn sid(&self) -> Sid {
         self.sid
+    }
+
+    /// Whether it was seen to receive at its address.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven
     }
 
     /// The proven name, or what stands for it before.
@@ -317,7 +326,11 @@ impl Peer {
         };
         self.up = Some(Up { lease, since: now, push_messages, pushed_at: None });
         self.liveness = Liveness::new(now, self.params.keepalive);
-        if let Err(error) = self.link.agree(agreement, &self.session, events) {
+        let outcome = self
+            .session
+            .agreed(now, self.abilities.wraps_dynamically())
+            .and_then(|()| self.link.agree(agreement, &self.session, events));
+        if let Err(error) = outcome {
             self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
             return;
         }

@@ -40,11 +40,14 @@ pub(super) fn push_options(params: &ServerParams, of: &PushOf<'_>) -> Vec<String
     if !abilities.ciphers.is_empty() {
         options.push(format!("cipher {}", agreement.cipher));
     }
-    match (abilities.has(iv_proto::CC_EXIT), agreement.exporter) {
-        (true, true) => options.push("protocol-flags cc-exit tls-ekm".to_owned()),
-        (true, false) => options.push("protocol-flags cc-exit".to_owned()),
-        (false, true) => options.push("key-derivation tls-ekm".to_owned()),
-        (false, false) => {}
+    if abilities.has(iv_proto::CC_EXIT) {
+        let mut flags = "protocol-flags cc-exit".to_owned();
+        let exporter = if agreement.exporter { " tls-ekm" } else { "" };
+        let dynamic = if abilities.wraps_dynamically() { " dyn-tls-crypt" } else { "" };
+        flags.extend([exporter, dynamic]);
+        options.push(flags);
+    } else if agreement.exporter {
+        options.push("key-derivation tls-ekm".to_owned());
     }
     if abilities.accepts_tun_mtu {
         options.push(format!("tun-mtu {}", params.data.tun_mtu));

@@ -15,8 +15,8 @@ use adit_core::{
 };
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{
-    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, PerClientParams,
-    RemoteParams, ServerParams,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings,
+    PerClientParams, RemoteParams, ServerParams,
 };
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
@@ -159,6 +159,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         max_clients: 100,
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams::default(),
+        admission: AdmissionParams::default(),
     }
 }
 

@@ -139,8 +139,12 @@ fn no_control_packet_id_comes_twice_in_a_session() {
     let mut model = model(false);
     let mut datagram = [3; 60];
     assert_eq!(model.wrapped(SERVER, &datagram), Ok(()));
+    assert_eq!(model.wrapped(SERVER, &datagram), Ok(()), "the same answer to the same packet");
+    datagram[20] ^= 1;
     assert!(text(model.wrapped(SERVER, &datagram)).contains("twice"));
     assert_eq!(model.wrapped(1, &datagram), Ok(()), "the other direction");
+    datagram[0] ^= 1;
+    assert_eq!(model.wrapped(SERVER, &datagram), Ok(()), "under the key of another renegotiation");
     datagram[12] ^= 1;
     assert_eq!(model.wrapped(SERVER, &datagram), Ok(()), "the next id");
     assert!(text(model.wrapped(SERVER, &datagram[..16])).contains("too short"));

@@ -11,8 +11,8 @@ use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::credentials::{CredentialError, Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{
-    ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix, PerClientParams,
-    PullAction, RemoteParams, ServerParams,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
+    PerClientParams, PullAction, RemoteParams, ServerParams,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
@@ -198,6 +198,7 @@ pub(super) fn server_params(
             _ => ExitNotify::NextServer,
         },
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
+        admission: AdmissionParams::default(),
     })
 }
 

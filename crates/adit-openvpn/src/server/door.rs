@@ -1,0 +1,251 @@
+//! What strangers get: an answer that costs no memory, or a session.
+//!
+//! Over UDP a first packet proves nothing. It is answered with a reset whose session id is a cookie, and
+//! forgotten; a session begins with the third packet, which returns the cookie. Sources: OpenVPN mudp.c
+//! (`do_pre_decrypt_check`), ssl_pkt.c (`tls_pre_decrypt_lite`).
+
+use std::collections::VecDeque;
+
+use adit_core::{Event, Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
+use zeroize::Zeroizing;
+
+use super::cookie::CookieMaker;
+use super::rate::{AnswerLimit, ClientLimit, Permit, seconds};
+use crate::params::{Rate, ServerParams, TlsCryptV2};
+use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
+use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
+use crate::wrap::{Opened, WrapConfig};
+
+/// Answers that wait to be sent; the driver takes them at once.
+const MAX_ANSWERS: usize = 256;
+/// The highest packet id in the three packets that begin a session.
+const LAST_FIRST_ID: u32 = 1;
+
+/// A client that shall have a session.
+pub(super) struct Newcomer {
+    /// Its session id.
+    pub(super) sid: Sid,
+    /// Its wrapping.
+    pub(super) wrap: WrapConfig,
+    /// The session id that it knows us by, if it returned a cookie: its address is proven, and both resets are
+    /// done.
+    pub(super) cookie: Option<Sid>,
+}
+
+/// What became of a stranger's packet.
+pub(super) enum Knock {
+    /// It was answered; nothing of it is left but the answer.
+    Answered,
+    /// It begins a session.
+    Enter(Newcomer),
+}
+
+/// A stranger's packet with its wrapping off.
+struct FirstPacket {
+    opened: Opened,
+    wrap: WrapConfig,
+    metadata: Option<Metadata>,
+}
+
+/// Where strangers knock.
+pub(super) struct Door {
+    cookies: CookieMaker,
+    answer_limit: AnswerLimit,
+    client_limit: ClientLimit,
+    answers: VecDeque<(Path, Vec<u8>)>,
+}
+
+impl Door {
+    pub(super) fn new(params: &ServerParams, secret: Zeroizing<[u8; 32]>) -> Self {
+        Door {
+            cookies: CookieMaker::new(secret, params.control.hand_window),
+            answer_limit: AnswerLimit::new(params.admission.answers),
+            client_limit: ClientLimit::new(params.admission.clients),
+            answers: VecDeque::new(),
+        }
+    }
+
+    /// The next answer to send.
+    pub(super) fn poll_answer(&mut self) -> Option<(Path, Vec<u8>)> {
+        self.answers.pop_front()
+    }
+
+    /// A control packet that belongs to no session. What is worth a line in the log goes to `events`, at most
+    /// one line in each period of a limit.
+    pub(super) fn knock(
+        &mut self,
+        now: Instant,
+        params: &ServerParams,
+        path: Path,
+        datagram: &[u8],
+        events: &mut VecDeque<Event>,
+    ) -> Result<Knock, Rejected> {
+        let first = open(params, datagram)?;
+        let Header { opcode, key_id } = first.opened.header;
+        let is_reset = matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3);
+        let may_begin = is_reset || matches!(opcode, Opcode::Control | Opcode::Ack | Opcode::ControlWkc);
+        if !may_begin || key_id != 0 {
+            return Err(Rejected::Unexpected("no session here has this session id"));
+        }
+        let body = ControlBody::decode(opcode, &first.opened.body)?;
+        if is_reset && (body.packet_id != Some(0) || !body.acks.is_empty()) {
+            return Err(Rejected::Unexpected("not a first reset"));
+        }
+        let newcomer = match (is_reset, path.transport()) {
+            // A TCP connection has proved its address.
+            (true, Transport::Tcp) => Newcomer { sid: first.opened.sid, wrap: first.wrap, cookie: None },
+            (false, Transport::Tcp) => {
+                return Err(Rejected::Unexpected("no session here has this session id"));
+            }
+            (true, Transport::Udp) => match self.answer(now, params, path, datagram.len(), first, events)? {
+                Some(old_client) => old_client,
+                None => return Ok(Knock::Answered),
+            },
+            (false, Transport::Udp) => self.check_cookie(now, params, path, first, &body)?,
+        };
+        if let Permit::Refused { first } = self.client_limit.ask(now) {
+            let rate = params.admission.clients.unwrap_or_default();
+            note_limit(first, "connect-freq", rate, "new clients are not let in", path, events);
+            return Err(Rejected::Limited("new clients (connect-freq)"));
+        }
+        Ok(Knock::Enter(newcomer))
+    }
+
+    /// Answers a first packet over UDP. A tls-crypt-v2 client before OpenVPN 2.6 cannot bring its key a second
+    /// time: it gets a session at once.
+    fn answer(
+        &mut self,
+        now: Instant,
+        params: &ServerParams,
+        path: Path,
+        length: usize,
+        first: FirstPacket,
+        events: &mut VecDeque<Event>,
+    ) -> Result<Option<Newcomer>, Rejected> {
+        let client = first.opened.sid;
+        let mut payload = Vec::new();
+        if first.metadata.is_some() {
+            if !first.opened.wrap_id.is_some_and(|id| negotiates_early(id.id)) {
+                return match params.admission.v2.as_ref().is_some_and(|v2| v2.force_cookie) {
+                    true => Err(Rejected::Unexpected("a client too old for the cookie (force-cookie)")),
+                    false => {
+                        check_age(now, params, &first)?;
+                        Ok(Some(Newcomer { sid: client, wrap: first.wrap, cookie: None }))
+                    }
+                };
+            }
+            payload = ASK_FOR_WRAPPED_KEY.to_vec();
+        }
+        let body = ControlBody { acks: vec![0], peer_sid: Some(client), packet_id: Some(0), payload };
+        let mut bytes = Vec::new();
+        body.encode(&mut bytes);
+        // What is not larger than the packet it answers serves nobody to hit others with.
+        let answer_length = HEADER_LEN + first.wrap.overhead() + bytes.len();
+        if answer_length > length
+            && let Permit::Refused { first } =
+                self.answer_limit.ask(now, self.cookies.places(path.remote().ip()))
+        {
+            let rate = params.admission.answers;
+            note_limit(
+                first,
+                "connect-freq-initial",
+                rate,
+                "its first packets are not answered",
+                path,
+                events,
+            );
+            return Err(Rejected::Limited("answers to one address (connect-freq-initial)"));
+        }
+        if self.answers.len() >= MAX_ANSWERS {
+            return Err(Rejected::Limited("answers that wait to be sent"));
+        }
+        let mut wrap = first.wrap.instantiate_after(params.control.wall(now), 0);
+        let mut answer = Vec::with_capacity(answer_length);
+        let header = Header { opcode: Opcode::HardResetServerV2, key_id: 0 };
+        let cookie = self.cookies.make(now, path, client);
+        if wrap.seal(header, cookie, &bytes, &mut answer).is_ok() {
+            self.answers.push_back((path, answer));
+        }
+        Ok(None)
+    }
+
+    /// The third packet: it must return the cookie, and be one of the first.
+    fn check_cookie(
+        &mut self,
+        now: Instant,
+        params: &ServerParams,
+        path: Path,
+        first: FirstPacket,
+        body: &ControlBody,
+    ) -> Result<Newcomer, Rejected> {
+        let early = |id: &u32| *id <= LAST_FIRST_ID;
+        if !body.acks.iter().all(early) || !body.packet_id.iter().all(early) {
+            return Err(Rejected::Unexpected("no session here has this session id"));
+        }
+        let client = first.opened.sid;
+        let cookie = body.peer_sid.filter(|cookie| self.cookies.is_ours(now, path, client, *cookie));
+        let Some(cookie) = cookie else {
+            return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
+        };
+        check_age(now, params, &first)?;
+        self.answer_limit.credit(self.cookies.places(path.remote().ip()));
+        Ok(Newcomer { sid: client, wrap: first.wrap, cookie: Some(cookie) })
+    }
+}
+
+/// Takes the wrapping off, with the key that a tls-crypt-v2 client brings.
+fn open(params: &ServerParams, datagram: &[u8]) -> Result<FirstPacket, Rejected> {
+    let wrap = &params.control.wrap;
+    let header = datagram.first().and_then(|byte| Header::from_byte(*byte));
+    let brings_key = header.is_some_and(|header| header.opcode.carries_client_key());
+    let v2 = params.admission.v2.as_ref();
+    let Some(TlsCryptV2 { key, .. }) = v2.filter(|_| brings_key) else {
+        // Beside tls-crypt-v2, no wrapping means a wrapping of some kind (OpenVPN ssl_pkt.c `read_control_auth`).
+        return match (wrap, v2) {
+            (WrapConfig::Plain, Some(_)) => {
+                Err(Rejected::Unauthentic("it is not wrapped, and this server asks for tls-crypt-v2"))
+            }
+            _ if brings_key => {
+                Err(Rejected::Unexpected("a tls-crypt-v2 client, but this server has no tls-crypt-v2 key"))
+            }
+            _ => Ok(FirstPacket { opened: wrap.open(datagram)?, wrap: wrap.clone(), metadata: None }),
+        };
+    };
+    let (_, wrapped) = datagram
+        .split_at_checked(HEADER_LEN)
+        .and_then(|(_, rest)| wrapped_key_at_end(rest))
+        .ok_or(Rejected::Malformed("the length of the tls-crypt-v2 client key"))?;
+    let (key, metadata) = key.unwrap(wrapped)?;
+    let wrap = WrapConfig::tls_crypt_v2_session(&key);
+    Ok(FirstPacket { opened: wrap.open(datagram)?, wrap, metadata: Some(metadata) })
+}
+
+/// `tls-crypt-v2-max-age`: a key that says when it was made must not be older, and must say it.
+fn check_age(now: Instant, params: &ServerParams, first: &FirstPacket) -> Result<(), Rejected> {
+    let max_age = params.admission.v2.as_ref().and_then(|v2| v2.max_age);
+    let (Some(max_age), Some(metadata)) = (max_age, &first.metadata) else { return Ok(()) };
+    let UnixTime(wall) = params.control.wall(now);
+    match metadata {
+        Metadata::Made(UnixTime(made)) if wall.saturating_sub(*made) <= max_age.as_secs() => Ok(()),
+        _ => Err(Rejected::Unauthentic(
+            "its tls-crypt-v2 key is too old, or has no date (tls-crypt-v2-max-age)",
+        )),
+    }
+}
+
+fn note_limit(
+    first: bool,
+    directive: &str,
+    Rate { count, period }: Rate,
+    what: &str,
+    path: Path,
+    events: &mut VecDeque<Event>,
+) {
+    if first {
+        let text = format!(
+            "more than {count} in {} s ({directive}): {what} for a while; this is said once in that time",
+            seconds(period)
+        );
+        events.push_back(Event::Report(Report { severity: Severity::Warning, path: Some(path), text }));
+    }
+}

@@ -1,0 +1,159 @@
+//! Limits on how often strangers are answered and clients come.
+
+use std::time::Duration;
+
+use adit_core::Instant;
+
+use crate::params::Rate;
+
+/// Counters for addresses; each address has two of them. Enough that 100,000 addresses a second, each heard
+/// once, fill nobody's.
+const PLACES: usize = 1 << 16;
+
+/// What a limit says to one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permit {
+    Granted,
+    /// Too many. `first`: for the first time in this period, which is worth a line in the log.
+    Refused {
+        first: bool,
+    },
+}
+
+/// `connect-freq-initial`: answers to first packets that are larger than the packet, for each address.
+///
+/// OpenVPN counts all addresses together, so that a stranger who forges 100 packets in 10 s shuts everybody
+/// else out. What the limit is for is that nobody is hit by our answers to forged packets, and that takes one
+/// count for each address. Its memory is fixed: an address has two counters, shared with others, and the
+/// lower one counts.
+pub(super) struct AnswerLimit {
+    rate: Rate,
+    period_end: Instant,
+    told: bool,
+    counts: Vec<u16>,
+}
+
+impl AnswerLimit {
+    pub(super) fn new(rate: Rate) -> Self {
+        AnswerLimit { rate, period_end: Instant::ORIGIN, told: false, counts: vec![0; PLACES] }
+    }
+
+    /// One more answer to the address with these places.
+    pub(super) fn ask(&mut self, now: Instant, places: [usize; 2]) -> Permit {
+        if now >= self.period_end {
+            self.period_end = now + self.rate.period;
+            self.told = false;
+            self.counts.fill(0);
+        }
+        let count = self.change(places, |count| count.saturating_add(1));
+        if u32::from(count) <= self.rate.count {
+            return Permit::Granted;
+        }
+        Permit::Refused { first: !std::mem::replace(&mut self.told, true) }
+    }
+
+    /// An answer was followed by a client that proved its address: it does not count.
+    pub(super) fn credit(&mut self, places: [usize; 2]) {
+        self.change(places, |count| count.saturating_sub(1));
+    }
+
+    /// Changes both counters, and gives the lower one.
+    fn change(&mut self, places: [usize; 2], change: impl Fn(u16) -> u16) -> u16 {
+        let [first, second] = places;
+        let mut lowest = u16::MAX;
+        for place in if first == second { &places[..1] } else { &places[..] } {
+            if let Some(count) = self.counts.get_mut(place % PLACES) {
+                *count = change(*count);
+                lowest = lowest.min(*count);
+            }
+        }
+        lowest
+    }
+}
+
+/// `connect-freq`: new clients, all together.
+pub(super) struct ClientLimit {
+    rate: Option<Rate>,
+    period_end: Instant,
+    count: u32,
+}
+
+impl ClientLimit {
+    pub(super) fn new(rate: Option<Rate>) -> Self {
+        ClientLimit { rate, period_end: Instant::ORIGIN, count: 0 }
+    }
+
+    /// One more client.
+    pub(super) fn ask(&mut self, now: Instant) -> Permit {
+        let Some(rate) = self.rate else { return Permit::Granted };
+        if now >= self.period_end {
+            self.period_end = now + rate.period;
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count <= rate.count {
+            return Permit::Granted;
+        }
+        Permit::Refused { first: self.count == rate.count + 1 }
+    }
+}
+
+/// The time of a rate's period in words.
+pub(super) fn seconds(period: Duration) -> u64 {
+    period.as_secs().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate { count: 2, period: Duration::from_secs(10) };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ORIGIN + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn each_address_has_its_own_limit() {
+        let mut limit = AnswerLimit::new(RATE);
+        let (one, other) = ([1, 2], [3, 4]);
+        assert_eq!([limit.ask(at(1), one), limit.ask(at(1), one)], [Permit::Granted; 2]);
+        assert_eq!(limit.ask(at(2), one), Permit::Refused { first: true });
+        assert_eq!(limit.ask(at(2), one), Permit::Refused { first: false });
+        assert_eq!(limit.ask(at(2), other), Permit::Granted);
+        // One counter of two may be full of others.
+        assert_eq!(limit.ask(at(2), [1, 5]), Permit::Granted);
+        assert_eq!(limit.ask(at(11), one), Permit::Granted, "a new period");
+    }
+
+    #[test]
+    fn who_connects_is_not_counted() {
+        let mut limit = AnswerLimit::new(RATE);
+        for _ in 0..100 {
+            assert_eq!(limit.ask(at(1), [7, 7]), Permit::Granted);
+            limit.credit([7, 7]);
+        }
+    }
+
+    #[test]
+    fn a_flood_from_everywhere_fills_no_counters() {
+        let mut limit = AnswerLimit::new(Rate { count: 100, period: Duration::from_secs(10) });
+        let mut state = 1_u64;
+        let mut place = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 48) as usize
+        };
+        let refused = (0..1_000_000).filter(|_| limit.ask(at(1), [place(), place()]) != Permit::Granted);
+        assert_eq!(refused.count(), 0);
+    }
+
+    #[test]
+    fn new_clients_are_counted_together() {
+        let mut limit = ClientLimit::new(Some(RATE));
+        let first: Vec<Permit> = (0..4).map(|_| limit.ask(at(1))).collect();
+        assert_eq!(first[..2], [Permit::Granted; 2]);
+        assert_eq!(first[2..], [Permit::Refused { first: true }, Permit::Refused { first: false }]);
+        assert_eq!(limit.ask(at(11)), Permit::Granted);
+        assert!((0..1000).all(|_| ClientLimit::new(None).ask(at(1)) == Permit::Granted));
+    }
+}
