@@ -11,6 +11,8 @@ pub const MAX_SEGMENTS: usize = 64;
 const LOOK_BACK: usize = 16;
 /// Bytes in front of each record on a stream.
 const RECORD_HEADER: usize = 2;
+/// Bytes after which a train of records need not wait for more.
+const STREAM_FULL: usize = 48 * 1024;
 /// Bytes a train can hold: a largest record with its length.
 const TRAIN_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 
@@ -36,11 +38,27 @@ struct Slot {
     used: usize,
     segment: usize,
     count: usize,
-    /// A shorter datagram ended it.
+    /// Nothing can join it: it is full, a shorter datagram ended it, or a newer train took its place.
     closed: bool,
 }
 
 impl Slot {
+    fn train(&self) -> Train<'_> {
+        Train {
+            path: self.path,
+            segment: self.segment,
+            bytes: self.buffer.get(..self.used).unwrap_or_default(),
+        }
+    }
+
+    /// Whether another datagram of the same length finds no room.
+    fn full(&self) -> bool {
+        match self.path.transport() {
+            Transport::Udp => self.count >= MAX_SEGMENTS || self.used + self.segment > MAX_DATAGRAM,
+            Transport::Tcp => self.used >= STREAM_FULL,
+        }
+    }
+
     fn admits(&self, path: &Path, len: usize) -> bool {
         match path.transport() {
             Transport::Udp => {
@@ -49,7 +67,7 @@ impl Slot {
                     && self.count < MAX_SEGMENTS
                     && self.used + len <= MAX_DATAGRAM
             }
-            Transport::Tcp => self.used + RECORD_HEADER + len <= TRAIN_BYTES,
+            Transport::Tcp => !self.closed && self.used + RECORD_HEADER + len <= TRAIN_BYTES,
         }
     }
 }
@@ -61,6 +79,8 @@ pub struct Outbox {
     slots: Vec<Slot>,
     /// Slots in use; the others keep their buffers for later.
     used: usize,
+    /// How many of those in use are closed.
+    closed: usize,
     /// The place that [`Outbox::reserve`] gave and [`Outbox::commit`] has not yet taken.
     reserved: Option<(usize, usize)>,
 }
@@ -73,11 +93,33 @@ impl Outbox {
 
     /// The trains, in the order to send them.
     pub fn iter(&self) -> impl Iterator<Item = Train<'_>> {
-        self.slots.iter().take(self.used).map(|slot| Train {
-            path: slot.path,
-            segment: slot.segment,
-            bytes: slot.buffer.get(..slot.used).unwrap_or_default(),
-        })
+        self.slots.iter().take(self.used).map(Slot::train)
+    }
+
+    /// The trains that nothing can join any more, in the order to send them. While packets keep coming only
+    /// these need to leave: the others fill up.
+    pub fn complete(&self) -> impl Iterator<Item = Train<'_>> {
+        self.slots.iter().take(self.used).filter(|slot| slot.closed).map(Slot::train)
+    }
+
+    /// Whether there are complete trains.
+    #[inline]
+    pub fn has_complete(&self) -> bool {
+        self.closed > 0
+    }
+
+    /// Forgets the complete trains and keeps their buffers.
+    pub fn clear_complete(&mut self) {
+        let mut kept = 0;
+        for index in 0..self.used {
+            if !self.slots[index].closed {
+                self.slots.swap(index, kept);
+                kept += 1;
+            }
+        }
+        self.used = kept;
+        self.closed = 0;
+        self.reserved = None;
     }
 
     /// How many trains there are.
@@ -93,6 +135,7 @@ impl Outbox {
     /// Forgets all trains and keeps their buffers.
     pub fn clear(&mut self) {
         self.used = 0;
+        self.closed = 0;
         self.reserved = None;
     }
 
@@ -126,8 +169,24 @@ impl Outbox {
         }
         slot.used += header_len(&slot.path) + len;
         slot.count += 1;
-        slot.closed = len < slot.segment;
-        self.used = self.used.max(index + 1);
+        slot.closed = (len < slot.segment && slot.path.transport() == Transport::Udp) || slot.full();
+        self.closed += usize::from(slot.closed);
+        if self.used <= index {
+            self.supersede(index);
+            self.used = index + 1;
+        }
+    }
+
+    /// Closes the train to the same path that slot number `newest` follows.
+    fn supersede(&mut self, newest: usize) {
+        let Some((slot, older)) = self.slots.get_mut(..=newest).and_then(<[Slot]>::split_last_mut) else {
+            return;
+        };
+        let before = older.iter_mut().rev().find(|other| other.path == slot.path);
+        if let Some(before) = before.filter(|before| !before.closed) {
+            before.closed = true;
+            self.closed += 1;
+        }
     }
 
     /// The newest train to that path, if it admits the datagram. An older one never does: the datagram
@@ -203,6 +262,21 @@ mod tests {
     }
 
     #[test]
+    fn open_trains_stay_while_complete_ones_leave() {
+        let mut out = Outbox::new();
+        for _ in 0..46 {
+            put(&mut out, udp(1), &[7; 1472]);
+        }
+        put(&mut out, udp(2), &[8; 100]);
+        assert_eq!(out.complete().map(|train| train.bytes.len()).collect::<Vec<_>>(), [44 * 1472]);
+        out.clear_complete();
+        assert!(!out.has_complete());
+        put(&mut out, udp(1), &[7; 1472]);
+        let lens: Vec<usize> = out.iter().map(|train| train.bytes.len()).collect();
+        assert_eq!(lens, [3 * 1472, 100], "the rest of the first train was joined");
+    }
+
+    #[test]
     fn what_is_not_committed_is_forgotten() {
         let mut out = Outbox::new();
         out.reserve(&udp(1), 10).expect("fits");
@@ -224,26 +298,33 @@ mod tests {
         fn order_and_limits_hold(
             datagrams in proptest::collection::vec(
                 (0u8..14, any::<bool>(), prop_oneof![Just(1400usize), 1..50usize, 1..20_000usize]), 1..120),
+            early in 1usize..200,
         ) {
             let mut out = Outbox::new();
             put(&mut out, udp(99), b"an earlier batch");
             out.clear();
             let mut expected: Vec<(Path, Vec<u8>)> = Vec::new();
+            let mut found: Vec<(Path, Vec<u8>)> = Vec::new();
+            let mut send = |train: Train<'_>| {
+                assert!(train.bytes.len() <= TRAIN_BYTES);
+                let datagrams = cut(&train);
+                if train.path.transport() == Transport::Udp {
+                    assert!(train.bytes.len() <= MAX_DATAGRAM && datagrams.len() <= MAX_SEGMENTS);
+                }
+                found.extend(datagrams.into_iter().map(|bytes| (train.path, bytes.to_vec())));
+            };
             for (index, (last, stream, len)) in datagrams.into_iter().enumerate() {
                 let path = if stream { tcp(last) } else { udp(last) };
                 let bytes = vec![index as u8; len];
                 put(&mut out, path, &bytes);
                 expected.push((path, bytes));
-            }
-            let mut found: Vec<(Path, Vec<u8>)> = Vec::new();
-            for train in out.iter() {
-                prop_assert!(train.bytes.len() <= TRAIN_BYTES);
-                let datagrams = cut(&train);
-                if train.path.transport() == Transport::Udp {
-                    prop_assert!(train.bytes.len() <= MAX_DATAGRAM && datagrams.len() <= MAX_SEGMENTS);
+                if index % early == 0 {
+                    assert_eq!(out.has_complete(), out.complete().next().is_some());
+                    out.complete().for_each(&mut send);
+                    out.clear_complete();
                 }
-                found.extend(datagrams.into_iter().map(|bytes| (train.path, bytes.to_vec())));
             }
+            out.iter().for_each(&mut send);
             // A stable sort keeps each path's own order.
             expected.sort_by_key(|(path, _)| *path);
             found.sort_by_key(|(path, _)| *path);

@@ -57,6 +57,42 @@ pub(crate) enum Interest {
     Read,
     /// Room to write.
     Write,
+    /// Either.
+    Both,
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Interest::Read => EventFlags::IN,
+            Interest::Write => EventFlags::OUT,
+            Interest::Both => EventFlags::IN | EventFlags::OUT,
+        }
+    }
+}
+
+/// A descriptor that waits to be looked after. One in error or closed at the other end is both readable and
+/// writable: trying tells more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// What it is.
+    pub(crate) token: Token,
+    /// A read will not wait.
+    pub(crate) readable: bool,
+    /// A write will not wait.
+    pub(crate) writable: bool,
+}
+
+impl Ready {
+    fn from_event(event: &Event) -> Option<Ready> {
+        let flags = event.flags;
+        let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        Some(Ready {
+            token: Token::from_data(event.data)?,
+            readable: failed || flags.contains(EventFlags::IN),
+            writable: failed || flags.contains(EventFlags::OUT),
+        })
+    }
 }
 
 /// A set of descriptors to wait for, level-triggered.
@@ -73,11 +109,12 @@ impl Poller {
 
     /// Starts to wait for a descriptor.
     pub(crate) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        let flags = match interest {
-            Interest::Read => EventFlags::IN,
-            Interest::Write => EventFlags::OUT,
-        };
-        Ok(epoll::add(&self.epoll, fd, token.to_data(), flags)?)
+        Ok(epoll::add(&self.epoll, fd, token.to_data(), interest.flags())?)
+    }
+
+    /// Waits for something else of a descriptor that is in the set.
+    pub(crate) fn change(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, token.to_data(), interest.flags())?)
     }
 
     /// Stops waiting for a descriptor; one that is not waited for is no error.
@@ -86,13 +123,11 @@ impl Poller {
     }
 
     /// Waits until something is ready or the time is over (`None`: for ever), and puts into `ready` what is.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Token>) -> io::Result<()> {
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         match epoll::wait(&self.epoll, &mut self.events[..], timeout.as_ref()) {
-            Ok(count) => {
-                ready.extend(self.events.iter().take(count).filter_map(|event| Token::from_data(event.data)))
-            }
+            Ok(count) => ready.extend(self.events.iter().take(count).filter_map(Ready::from_event)),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -14,7 +14,7 @@ use adit_core::{
 };
 use adit_dataplane::{Counters, split};
 
-use super::mail::{EgressMail, IngressMail, Mail};
+use super::mail::{DataMail, Mail};
 use super::status::{IoStatus, LossCounters, count};
 use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
@@ -66,8 +66,7 @@ pub(super) struct Control<'a, P> {
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     inspections: mpsc::Receiver<Inspection<P>>,
-    egress: Mailbox<EgressMail>,
-    ingress: Mailbox<IngressMail>,
+    data: Mailbox<DataMail>,
     poller: Poller,
     next_tick: Instant,
     next_complaint: Instant,
@@ -81,8 +80,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         driver: Driver<P>,
         protocol: P,
         observer: &'a mut dyn Observer,
-        egress: Mailbox<EgressMail>,
-        ingress: Mailbox<IngressMail>,
+        data: Mailbox<DataMail>,
         counters: Counters,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
@@ -109,8 +107,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             mail: driver.mail_receiver,
             own_mail: driver.mail,
             inspections: driver.inspection_receiver,
-            egress,
-            ingress,
+            data,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
             next_complaint: clock(),
@@ -138,10 +135,10 @@ impl<'a, P: Protocol> Control<'a, P> {
             let now = clock();
             let due = self.protocol.poll_timeout().map_or(self.next_tick, |due| due.min(self.next_tick));
             self.poller.wait(Some(due - now), &mut ready).map_err(DriverError::Start)?;
-            for token in &ready {
-                match token {
+            for event in &ready {
+                match event.token {
                     Token::Mail => self.mail.acknowledge(),
-                    Token::Listener(number) => self.accept(*number),
+                    Token::Listener(number) => self.accept(number),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) => {}
                 }
             }
@@ -256,8 +253,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             for_data = true;
         }
         if for_data {
-            self.egress.wake();
-            self.ingress.wake();
+            self.data.wake();
         }
     }
 
@@ -309,10 +305,10 @@ impl<'a, P: Protocol> Control<'a, P> {
         let (egress, ingress) = split(event);
         // A thread that is gone has told why by a mail of its own.
         if let Some(event) = egress {
-            self.egress.post(EgressMail::Event(event));
+            self.data.post(DataMail::Egress(event));
         }
         if let Some(event) = ingress {
-            self.ingress.post(IngressMail::Event(event));
+            self.data.post(DataMail::Ingress(event));
         }
     }
 
@@ -330,7 +326,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 self.note_send(path, result);
             }
             Path::Tcp { connection, .. } => {
-                self.egress.post(EgressMail::Control { connection, datagram: datagram.to_vec() });
+                self.data.post(DataMail::Control { connection, datagram: datagram.to_vec() });
             }
         }
     }
@@ -393,10 +389,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.next_socket += 1;
         let socket = Arc::new(socket);
         self.sockets.insert(number, Arc::clone(&socket));
-        self.egress.post(EgressMail::AddSocket(number, Arc::clone(&socket)));
-        self.ingress.post(IngressMail::AddSocket(number, socket));
-        self.egress.wake();
-        self.ingress.wake();
+        self.data.post(DataMail::AddSocket(number, socket));
+        self.data.wake();
         number
     }
 
@@ -404,12 +398,9 @@ impl<'a, P: Protocol> Control<'a, P> {
         let connection = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let path = Path::Tcp { connection, remote };
-        let stream = Arc::new(stream);
         self.connections.insert(connection, path);
-        self.egress.post(EgressMail::AddConnection(connection, Arc::clone(&stream)));
-        self.ingress.post(IngressMail::AddConnection { connection, stream, path });
-        self.egress.wake();
-        self.ingress.wake();
+        self.data.post(DataMail::AddConnection { connection, stream, path });
+        self.data.wake();
         path
     }
 
@@ -418,8 +409,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             Path::Udp { socket, .. } if socket < self.first_opened => {}
             Path::Udp { socket, .. } => {
                 self.sockets.remove(&socket);
-                self.egress.post(EgressMail::RemoveSocket(socket));
-                self.ingress.post(IngressMail::RemoveSocket(socket));
+                self.data.post(DataMail::RemoveSocket(socket));
             }
             Path::Tcp { connection, .. } => self.forget(connection),
         }
@@ -427,16 +417,14 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn forget(&mut self, connection: ConnectionId) {
         if self.connections.remove(&connection).is_some() {
-            self.egress.post(EgressMail::CloseConnection(connection));
-            self.ingress.post(IngressMail::RemoveConnection(connection));
+            self.data.post(DataMail::CloseConnection(connection));
         }
     }
 
     fn broken(&mut self, now: Instant, connection: ConnectionId, reason: String) {
         let Some(path) = self.connections.get(&connection).copied() else { return };
         self.forget(connection);
-        self.egress.wake();
-        self.ingress.wake();
+        self.data.wake();
         self.protocol.handle_command(now, Command::Closed { path, reason });
     }
 

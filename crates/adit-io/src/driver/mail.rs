@@ -26,33 +26,27 @@ pub(crate) enum Mail {
     Died { thread: &'static str, why: String },
 }
 
-/// To the egress thread.
+/// To the data thread.
 #[derive(Debug)]
-pub(crate) enum EgressMail {
-    Event(EgressEvent),
+pub(crate) enum DataMail {
+    /// For the half that seals.
+    Egress(EgressEvent),
+    /// For the half that opens.
+    Ingress(IngressEvent),
     /// A control datagram for a connection.
     Control {
         connection: ConnectionId,
         datagram: Vec<u8>,
     },
-    /// A packet from one client to another.
-    Relay(Vec<u8>),
     AddSocket(u32, Arc<UdpSocket>),
     RemoveSocket(u32),
-    AddConnection(ConnectionId, Arc<TcpStream>),
-    /// Send what waits, then close.
+    AddConnection {
+        connection: ConnectionId,
+        stream: TcpStream,
+        path: Path,
+    },
+    /// Read no more, send what waits, then close.
     CloseConnection(ConnectionId),
     /// Send what waits, then end.
-    Stop,
-}
-
-/// To the ingress thread.
-#[derive(Debug)]
-pub(crate) enum IngressMail {
-    Event(IngressEvent),
-    AddSocket(u32, Arc<UdpSocket>),
-    RemoveSocket(u32),
-    AddConnection { connection: ConnectionId, stream: Arc<TcpStream>, path: Path },
-    RemoveConnection(ConnectionId),
     Stop,
 }

@@ -1,12 +1,14 @@
-//! The driver: three threads around a protocol and a data plane.
+//! The driver: two threads around a protocol and a data plane.
 //!
-//! *Egress* takes packets from the TUN device to the network, *ingress* takes datagrams from the network to
-//! the TUN device, and *control* (the caller's own thread) drives the protocol: control datagrams, timers,
-//! commands, settings. Control never waits for the other two, and they never wait for it.
+//! *Data* takes packets from the TUN device to the network (egress) and datagrams from the network to the TUN
+//! device (ingress), and *control* (the caller's own thread) drives the protocol: control datagrams, timers,
+//! commands, settings. Neither waits for the other.
 
 mod control;
+mod data;
 mod egress;
 mod ingress;
+mod links;
 mod mail;
 mod status;
 #[cfg(test)]
@@ -27,9 +29,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use self::control::Control;
-use self::egress::EgressLoop;
-use self::ingress::IngressLoop;
-use self::mail::{EgressMail, IngressMail, Mail};
+use self::data::DataLoop;
+use self::mail::{DataMail, Mail};
 use self::status::LossCounters;
 pub use self::status::{IoStatus, Losses};
 use crate::config::{DriverConfig, Listen};
@@ -235,32 +236,23 @@ impl<P: Protocol> Driver<P> {
     /// Runs the protocol on this thread until it ends. When this returns, the routes, the device, the
     /// sockets and the threads are gone.
     pub fn run(self, protocol: P, observer: &mut dyn Observer) -> Result<Ended, DriverError> {
-        let (egress_half, ingress_half, counters) = adit_dataplane::new(self.config.dataplane);
+        let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane);
         let losses = Arc::new(LossCounters::default());
-        let (egress, egress_mail) = mailbox().map_err(DriverError::Start)?;
-        let (ingress, ingress_mail) = mailbox().map_err(DriverError::Start)?;
-        let egress_loop = EgressLoop {
+        let (data, data_mail) = mailbox().map_err(DriverError::Start)?;
+        let data_loop = DataLoop {
             tun: Arc::clone(&self.tun),
-            egress: egress_half,
-            mail: egress_mail,
+            egress,
+            ingress,
+            mail: data_mail,
             control: self.mail.clone(),
-            losses: Arc::clone(&losses),
-            back_pressure: !self.config.remotes.is_empty(),
-        };
-        let ingress_loop = IngressLoop {
-            tun: Arc::clone(&self.tun),
-            ingress: ingress_half,
-            mail: ingress_mail,
-            control: self.mail.clone(),
-            egress: egress.clone(),
             losses: Arc::clone(&losses),
             merge: merge_policy(&self.tun),
+            back_pressure: !self.config.remotes.is_empty(),
         };
-        let mut threads = Threads { egress: egress.clone(), ingress: ingress.clone(), handles: Vec::new() };
-        threads.start("egress", self.mail.clone(), || egress_loop.run())?;
-        threads.start("ingress", self.mail.clone(), || ingress_loop.run())?;
-        let control = Control::new(self, protocol, observer, egress, ingress, counters, losses)
-            .map_err(DriverError::Start)?;
+        let mut threads = Threads { data: data.clone(), handles: Vec::new() };
+        threads.start("data", self.mail.clone(), || data_loop.run())?;
+        let control =
+            Control::new(self, protocol, observer, data, counters, losses).map_err(DriverError::Start)?;
         let outcome = control.run();
         drop(threads);
         outcome
@@ -294,10 +286,9 @@ fn merge_policy(tun: &Tun) -> MergePolicy {
     }
 }
 
-/// The two data threads; they are stopped and waited for when this is dropped, also in a panic.
+/// The data thread; it is stopped and waited for when this is dropped, also in a panic.
 struct Threads {
-    egress: Mailbox<EgressMail>,
-    ingress: Mailbox<IngressMail>,
+    data: Mailbox<DataMail>,
     handles: Vec<JoinHandle<()>>,
 }
 
@@ -326,10 +317,8 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.egress.post(EgressMail::Stop);
-        self.ingress.post(IngressMail::Stop);
-        self.egress.wake();
-        self.ingress.wake();
+        self.data.post(DataMail::Stop);
+        self.data.wake();
         for handle in self.handles.drain(..) {
             // The thread caught its own panic and told control of it.
             let _ = handle.join();

@@ -36,8 +36,6 @@ pub struct Losses {
     pub control_full: u64,
     /// Messages in the data channel that came faster than the protocol took them.
     pub notices_full: u64,
-    /// Packets between clients that came faster than they could be sealed.
-    pub relay_full: u64,
     /// TCP connections refused because there were too many.
     pub connections_refused: u64,
     /// Control datagrams that the protocol rejected.
@@ -54,7 +52,6 @@ pub(crate) struct LossCounters {
     pub(crate) tcp_full: AtomicU64,
     pub(crate) control_full: AtomicU64,
     pub(crate) notices_full: AtomicU64,
-    pub(crate) relay_full: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) rejected: AtomicU64,
 }
@@ -70,7 +67,6 @@ impl LossCounters {
             tcp_full: read(&self.tcp_full),
             control_full: read(&self.control_full),
             notices_full: read(&self.notices_full),
-            relay_full: read(&self.relay_full),
             connections_refused: read(&self.connections_refused),
             rejected: read(&self.rejected),
         }

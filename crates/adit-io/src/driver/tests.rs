@@ -444,7 +444,7 @@ fn a_deleted_device_ends_the_driver_with_words() {
         running.wait_until_up();
         assert!(process::Command::new("ip").args(["link", "delete", "tun0"]).status().unwrap().success());
         let error = running.thread.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("egress") && error.contains("tun0"), "{error}");
+        assert!(error.contains("data") && error.contains("tun0"), "{error}");
     });
 }
 

@@ -127,7 +127,6 @@ fn losses(io_status: &IoStatus) -> BTreeMap<String, u64> {
         ("TCP connection's queue full", losses.tcp_full),
         ("control datagrams too fast", losses.control_full),
         ("protocol messages too fast", losses.notices_full),
-        ("client-to-client queue full", losses.relay_full),
         ("TCP connections refused", losses.connections_refused),
         ("control datagrams rejected", losses.rejected),
     ];

@@ -1,0 +1,184 @@
+//! The data thread: packets from the TUN device to the network and datagrams from the network to the TUN
+//! device, in turns.
+//!
+//! One thread for both directions, not one for each: a reply is often there when the thread comes back from
+//! the write that caused it, and then nobody has to be woken (docs/PERFORMANCE.md has the figures).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_dataplane::{Egress, Inbox, Ingress, MergePolicy, Outbox};
+
+use super::links::{Broken, CLOSE_PATIENCE, Links};
+use super::mail::{DataMail, Mail};
+use super::status::LossCounters;
+use crate::clock;
+use crate::mailbox::{MailReceiver, Mailbox};
+use crate::poller::{Interest, Poller, Ready, Token};
+use crate::tun::{READ_BUFFER, Tun};
+use crate::udp::{Gathered, RECEIVE_BUFFER};
+
+/// Room for the rest of one record and another read of 64 KiB.
+const STREAM_BUFFER: usize = 2 * 65_538;
+/// How long the connections may take to send what waits when the driver stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the data thread needs.
+pub(super) struct DataLoop {
+    pub(super) tun: Arc<Tun>,
+    pub(super) egress: Egress,
+    pub(super) ingress: Ingress,
+    pub(super) mail: MailReceiver<DataMail>,
+    pub(super) control: Mailbox<Mail>,
+    pub(super) losses: Arc<LossCounters>,
+    /// What the TUN device takes merged.
+    pub(super) merge: MergePolicy,
+    /// A client leaves packets in the TUN device while its connection is full.
+    pub(super) back_pressure: bool,
+}
+
+/// The data thread at work.
+pub(super) struct Running {
+    pub(super) tun: Arc<Tun>,
+    pub(super) egress: Egress,
+    pub(super) ingress: Ingress,
+    pub(super) mail: MailReceiver<DataMail>,
+    pub(super) control: Mailbox<Mail>,
+    pub(super) losses: Arc<LossCounters>,
+    pub(super) back_pressure: bool,
+    pub(super) poller: Poller,
+    pub(super) links: Links,
+    pub(super) outbox: Outbox,
+    pub(super) inbox: Inbox,
+    /// What was received with one call.
+    pub(super) gathered: Gathered,
+    /// What is read from the TUN device.
+    pub(super) packet: Vec<u8>,
+    pub(super) tun_watched: bool,
+    stopped: bool,
+}
+
+impl DataLoop {
+    /// Runs until told to stop. An error is a sentence.
+    pub(super) fn run(self) -> Result<(), String> {
+        let poller = Poller::new().map_err(|error| format!("cannot create an epoll set: {error}"))?;
+        poller
+            .add(&self.mail, Token::Mail, Interest::Read)
+            .and_then(|()| poller.add(&*self.tun, Token::Tun, Interest::Read))
+            .map_err(|error| format!("cannot wait for the TUN device: {error}"))?;
+        let running = Running {
+            tun: self.tun,
+            egress: self.egress,
+            ingress: self.ingress,
+            mail: self.mail,
+            control: self.control,
+            losses: self.losses,
+            back_pressure: self.back_pressure,
+            poller,
+            links: Links::default(),
+            outbox: Outbox::new(),
+            inbox: Inbox::new(self.merge),
+            gathered: Gathered::default(),
+            packet: vec![0; READ_BUFFER],
+            tun_watched: true,
+            stopped: false,
+        };
+        running.run()
+    }
+}
+
+impl Running {
+    fn run(mut self) -> Result<(), String> {
+        let mut ready = Vec::new();
+        let mut received = vec![0; STREAM_BUFFER.max(RECEIVE_BUFFER)];
+        while !self.stopped {
+            let timeout = self.links.closing().then_some(CLOSE_PATIENCE);
+            self.wait(timeout, &mut ready)?;
+            for event in &ready {
+                self.look_after(*event, &mut received)?;
+            }
+            self.settle();
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> Result<(), String> {
+        self.poller.wait(timeout, ready).map_err(|error| format!("cannot wait for events: {error}"))
+    }
+
+    fn look_after(&mut self, event: Ready, received: &mut [u8]) -> Result<(), String> {
+        match event.token {
+            Token::Mail => {
+                self.mail.acknowledge();
+                self.take_mail()
+            }
+            Token::Tun => self.drain_tun(),
+            Token::Udp(number) => self.receive_datagrams(number, received),
+            Token::Tcp(number) => self.look_after_connection(number, event, received),
+            Token::Listener(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn take_mail(&mut self) -> Result<(), String> {
+        while let Some(mail) = self.mail.take() {
+            match mail {
+                DataMail::Egress(event) => {
+                    self.egress.apply(event, &mut self.outbox);
+                    self.send();
+                }
+                DataMail::Ingress(event) => self.ingress.apply(event),
+                DataMail::Control { connection, datagram } => {
+                    self.links.send_control(connection, &datagram, &self.losses);
+                }
+                DataMail::AddSocket(number, socket) => {
+                    self.links
+                        .add_socket(number, socket, &self.poller)
+                        .map_err(|error| format!("cannot wait for a UDP socket: {error}"))?;
+                }
+                DataMail::RemoveSocket(number) => self.links.remove_socket(number, &self.poller),
+                DataMail::AddConnection { connection, stream, path } => {
+                    self.links
+                        .add_connection(connection, stream, path, &self.poller)
+                        .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;
+                }
+                DataMail::CloseConnection(id) => self.links.close(id),
+                DataMail::Stop => self.stopped = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks after the busy connections, and reads from the TUN device only when there is room.
+    fn settle(&mut self) {
+        for Broken { connection, reason } in self.links.settle(&self.poller) {
+            self.control.post(Mail::Broken { connection, reason });
+            self.control.wake();
+        }
+        let watch = !(self.back_pressure && self.links.full());
+        if watch == self.tun_watched {
+            return;
+        }
+        if watch {
+            self.tun_watched = self.poller.add(&*self.tun, Token::Tun, Interest::Read).is_ok();
+        } else {
+            self.poller.remove(&*self.tun);
+            self.tun_watched = false;
+        }
+    }
+
+    /// Gives the connections a moment to send what waits, then closes them.
+    fn finish(mut self) {
+        let deadline = clock() + STOP_PATIENCE;
+        let mut ready = Vec::new();
+        self.poller.remove(&*self.tun);
+        while self.links.full() && clock() < deadline {
+            if self.wait(Some(Duration::from_millis(50)), &mut ready).is_err() {
+                break;
+            }
+            self.links.flush_all();
+            self.links.settle(&self.poller);
+        }
+        self.links.close_all();
+    }
+}

@@ -1,0 +1,261 @@
+//! The ways to the network: UDP sockets and TCP connections, and what waits for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::iter;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use adit_core::{ConnectionId, Instant, Path};
+use adit_dataplane::Train;
+
+use super::status::{LossCounters, count};
+use crate::clock;
+use crate::poller::{Interest, Poller, Token};
+use crate::tcp::{Taken, Writer};
+use crate::udp::UdpSocket;
+
+/// Bytes that may wait for a connection before data records are dropped (server).
+pub(super) const QUEUE_LIMIT: usize = 256 * 1024;
+/// Bytes that may wait for a connection before control records are dropped too.
+const CONTROL_QUEUE_LIMIT: usize = 2 * QUEUE_LIMIT;
+/// How long a closing connection may take to send what waits.
+pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A connection, both directions.
+pub(super) struct Connection {
+    pub(super) stream: Arc<TcpStream>,
+    pub(super) path: Path,
+    /// The start of a record whose end has not come yet.
+    pub(super) partial: Vec<u8>,
+    /// Nothing is read any more when it is closing or the other end is gone.
+    pub(super) reading: bool,
+    writer: Writer,
+    /// What the poller waits for.
+    watched: Option<Interest>,
+    /// When it is closed even if something still waits.
+    closing: Option<Instant>,
+    broken: Option<io::Error>,
+}
+
+impl Connection {
+    fn interest(&self) -> Option<Interest> {
+        match (self.reading, self.writer.waiting() > 0) {
+            (true, true) => Some(Interest::Both),
+            (true, false) => Some(Interest::Read),
+            (false, true) => Some(Interest::Write),
+            (false, false) => None,
+        }
+    }
+
+    /// Brings the poller's set in line with what is wanted. `Err`: it cannot be waited for.
+    fn watch(&mut self, id: ConnectionId, poller: &Poller) -> io::Result<()> {
+        let wanted = self.interest();
+        if wanted == self.watched {
+            return Ok(());
+        }
+        match (self.watched, wanted) {
+            (None, Some(interest)) => poller.add(&*self.stream, Token::Tcp(id.0), interest)?,
+            (Some(_), Some(interest)) => poller.change(&*self.stream, Token::Tcp(id.0), interest)?,
+            (_, None) => poller.remove(&*self.stream),
+        }
+        self.watched = wanted;
+        Ok(())
+    }
+}
+
+/// A connection that failed, and why.
+pub(super) struct Broken {
+    pub(super) connection: ConnectionId,
+    pub(super) reason: String,
+}
+
+/// The sockets and connections of a data thread.
+#[derive(Default)]
+pub(super) struct Links {
+    sockets: BTreeMap<u32, Arc<UdpSocket>>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// Connections with something that waits, that are closing, or that broke: those to look after.
+    busy: BTreeSet<ConnectionId>,
+}
+
+impl Links {
+    pub(super) fn add_socket(
+        &mut self,
+        number: u32,
+        socket: Arc<UdpSocket>,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        poller.add(&*socket, Token::Udp(number), Interest::Read)?;
+        self.sockets.insert(number, socket);
+        Ok(())
+    }
+
+    pub(super) fn remove_socket(&mut self, number: u32, poller: &Poller) {
+        if let Some(socket) = self.sockets.remove(&number) {
+            poller.remove(&*socket);
+        }
+    }
+
+    pub(super) fn socket(&self, number: u32) -> Option<Arc<UdpSocket>> {
+        self.sockets.get(&number).map(Arc::clone)
+    }
+
+    pub(super) fn add_connection(
+        &mut self,
+        id: ConnectionId,
+        stream: TcpStream,
+        path: Path,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        let stream = Arc::new(stream);
+        let writer = Writer::new(Arc::clone(&stream));
+        let mut connection = Connection {
+            stream,
+            path,
+            partial: Vec::new(),
+            reading: true,
+            writer,
+            watched: None,
+            closing: None,
+            broken: None,
+        };
+        connection.watch(id, poller)?;
+        self.connections.insert(id, connection);
+        Ok(())
+    }
+
+    pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connections.get_mut(&id)
+    }
+
+    /// Reads no more from a connection; what waits for it is still sent.
+    pub(super) fn stop_reading(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.reading = false;
+            connection.partial = Vec::new();
+            self.busy.insert(id);
+        }
+    }
+
+    /// Reads no more, and closes when what waits is sent or patience ends.
+    pub(super) fn close(&mut self, id: ConnectionId) {
+        self.stop_reading(id);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.closing = Some(clock() + CLOSE_PATIENCE);
+        }
+    }
+
+    /// Sends trains in order; those in a row that leave by the same UDP socket go together. `limit` is how
+    /// much may wait for a connection before data is dropped.
+    pub(super) fn send<'a>(
+        &mut self,
+        trains: impl Iterator<Item = Train<'a>>,
+        limit: usize,
+        losses: &LossCounters,
+    ) {
+        let mut trains = trains.peekable();
+        while let Some(train) = trains.next() {
+            match train.path {
+                Path::Udp { socket: number, .. } => match self.sockets.get(&number) {
+                    Some(socket) => {
+                        let others = iter::from_fn(|| trains.next_if(|next| is_by_socket(next, number)));
+                        let refused = socket.send_trains(iter::once(train).chain(others));
+                        losses.udp_send.fetch_add(refused, Ordering::Relaxed);
+                    }
+                    None => count(&losses.no_path),
+                },
+                Path::Tcp { connection, .. } => self.write(connection, train.bytes, limit, losses),
+            }
+        }
+    }
+
+    /// Sends a control datagram on a connection, as a record.
+    pub(super) fn send_control(&mut self, connection: ConnectionId, datagram: &[u8], losses: &LossCounters) {
+        let Ok(length) = u16::try_from(datagram.len()) else { return count(&losses.no_path) };
+        let mut record = Vec::with_capacity(2 + datagram.len());
+        record.extend_from_slice(&length.to_be_bytes());
+        record.extend_from_slice(datagram);
+        self.write(connection, &record, CONTROL_QUEUE_LIMIT, losses);
+    }
+
+    fn write(&mut self, id: ConnectionId, records: &[u8], limit: usize, losses: &LossCounters) {
+        let Some(connection) = self.connections.get_mut(&id).filter(|found| found.broken.is_none()) else {
+            return count(&losses.no_path);
+        };
+        match connection.writer.write(records, limit) {
+            Ok(Taken::Yes) => {}
+            Ok(Taken::Full) => count(&losses.tcp_full),
+            Err(error) => connection.broken = Some(error),
+        }
+        if connection.broken.is_some() || connection.writer.waiting() > 0 {
+            self.busy.insert(id);
+        }
+    }
+
+    /// Writes what waits for a connection, as far as its socket takes it.
+    pub(super) fn flush(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.broken = connection.writer.flush().err();
+            self.busy.insert(id);
+        }
+    }
+
+    /// The same for all that have something waiting.
+    pub(super) fn flush_all(&mut self) {
+        self.busy.clone().into_iter().for_each(|id| self.flush(id));
+    }
+
+    fn busy(&self) -> impl Iterator<Item = &Connection> {
+        self.busy.iter().filter_map(|id| self.connections.get(id))
+    }
+
+    /// Whether a connection has more to send than its socket takes.
+    pub(super) fn full(&self) -> bool {
+        self.busy().any(|connection| connection.writer.waiting() > 0)
+    }
+
+    /// Whether a connection waits to be closed.
+    pub(super) fn closing(&self) -> bool {
+        self.busy().any(|connection| connection.closing.is_some())
+    }
+
+    /// Looks after the busy connections and brings the poller's set in line with what waits. Gives those
+    /// that broke.
+    pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Broken> {
+        std::mem::take(&mut self.busy).into_iter().filter_map(|id| self.settle_one(id, poller)).collect()
+    }
+
+    fn settle_one(&mut self, id: ConnectionId, poller: &Poller) -> Option<Broken> {
+        let connection = self.connections.get_mut(&id)?;
+        let full = connection.writer.waiting() > 0;
+        let over = connection.closing.is_some_and(|deadline| !full || clock() >= deadline);
+        if !over && connection.broken.is_none() {
+            connection.broken = connection.watch(id, poller).err();
+        }
+        if over || connection.broken.is_some() {
+            let mut connection = self.connections.remove(&id)?;
+            poller.remove(&*connection.stream);
+            connection.writer.close();
+            let error = connection.broken.take()?;
+            // Of one that is closing nobody wants to hear any more.
+            let told = connection.closing.is_some();
+            return (!told).then(|| Broken { connection: id, reason: format!("cannot write: {error}") });
+        }
+        if full || connection.closing.is_some() {
+            self.busy.insert(id);
+        }
+        None
+    }
+
+    /// Closes all connections at once.
+    pub(super) fn close_all(&self) {
+        self.connections.values().for_each(|connection| connection.writer.close());
+    }
+}
+
+fn is_by_socket(train: &Train<'_>, number: u32) -> bool {
+    matches!(train.path, Path::Udp { socket, .. } if socket == number)
+}
