@@ -13,4 +13,4 @@ mod report;
 mod secret;
 
 pub use report::{Disposition, Failure, Kind, Problem};
-pub use secret::{Pem, StaticKey};
+pub use secret::{Pem, Secret, StaticKey};

@@ -3,6 +3,37 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+/// Text that must not be shown, such as a password. Wiped when dropped, compared in constant time, never
+/// shown.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// The text, which will be wiped.
+    pub fn new(text: &str) -> Self {
+        Secret(Zeroizing::new(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
 /// Certificates or a private key as PEM text, wiped from memory when dropped. Its `Debug` shows the length
 /// only; two are compared in constant time.
 #[derive(Clone)]

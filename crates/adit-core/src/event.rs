@@ -1,5 +1,7 @@
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 use crate::{
     Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings, PoolEntry, SessionId, TunnelSettings,
 };
@@ -20,6 +22,11 @@ pub enum Event {
     Close {
         /// The path.
         path: Path,
+    },
+    /// A client needs a username and a password. Answered with [`Command::Credentials`].
+    AskCredentials {
+        /// Why the last ones did not do, for the person who is asked.
+        reason: Option<String>,
     },
     /// The tunnel is up with these settings (a client: after each successful connect, perhaps changed; a
     /// server: once at its start).
@@ -131,6 +138,8 @@ pub enum Command {
     Shutdown,
     /// Drop all connections and start over (SIGUSR1).
     Restart,
+    /// The answer to [`Event::AskCredentials`]; or why there is none, which ends the client.
+    Credentials(Result<UserPassword, String>),
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Start new keys with a peer.
@@ -143,6 +152,21 @@ pub enum Command {
         /// The peer.
         peer: PeerId,
     },
+}
+
+/// A username with its password. `Debug` hides the password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UserPassword {
+    /// The username.
+    pub username: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+impl fmt::Debug for UserPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserPassword").field("username", &self.username).finish_non_exhaustive()
+    }
 }
 
 /// Why a remote could not be reached. The text names the remote and the cause.

@@ -16,7 +16,7 @@ mod session;
 mod time;
 mod tunnel;
 
-pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity};
+pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use notice::Notice;
 pub use path::{Path, Transport};

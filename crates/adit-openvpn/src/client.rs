@@ -1,6 +1,7 @@
 //! An OpenVPN client: finds a server, connects, follows its push, and comes back when the server is lost.
 
 mod connection;
+mod user;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,13 +9,14 @@ use std::time::Duration;
 
 use adit_core::{
     Command, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, PeerInfo, Protocol, Rejected, Report,
-    Severity,
+    Severity, UserPassword,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::params::{ClientParams, ControlParams};
 use connection::{Connection, Outcome};
+use user::{AfterRefusal, Temporary, User};
 
 /// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
@@ -23,6 +25,8 @@ const STEADY_ATTEMPTS: u32 = 5;
 enum State {
     /// Waiting for the next attempt.
     Waiting(Instant),
+    /// Somebody is asked for username and password.
+    Asking,
     /// The driver opens a path to the remote.
     Opening,
     /// There is a path.
@@ -40,6 +44,7 @@ pub struct Client {
     rng: ChaCha20Rng,
     now: Instant,
     state: State,
+    user: User,
     remote: usize,
     /// Attempts since a connection was last up.
     attempts: u32,
@@ -54,12 +59,14 @@ impl Client {
     /// A client that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     pub fn new(params: ClientParams, now: Instant, seed: [u8; 32]) -> Self {
         let control = Arc::new(params.control.clone());
+        let user = User::new(params.auth.clone());
         Client {
             params: Arc::new(params),
             control,
             rng: ChaCha20Rng::from_seed(seed),
             now,
             state: State::Waiting(now),
+            user,
             remote: 0,
             attempts: 0,
             ever_up: false,
@@ -94,6 +101,11 @@ impl Client {
     }
 
     fn open(&mut self) {
+        if self.user.must_ask() {
+            self.state = State::Asking;
+            let reason = self.user.why_asked();
+            return self.events.push_back(Event::AskCredentials { reason });
+        }
         self.state = State::Opening;
         let text = format!("connecting to {}", self.remote_name());
         self.report(Severity::Info, None, text);
@@ -111,6 +123,7 @@ impl Client {
     fn leave_connection(&mut self) -> bool {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Connected(mut connection) => {
+                self.user.connection_ended();
                 let mut datagram = Vec::new();
                 while let Some(path) = connection.poll_transmit(self.now, &mut datagram) {
                     self.last_words.push_back((path, std::mem::take(&mut datagram)));
@@ -124,6 +137,11 @@ impl Client {
 
     /// The connection or the attempt is over: the next one after a while.
     fn try_again(&mut self, reason: &str, advance: bool) {
+        self.try_again_after(reason, advance, Duration::ZERO);
+    }
+
+    /// The same, but not before `least` has passed.
+    fn try_again_after(&mut self, reason: &str, advance: bool, least: Duration) {
         let was_up = self.leave_connection();
         if was_up {
             self.attempts = 0;
@@ -141,7 +159,7 @@ impl Client {
             self.end(Ended::Failed(text));
             return;
         }
-        let wait = self.wait_after(round);
+        let wait = self.wait_after(round).max(least);
         let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
         self.report(Severity::Error, None, text);
         // A server that was just there is worth another try; one that was not makes room for the next.
@@ -165,7 +183,8 @@ impl Client {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let rng = ChaCha20Rng::from_seed(seed);
-        match Connection::new(self.now, path, self.params.clone(), self.control.clone(), rng) {
+        let credentials = self.user.credentials();
+        match Connection::new(self.now, path, self.params.clone(), self.control.clone(), credentials, rng) {
             Ok(connection) => self.state = State::Connected(Box::new(connection)),
             Err(error) => {
                 self.events.push_back(Event::Close { path });
@@ -194,6 +213,34 @@ impl Client {
         self.remote + 1 >= self.params.remotes.len()
     }
 
+    fn auth_failed(&mut self, reason: &str) {
+        if let Some(Temporary { backoff, advance, reason }) = Temporary::parse(reason) {
+            let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
+            return self.try_again_after(&text, advance, backoff.unwrap_or_default());
+        }
+        let text = connection::auth_failed(reason, &self.params.data.ciphers);
+        match self.user.refused(&text) {
+            AfterRefusal::Again => self.try_again(&text, false),
+            AfterRefusal::End => {
+                let text = format!("{}: {text}", self.remote_name());
+                self.end(Ended::Failed(text));
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Result<UserPassword, String>) {
+        if !matches!(self.state, State::Asking) {
+            return;
+        }
+        match answer {
+            Ok(credentials) => {
+                self.user.answered(credentials);
+                self.open();
+            }
+            Err(why) => self.end(Ended::Failed(format!("no username and password (auth-user-pass): {why}"))),
+        }
+    }
+
     /// The next handshakes are judged by the new lists; a server on them is left.
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = &self.control.revocations else { return };
@@ -211,6 +258,9 @@ impl Client {
     fn settle(&mut self) {
         let State::Connected(connection) = &mut self.state else { return };
         let outcome = connection.settle(self.now, &mut self.events);
+        if let Some(token) = connection.take_token() {
+            self.user.take_token(token);
+        }
         if connection.is_up() {
             self.attempts = 0;
             self.ever_up = true;
@@ -218,6 +268,13 @@ impl Client {
         match outcome {
             Outcome::Continue => {}
             Outcome::Retry { reason, advance } => self.try_again(&reason, advance),
+            Outcome::Restart { reason, advance, keep_token } => {
+                if !keep_token {
+                    self.user.forget_token();
+                }
+                self.try_again(&reason, advance);
+            }
+            Outcome::AuthFailed(reason) => self.auth_failed(&reason),
             Outcome::Refused(reason) if self.ever_up => self.try_again(&reason, true),
             Outcome::Refused(reason) | Outcome::Fatal(reason) => {
                 let text = format!("{}: {reason}", self.remote_name());
@@ -260,6 +317,7 @@ impl Protocol for Client {
                     self.try_again("told to restart", false);
                 }
             }
+            Command::Credentials(answer) => self.answered(answer),
             Command::RevocationList(content) => self.take_revocations(&content),
             Command::Rekey { .. } => {
                 if let State::Connected(connection) = &mut self.state {
@@ -292,7 +350,7 @@ impl Protocol for Client {
         match &self.state {
             State::Waiting(until) => Some(*until),
             State::Connected(connection) => connection.poll_timeout(),
-            State::Opening | State::Ended => None,
+            State::Asking | State::Opening | State::Ended => None,
         }
     }
 

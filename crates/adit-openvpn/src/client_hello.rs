@@ -25,7 +25,9 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     let proto = iv_proto::DATA_V2
         | iv_proto::REQUEST_PUSH
         | iv_proto::TLS_KEY_EXPORT
+        | iv_proto::AUTH_PENDING_KW
         | iv_proto::CC_EXIT
+        | iv_proto::AUTH_FAIL_TEMP
         | iv_proto::DYNAMIC_TLS_CRYPT;
     info.push("IV_PROTO", &proto.to_string());
     for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {

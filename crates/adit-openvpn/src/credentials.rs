@@ -20,9 +20,9 @@ use crate::verify::{PeerRequirements, PeerVerifier, Purpose, subject_text};
 pub struct Credentials {
     /// `ca`: one or more trusted certificates.
     pub ca: Vec<u8>,
-    /// `cert`: our certificate, intermediates after it.
+    /// `cert`: our certificate, intermediates after it. Empty for a client that shows none.
     pub certificate: Vec<u8>,
-    /// `key`: our private key (PKCS#8, PKCS#1 or SEC1), not encrypted.
+    /// `key`: our private key (PKCS#8, PKCS#1 or SEC1), not encrypted. Empty without a certificate.
     pub private_key: Zeroizing<Vec<u8>>,
 }
 
@@ -97,13 +97,14 @@ pub fn client_tls(
     let parts = Parts::parse(credentials, environment)?;
     let verifier =
         PeerVerifier::new(Purpose::Server, parts.anchors, requirements, environment.provider.clone());
-    let mut config =
-        ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
-            .with_protocol_versions(&environment.versions)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_client_auth_cert(parts.chain, parts.key)
-            .map_err(key_error)?;
+    let config = ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
+        .with_protocol_versions(&environment.versions)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match parts.identity {
+        Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(key_error)?,
+        None => config.with_no_client_auth(),
+    };
     // Each OpenVPN key exchange is a full handshake; the peer is known by its certificate, not by a host name.
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
@@ -119,11 +120,14 @@ pub fn server_tls(
     let parts = Parts::parse(credentials, environment)?;
     let verifier =
         PeerVerifier::new(Purpose::Client, parts.anchors, requirements, environment.provider.clone());
+    let (chain, key) = parts
+        .identity
+        .ok_or_else(|| pem_error("cert", "a server needs a certificate and its key (`cert`, `key`)"))?;
     let mut config =
         ServerConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
             .with_protocol_versions(&environment.versions)?
             .with_client_cert_verifier(Arc::new(verifier))
-            .with_single_cert(parts.chain, parts.key)
+            .with_single_cert(chain, key)
             .map_err(key_error)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
@@ -140,8 +144,7 @@ fn key_error(error: rustls::Error) -> CredentialError {
 
 struct Parts {
     anchors: Vec<TrustAnchor<'static>>,
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
 }
 
 impl Parts {
@@ -154,11 +157,14 @@ impl Parts {
                 )
             })
             .collect::<Result<Vec<_>, _>>()?;
+        if credentials.certificate.is_empty() && credentials.private_key.is_empty() {
+            return Ok(Parts { anchors, identity: None });
+        }
         let chain = certificates("cert", &credentials.certificate)?;
         if let (Some(own), Some(now)) = (chain.first(), environment.time.current_time()) {
             check_validity(own, now.as_secs())?;
         }
-        Ok(Parts { anchors, chain, key: private_key(&credentials.private_key)? })
+        Ok(Parts { anchors, identity: Some((chain, private_key(&credentials.private_key)?)) })
     }
 }
 

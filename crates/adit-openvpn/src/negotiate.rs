@@ -15,6 +15,10 @@ pub(crate) mod iv_proto {
     pub(crate) const REQUEST_PUSH: u32 = 1 << 2;
     /// Data keys can come from the TLS exporter.
     pub(crate) const TLS_KEY_EXPORT: u32 = 1 << 3;
+    /// `AUTH_PENDING` may carry `timeout SECONDS`.
+    pub(crate) const AUTH_PENDING_KW: u32 = 1 << 4;
+    /// `AUTH_FAILED,TEMP` is understood.
+    pub(crate) const AUTH_FAIL_TEMP: u32 = 1 << 8;
     /// `EXIT` on the control channel, and `protocol-flags`.
     pub(crate) const CC_EXIT: u32 = 1 << 7;
     /// Renegotiations can be wrapped by a key of the session's own.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway, Route,
-    Transport, UnixTime,
+    Transport, UnixTime, UserPassword,
 };
 
 use crate::revocation::Revocations;
@@ -155,6 +155,33 @@ pub struct ClientParams {
     pub local: LocalSettings,
     /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
     pub peer_info: Vec<(String, String)>,
+    /// `auth-user-pass`.
+    pub auth: Option<UserAuth>,
+}
+
+/// How a client uses a username and a password.
+#[derive(Clone, Debug)]
+pub struct UserAuth {
+    /// Those at hand; without, they are asked for by [`adit_core::Event::AskCredentials`] before the first
+    /// connection.
+    pub credentials: Option<UserPassword>,
+    /// `auth-retry`.
+    pub retry: AuthRetry,
+    /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
+    /// asked for again when they are needed again.
+    pub nocache: bool,
+}
+
+/// What a client does when its username and password are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthRetry {
+    /// It ends.
+    #[default]
+    None,
+    /// It tries again with the same.
+    NoInteract,
+    /// It asks for others.
+    Interact,
 }
 
 /// What a `pull-filter` does with an option.

@@ -471,7 +471,7 @@ impl Protocol for Server {
                 }
             }
             Command::RevocationList(content) => self.take_revocations(&content),
-            Command::OpenFailed { .. } => {}
+            Command::OpenFailed { .. } | Command::Credentials(_) => {}
         }
     }
 

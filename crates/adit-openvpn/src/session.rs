@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Rejected};
+use adit_core::{Instant, Rejected, UserPassword};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
 use zeroize::Zeroizing;
@@ -399,6 +399,14 @@ impl Session {
             && let Err(error) = exchange.state.send_message(now, text)
         {
             self.fail(now, error);
+        }
+    }
+
+    /// What a client says of itself from the next exchange on.
+    pub(crate) fn set_credentials(&mut self, credentials: &UserPassword) {
+        if let Some(hello) = &mut self.hello {
+            hello.username.clone_from(&credentials.username);
+            hello.password.clone_from(&credentials.password);
         }
     }
 

@@ -296,6 +296,8 @@ impl End {
             Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
+            // No simulated client has a password.
+            Event::AskCredentials { .. } => {}
         }
     }
 

@@ -48,6 +48,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams,
         pull_filters: Vec::new(),
         local: LocalSettings::default(),
         peer_info: Vec::new(),
+        auth: None,
     })
 }
 

@@ -129,6 +129,11 @@ impl Process {
         self.signal(Signal::INT);
     }
 
+    /// Sends SIGHUP.
+    pub fn hang_up(&mut self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Sends SIGTERM, waits for the end and returns how it ended.
     pub fn terminate(&mut self, timeout: Duration) -> Result<ExitStatus, TestbedError> {
         self.signal(Signal::TERM);

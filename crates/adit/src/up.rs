@@ -1,6 +1,7 @@
 //! `adit up`: runs a configuration until it is told to stop.
 
 mod clients;
+mod credentials;
 mod observer;
 mod offloads;
 mod revocations;
@@ -22,6 +23,7 @@ use crate::exit;
 use crate::log::Logger;
 use crate::status::{self, StatusSource};
 use clients::Clients;
+use credentials::Asker;
 use observer::LogObserver;
 
 /// Run an OpenVPN configuration, client or server, in the foreground
@@ -68,9 +70,15 @@ fn up(args: &Args) -> Result<(), Failure> {
     match &parsed.config.role {
         Role::Client(client) => {
             let keeps_trying = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
-            let params = translate::client_params(&parsed.config, client, !keeps_trying, lists, wall)
+            let mut params = translate::client_params(&parsed.config, client, !keeps_trying, lists, wall)
                 .map_err(|error| locate(&parsed, &args.file, &error))?;
-            run_protocol(args, &parsed, source, log, |now| Client::new(params, now, seed))
+            let asker = client.auth.as_ref().map(|auth| Asker::new(&auth.source, &args.file));
+            if let (Some(auth), Some(asker)) = (&mut params.auth, &asker) {
+                let answer = asker.first(&mut log);
+                let answer = answer.map_err(|why| at_line(&parsed, &args.file, "auth-user-pass", &why))?;
+                auth.credentials = Some(answer);
+            }
+            run_protocol(args, &parsed, source, asker, log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
             let mut params = translate::server_params(&parsed.config, server, lists, wall)
@@ -78,7 +86,7 @@ fn up(args: &Args) -> Result<(), Failure> {
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
             params.per_client.remembered = remembered;
-            run_protocol(args, &parsed, source, log, |now| Server::new(params, now, seed))
+            run_protocol(args, &parsed, source, None, log, |now| Server::new(params, now, seed))
         }
     }
 }
@@ -119,6 +127,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
     revocations: Option<revocations::Source>,
+    asker: Option<Asker>,
     mut log: Logger,
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
@@ -138,7 +147,7 @@ fn run_protocol<P: Protocol + StatusSource>(
         log.log(Severity::Info, format_args!("listening on {address}"));
     }
     let clients = start_clients(args, parsed, &handle, &log)?;
-    let mut observer = LogObserver::new(log, clients);
+    let mut observer = LogObserver::new(log, handle.clone(), clients, asker);
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
     drop(socket);
     match ended.map_err(world)? {

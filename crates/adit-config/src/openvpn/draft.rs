@@ -6,8 +6,8 @@ use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGatew
 
 use super::lexer::{At, Inline};
 use super::model::{
-    Crl, Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
-    SocketOptions, TlsName, TlsVersion,
+    AuthRetry, Crl, Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
+    SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -150,6 +150,9 @@ pub(super) struct ClientDraft {
     pub(super) route_metric: Option<u32>,
     pub(super) redirect_gateway: Option<RedirectGateway>,
     pub(super) dns: Dns,
+    pub(super) auth: Option<UserPass>,
+    pub(super) auth_retry: AuthRetry,
+    pub(super) auth_nocache: bool,
 }
 
 #[derive(Default)]

@@ -229,6 +229,14 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
         dns: client.dns,
         ipv4,
         ipv6: draft.device.ifconfig_ipv6,
+        auth: client.auth.map(|source| UserAuth {
+            source: match source {
+                UserPass::File(path) => UserPass::File(draft.directory.join(path)),
+                other => other,
+            },
+            retry: client.auth_retry,
+            nocache: client.auth_nocache,
+        }),
     };
     (parser.problems.len() == before).then_some(config)
 }

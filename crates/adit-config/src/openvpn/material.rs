@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
-use super::model::{Crl, PeerCheck, Tls, TlsVersion, Wrap};
+use super::model::{Crl, Identity, PeerCheck, Tls, TlsVersion, Wrap};
 use crate::{Pem, Problem, StaticKey};
 
 /// Larger files are no certificates or keys.
@@ -15,19 +15,12 @@ impl Parser<'_> {
     pub(super) fn tls(&mut self, draft: &mut Draft, file: &str) -> Option<Tls> {
         let tls = &draft.tls;
         let ca = self.required(&tls.ca, "ca", file).and_then(|material| self.certificates(material, draft));
+        let identity = self.identity(draft, file);
         let tls = &draft.tls;
-        let cert =
-            self.required(&tls.cert, "cert", file).and_then(|material| self.certificates(material, draft));
-        let extra = tls.extra.as_ref().map(|material| self.certificates(material, draft));
-        let key = self.required(&tls.key, "key", file).and_then(|material| self.private_key(material, draft));
         let version_min = tls.version_min.unwrap_or(TlsVersion::V1_2);
         if tls.version_max.is_some_and(|max| max < version_min) {
             self.problem_in(file, "`tls-version-max` is lower than `tls-version-min`; no version is left");
         }
-        let cert = match extra {
-            None => cert?,
-            Some(extra) => cert?.join(&extra?),
-        };
         let TlsDraft { version_max, ciphers, suites, groups, wants_server, name, crl, .. } =
             std::mem::take(&mut draft.tls);
         let peer = PeerCheck { usage: wants_server.is_some(), name };
@@ -36,7 +29,35 @@ impl Parser<'_> {
             Crl::Directory(path) => Crl::Directory(draft.directory.join(path)),
             inline => inline,
         });
-        Some(Tls { ca: ca?, cert, key: key?, version_min, version_max, ciphers, suites, groups, peer, crl })
+        Some(Tls {
+            ca: ca?,
+            identity: identity?,
+            version_min,
+            version_max,
+            ciphers,
+            suites,
+            groups,
+            peer,
+            crl,
+        })
+    }
+
+    /// Our certificate and key, which a client with a username can do without; `None` after telling what is
+    /// wrong.
+    fn identity(&mut self, draft: &Draft, file: &str) -> Option<Option<Identity>> {
+        let tls = &draft.tls;
+        if tls.cert.is_none() && tls.key.is_none() && draft.client.auth.is_some() {
+            return Some(None);
+        }
+        let cert =
+            self.required(&tls.cert, "cert", file).and_then(|material| self.certificates(material, draft));
+        let extra = tls.extra.as_ref().map(|material| self.certificates(material, draft));
+        let key = self.required(&tls.key, "key", file).and_then(|material| self.private_key(material, draft));
+        let cert = match extra {
+            None => cert?,
+            Some(extra) => cert?.join(&extra?),
+        };
+        Some(Some(Identity { cert, key: key? }))
     }
 
     /// `tls-auth` or `tls-crypt`; `None` after telling what is wrong.

@@ -1,6 +1,7 @@
 //! OpenVPN's configuration files.
 
 mod args;
+mod auth;
 mod data;
 mod document;
 mod draft;

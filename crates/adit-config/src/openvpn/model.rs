@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport};
 
-use crate::{Pem, StaticKey};
+use crate::{Pem, Secret, StaticKey};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,43 @@ pub struct ClientConfig {
     pub ipv4: Option<StaticIpv4>,
     /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
     pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
+    /// Username and password (`auth-user-pass`).
+    pub auth: Option<UserAuth>,
+}
+
+/// How a client authenticates itself by username and password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserAuth {
+    /// Where they come from.
+    pub source: UserPass,
+    /// What to do when the server refuses them (`auth-retry`).
+    pub retry: AuthRetry,
+    /// Forget them once they were used (`auth-nocache`).
+    pub nocache: bool,
+}
+
+/// Where username and password come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserPass {
+    /// They are asked for on the terminal.
+    Prompt,
+    /// From a file: the username on its first line, the password on its second; without a second line the
+    /// password is asked for.
+    File(PathBuf),
+    /// The same within the configuration.
+    Inline(Secret),
+}
+
+/// `auth-retry`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuthRetry {
+    /// End.
+    #[default]
+    None,
+    /// Try again with the same username and password.
+    NoInteract,
+    /// Ask again, then try again.
+    Interact,
 }
 
 /// One server to try, with all that holds for it alone.
@@ -241,10 +278,8 @@ pub struct Device {
 pub struct Tls {
     /// The authorities that the peer's certificate must come from; at least one certificate.
     pub ca: Pem,
-    /// Our certificate, then those that link it to an authority (`cert`, `extra-certs`).
-    pub cert: Pem,
-    /// Our private key. Secret.
-    pub key: Pem,
+    /// Who we are; a client may be known by its username alone.
+    pub identity: Option<Identity>,
     /// Oldest TLS version to accept.
     pub version_min: TlsVersion,
     /// Newest, if limited.
@@ -259,6 +294,15 @@ pub struct Tls {
     pub peer: PeerCheck,
     /// Which certificates are revoked (`crl-verify`).
     pub crl: Option<Crl>,
+}
+
+/// Our certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Our certificate, then those that link it to an authority (`cert`, `extra-certs`).
+    pub cert: Pem,
+    /// Our private key. Secret.
+    pub key: Pem,
 }
 
 /// `crl-verify`.

@@ -15,7 +15,8 @@ impl Config {
     /// Macros such as `server` and `keepalive` come out as what they stand for.
     pub fn to_text(&self) -> Zeroizing<String> {
         // Keys are copied into the text once: it never grows beyond what is reserved here.
-        let secrets = self.tls.ca.text().len() + self.tls.cert.text().len() + self.tls.key.text().len();
+        let identity = self.tls.identity.as_ref().map_or(0, |it| it.cert.text().len() + it.key.text().len());
+        let secrets = self.tls.ca.text().len() + identity;
         let mut out = Out(Zeroizing::new(String::with_capacity(secrets + (64 << 10))));
         match &self.role {
             Role::Client(client) => print_client(&mut out, client),
@@ -45,8 +46,10 @@ impl Config {
             Wrap::TlsCrypt { key } => out.block("tls-crypt", &key.to_text()),
         }
         out.block("ca", self.tls.ca.text());
-        out.block("cert", self.tls.cert.text());
-        out.block("key", self.tls.key.text());
+        if let Some(identity) = &self.tls.identity {
+            out.block("cert", identity.cert.text());
+            out.block("key", identity.key.text());
+        }
         out.0
     }
 
@@ -177,6 +180,21 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     }
     if let Some((net, peer)) = client.ipv6 {
         out.line("ifconfig-ipv6", &[net.to_string(), peer.to_string()]);
+    }
+    if let Some(auth) = &client.auth {
+        match &auth.source {
+            UserPass::Prompt => out.flag("auth-user-pass"),
+            UserPass::File(path) => out.one("auth-user-pass", path.display()),
+            UserPass::Inline(text) => out.block("auth-user-pass", text.text()),
+        }
+        match auth.retry {
+            AuthRetry::None => {}
+            AuthRetry::NoInteract => out.one("auth-retry", "nointeract"),
+            AuthRetry::Interact => out.one("auth-retry", "interact"),
+        }
+        if auth.nocache {
+            out.flag("auth-nocache");
+        }
     }
 }
 

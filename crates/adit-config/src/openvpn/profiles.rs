@@ -113,16 +113,21 @@ fn provider_client() {
     assert_eq!(config.data.auth, Digest::Sha512);
     assert!(matches!(config.wrap, Wrap::TlsAuth { direction: Some(KeyDirection::Inverse), .. }));
     assert_eq!(config.liveness, Liveness { ping: Some(Duration::from_secs(15)), ..Liveness::default() });
-    assert_eq!(config.tls.key.text(), KEY, "line ends are made \\n");
+    assert_eq!(config.tls.identity.as_ref().unwrap().key.text(), KEY, "line ends are made \\n");
     assert!(client.remote_random);
     for directive in ["cipher", "fast-io", "tun-mtu-extra", "persist-tun"] {
         assert_eq!(kind(&parsed, directive), Kind::Ignored, "{directive}");
     }
 
-    let failure =
-        parse("profile", text.replace("pull\r\n", "auth-user-pass\r\n").as_bytes(), &load).unwrap_err();
-    assert_eq!(failure.problems.len(), 1, "{failure}");
-    assert!(failure.to_string().starts_with("profile:21: `auth-user-pass` cannot be used"), "{failure}");
+    // With a username no certificate of one's own is needed.
+    let (start, _) = text.split_once("<cert>").unwrap();
+    let text = start.replace("pull\r\n", "auth-user-pass\r\nauth-retry interact\r\n");
+    let (config, client, _) = self::client(&text);
+    assert_eq!(config.tls.identity, None);
+    let wanted = UserAuth { source: UserPass::Prompt, retry: AuthRetry::Interact, nocache: false };
+    assert_eq!(client.auth, Some(wanted));
+    let failure = parse("profile", start.as_bytes(), &load).unwrap_err();
+    assert!(failure.to_string().contains("`cert` is missing"), "{failure}");
 }
 
 /// The form of an old server set up by hand: key files, tls-auth with a direction, Diffie-Hellman parameters.

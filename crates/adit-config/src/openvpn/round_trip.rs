@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
-use crate::{Pem, StaticKey};
+use crate::{Pem, Secret, StaticKey};
 
 fn nothing(_: &Path) -> Result<Vec<u8>, String> {
     Err("no such file".into())
@@ -125,10 +125,11 @@ fn client() -> impl Strategy<Value = ClientConfig> {
         dns(),
         option::of(ipv4),
         option::of((net6(), any::<Ipv6Addr>())),
+        option::of(user_auth()),
     );
     (first, second).prop_map(|(first, second)| {
         let (remotes, remote_random, resolve_retry, retry, connect_retry_max, pull) = first;
-        let (route_nopull, pull_filters, route_metric, redirect_gateway, dns, ipv4, ipv6) = second;
+        let (route_nopull, pull_filters, route_metric, redirect_gateway, dns, ipv4, ipv6, auth) = second;
         ClientConfig {
             remotes,
             remote_random,
@@ -144,8 +145,19 @@ fn client() -> impl Strategy<Value = ClientConfig> {
             dns,
             ipv4,
             ipv6,
+            auth,
         }
     })
+}
+
+fn user_auth() -> impl Strategy<Value = UserAuth> {
+    let source = prop_oneof![
+        Just(UserPass::Prompt),
+        "[a-z/]{1,20}".prop_map(|path| UserPass::File(path.into())),
+        "[!-;=-~][ -~]{0,9}\n( [ -~]{0,9}\n)?".prop_map(|text| UserPass::Inline(Secret::new(&text))),
+    ];
+    let retry = select(vec![AuthRetry::None, AuthRetry::NoInteract, AuthRetry::Interact]);
+    (source, retry, any::<bool>()).prop_map(|(source, retry, nocache)| UserAuth { source, retry, nocache })
 }
 
 fn listen() -> impl Strategy<Value = Listen> {
@@ -255,8 +267,7 @@ fn tls() -> impl Strategy<Value = Tls> {
             |((ca, cert, key), (version_min, version_max), (ciphers, suites, groups), (usage, name, crl))| {
                 Tls {
                     ca,
-                    cert,
-                    key,
+                    identity: Some(Identity { cert, key }),
                     version_min,
                     version_max,
                     ciphers,

@@ -1,6 +1,6 @@
 use super::args::Args;
 use super::draft::Draft;
-use super::{data, net, process, routes, server, tls};
+use super::{auth, data, net, process, routes, server, tls};
 use crate::Kind;
 
 /// One directive of the dialect: the single definition that the parser, `adit check` and the
@@ -275,7 +275,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     kept("tls-cert-profile", "PROFILE", tls::cert_profile, "adit takes RSA from 2048 bits, ECDSA and Ed25519, with SHA-256 or better"),
     ignored("dh", "FILE", "adit agrees on keys by elliptic curves alone, as modern peers do"),
     ignored("tls-exit", "", "adit connects anew after a TLS error"),
-    ignored("auth-nocache", "", "adit keeps no password"),
     ignored("single-session", "", "adit serves one session for each client anyway"),
     ignored("push-peer-info", "", "the server is told what it needs to know; nothing that identifies the machine"),
     ignored("engine", "[NAME]", "adit brings its own cryptography"),
@@ -283,6 +282,9 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("prng", "ALGORITHM [BYTES]", "adit takes random numbers from the system"),
     ignored("tls-export-cert", "DIRECTORY", "it is only for scripts, which adit does not run"),
     ignored("x509-track", "ATTRIBUTE", "it is only for scripts, which adit does not run"),
+    client("auth-user-pass", "[FILE]", auth::user_pass).inline(),
+    client("auth-retry", "none|nointeract|interact", auth::retry),
+    both("auth-nocache", "", auth::nocache),
     // Data channel
     kept("cipher", "NAME", data::cipher, "`data-ciphers` decides, as in OpenVPN since 2.6; `data-ciphers-fallback` is for peers that cannot negotiate"),
     both("data-ciphers", "LIST", data::data_ciphers),
@@ -380,7 +382,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("compat-names", "[MODE] [MODE]", "OpenVPN has dropped it too"),
     ignored("no-name-remapping", "", "OpenVPN has dropped it too"),
     ignored("allow-pull-fqdn", "", "pushed routes are addresses"),
-    ignored("auth-retry", "MODE", "adit does not ask for passwords"),
     ignored("remote-random-hostname", "", "it only defeats caches of name servers"),
     ignored("key-method", "METHOD", "it is always 2"),
     ignored("block-outside-dns", "", WINDOWS),
@@ -404,14 +405,13 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("management-client-user", "NAME", QUERY_ONLY),
     ignored("management-client-group", "NAME", QUERY_ONLY),
     // Not yet
-    refused("auth-user-pass", NO_PASSWORDS),
     refused("auth-user-pass-verify", NO_PASSWORDS),
     refused("auth-user-pass-optional", NO_PASSWORDS),
     refused("username-as-common-name", NO_PASSWORDS),
     refused("client-cert-not-required", NO_PASSWORDS),
-    refused("static-challenge", NO_PASSWORDS),
-    refused("auth-token", NO_PASSWORDS),
-    refused("auth-token-user", NO_PASSWORDS),
+    refused("static-challenge", "adit cannot answer a challenge yet; remove it if the server does without"),
+    refused("auth-token", "only a server pushes it; remove it from the file"),
+    refused("auth-token-user", "only a server pushes it; remove it from the file"),
     refused("auth-gen-token", NO_PASSWORDS),
     refused("auth-gen-token-secret", NO_PASSWORDS),
     refused("override-username", NO_PASSWORDS),

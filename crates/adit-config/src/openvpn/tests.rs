@@ -59,7 +59,7 @@ fn smallest_client() {
         }]
     );
     assert!(config.tls.peer.usage);
-    assert_eq!(config.tls.cert.text(), CERT);
+    assert_eq!(config.tls.identity.unwrap().cert.text(), CERT);
     assert_eq!(config.wrap, Wrap::None);
 }
 
@@ -139,7 +139,7 @@ fn missing_files() {
 
 #[test]
 fn nested_files_and_cd() {
-    assert_eq!(good("client\nremote a\nconfig secrets").config.tls.key.text(), KEY);
+    assert_eq!(good("client\nremote a\nconfig secrets").config.tls.identity.unwrap().key.text(), KEY);
     let (config, _) = client("log x.log\ncd /etc\nwritepid /run/x.pid");
     assert_eq!(config.process.log, Some(Log::File { path: "/etc/x.log".into(), append: false }));
     assert_eq!(config.process.pid_file, Some("/run/x.pid".into()));

@@ -287,6 +287,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             | Event::PeerDown { .. }
             | Event::WantPeerSettings { .. }
             | Event::Leased(_)
+            | Event::AskCredentials { .. }
             | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());

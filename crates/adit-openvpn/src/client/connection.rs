@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenVpnHeader, Path, PeerConfig,
-    PeerId, PeerInfo, Rejected, Report, Severity, Transport,
+    PeerId, PeerInfo, Rejected, Report, Severity, Transport, UserPassword,
 };
+use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
@@ -40,6 +41,14 @@ pub(super) enum Outcome {
         reason: String,
         advance: bool,
     },
+    /// The server asks us to connect anew.
+    Restart {
+        reason: String,
+        advance: bool,
+        keep_token: bool,
+    },
+    /// The server refused us, in these words.
+    AuthFailed(String),
     /// One of the two ends does not accept the other: worth another try only if it ever worked.
     Refused(String),
     /// Trying again is of no use.
@@ -73,6 +82,10 @@ pub(super) struct Connection {
     last_handshake: Instant,
     goodbye_until: Option<Instant>,
     verdict: Option<Outcome>,
+    /// A token that the server gave, until the client takes it.
+    token: Option<UserPassword>,
+    /// The username for tokens that name none.
+    username: String,
 }
 
 impl Connection {
@@ -81,9 +94,14 @@ impl Connection {
         path: Path,
         params: Arc<ClientParams>,
         control: Arc<ControlParams>,
+        credentials: Option<&UserPassword>,
         rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
-        let hello = client_hello(&params, path);
+        let mut hello = client_hello(&params, path);
+        if let Some(credentials) = credentials {
+            hello.username.clone_from(&credentials.username);
+            hello.password.clone_from(&credentials.password);
+        }
         Ok(Connection {
             path,
             session: Session::client(now, control, hello, rng)?,
@@ -98,12 +116,19 @@ impl Connection {
             last_handshake: now,
             goodbye_until: None,
             verdict: None,
+            token: None,
+            username: credentials.map(|credentials| credentials.username.clone()).unwrap_or_default(),
             params,
         })
     }
 
     pub(super) fn path(&self) -> Path {
         self.path
+    }
+
+    /// A token that the server gave since this was last asked.
+    pub(super) fn take_token(&mut self) -> Option<UserPassword> {
+        self.token.take()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -318,12 +343,20 @@ impl Connection {
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },
-            ControlMessage::AuthFailed(reason) => {
-                self.verdict = Some(Outcome::Fatal(auth_failed(&reason, &self.params.data.ciphers)));
+            // At each renegotiation the server may give another token.
+            ControlMessage::PushReply(options) => {
+                let tokens = options.iter().filter(|option| option.starts_with("auth-token"));
+                self.take_tokens(tokens.map(String::as_str));
+            }
+            ControlMessage::AuthFailed(reason) => self.verdict = Some(Outcome::AuthFailed(reason)),
+            ControlMessage::AuthPending { timeout } if self.up.is_none() => {
+                self.wait_for_verdict(now, timeout);
+                self.tell(Severity::Info, "the server waits for more to let us in".to_owned(), events);
             }
             ControlMessage::Restart(how) => {
                 let reason = "the server asks us to reconnect (RESTART)".to_owned();
-                self.verdict = Some(Outcome::Retry { reason, advance: how.next_remote });
+                let (advance, keep_token) = (how.next_remote, how.keep_credentials);
+                self.verdict = Some(Outcome::Restart { reason, advance, keep_token });
             }
             ControlMessage::Halt(how) => {
                 self.verdict =
@@ -338,6 +371,35 @@ impl Connection {
         Ok(())
     }
 
+    /// Authentication takes longer (`AUTH_PENDING`): at most half the life of a key, as OpenVPN
+    /// (`receive_auth_pending`).
+    fn wait_for_verdict(&mut self, now: Instant, timeout: Option<u32>) {
+        let control = &self.params.control;
+        let most = control.reneg.unwrap_or_default().div_f64(2.0).max(control.hand_window);
+        let wanted = timeout.map_or(control.hand_window, |seconds| Duration::from_secs(seconds.into()));
+        self.push_deadline = Some(now + wanted.min(most));
+    }
+
+    /// `auth-token` and `auth-token-user`: what to show in place of username and password from now on.
+    fn take_tokens<'a>(&mut self, options: impl Iterator<Item = &'a str>) {
+        let mut password = None;
+        for option in options {
+            match option.split_once(' ') {
+                Some(("auth-token", token)) => password = Some(Zeroizing::new(token.trim().to_owned())),
+                Some(("auth-token-user", name)) => {
+                    if let Some(name) = decode_name(name.trim()) {
+                        self.username = name;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let Some(password) = password else { return };
+        let token = UserPassword { username: self.username.clone(), password };
+        self.session.set_credentials(&token);
+        self.token = Some(token);
+    }
+
     fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
         events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
     }
@@ -350,7 +412,9 @@ impl Connection {
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         let mut pushed = Pushed::default();
-        for option in options {
+        let is_token = |option: &&String| option.starts_with("auth-token");
+        self.take_tokens(options.iter().filter(is_token).map(String::as_str));
+        for option in options.iter().filter(|option| !is_token(option)) {
             match self.filter(option) {
                 PullAction::Accept => {}
                 PullAction::Ignore => continue,
@@ -446,7 +510,13 @@ fn retry(reason: &str) -> Outcome {
     Outcome::Retry { reason: reason.to_owned(), advance: false }
 }
 
-fn auth_failed(reason: &str, ciphers: &[Cipher]) -> String {
+/// A username in base64. What is none is no name.
+fn decode_name(base64: &str) -> Option<String> {
+    let name = String::from_utf8(Base64::decode_vec(base64).ok()?).ok()?;
+    (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
+}
+
+pub(super) fn auth_failed(reason: &str, ciphers: &[Cipher]) -> String {
     match reason {
         "" => "the server refused us (AUTH_FAILED); its log says why".to_owned(),
         // The words of OpenVPN's server and of ours.

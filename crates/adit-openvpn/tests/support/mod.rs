@@ -128,6 +128,7 @@ pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Tra
         pull_filters: Vec::new(),
         local: LocalSettings::default(),
         peer_info: Vec::new(),
+        auth: None,
     }
 }
 

@@ -1,25 +1,33 @@
 //! What happens in the tunnel, as lines of the log.
 
-use adit_core::{Ended, Event, Severity};
-use adit_io::Observer;
+use adit_core::{Ended, Event, Protocol, Severity};
+use adit_io::{Handle, Observer};
 
 use super::clients::Clients;
+use super::credentials::Asker;
 use crate::log::Logger;
 
-/// Writes events to the log, and passes on what is asked.
-pub(super) struct LogObserver {
+/// Writes events to the log, and does what the protocol asks of the program.
+pub(super) struct LogObserver<P> {
     log: Logger,
+    handle: Handle<P>,
     clients: Option<Clients>,
+    asker: Option<Asker>,
 }
 
-impl LogObserver {
-    /// `clients` answers a server that asks about its clients.
-    pub(super) fn new(log: Logger, clients: Option<Clients>) -> Self {
-        LogObserver { log, clients }
+impl<P> LogObserver<P> {
+    /// `clients` answers a server that asks about its clients, `asker` a client that needs a password.
+    pub(super) fn new(
+        log: Logger,
+        handle: Handle<P>,
+        clients: Option<Clients>,
+        asker: Option<Asker>,
+    ) -> Self {
+        LogObserver { log, handle, clients, asker }
     }
 }
 
-impl Observer for LogObserver {
+impl<P: Protocol + 'static> Observer for LogObserver<P> {
     fn event(&mut self, event: &Event, tun_name: &str) {
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
@@ -54,6 +62,11 @@ impl Observer for LogObserver {
             Event::Leased(entry) => {
                 if let Some(clients) = &self.clients {
                     clients.leased(entry.clone());
+                }
+            }
+            Event::AskCredentials { reason } => {
+                if let Some(asker) = &self.asker {
+                    asker.ask(reason.clone(), self.handle.clone());
                 }
             }
             Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),

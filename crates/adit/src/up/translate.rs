@@ -11,8 +11,8 @@ use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::credentials::{CredentialError, Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
-    PerClientParams, PullAction, RemoteParams, ServerParams,
+    AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
+    LocalSettings, MssFix, PerClientParams, PullAction, RemoteParams, ServerParams, UserAuth,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
@@ -138,6 +138,15 @@ pub(super) fn client_params(
         pull_filters: client.pull_filters.iter().map(pull_filter).collect(),
         local: local_settings(config, client),
         peer_info: Vec::new(),
+        auth: client.auth.as_ref().map(|auth| UserAuth {
+            credentials: None,
+            retry: match auth.retry {
+                file::AuthRetry::None => AuthRetry::None,
+                file::AuthRetry::NoInteract => AuthRetry::NoInteract,
+                file::AuthRetry::Interact => AuthRetry::Interact,
+            },
+            nocache: auth.nocache,
+        }),
     })
 }
 
@@ -210,10 +219,11 @@ fn transport_name(transport: Transport) -> &'static str {
 }
 
 fn credentials(config: &Config) -> Credentials {
+    let identity = config.tls.identity.as_ref();
     Credentials {
         ca: config.tls.ca.text().as_bytes().to_vec(),
-        certificate: config.tls.cert.text().as_bytes().to_vec(),
-        private_key: Zeroizing::new(config.tls.key.text().as_bytes().to_vec()),
+        certificate: identity.map(|it| it.cert.text().as_bytes().to_vec()).unwrap_or_default(),
+        private_key: Zeroizing::new(identity.map(|it| it.key.text().as_bytes().to_vec()).unwrap_or_default()),
     }
 }
 

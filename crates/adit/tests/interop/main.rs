@@ -11,6 +11,7 @@ mod clients;
 mod demo;
 mod errors;
 mod options;
+mod passwords;
 mod per_client;
 mod revocation;
 mod routes;

@@ -1,0 +1,44 @@
+//! Directives on usernames and passwords.
+
+use std::path::PathBuf;
+
+use super::args::Args;
+use super::draft::Draft;
+use super::model::{AuthRetry, UserPass};
+use super::table::{Effect, done, skip};
+use crate::Secret;
+
+type Done = Result<Effect, String>;
+
+/// What older tools write beside an inline block.
+const BLOCK_FOLLOWS: &str = "[inline]";
+
+pub(super) fn user_pass(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.auth = Some(match (args.inline(), args.opt(0)) {
+        (Some(inline), _) => {
+            if inline.text.lines().next().is_none_or(str::is_empty) {
+                return Err("`<auth-user-pass>` wants the username on its first line, the password on its \
+                            second"
+                    .into());
+            }
+            UserPass::Inline(Secret::new(&inline.text))
+        }
+        (None, Some(BLOCK_FOLLOWS)) => return skip("the block gives it"),
+        (None, Some("")) => return Err(args.usage()),
+        (None, Some(path)) => UserPass::File(PathBuf::from(path)),
+        (None, None) => UserPass::Prompt,
+    });
+    done()
+}
+
+pub(super) fn retry(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let modes =
+        [("none", AuthRetry::None), ("nointeract", AuthRetry::NoInteract), ("interact", AuthRetry::Interact)];
+    draft.client.auth_retry = args.choice(0, &modes)?;
+    done()
+}
+
+pub(super) fn nocache(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.auth_nocache = true;
+    done()
+}
