@@ -1,12 +1,14 @@
 //! The kernel's links, addresses and routes, by rtnetlink (RFC 3549), one question at a time.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
@@ -28,11 +30,37 @@ pub struct KernelRoute {
     pub destination: IpNet,
     /// The next hop, if it is not on the link.
     pub gateway: Option<IpAddr>,
-    /// Index of the device; `None` lets the kernel find it from the gateway.
+    /// Index of the device; `None` lets the kernel find it from the gateway. With neither device nor gateway,
+    /// the destination is unreachable.
     pub device: Option<u32>,
     /// Metric; `None` is the kernel's default.
     pub metric: Option<u32>,
 }
+
+impl KernelRoute {
+    /// What the kernel tells two routes of a table apart by.
+    pub fn same_place(&self, other: &KernelRoute) -> bool {
+        let default = if self.destination.addr().is_ipv4() { 0 } else { DEFAULT_METRIC6 };
+        self.destination == other.destination
+            && self.metric.unwrap_or(default) == other.metric.unwrap_or(default)
+    }
+}
+
+/// The metric of IPv6 routes that name none (linux/ipv6_route.h `IP6_RT_PRIO_USER`).
+const DEFAULT_METRIC6: u32 = 1024;
+
+/// Which routes to tell of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// All.
+    All,
+    /// All but the routes to single addresses that an adit set.
+    Others,
+}
+
+/// By this the kernel's table shows whose a route is. Any number that nobody else uses
+/// (linux/rtnetlink.h: user-defined above 4).
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(173);
 
 /// How the kernel would send to an address now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +163,12 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
+    /// Adds a route in place of the one with that destination and metric, if there is one.
+    pub fn replace_route(&mut self, route: &KernelRoute) -> io::Result<()> {
+        let message = route_message(route);
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE).map(drop)
+    }
+
     /// Removes a route. Succeeds if it (or its device) is gone already.
     pub fn remove_route(&mut self, route: &KernelRoute) -> io::Result<()> {
         let result = self.request(RouteNetlinkMessage::DelRoute(route_message(route)), 0);
@@ -157,27 +191,18 @@ impl Netlink {
         Err(io::Error::from_raw_os_error(libc::ENETUNREACH))
     }
 
-    /// The default route of the main table with the lowest metric, of the family of `like`, that does not
-    /// go by the device `except`.
-    pub fn default_route(&mut self, like: IpAddr, except: u32) -> io::Result<Option<NextHop>> {
+    /// The unicast routes of the main table, of the family of `like`.
+    pub fn routes(&mut self, like: IpAddr, whose: Whose) -> io::Result<Vec<KernelRoute>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(like);
-        let mut best: Option<(u32, NextHop)> = None;
-        for answer in self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)? {
-            let RouteNetlinkMessage::NewRoute(route) = answer else { continue };
-            let in_main = route.header.table == RouteHeader::RT_TABLE_MAIN;
-            let usable =
-                route.header.kind == RouteType::Unicast && route.header.destination_prefix_length == 0;
-            let (gateway, Some(device)) = hop(&route) else { continue };
-            if !in_main || !usable || device == except || route.header.address_family != family(like) {
-                continue;
+        let answers = self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)?;
+        let route = |answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) if whose == Whose::All || !is_own_host_route(&route) => {
+                kernel_route(&route, like)
             }
-            let metric = metric(&route);
-            if best.as_ref().is_none_or(|(least, _)| metric < *least) {
-                best = Some((metric, NextHop { gateway, device, local: false }));
-            }
-        }
-        Ok(best.map(|(_, hop)| hop))
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(route).collect())
     }
 
     /// Sends a request and collects the answers until the kernel's acknowledgement or the end of the dump.
@@ -225,6 +250,37 @@ impl Netlink {
     }
 }
 
+/// Says when routes of the network namespace change.
+#[derive(Debug)]
+pub struct RouteWatch {
+    socket: Socket,
+}
+
+/// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`).
+const ROUTE_GROUPS: u32 = 0x40 | 0x400;
+
+impl RouteWatch {
+    /// Starts to watch.
+    pub fn new() -> io::Result<RouteWatch> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, ROUTE_GROUPS))?;
+        socket.set_non_blocking(true)?;
+        Ok(RouteWatch { socket })
+    }
+
+    /// Takes what was told so far. What it says does not matter: the tables themselves are asked.
+    pub fn drain(&self) {
+        // Too much at once is an error (ENOBUFS), and told as a change all the same.
+        while matches!(self.socket.recv_from_full(), Ok((received, _)) if !received.is_empty()) {}
+    }
+}
+
+impl AsFd for RouteWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 /// Success too if the kernel said one of these: what was asked for is so already.
 fn unless(result: io::Result<Vec<RouteNetlinkMessage>>, fine: &[i32]) -> io::Result<()> {
     match result {
@@ -268,10 +324,11 @@ fn route_message(route: &KernelRoute) -> RouteMessage {
     message.header.address_family = family(route.destination.addr());
     message.header.destination_prefix_length = route.destination.prefix_len();
     message.header.table = RouteHeader::RT_TABLE_MAIN;
-    message.header.protocol = RouteProtocol::Static;
-    message.header.kind = RouteType::Unicast;
+    message.header.protocol = PROTOCOL;
+    let reachable = route.gateway.is_some() || route.device.is_some();
+    message.header.kind = if reachable { RouteType::Unicast } else { RouteType::Unreachable };
     // IPv4 wants `link` for routes without a gateway; IPv6 knows only one scope.
-    let on_link = route.gateway.is_none() && route.destination.addr().is_ipv4();
+    let on_link = reachable && route.gateway.is_none() && route.destination.addr().is_ipv4();
     message.header.scope = if on_link { RouteScope::Link } else { RouteScope::Universe };
     let attributes = &mut message.attributes;
     attributes.push(RouteAttribute::Destination(RouteAddress::from(route.destination.network())));
@@ -299,6 +356,28 @@ fn hop(route: &RouteMessage) -> (Option<IpAddr>, Option<u32>) {
         }
     }
     (gateway, device)
+}
+
+/// Whether an adit, of this or of an earlier run, set that route to a single address.
+fn is_own_host_route(route: &RouteMessage) -> bool {
+    route.header.protocol == PROTOCOL && matches!(route.header.destination_prefix_length, 32 | 128)
+}
+
+/// A unicast route of the main table and that family.
+fn kernel_route(route: &RouteMessage, like: IpAddr) -> Option<KernelRoute> {
+    let in_main = route.header.table == RouteHeader::RT_TABLE_MAIN;
+    if !in_main || route.header.kind != RouteType::Unicast || route.header.address_family != family(like) {
+        return None;
+    }
+    let network = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::V4(*address)),
+        RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
+        _ => None,
+    });
+    let any = if like.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let destination = IpNet::new(network.unwrap_or(any), route.header.destination_prefix_length).ok()?;
+    let (gateway, device) = hop(route);
+    Some(KernelRoute { destination, gateway, device, metric: Some(metric(route)) })
 }
 
 fn metric(route: &RouteMessage) -> u32 {

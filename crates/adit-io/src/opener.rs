@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -52,18 +52,20 @@ impl KnownAddresses {
 }
 
 /// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
-/// first.
+/// first. `prepare` is told the addresses before anything is sent there.
 pub(crate) fn open(
     remote: &Remote,
     attempt: usize,
     udp: &UdpOptions,
     known: &KnownAddresses,
+    prepare: impl FnOnce(Vec<IpAddr>),
 ) -> Result<Opened, OpenFailure> {
     let mut failures = Vec::new();
     let mut addresses = known.resolve(remote)?;
     // Never empty: a name without addresses is a failure.
     let first = attempt % addresses.len().max(1);
     addresses.rotate_left(first);
+    prepare(addresses.iter().map(SocketAddr::ip).collect());
     for address in addresses {
         let result = match remote.transport {
             Transport::Udp => open_udp(remote, address, udp),
@@ -152,7 +154,7 @@ mod tests {
     }
 
     fn text(remote: &Remote) -> String {
-        match open(remote, 0, &OPTIONS, &KnownAddresses::default()).unwrap_err() {
+        match open(remote, 0, &OPTIONS, &KnownAddresses::default(), |_| ()).unwrap_err() {
             OpenFailure::UnknownName(text) => format!("unknown: {text}"),
             OpenFailure::Unreachable(text) => text,
         }
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn a_udp_remote_gets_a_fresh_socket() {
         let remote = remote("127.0.0.1", Transport::Udp, Family::V4);
-        let opened = open(&remote, 3, &OPTIONS, &KnownAddresses::default()).unwrap();
+        let opened = open(&remote, 3, &OPTIONS, &KnownAddresses::default(), |_| ()).unwrap();
         assert!(matches!(opened, Opened::Udp(_, address) if address == "127.0.0.1:9".parse().unwrap()));
     }
 
@@ -187,10 +189,10 @@ mod tests {
     fn a_name_that_resolved_once_is_remembered() {
         let known = KnownAddresses::default();
         let mut remote = remote("127.0.0.1", Transport::Udp, Family::V4);
-        open(&remote, 0, &OPTIONS, &known).unwrap();
+        open(&remote, 0, &OPTIONS, &known, |_| ()).unwrap();
         // The resolver fails from now on: there is no IPv6 address behind this one.
         remote.family = Family::V6;
-        assert!(open(&remote, 1, &OPTIONS, &known).is_ok());
-        assert!(open(&remote, 1, &OPTIONS, &KnownAddresses::default()).is_err());
+        assert!(open(&remote, 1, &OPTIONS, &known, |_| ()).is_ok());
+        assert!(open(&remote, 1, &OPTIONS, &KnownAddresses::default(), |_| ()).is_err());
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Token {
     Tcp(u32),
     /// TCP listener of that number.
     Listener(u32),
+    /// Word of changed routes.
+    Routes,
 }
 
 impl Token {
@@ -33,6 +35,7 @@ impl Token {
             Token::Udp(number) => (2, number),
             Token::Tcp(number) => (3, number),
             Token::Listener(number) => (4, number),
+            Token::Routes => (5, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -45,6 +48,7 @@ impl Token {
             2 => Some(Token::Udp(number)),
             3 => Some(Token::Tcp(number)),
             4 => Some(Token::Listener(number)),
+            5 => Some(Token::Routes),
             _ => None,
         }
     }

@@ -1,4 +1,6 @@
-//! Tunnel settings applied to the system, and taken back.
+//! Tunnel settings applied to the system, kept true when the network changes, and taken back.
+
+mod around;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,14 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_core::{RedirectGateway, Report, Route, RouteVia, Severity, TunnelSettings};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::netlink::{KernelRoute, Netlink, NextHop};
+use crate::netlink::{KernelRoute, Netlink, Whose};
 
-/// What was done and is to be undone.
-#[derive(Debug)]
-enum Done {
-    Address(IpNet, Option<IpAddr>),
-    Route(KernelRoute),
-}
+/// An address of the device, and the other end's if it is a point-to-point link.
+type Address = (IpNet, Option<IpAddr>);
 
 /// The system's addresses and routes as far as this tunnel changed them. What was changed is changed back
 /// when this value is dropped.
@@ -23,7 +21,12 @@ pub struct Routing {
     device: u32,
     name: String,
     applied: Option<TunnelSettings>,
-    done: Vec<Done>,
+    /// Further addresses that must stay outside the tunnel: servers that are being tried.
+    detours: Vec<IpAddr>,
+    /// Name servers that the system had before.
+    name_servers: Vec<IpAddr>,
+    addresses: Vec<Address>,
+    routes: Vec<KernelRoute>,
 }
 
 impl Routing {
@@ -31,7 +34,26 @@ impl Routing {
     pub fn new(name: &str) -> io::Result<Routing> {
         let mut netlink = Netlink::open()?;
         let device = netlink.link(name)?.index;
-        Ok(Routing { netlink, device, name: name.to_owned(), applied: None, done: Vec::new() })
+        Ok(Routing {
+            netlink,
+            device,
+            name: name.to_owned(),
+            applied: None,
+            detours: Vec::new(),
+            name_servers: Vec::new(),
+            addresses: Vec::new(),
+            routes: Vec::new(),
+        })
+    }
+
+    /// Index of the device.
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Tells which name servers the system has without the tunnel; for `redirect-gateway bypass-dns`.
+    pub fn set_name_servers(&mut self, servers: Vec<IpAddr>) {
+        self.name_servers = servers;
     }
 
     /// Sets how many packets wait in the device before it drops.
@@ -44,47 +66,90 @@ impl Routing {
         self.netlink.link(&self.name).map(|link| link.tx_dropped).unwrap_or(0)
     }
 
-    /// Makes the system look as `settings` say, instead of what was applied before. Goes on after a
-    /// failure; gives a report for each.
+    /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
+    /// is not touched, so that no packet meanwhile leaves beside the tunnel. Goes on after a failure; gives a
+    /// report for each.
     pub fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
         let mut reports = Vec::new();
+        self.detours.clear();
         if self.applied.as_ref() == Some(settings) {
+            self.follow();
             return reports;
         }
-        self.undo();
-        // Asked before anything changes, for afterwards the answer may be the tunnel itself.
-        let around = self.ways_around(settings, &mut reports);
-        self.set_device(settings, &mut reports);
-        for route in around {
-            self.add(route, &mut reports);
-        }
-        for route in &settings.routes {
-            if let Some(route) = self.tunnel_route(settings, route) {
-                self.add(route, &mut reports);
-            }
-        }
+        let around = self.around(settings, &mut reports);
+        let mut wanted: Vec<(KernelRoute, bool)> = around.into_iter().map(|route| (route, false)).collect();
+        let inward = settings.routes.iter().filter_map(|route| self.tunnel_route(settings, route));
+        wanted.extend(inward.map(|route| (route, true)));
         if let Some(redirect) = &settings.redirect_gateway {
-            for destination in redirect_destinations(redirect) {
-                let device = Some(self.device);
-                self.add(KernelRoute { destination, gateway: None, device, metric: None }, &mut reports);
-            }
-            warn_unsupported(redirect, &mut reports);
+            let device = Some(self.device);
+            let route =
+                |destination| (KernelRoute { destination, gateway: None, device, metric: None }, true);
+            wanted.extend(redirect_destinations(redirect).into_iter().map(route));
         }
+        self.set_device(settings, &mut reports);
+        self.set_routes(wanted, &mut reports);
         self.applied = Some(settings.clone());
         reports
     }
 
-    /// Takes back what `apply` did, the last first. What is gone already is no error.
+    /// Lets these addresses be reached beside the tunnel that is set up now, until the next `apply`: a client
+    /// tries to connect there.
+    pub fn detour(&mut self, addresses: &[IpAddr]) {
+        let Some(settings) = self.applied.clone() else { return };
+        for address in addresses.iter().filter(|address| around::is_caught(&settings, **address)) {
+            if !self.detours.contains(address) {
+                self.detours.push(*address);
+            }
+        }
+        self.follow();
+    }
+
+    /// The network changed: leads what must stay outside the tunnel by the way that is there now.
+    pub fn follow(&mut self) {
+        let Some(settings) = self.applied.clone() else { return };
+        // What cannot be found now will be when the network is back; until then the server is unreachable.
+        let around = self.around(&settings, &mut Vec::new());
+        let (inward, outward): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
+        self.routes = inward;
+        for route in &around {
+            let there = outward.contains(route) && self.is_there(route);
+            if there || self.netlink.replace_route(route).is_ok() {
+                self.routes.push(route.clone());
+            }
+        }
+        for route in outward.iter().filter(|old| !around.iter().any(|new| new.same_place(old))) {
+            let _ = self.netlink.remove_route(route);
+        }
+    }
+
+    fn is_there(&mut self, route: &KernelRoute) -> bool {
+        // The fallback needs nobody and stays; the kernel takes back others with their device.
+        around::is_fallback(route)
+            || self.netlink.routes(route.destination.addr(), Whose::All).is_ok_and(|routes| {
+                routes.iter().any(|there| {
+                    there.same_place(route) && there.gateway == route.gateway && there.device == route.device
+                })
+            })
+    }
+
+    fn is_others(&mut self, route: &KernelRoute) -> bool {
+        let routes = self.netlink.routes(route.destination.addr(), Whose::Others);
+        routes.is_ok_and(|routes| routes.iter().any(|there| there.same_place(route)))
+    }
+
+    /// Takes back what `apply` did. What is gone already is no error.
     pub fn undo(&mut self) {
-        while let Some(done) = self.done.pop() {
-            // Nothing can be done about a failure here: the kernel refuses to remove only what someone
-            // else has changed since.
-            let _ = match done {
-                Done::Address(address, peer) => self.netlink.remove_address(self.device, address, peer),
-                Done::Route(route) => self.netlink.remove_route(&route),
-            };
+        // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
+        // changed since.
+        for route in std::mem::take(&mut self.routes).iter().rev() {
+            let _ = self.netlink.remove_route(route);
+        }
+        for (address, peer) in std::mem::take(&mut self.addresses) {
+            let _ = self.netlink.remove_address(self.device, address, peer);
         }
         self.applied = None;
+        self.detours.clear();
     }
 
     fn set_device(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
@@ -92,55 +157,34 @@ impl Routing {
             let result = self.netlink.set_mtu(self.device, u32::from(settings.mtu));
             note(result, &format!("set the MTU of {} to {}", self.name, settings.mtu), reports);
         }
-        for address in &settings.addresses {
+        let with_peer = |address: &IpNet| {
             let peer = settings.peer_address.filter(|peer| peer.is_ipv4() == address.addr().is_ipv4());
-            let result = self.netlink.add_address(self.device, *address, peer);
+            (*address, peer)
+        };
+        let wanted: Vec<Address> = settings.addresses.iter().map(with_peer).collect();
+        let mut there = Vec::new();
+        for (address, peer) in &wanted {
+            let result = self.netlink.add_address(self.device, *address, *peer);
             if result.is_ok() {
-                self.done.push(Done::Address(*address, peer));
+                there.push((*address, *peer));
             }
             note(result, &format!("give {} the address {address}", self.name), reports);
         }
+        let stale: Vec<Address> = std::mem::replace(&mut self.addresses, there)
+            .into_iter()
+            .filter(|old| !wanted.contains(old))
+            .collect();
+        for (address, peer) in &stale {
+            let _ = self.netlink.remove_address(self.device, *address, *peer);
+        }
+        if !stale.is_empty() {
+            // With the first address of a network the kernel removes the others of it.
+            for (address, peer) in &self.addresses {
+                let _ = self.netlink.add_address(self.device, *address, *peer);
+            }
+        }
         let result = self.netlink.set_up(self.device, true);
         note(result, &format!("take {} up", self.name), reports);
-    }
-
-    /// The routes that keep something outside the tunnel.
-    fn ways_around(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) -> Vec<KernelRoute> {
-        let mut routes = Vec::new();
-        if let Some(server) = settings.server.filter(|server| needs_way_around(settings, *server)) {
-            match self.netlink.next_hop(server) {
-                Ok(hop) => routes.extend(self.server_route(settings, server, &hop)),
-                Err(error) => reports.push(failure(&format!("find the way to the server {server}"), &error)),
-            }
-        }
-        for route in settings.routes.iter().filter(|route| route.via == RouteVia::SystemGateway) {
-            let destination = route.destination;
-            match self.netlink.default_route(destination.addr(), self.device) {
-                Ok(Some(NextHop { gateway, device, .. })) => {
-                    let device = Some(device);
-                    routes.push(KernelRoute { destination, gateway, device, metric: route.metric });
-                }
-                Ok(None) => reports.push(Report {
-                    severity: Severity::Error,
-                    path: None,
-                    text: format!(
-                        "cannot route {destination} by net_gateway: the system has no default route of that \
-                         address family; remove that route or add a default route"
-                    ),
-                }),
-                Err(error) => reports.push(failure("find the system's default route", &error)),
-            }
-        }
-        routes
-    }
-
-    fn server_route(&self, settings: &TunnelSettings, server: IpAddr, hop: &NextHop) -> Option<KernelRoute> {
-        let autolocal = settings.redirect_gateway.is_some_and(|redirect| redirect.autolocal);
-        if hop.local || hop.device == self.device || (autolocal && hop.gateway.is_none()) {
-            return None;
-        }
-        let destination = IpNet::from(server);
-        Some(KernelRoute { destination, gateway: hop.gateway, device: Some(hop.device), metric: None })
     }
 
     /// The kernel's form of a route into the tunnel.
@@ -155,19 +199,35 @@ impl Routing {
         Some(KernelRoute { destination: route.destination, gateway, device, metric: route.metric })
     }
 
-    fn add(&mut self, route: KernelRoute, reports: &mut Vec<Report>) {
-        match self.netlink.add_route(&route) {
-            Ok(()) => self.done.push(Done::Route(route)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => reports.push(Report {
-                severity: Severity::Warning,
-                path: None,
-                text: format!(
-                    "the system has a route to {} already, which stays: traffic to it may not go into the \
-                     tunnel",
-                    route.destination
-                ),
-            }),
-            Err(error) => reports.push(failure(&format!("add the route to {}", route.destination), &error)),
+    /// Adds what is not there, then removes what is not wanted any more.
+    fn set_routes(&mut self, wanted: Vec<(KernelRoute, bool)>, reports: &mut Vec<Report>) {
+        let before = std::mem::take(&mut self.routes);
+        for (route, inward) in wanted {
+            if self.routes.contains(&route) {
+                continue;
+            }
+            // One of ours in this place is replaced, whether the kernel still has it or not.
+            let ours = before.iter().any(|old| old.same_place(&route));
+            let result =
+                if ours { self.netlink.replace_route(&route) } else { self.netlink.add_route(&route) };
+            match result {
+                Ok(()) => self.routes.push(route),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    // What an adit that was killed left behind is in nobody's way.
+                    let left_behind = !inward && !self.is_others(&route);
+                    if left_behind && self.netlink.replace_route(&route).is_ok() {
+                        self.routes.push(route);
+                    } else {
+                        reports.push(taken(&route));
+                    }
+                }
+                Err(error) => {
+                    reports.push(failure(&format!("add the route to {}", route.destination), &error))
+                }
+            }
+        }
+        for old in before.iter().rev().filter(|old| !self.routes.iter().any(|new| new.same_place(old))) {
+            let _ = self.netlink.remove_route(old);
         }
     }
 }
@@ -178,25 +238,17 @@ impl Drop for Routing {
     }
 }
 
+fn taken(route: &KernelRoute) -> Report {
+    let text = format!(
+        "the system has a route to {} already, which stays: traffic to it may not go the way that is meant",
+        route.destination
+    );
+    Report { severity: Severity::Warning, path: None, text }
+}
+
 fn in_tunnel(settings: &TunnelSettings, gateway: IpAddr) -> bool {
     settings.peer_address == Some(gateway)
         || settings.addresses.iter().any(|address| address.contains(&gateway))
-}
-
-/// Whether a route into the tunnel would catch the tunnel's own datagrams to `server`.
-fn needs_way_around(settings: &TunnelSettings, server: IpAddr) -> bool {
-    let redirected = settings.redirect_gateway.is_some_and(|redirect| {
-        !redirect.local && if server.is_ipv4() { redirect.ipv4 } else { redirect.ipv6 }
-    });
-    let caught = |route: &Route| {
-        let inward = match route.via {
-            RouteVia::Tunnel => true,
-            RouteVia::Gateway(gateway) => in_tunnel(settings, gateway),
-            RouteVia::SystemGateway => false,
-        };
-        inward && route.destination.contains(&server)
-    };
-    redirected || settings.routes.iter().any(caught)
 }
 
 /// Two halves win over any default route and leave it in place, so nothing has to be restored; that is
@@ -211,21 +263,6 @@ fn redirect_destinations(redirect: &RedirectGateway) -> Vec<IpNet> {
     let v4 = v4.into_iter().filter(|_| redirect.ipv4);
     let v6 = v6.into_iter().filter(|_| redirect.ipv6);
     v4.chain(v6).flatten().collect()
-}
-
-fn warn_unsupported(redirect: &RedirectGateway, reports: &mut Vec<Report>) {
-    let flags = [
-        (redirect.block_local, "block-local", "the local network stays reachable"),
-        (redirect.bypass_dhcp, "bypass-dhcp", "DHCP renewals by unicast go through the tunnel"),
-        (redirect.bypass_dns, "bypass-dns", "queries to the old name servers go through the tunnel"),
-    ];
-    for (_, flag, effect) in flags.into_iter().filter(|(on, ..)| *on) {
-        reports.push(Report {
-            severity: Severity::Warning,
-            path: None,
-            text: format!("redirect-gateway {flag} is not supported yet: {effect}"),
-        });
-    }
 }
 
 fn note(result: io::Result<()>, what: &str, reports: &mut Vec<Report>) {
@@ -249,7 +286,9 @@ fn failure(what: &str, error: &io::Error) -> Report {
 
 #[cfg(test)]
 mod tests {
+    use super::around::is_caught;
     use super::*;
+    use crate::netlink::RouteWatch;
     use crate::testing::in_fresh_network;
     use crate::tun::{Tun, TunConfig};
 
@@ -268,14 +307,14 @@ mod tests {
     fn the_server_stays_outside() {
         let server: IpAddr = "192.0.2.1".parse().unwrap();
         let mut settings = TunnelSettings::default();
-        assert!(!needs_way_around(&settings, server));
+        assert!(!is_caught(&settings, server));
         settings.redirect_gateway = Some(RedirectGateway { ipv6: true, ..RedirectGateway::default() });
-        assert!(!needs_way_around(&settings, server), "only IPv6 is redirected");
+        assert!(!is_caught(&settings, server), "only IPv6 is redirected");
         let destination = "192.0.2.0/24".parse().unwrap();
         settings.routes = vec![Route { destination, via: RouteVia::Tunnel, metric: None }];
-        assert!(needs_way_around(&settings, server));
+        assert!(is_caught(&settings, server));
         settings.routes[0].via = RouteVia::SystemGateway;
-        assert!(!needs_way_around(&settings, server));
+        assert!(!is_caught(&settings, server));
     }
 
     /// A second TUN device that plays the system's way to the world: 192.0.2.0/24 with a router at .1.
@@ -394,17 +433,121 @@ mod tests {
             let unreachable = RouteVia::Gateway("10.77.0.1".parse().unwrap());
             settings.routes[0].via = unreachable;
             settings.mtu = 10;
-            settings.redirect_gateway =
-                Some(RedirectGateway { ipv4: true, block_local: true, ..RedirectGateway::default() });
+            settings.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
             settings.routes.push(settings.routes[1].clone());
             let texts: Vec<String> = routing.apply(&settings).iter().map(Report::to_string).collect();
-            for (text, part) in texts.iter().zip(["MTU", "172.20.0.0/16", "fd00:20::/32", "block-local"]) {
+            for (text, part) in texts.iter().zip(["MTU", "172.20.0.0/16"]) {
                 assert!(text.contains(part), "{text} should speak of {part}");
             }
-            assert_eq!(texts.len(), 4, "{texts:?}");
+            assert_eq!(texts.len(), 2, "{texts:?}");
             let mut netlink = Netlink::open().unwrap();
             let inside = netlink.link(tun.name()).unwrap().index;
             assert_eq!(netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device, inside);
+        });
+    }
+
+    /// Moves the world's default route to another router.
+    fn move_world(netlink: &mut Netlink, router: &str) {
+        let device = Some(netlink.link("world").unwrap().index);
+        let route = |gateway: &str| KernelRoute {
+            destination: "0.0.0.0/0".parse().unwrap(),
+            gateway: gateway.parse().ok(),
+            device,
+            metric: None,
+        };
+        netlink.replace_route(&route(router)).unwrap();
+    }
+
+    #[test]
+    fn the_way_to_the_server_follows_the_network() {
+        in_fresh_network(|| {
+            let _world = world();
+            let tun = Tun::create(&TunConfig::default()).unwrap();
+            let mut routing = Routing::new(tun.name()).unwrap();
+            let mut netlink = Netlink::open().unwrap();
+            let server: IpAddr = "198.51.100.9".parse().unwrap();
+            let inside = netlink.link(tun.name()).unwrap().index;
+            let watch = RouteWatch::new().unwrap();
+            assert_eq!(routing.apply(&full_settings()), []);
+            let router = |netlink: &mut Netlink, address: IpAddr| netlink.next_hop(address).unwrap().gateway;
+            assert_eq!(router(&mut netlink, server), "192.0.2.1".parse().ok());
+
+            move_world(&mut netlink, "192.0.2.2");
+            watch.drain();
+            routing.follow();
+            assert_eq!(router(&mut netlink, server), "192.0.2.2".parse().ok());
+            assert_eq!(router(&mut netlink, "203.0.113.1".parse().unwrap()), "192.0.2.2".parse().ok());
+
+            // Without a network the server is unreachable, and not in the tunnel.
+            let world = netlink.link("world").unwrap().index;
+            netlink.set_up(world, false).unwrap();
+            routing.follow();
+            assert!(netlink.next_hop(server).is_err());
+            assert_eq!(netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device, inside);
+            netlink.set_up(world, true).unwrap();
+            move_world(&mut netlink, "192.0.2.3");
+            routing.follow();
+            assert_eq!(router(&mut netlink, server), "192.0.2.3".parse().ok());
+
+            // Another server is tried.
+            let next: IpAddr = "198.51.100.77".parse().unwrap();
+            assert_eq!(netlink.next_hop(next).unwrap().device, inside);
+            routing.detour(&[next, "192.0.2.99".parse().unwrap()]);
+            assert_eq!(router(&mut netlink, next), "192.0.2.3".parse().ok());
+            let settings = TunnelSettings { server: Some(next), ..full_settings() };
+            assert_eq!(routing.apply(&settings), []);
+            assert_eq!(router(&mut netlink, next), "192.0.2.3".parse().ok());
+            assert_eq!(netlink.next_hop(server).unwrap().device, inside);
+        });
+    }
+
+    #[test]
+    fn local_networks_are_blocked_and_name_servers_bypassed() {
+        in_fresh_network(|| {
+            let _world = world();
+            let tun = Tun::create(&TunConfig::default()).unwrap();
+            let mut routing = Routing::new(tun.name()).unwrap();
+            routing.set_name_servers(vec!["9.9.9.9".parse().unwrap(), "127.0.0.53".parse().unwrap()]);
+            let redirect = RedirectGateway {
+                ipv4: true,
+                block_local: true,
+                bypass_dns: true,
+                ..RedirectGateway::default()
+            };
+            let settings = TunnelSettings { redirect_gateway: Some(redirect), ..full_settings() };
+            assert_eq!(routing.apply(&settings), []);
+            let mut netlink = Netlink::open().unwrap();
+            let inside = netlink.link(tun.name()).unwrap().index;
+            let mut device = |address: &str| netlink.next_hop(address.parse().unwrap()).unwrap().device;
+            for address in ["192.0.2.9", "192.0.2.200", "8.8.8.8"] {
+                assert_eq!(device(address), inside, "{address}");
+            }
+            for address in ["192.0.2.1", "198.51.100.9", "9.9.9.9"] {
+                assert_ne!(device(address), inside, "{address}");
+            }
+        });
+    }
+
+    #[test]
+    fn what_a_killed_adit_left_behind_is_replaced() {
+        in_fresh_network(|| {
+            let _world = world();
+            let tun = Tun::create(&TunConfig::default()).unwrap();
+            let mut routing = Routing::new(tun.name()).unwrap();
+            let mut netlink = Netlink::open().unwrap();
+            let mut old = KernelRoute {
+                destination: "198.51.100.9/32".parse().unwrap(),
+                gateway: "192.0.2.66".parse().ok(),
+                device: Some(netlink.link("world").unwrap().index),
+                metric: None,
+            };
+            netlink.add_route(&old).unwrap();
+            assert_eq!(routing.apply(&full_settings()), []);
+            let hop = netlink.next_hop("198.51.100.9".parse().unwrap()).unwrap();
+            assert_eq!(hop.gateway, "192.0.2.1".parse().ok());
+            drop(routing);
+            old.gateway = "192.0.2.1".parse().ok();
+            netlink.add_route(&old).expect("it is gone");
         });
     }
 }

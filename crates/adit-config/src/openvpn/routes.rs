@@ -12,6 +12,9 @@ use super::table::{Effect, done, done_but, skip};
 type Done = Result<Effect, String>;
 
 pub(super) fn route(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if args.get(0)? == "remote_host" && args.opt(2) == Some("net_gateway") {
+        return done_but("the server is kept outside the tunnel anyway, wherever it is");
+    }
     if matches!(args.get(0)?, "vpn_gateway" | "net_gateway" | "remote_host") {
         return Err(args.bad(args.get(0)?, "the destination's address"));
     }
@@ -91,8 +94,10 @@ pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
         }
     }
     draft.client.redirect_gateway = Some(flags);
-    if flags.block_local || flags.bypass_dhcp || flags.bypass_dns {
-        return done_but("without `block-local`, `bypass-dhcp` and `bypass-dns`, which adit does not do yet");
+    if flags.bypass_dhcp {
+        return done_but(
+            "`bypass-dhcp` asks for nothing here: a DHCP server is reached on the link, as before",
+        );
     }
     done()
 }

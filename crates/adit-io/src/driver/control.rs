@@ -20,6 +20,7 @@ use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
 use crate::mailbox::{MailReceiver, Mailbox};
+use crate::netlink::RouteWatch;
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
@@ -70,6 +71,10 @@ pub(super) struct Control<'a, P> {
     poller: Poller,
     next_tick: Instant,
     next_complaint: Instant,
+    /// Tells a client of changed routes, where the system allows it.
+    route_watch: Option<RouteWatch>,
+    routes_changed: bool,
+    next_follow: Instant,
     send_error: Option<io::ErrorKind>,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -111,12 +116,21 @@ impl<'a, P: Protocol> Control<'a, P> {
             poller: Poller::new()?,
             next_tick: clock() + TICK,
             next_complaint: clock(),
+            route_watch: None,
+            routes_changed: false,
+            next_follow: clock(),
             send_error: None,
             scratch: Vec::new(),
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
         control.watch_listeners()?;
+        if !control.remotes.is_empty() {
+            control.route_watch = RouteWatch::new().ok();
+        }
+        if let Some(watch) = &control.route_watch {
+            control.poller.add(watch, Token::Routes, Interest::Read)?;
+        }
         for socket in driver.sockets {
             control.add_socket(socket);
         }
@@ -139,12 +153,27 @@ impl<'a, P: Protocol> Control<'a, P> {
                 match event.token {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
+                    Token::Routes => {
+                        self.route_watch.as_ref().inspect(|watch| watch.drain());
+                        self.routes_changed = true;
+                    }
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) => {}
                 }
             }
+            self.follow_network();
             self.take_mail()?;
             self.inspect();
             self.check_time();
+        }
+    }
+
+    /// The network may have changed. Where routes change all the time, they are looked at once a second.
+    fn follow_network(&mut self) {
+        let now = clock();
+        if self.routes_changed && now >= self.next_follow {
+            self.routes_changed = false;
+            self.next_follow = now + TICK;
+            self.routing.follow();
         }
     }
 
@@ -159,6 +188,11 @@ impl<'a, P: Protocol> Control<'a, P> {
                     }
                 }
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
+                Mail::Reaching { addresses, go } => {
+                    self.routing.detour(&addresses);
+                    // It may have given up waiting.
+                    let _ = go.try_send(());
+                }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::Command(command) => self.protocol.handle_command(now, command),
@@ -364,7 +398,14 @@ impl<'a, P: Protocol> Control<'a, P> {
         let options = self.udp_options;
         let known = self.known_addresses.clone();
         let work = move || {
-            let result = opener::open(&target, number, &options, &known);
+            let prepare = |addresses| {
+                let (go, wait) = mpsc::sync_channel(1);
+                mail.post(Mail::Reaching { addresses, go });
+                mail.wake();
+                // It is answered at once; if the driver ends meanwhile, that is an answer too.
+                let _ = wait.recv();
+            };
+            let result = opener::open(&target, number, &options, &known, prepare);
             mail.post(Mail::Opened { remote, result });
             mail.wake();
         };

@@ -116,7 +116,7 @@ impl Running {
             Token::Tun => self.drain_tun(),
             Token::Udp(number) => self.receive_datagrams(number, received),
             Token::Tcp(number) => self.look_after_connection(number, event, received),
-            Token::Listener(_) => Ok(()),
+            Token::Listener(_) | Token::Routes => Ok(()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! What the driver's threads tell each other.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use adit_core::{Command, ConnectionId, Notice, OpenFailure, Path};
 use adit_dataplane::{EgressEvent, IngressEvent};
@@ -16,6 +17,8 @@ pub(crate) enum Mail {
     Datagram { path: Path, bytes: Vec<u8> },
     /// Word from the data plane.
     Notice(Notice),
+    /// A thread is about to connect to one of these, and waits for a word that they can be reached.
+    Reaching { addresses: Vec<IpAddr>, go: SyncSender<()> },
     /// The end of an attempt to reach a remote.
     Opened { remote: usize, result: Result<Opened, OpenFailure> },
     /// A connection is broken.

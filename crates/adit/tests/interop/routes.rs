@@ -82,3 +82,54 @@ fn routes(namespace: &Namespace) -> String {
     lines.sort_unstable();
     lines.join("\n")
 }
+
+/// All traffic goes into the tunnel; then the server the client is connected to goes, and the next one is reached by
+/// another network than the first.
+#[test]
+fn a_redirected_client_changes_its_server_and_its_network() {
+    if !can_run("moving", &PROGRAMS) {
+        return;
+    }
+    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [server, client]| {
+        // A socket for each address, so that answers come from where the questions went.
+        server.push_str("push \"redirect-gateway def1\"\nlocal 10.9.1.1\nlocal 10.9.77.1\n");
+        client.push_str("remote 10.9.77.1 1194\nserver-poll-timeout 1\nconnect-retry 0 1\n");
+        client.push_str("pull-filter ignore ping-restart\nping-restart 2\n");
+    })
+    .unwrap();
+    let router = &bed.server.namespace;
+    router.ip(&["address", "add", "10.9.77.1/32", "dev", "lo"]).unwrap();
+    for address in ["10.9.1.99/24", "10.50.0.1/32"] {
+        router
+            .ip(&["address", "add", address, "dev", if address.ends_with("24") { "wire1" } else { "lo" }])
+            .unwrap();
+    }
+    bed.clients[0].namespace.ip(&["route", "add", "default", "via", "10.9.1.1"]).unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let reach = |bed: &Bed, what: &str| {
+        wait_until_reachable(&bed.clients[0].namespace, "10.50.0.1".parse().unwrap(), PATIENCE)
+            .unwrap_or_else(|error| panic!("{what}: {error}\n{}", bed.logs()));
+    };
+    let inside =
+        |bed: &Bed| bed.clients[0].namespace.ip(&["route", "get", "10.50.0.1"]).unwrap().contains("tun0");
+    wait_until("the tunnel", PATIENCE, || inside(&bed))
+        .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
+    reach(&bed, "at first");
+
+    // Another router: the server's own route must follow it.
+    bed.clients[0].namespace.ip(&["route", "replace", "default", "via", "10.9.1.99"]).unwrap();
+    // The first server's address is gone from the network of the client.
+    bed.server.namespace.ip(&["address", "delete", "10.9.1.1/24", "dev", "wire1"]).unwrap();
+    bed.server.namespace.ip(&["address", "add", "10.9.1.99/24", "dev", "wire1"]).unwrap();
+    let connected = || bed.logs().matches("tunnel up").count() >= 3;
+    wait_until("the other server", Duration::from_secs(30), connected)
+        .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
+    reach(&bed, "by the other server");
+    assert!(inside(&bed), "the gateway is redirected still");
+    let around = bed.clients[0].namespace.ip(&["route", "get", "10.9.77.1"]).unwrap();
+    assert!(around.contains("via 10.9.1.99 dev wire1"), "{around}");
+    bed.clients[0].stop().unwrap();
+    let left = routes(&bed.clients[0].namespace);
+    assert!(!left.contains("tun0") && !left.contains("10.9.77.1"), "{left}");
+}
