@@ -37,37 +37,57 @@ struct Slot {
     buffer: Vec<u8>,
     used: usize,
     segment: usize,
-    count: usize,
+    limits: Limits,
     /// Nothing can join it: it is full, a shorter datagram ended it, or a newer train took its place.
     closed: bool,
 }
 
+/// What may join a train.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Bytes in front of each datagram.
+    prefix: usize,
+    /// A shorter datagram ends the train, ...
+    shortest: usize,
+    /// ... and a longer one cannot join.
+    longest: usize,
+    /// Bytes it can hold.
+    room: usize,
+    /// Bytes from which on it is full.
+    full: usize,
+}
+
+impl Limits {
+    /// Of a train whose first datagram has that length.
+    fn of(transport: Transport, len: usize) -> Limits {
+        match transport {
+            Transport::Udp => {
+                let room = (MAX_SEGMENTS * len).min(MAX_DATAGRAM);
+                Limits { prefix: 0, shortest: len, longest: len, room, full: room - len + 1 }
+            }
+            Transport::Tcp => Limits {
+                prefix: RECORD_HEADER,
+                shortest: 0,
+                longest: MAX_DATAGRAM,
+                room: TRAIN_BYTES,
+                full: STREAM_FULL,
+            },
+        }
+    }
+}
+
 impl Slot {
+    #[inline]
+    fn admits(&self, len: usize) -> bool {
+        let limits = &self.limits;
+        !self.closed && len <= limits.longest && self.used + limits.prefix + len <= limits.room
+    }
+
     fn train(&self) -> Train<'_> {
         Train {
             path: self.path,
             segment: self.segment,
             bytes: self.buffer.get(..self.used).unwrap_or_default(),
-        }
-    }
-
-    /// Whether another datagram of the same length finds no room.
-    fn full(&self) -> bool {
-        match self.path.transport() {
-            Transport::Udp => self.count >= MAX_SEGMENTS || self.used + self.segment > MAX_DATAGRAM,
-            Transport::Tcp => self.used >= STREAM_FULL,
-        }
-    }
-
-    fn admits(&self, path: &Path, len: usize) -> bool {
-        match path.transport() {
-            Transport::Udp => {
-                !self.closed
-                    && len <= self.segment
-                    && self.count < MAX_SEGMENTS
-                    && self.used + len <= MAX_DATAGRAM
-            }
-            Transport::Tcp => !self.closed && self.used + RECORD_HEADER + len <= TRAIN_BYTES,
         }
     }
 }
@@ -81,8 +101,9 @@ pub struct Outbox {
     used: usize,
     /// How many of those in use are closed.
     closed: usize,
-    /// The place that [`Outbox::reserve`] gave and [`Outbox::commit`] has not yet taken.
-    reserved: Option<(usize, usize)>,
+    /// The slot and length of the place that [`Outbox::reserve`] gave and [`Outbox::commit`] has not yet
+    /// taken; without one, the length is 0.
+    reserved: (usize, usize),
 }
 
 impl Outbox {
@@ -119,7 +140,7 @@ impl Outbox {
         }
         self.used = kept;
         self.closed = 0;
-        self.reserved = None;
+        self.reserved = (0, 0);
     }
 
     /// How many trains there are.
@@ -136,7 +157,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.used = 0;
         self.closed = 0;
-        self.reserved = None;
+        self.reserved = (0, 0);
     }
 
     /// A place for a datagram of `len` bytes. It is sent if [`Outbox::commit`] follows, and forgotten if
@@ -150,27 +171,31 @@ impl Outbox {
             Some(index) => index,
             None => self.start(path, len),
         };
-        self.reserved = Some((index, len));
+        self.reserved = (index, len);
         let slot = self.slots.get_mut(index)?;
-        let start = slot.used + header_len(path);
+        let start = slot.used + slot.limits.prefix;
         slot.buffer.get_mut(start..start + len)
     }
 
     /// Takes the datagram that was written where [`Outbox::reserve`] said.
     #[inline]
     pub(crate) fn commit(&mut self) {
-        let Some((index, len)) = self.reserved.take() else { return };
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.path.transport() == Transport::Tcp {
-            let prefix = (len as u16).to_be_bytes();
-            if let Some(place) = slot.buffer.get_mut(slot.used..slot.used + RECORD_HEADER) {
-                place.copy_from_slice(&prefix);
-            }
+        let (index, len) = std::mem::take(&mut self.reserved);
+        if len == 0 {
+            return;
         }
-        slot.used += header_len(&slot.path) + len;
-        slot.count += 1;
-        slot.closed = (len < slot.segment && slot.path.transport() == Transport::Udp) || slot.full();
-        self.closed += usize::from(slot.closed);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let limits = slot.limits;
+        if limits.prefix == RECORD_HEADER
+            && let Some(place) = slot.buffer.get_mut(slot.used..).and_then(<[u8]>::first_chunk_mut)
+        {
+            *place = (len as u16).to_be_bytes();
+        }
+        slot.used += limits.prefix + len;
+        if len < limits.shortest || slot.used >= limits.full {
+            slot.closed = true;
+            self.closed += 1;
+        }
         if self.used <= index {
             self.supersede(index);
             self.used = index + 1;
@@ -193,34 +218,31 @@ impl Outbox {
     /// would overtake others.
     #[inline]
     fn find(&self, path: &Path, len: usize) -> Option<usize> {
-        let oldest = self.used.saturating_sub(LOOK_BACK);
-        let recent = self.slots.get(oldest..self.used)?;
+        let (last, older) = self.slots.get(..self.used)?.split_last()?;
+        if last.path == *path {
+            return last.admits(len).then_some(self.used - 1);
+        }
+        let oldest = older.len().saturating_sub(LOOK_BACK);
+        let recent = older.get(oldest..)?;
         let newest = recent.iter().rposition(|slot| slot.path == *path)?;
-        recent[newest].admits(path, len).then_some(oldest + newest)
+        recent[newest].admits(len).then_some(oldest + newest)
     }
 
     fn start(&mut self, path: &Path, len: usize) -> usize {
         let index = self.used;
+        let limits = Limits::of(path.transport(), len);
         if self.slots.len() <= index {
             // Zeroed memory comes untouched from the system: only pages that are written cost anything.
             let buffer = vec![0; TRAIN_BYTES];
-            self.slots.push(Slot { path: *path, buffer, used: 0, segment: 0, count: 0, closed: false });
+            self.slots.push(Slot { path: *path, buffer, used: 0, segment: len, limits, closed: false });
         }
         let slot = &mut self.slots[index];
         slot.path = *path;
         slot.used = 0;
         slot.segment = len;
-        slot.count = 0;
+        slot.limits = limits;
         slot.closed = false;
         index
-    }
-}
-
-#[inline]
-fn header_len(path: &Path) -> usize {
-    match path.transport() {
-        Transport::Udp => 0,
-        Transport::Tcp => RECORD_HEADER,
     }
 }
 
