@@ -12,12 +12,14 @@
 //! removed at the end; what a killed run left is removed by the next.
 #![forbid(unsafe_code)]
 
+mod crowd;
 mod echo;
 mod flood;
 mod load;
 mod report;
 mod stage;
 mod subject;
+mod swarm;
 mod wireguard;
 
 use std::io::Write as _;
@@ -25,9 +27,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use adit_testbed::{TestbedError, missing_prerequisites};
+use adit_testbed::{KeyKind, TestbedError, missing_prerequisites};
 use clap::Parser;
 
+use crate::crowd::Gathering;
 use crate::flood::Flood;
 use crate::report::Results;
 use crate::stage::{Programs, Stage};
@@ -48,6 +51,9 @@ struct Args {
     /// Which measurements
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::ALL)]
     only: Vec<Kind>,
+    /// How many clients a crowd is
+    #[arg(long, default_value_t = 1000)]
+    clients: usize,
     /// adit's release build [default: beside this program's directory]
     #[arg(long)]
     adit: Option<PathBuf>,
@@ -82,10 +88,12 @@ enum Kind {
     Rtt,
     /// From the start of the client's process to the first reply
     Start,
+    /// A server with many clients
+    Clients,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Goodput, Kind::Pps, Kind::Rtt, Kind::Start];
+    const ALL: [Kind; 5] = [Kind::Goodput, Kind::Pps, Kind::Rtt, Kind::Start, Kind::Clients];
 }
 
 impl std::fmt::Display for Kind {
@@ -95,9 +103,13 @@ impl std::fmt::Display for Kind {
             Kind::Pps => "pps",
             Kind::Rtt => "rtt",
             Kind::Start => "start",
+            Kind::Clients => "clients",
         })
     }
 }
+
+/// Servers that get many clients: adit and OpenVPN, each with a client of adit that moves data meanwhile.
+const CROWDED: [Subject; 2] = [Subject::AditUdp, Subject::AditToOpenvpn];
 
 /// Payload lengths of the UDP floods.
 const SIZES: [usize; 2] = [64, 1300];
@@ -133,15 +145,23 @@ fn tell(what: impl std::fmt::Display) {
 }
 
 fn measure(args: &Args, programs: &Programs) -> Results {
-    let mut results = Results::new(&args.subjects, programs.describe());
+    let alone = args.only.iter().any(|kind| *kind != Kind::Clients);
+    let subjects = if alone { args.subjects.clone() } else { Vec::new() };
+    let crowded = if args.only.contains(&Kind::Clients) { CROWDED.to_vec() } else { Vec::new() };
+    let mut shown = subjects.clone();
+    shown.extend(crowded.iter().filter(|subject| !subjects.contains(subject)));
+    let mut results = Results::new(&shown, programs.describe());
     let mut random = Random(args.seed);
     for round in 0..args.rounds {
-        let mut order = args.subjects.clone();
+        let mut order: Vec<(Subject, bool)> = subjects.iter().map(|subject| (*subject, false)).collect();
+        order.extend(crowded.iter().map(|subject| (*subject, true)));
         random.shuffle(&mut order);
-        for subject in order {
-            tell(format_args!("round {} of {}: {subject}", round + 1, args.rounds));
+        for (subject, crowd) in order {
+            let with = if crowd { " with many clients" } else { "" };
+            tell(format_args!("round {} of {}: {subject}{with}", round + 1, args.rounds));
             let mut run = Run { args, subject, round, results: &mut results };
-            if let Err(error) = run.all(programs) {
+            let outcome = if crowd { run.crowd(programs) } else { run.all(programs) };
+            if let Err(error) = outcome {
                 tell(format_args!("{subject}: {error}"));
                 results.failed(subject, round, &error.to_string());
             }
@@ -176,6 +196,34 @@ impl Run<'_> {
             for size in SIZES {
                 self.flood(&stage, size)?;
             }
+        }
+        Ok(())
+    }
+
+    fn crowd(&mut self, programs: &Programs) -> Result<(), TestbedError> {
+        let segmentation = !self.args.no_udp_segmentation;
+        for kind in [KeyKind::Ecdsa, KeyKind::Rsa] {
+            let gathering = Gathering::new(kind)?;
+            let stage = Stage::build_with(self.subject, programs, &gathering.configs, segmentation)?;
+            if kind == KeyKind::Rsa {
+                let (_crowd, storm) = gathering.storm(&stage, self.args.clients)?;
+                self.note("rsa_handshakes", storm.per_core);
+                self.note("rsa_handshakes_wall", storm.wall);
+                continue;
+            }
+            let alone = crowd::goodput(&stage, self.time())?;
+            let (_crowd, storm) = gathering.storm(&stage, self.args.clients)?;
+            self.note("ecdsa_handshakes", storm.per_core);
+            self.note("ecdsa_handshakes_wall", storm.wall);
+            self.note("client_rss_kib", storm.memory[0]);
+            self.note("client_pss_kib", storm.memory[1]);
+            let crowded = crowd::goodput(&stage, self.time())?;
+            self.note("alone_up_mbit", alone[0]);
+            self.note("crowd_up_mbit", crowded[0]);
+            self.note("crowd_up_kept", crowded[0] / alone[0]);
+            self.note("alone_down_mbit", alone[1]);
+            self.note("crowd_down_mbit", crowded[1]);
+            self.note("crowd_down_kept", crowded[1] / alone[1]);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::subject::Subject;
 type Column = (&'static str, &'static str, usize);
 
 /// Each with a title.
-const TABLES: [(&str, &[Column]); 5] = [
+const TABLES: [(&str, &[Column]); 7] = [
     (
         "One TCP flow",
         &[
@@ -53,10 +53,32 @@ const TABLES: [(&str, &[Column]); 5] = [
         ],
     ),
     ("From the start of the client's process to the first reply", &[("start_ms", "ms", 1)]),
+    (
+        "A server with many clients: handshakes and memory",
+        &[
+            ("ecdsa_handshakes", "P-256, handshakes a second and core", 0),
+            ("ecdsa_handshakes_wall", "P-256, a second", 0),
+            ("rsa_handshakes", "RSA-2048, handshakes a second and core", 0),
+            ("rsa_handshakes_wall", "RSA-2048, a second", 0),
+            ("client_rss_kib", "resident KiB a client", 1),
+            ("client_pss_kib", "proportional KiB a client", 1),
+        ],
+    ),
+    (
+        "One TCP flow, with many clients connected",
+        &[
+            ("alone_up_mbit", "alone, to server, Mbit/s", 0),
+            ("crowd_up_mbit", "among many", 0),
+            ("crowd_up_kept", "kept", 2),
+            ("alone_down_mbit", "alone, to client, Mbit/s", 0),
+            ("crowd_down_mbit", "among many", 0),
+            ("crowd_down_kept", "kept", 2),
+        ],
+    ),
 ];
 
 /// Metrics whose ratios to the bases are shown.
-const COMPARED: [&str; 8] = [
+const COMPARED: [&str; 11] = [
     "up_mbit",
     "down_mbit",
     "up_cpu_s_per_gb",
@@ -65,10 +87,18 @@ const COMPARED: [&str; 8] = [
     "udp1300_pps",
     "idle_p50_us",
     "loaded_p99_us",
+    "ecdsa_handshakes",
+    "rsa_handshakes",
+    "client_rss_kib",
 ];
 
-const BASES: [Subject; 4] =
-    [Subject::OpenvpnUdp, Subject::OpenvpnTcp, Subject::WireguardGo, Subject::Nulltun];
+const BASES: [Subject; 5] = [
+    Subject::OpenvpnUdp,
+    Subject::OpenvpnTcp,
+    Subject::WireguardGo,
+    Subject::Nulltun,
+    Subject::AditToOpenvpn,
+];
 
 struct Sample {
     subject: Subject,
@@ -167,15 +197,21 @@ impl Results {
         let bases = BASES.into_iter().filter(|base| self.subjects.contains(base));
         for base in bases {
             let rows = self.subjects.iter().filter(|subject| **subject != base);
+            let compared: Vec<&str> =
+                COMPARED.into_iter().filter(|metric| medians.contains_key(&(base, *metric))).collect();
+            if compared.is_empty() {
+                continue;
+            }
             let cell = |subject: Subject, metric| {
                 let (value, unit) = (medians.get(&(subject, metric))?, medians.get(&(base, metric))?);
                 Some(format!("{:.2}", value / unit))
             };
             let _ = write!(text, "\n### Times {base} (ratio of medians)\n\n| |");
-            COMPARED.iter().for_each(|metric| *text += &format!(" {metric} |"));
-            *text += &format!("\n|---|{}\n", "---|".repeat(COMPARED.len()));
+            compared.iter().for_each(|metric| *text += &format!(" {metric} |"));
+            *text += &format!("\n|---|{}\n", "---|".repeat(compared.len()));
             for subject in rows {
-                let cells = COMPARED.map(|metric| cell(*subject, metric).unwrap_or_else(|| "–".to_owned()));
+                let cells = compared.iter().map(|metric| cell(*subject, metric).unwrap_or("–".to_owned()));
+                let cells: Vec<String> = cells.collect();
                 let _ = writeln!(text, "| {subject} | {} |", cells.join(" | "));
             }
         }

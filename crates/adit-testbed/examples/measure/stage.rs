@@ -14,10 +14,10 @@ use crate::subject::{Speaker, Subject};
 use crate::{Args, echo, tell, wireguard};
 
 /// Documentation addresses (RFC 5737).
-const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
 const WIRE: &str = "wire";
-const PORT: u16 = 1194;
+pub(crate) const PORT: u16 = 1194;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The null tunnel's MTU; it has no overhead to leave room for.
 const NULL_MTU: &str = "1500";
@@ -117,6 +117,16 @@ impl Stage {
         programs: &Programs,
         udp_segmentation: bool,
     ) -> Result<Stage, TestbedError> {
+        Stage::build_with(subject, programs, &programs.configs, udp_segmentation)
+    }
+
+    /// The same with other configurations for a server and a client that speak OpenVPN.
+    pub(crate) fn build_with(
+        subject: Subject,
+        programs: &Programs,
+        configs: &[String; 2],
+        udp_segmentation: bool,
+    ) -> Result<Stage, TestbedError> {
         let directory = Scratch::create("measure")?;
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let [left, right] = OUTER.map(|address| format!("{address}/24"));
@@ -136,15 +146,24 @@ impl Stage {
             Subject::Veth => {}
             Subject::Nulltun => stage.nulltun(&programs.nulltun)?,
             Subject::WireguardGo => stage.wireguard(programs)?,
-            _ => stage.openvpn(subject, programs)?,
+            _ => stage.openvpn(subject, programs, configs)?,
         }
         Ok(stage)
     }
 
-    fn openvpn(&mut self, subject: Subject, programs: &Programs) -> Result<(), TestbedError> {
+    /// The process of the server, if the tunnel has one.
+    pub(crate) fn server_process(&self) -> Option<u32> {
+        self.processes.first().map(Process::id)
+    }
+
+    fn openvpn(
+        &mut self,
+        subject: Subject,
+        programs: &Programs,
+        [server_config, client_config]: &[String; 2],
+    ) -> Result<(), TestbedError> {
         let Some((server, client, tcp)) = subject.openvpn() else { return Ok(()) };
         let protos = if tcp { ["tcp4-server", "tcp4-client"] } else { ["udp4", "udp4"] };
-        let [server_config, client_config] = &programs.configs;
         let config = |name: &str, proto: &str, text: &str| {
             self._directory.write(name, &format!("proto {proto}\n{text}"))
         };
@@ -163,7 +182,12 @@ impl Stage {
                 Ok(command)
             }
         };
-        let process = self.server.spawn("server", command(server, &files[0])?)?;
+        let mut server_command = command(server, &files[0])?;
+        if server == Speaker::OpenVpn {
+            // Its default lets 100 clients begin within 10 seconds.
+            server_command.args(["--connect-freq-initial", "1000000", "1"]);
+        }
+        let process = self.server.spawn("server", server_command)?;
         self.processes.push(process);
         let up = || {
             self.server.is_bound(tcp, PORT).unwrap_or(false)
