@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -11,6 +11,8 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Debug)]
 struct Shared {
     wake: OwnedFd,
+    /// The taker was woken and has not acknowledged it: waking it once more would change nothing.
+    woken: AtomicBool,
     waiting: AtomicUsize,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct MailReceiver<T> {
 /// A new queue.
 pub(crate) fn mailbox<T>() -> io::Result<(Mailbox<T>, MailReceiver<T>)> {
     let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-    let shared = Arc::new(Shared { wake, waiting: AtomicUsize::new(0) });
+    let shared = Arc::new(Shared { wake, woken: AtomicBool::new(false), waiting: AtomicUsize::new(0) });
     let (sender, receiver) = mpsc::channel();
     Ok((Mailbox { sender, shared: Arc::clone(&shared) }, MailReceiver { receiver, shared }))
 }
@@ -56,8 +58,18 @@ impl<T> Mailbox<T> {
 
     /// Wakes the taker.
     pub(crate) fn wake(&self) {
-        // It fails only when the counter is full, and then the taker is awake.
-        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        // Whatever was posted before this is seen by a taker that acknowledges after it.
+        if !self.shared.woken.swap(true, Ordering::AcqRel) {
+            // It fails only when the counter is full, and then the taker is awake.
+            let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Wakes the taker if any mail waits for it.
+    pub(crate) fn wake_for_mail(&self) {
+        if self.shared.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake();
+        }
     }
 }
 
@@ -73,6 +85,7 @@ impl<T> MailReceiver<T> {
     pub(crate) fn acknowledge(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.shared.wake, &mut count);
+        self.shared.woken.swap(false, Ordering::AcqRel);
     }
 }
 
@@ -86,6 +99,57 @@ impl<T> AsFd for MailReceiver<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_awake(receiver: &MailReceiver<i32>) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut ready = [PollFd::new(receiver, PollFlags::IN)];
+        poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn every_mail_after_an_acknowledgement_wakes_again() {
+        let (sender, receiver) = mailbox().unwrap();
+        sender.wake_for_mail();
+        assert!(!is_awake(&receiver));
+        for mail in 0..3 {
+            sender.post(mail);
+            sender.wake_for_mail();
+            sender.wake();
+            assert!(is_awake(&receiver));
+            receiver.acknowledge();
+            assert!(!is_awake(&receiver));
+            assert_eq!(receiver.take(), Some(mail));
+            sender.wake_for_mail();
+            assert!(!is_awake(&receiver), "nothing waits");
+        }
+        sender.wake();
+        assert!(is_awake(&receiver), "asked for in so many words");
+    }
+
+    #[test]
+    fn no_wake_is_lost_between_threads() {
+        let (sender, receiver) = mailbox().unwrap();
+        let total = 20_000;
+        let giver = std::thread::spawn(move || {
+            for mail in 0..total {
+                sender.post(mail);
+                sender.wake_for_mail();
+            }
+            sender
+        });
+        let mut taken = 0;
+        while taken < total {
+            use rustix::event::{PollFd, PollFlags, Timespec, poll};
+            let mut ready = [PollFd::new(&receiver, PollFlags::IN)];
+            let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+            assert_eq!(poll(&mut ready, Some(&patience)).unwrap(), 1, "asleep after {taken}");
+            receiver.acknowledge();
+            while receiver.take().is_some() {
+                taken += 1;
+            }
+        }
+        drop(giver.join().unwrap());
+    }
 
     #[test]
     fn offers_are_bounded_and_posts_are_not() {

@@ -280,15 +280,11 @@ impl<'a, P: Protocol> Control<'a, P> {
     }
 
     /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them; and
-    /// again, as last words are followed by events.
+    /// again, as last words are followed by events. Most rounds of a handshake have nothing for the data
+    /// thread, which then sleeps on.
     fn pump(&mut self) {
-        let mut for_data = false;
-        while self.pump_once() {
-            for_data = true;
-        }
-        if for_data {
-            self.data.wake();
-        }
+        while self.pump_once() {}
+        self.data.wake_for_mail();
     }
 
     /// True if there was anything.

@@ -111,7 +111,7 @@ fn socket(server: SocketAddr) -> std::io::Result<UdpSocket> {
 fn params(credentials: &Credentials) -> Result<ClientParams, String> {
     let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     let environment = TlsEnvironment::new(Arc::new(rustls::time_provider::DefaultTimeProvider));
-    let requirements = PeerRequirements { require_usage: true, name: None };
+    let requirements = PeerRequirements { require_usage: true, ..PeerRequirements::default() };
     let tls = client_tls(credentials, requirements, &environment).map_err(|error| error.to_string())?;
     let tls = TlsConfig::Client(tls);
     Ok(ClientParams {
