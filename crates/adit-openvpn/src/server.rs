@@ -45,6 +45,10 @@ pub struct Server {
     peers: BTreeMap<PeerId, Peer>,
     /// Control packets find their peer by where they come from and by the session id they carry.
     by_sid: BTreeMap<(Path, Sid), PeerId>,
+    /// How many clients are up.
+    up: usize,
+    /// Clients that are up by their names, unless a name may be there twice (`duplicate-cn`).
+    by_name: BTreeMap<String, PeerId>,
     deadlines: BTreeSet<(Instant, PeerId)>,
     deadline_of: BTreeMap<PeerId, Instant>,
     /// Peers that may have something to send.
@@ -76,6 +80,8 @@ impl Server {
             now,
             peers: BTreeMap::new(),
             by_sid: BTreeMap::new(),
+            up: 0,
+            by_name: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
             talkative: VecDeque::new(),
@@ -98,7 +104,12 @@ impl Server {
 
     /// Clients in the middle of their first handshake.
     pub fn half_open(&self) -> usize {
-        self.peers.values().filter(|peer| !peer.is_up()).count()
+        self.peers.len() - self.up
+    }
+
+    /// Clients whose control packets come along this path.
+    fn at(&self, path: Path) -> impl Iterator<Item = PeerId> {
+        self.by_sid.range((path, Sid([0; 8]))..=(path, Sid([0xff; 8]))).map(|(_, id)| *id)
     }
 
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
@@ -246,8 +257,7 @@ impl Server {
         for old in self.replaced_by(id, &name, path) {
             self.remove(old, "replaced by a new connection of the same client", Severity::Info);
         }
-        let connected = self.peers.values().filter(|peer| peer.is_up()).count();
-        if connected >= self.params.max_clients {
+        if self.up >= self.params.max_clients {
             return self.remove(id, "max-clients are connected; refused", Severity::Warning);
         }
         // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
@@ -275,6 +285,10 @@ impl Server {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.come_up(self.now, lease.clone(), settings, &mut self.events);
             if peer.is_up() {
+                self.up += 1;
+                if !self.params.duplicate_cn {
+                    self.by_name.insert(name, id);
+                }
                 self.events.extend(entry.map(Event::Leased));
             } else {
                 // Refused: its addresses go back.
@@ -286,6 +300,10 @@ impl Server {
 
     /// The clients that hold an address of this lease.
     fn holders(&self, id: PeerId, lease: &Lease) -> Vec<PeerId> {
+        if lease.fixed.is_empty() {
+            // The pool gives nobody what another has.
+            return Vec::new();
+        }
         let wanted = lease.addresses();
         let holds = |peer: &Peer| {
             peer.lease().is_some_and(|lease| lease.addresses().iter().any(|held| wanted.contains(held)))
@@ -294,9 +312,8 @@ impl Server {
     }
 
     fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
-        let same_name = |peer: &Peer| !self.params.duplicate_cn && peer.is_up() && peer.name() == name;
-        let others = self.peers.iter().filter(|(other, _)| **other != id);
-        others.filter(|(_, peer)| same_name(peer) || peer.path() == path).map(|(other, _)| *other).collect()
+        let same_name = self.by_name.get(name).copied();
+        same_name.into_iter().chain(self.at(path)).filter(|other| *other != id).collect()
     }
 
     fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
@@ -314,8 +331,13 @@ impl Server {
             self.events.push_back(Event::PeerDown { peer: id, reason: reason.to_owned() });
         }
         self.report(severity, Some(path), format!("{}: {reason}", peer.name()));
-        let shared = self.peers.values().any(|other| other.path() == path);
-        if path.transport() == Transport::Tcp && !shared {
+        if peer.is_up() {
+            self.up -= 1;
+            if self.by_name.get(peer.name()) == Some(&id) {
+                self.by_name.remove(peer.name());
+            }
+        }
+        if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
             self.after_words.push(Event::Close { path });
         }
     }
@@ -352,8 +374,7 @@ impl Server {
 
     fn closed(&mut self, path: Path, reason: &str) {
         self.silent.remove(&path);
-        let gone: Vec<PeerId> =
-            self.peers.iter().filter(|(_, peer)| peer.path() == path).map(|(id, _)| *id).collect();
+        let gone: Vec<PeerId> = self.at(path).collect();
         for id in gone {
             self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
         }
