@@ -159,6 +159,28 @@ pub struct ClientParams {
     pub auth: Option<UserAuth>,
 }
 
+impl ClientParams {
+    /// OpenVPN's defaults around that control channel and those servers.
+    pub fn new(control: ControlParams, remotes: Vec<RemoteParams>) -> Self {
+        ClientParams {
+            control,
+            data: DataParams::default(),
+            remotes,
+            keepalive: Keepalive::default(),
+            exit_notify: false,
+            retry: (Duration::from_secs(1), Duration::from_secs(300)),
+            retry_max: None,
+            server_poll_timeout: Duration::from_secs(120),
+            fail_on_unknown_name: true,
+            route_nopull: false,
+            pull_filters: Vec::new(),
+            local: LocalSettings::default(),
+            peer_info: Vec::new(),
+            auth: None,
+        }
+    }
+}
+
 /// How a client uses a username and a password.
 #[derive(Clone, Debug)]
 pub struct UserAuth {

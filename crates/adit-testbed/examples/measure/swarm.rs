@@ -13,7 +13,7 @@ use adit_core::{
 };
 use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Outbox, Role, Wire, split};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
-use adit_openvpn::params::{ClientParams, ControlParams, DataParams, Keepalive, LocalSettings, RemoteParams};
+use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use adit_testbed::{Namespace, TestbedError};
@@ -114,21 +114,10 @@ fn params(credentials: &Credentials) -> Result<ClientParams, String> {
     let requirements = PeerRequirements { require_usage: true, ..PeerRequirements::default() };
     let tls = client_tls(credentials, requirements, &environment).map_err(|error| error.to_string())?;
     let tls = TlsConfig::Client(tls);
-    Ok(ClientParams {
-        control: ControlParams::new(WrapConfig::Plain, tls, UnixTime(wall)),
-        data: DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() },
-        remotes: vec![RemoteParams { name: "the server".to_owned(), transport: adit_core::Transport::Udp }],
-        keepalive: Keepalive::default(),
-        exit_notify: false,
-        retry: (Duration::from_secs(1), Duration::from_secs(10)),
-        retry_max: None,
-        server_poll_timeout: Duration::from_secs(120),
-        fail_on_unknown_name: false,
-        route_nopull: true,
-        pull_filters: Vec::new(),
-        local: LocalSettings::default(),
-        peer_info: Vec::new(),
-    })
+    let control = ControlParams::new(WrapConfig::Plain, tls, UnixTime(wall));
+    let server = RemoteParams { name: "the server".to_owned(), transport: adit_core::Transport::Udp };
+    let data = DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() };
+    Ok(ClientParams { data, ..ClientParams::new(control, vec![server]) })
 }
 
 fn seed() -> [u8; 32] {
