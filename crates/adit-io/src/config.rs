@@ -18,6 +18,8 @@ pub struct DriverConfig {
     pub remotes: Vec<Remote>,
     /// Sizes of the socket buffers.
     pub buffers: Buffers,
+    /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a client has one in any case.
+    pub workers: usize,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
 }

@@ -23,7 +23,9 @@ mod udp;
 
 pub use clock::{clock, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
-pub use driver::{Driver, DriverError, Handle, Inspection, IoStatus, Losses, Observer};
+pub use driver::{
+    Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
+};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use routing::Routing;

@@ -16,6 +16,16 @@ struct Shared {
     waiting: AtomicUsize,
 }
 
+impl Shared {
+    fn wake(&self) {
+        // Whatever was posted before this is seen by a taker that acknowledges after it.
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // It fails only when the counter is full, and then the taker is awake.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
 /// The giving end. Posting does not wake: call [`Mailbox::wake`] after a batch.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
@@ -58,11 +68,7 @@ impl<T> Mailbox<T> {
 
     /// Wakes the taker.
     pub(crate) fn wake(&self) {
-        // Whatever was posted before this is seen by a taker that acknowledges after it.
-        if !self.shared.woken.swap(true, Ordering::AcqRel) {
-            // It fails only when the counter is full, and then the taker is awake.
-            let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
-        }
+        self.shared.wake();
     }
 
     /// Wakes the taker if any mail waits for it.
@@ -79,6 +85,11 @@ impl<T> MailReceiver<T> {
         let mail = self.receiver.try_recv().ok()?;
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(mail)
+    }
+
+    /// Keeps the descriptor awake for mails that were left for later.
+    pub(crate) fn stay_awake(&self) {
+        self.shared.wake();
     }
 
     /// Lets the descriptor sleep again. To be called before the mails are taken.

@@ -25,6 +25,8 @@ pub(crate) enum Token {
     Listener(u32),
     /// Word of changed routes.
     Routes,
+    /// What other workers hand over.
+    Handovers,
 }
 
 impl Token {
@@ -36,6 +38,7 @@ impl Token {
             Token::Tcp(number) => (3, number),
             Token::Listener(number) => (4, number),
             Token::Routes => (5, 0),
+            Token::Handovers => (6, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -49,6 +52,7 @@ impl Token {
             3 => Some(Token::Tcp(number)),
             4 => Some(Token::Listener(number)),
             5 => Some(Token::Routes),
+            6 => Some(Token::Handovers),
             _ => None,
         }
     }

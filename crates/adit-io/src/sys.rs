@@ -86,6 +86,35 @@ pub(crate) fn set_option(
     Ok(())
 }
 
+/// One instruction of a classic BPF program: `struct sock_filter` (linux/filter.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) jump_true: u8,
+    pub(crate) jump_false: u8,
+    pub(crate) k: u32,
+}
+
+/// Gives the group of sockets that share this socket's address (SO_REUSEPORT) a program that chooses among
+/// them: it sees a datagram's payload and returns a socket's number in the order of binding.
+pub(crate) fn attach_reuseport_program(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    // The kernel copies the program and does not write to it.
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
+    // SAFETY: `program` is a live `sock_fprog` that points to `len` instructions laid out as the kernel's.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            ptr::from_ref(&program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
 /// Where one message is received: what a `msghdr` points to.
 struct Place {
     from: libc::sockaddr_storage,

@@ -64,15 +64,15 @@ pub enum TunError {
     /// Another process holds the device.
     #[error("the device {0} is in use by another program: stop that program or choose another `dev` name")]
     Busy(String),
-    /// There is a device of that name which is no TUN device.
-    #[error("`{0}` is taken by a device that is not a TUN device: choose another `dev` name")]
+    /// There is a device of that name which is no TUN device, or one of another kind.
+    #[error("`{0}` is taken by a device of another kind: choose another `dev` name")]
     NotTun(String),
     /// Anything else.
     #[error("cannot create the TUN device {0}: {1}")]
     Other(String, io::Error),
 }
 
-/// A TUN device that lives as long as this value. Reads and writes do not wait.
+/// A queue of a TUN device, which lives as long as one of its queues does. Reads and writes do not wait.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -83,30 +83,32 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates the device, down and without addresses.
+    /// Creates the device, down and without addresses, with one queue.
     pub fn create(config: &TunConfig) -> Result<Tun, TunError> {
+        Tun::create_with(config, 0)
+    }
+
+    /// Creates the device with that many queues. The kernel divides packets between them by flow: those of a
+    /// flow go to the queue that the flow was last written to.
+    pub(crate) fn create_queues(config: &TunConfig, count: usize) -> Result<Vec<Tun>, TunError> {
+        if count < 2 {
+            return Ok(vec![Tun::create(config)?]);
+        }
+        // Without IFF_TUN_EXCL, opening a device that is there already would give one more queue of it.
+        let first = Tun::create_with(config, libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL)?;
+        let mut queues = Vec::with_capacity(count);
+        for _ in 1..count {
+            let (file, name) = attach(&first.name, libc::IFF_MULTI_QUEUE)?;
+            queues.push(Tun { file, name, offloads: first.offloads, states: first.states.clone() });
+        }
+        queues.insert(0, first);
+        Ok(queues)
+    }
+
+    fn create_with(config: &TunConfig, flags: libc::c_int) -> Result<Tun, TunError> {
         let wanted = config.name.as_deref().unwrap_or("tun%d");
         check_name(wanted)?;
-        let file =
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE).map_err(
-                |error| match error.raw_os_error() {
-                    Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
-                    Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDriver(error),
-                    _ => TunError::Other(wanted.to_owned(), error),
-                },
-            )?;
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-        let name = sys::tun_attach(file.as_fd(), wanted, flags).map_err(|error| {
-            let wanted = wanted.to_owned();
-            match error.raw_os_error() {
-                Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
-                Some(libc::EBUSY) => TunError::Busy(wanted),
-                Some(libc::EINVAL) => TunError::NotTun(wanted),
-                // The file is there, but it is another driver's.
-                Some(libc::ENOTTY) => TunError::NoDriver(error),
-                _ => TunError::Other(wanted, error),
-            }
-        })?;
+        let (file, name) = attach(wanted, flags)?;
         let (offloads, states) = set_offloads(file.as_fd(), config.offloads);
         Ok(Tun { file, name, offloads, states })
     }
@@ -142,6 +144,31 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Opens a queue of the device of that name, which is created if there is none.
+fn attach(wanted: &str, queues: libc::c_int) -> Result<(File, String), TunError> {
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE).map_err(
+            |error| match error.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDriver(error),
+                _ => TunError::Other(wanted.to_owned(), error),
+            },
+        )?;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues;
+    let name = sys::tun_attach(file.as_fd(), wanted, flags).map_err(|error| {
+        let wanted = wanted.to_owned();
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
+            Some(libc::EBUSY) => TunError::Busy(wanted),
+            Some(libc::EINVAL) => TunError::NotTun(wanted),
+            // The file is there, but it is another driver's.
+            Some(libc::ENOTTY) => TunError::NoDriver(error),
+            _ => TunError::Other(wanted, error),
+        }
+    })?;
+    Ok((file, name))
 }
 
 fn check_name(name: &str) -> Result<(), TunError> {
@@ -262,6 +289,25 @@ mod tests {
             assert!(matches!(Tun::create(&config("lo")), Err(TunError::NotTun(_))));
             drop(tun);
             assert_eq!(Tun::create(&config("tun0")).unwrap().name(), "tun0");
+        });
+    }
+
+    #[test]
+    fn a_device_has_the_queues_that_were_asked_for() {
+        in_fresh_network(|| {
+            let mut queues = Tun::create_queues(&TunConfig::default(), 3).unwrap();
+            assert_eq!(queues.len(), 3);
+            assert!(queues.iter().all(|queue| queue.name() == "tun0" && queue.offloads().tcp));
+            let again = TunConfig { name: Some("tun0".to_owned()), ..TunConfig::default() };
+            assert!(matches!(Tun::create_queues(&again, 2), Err(TunError::Busy(_))));
+            assert!(matches!(Tun::create(&again), Err(TunError::NotTun(_))));
+            queues.truncate(1);
+            assert!(
+                matches!(Tun::create_queues(&again, 2), Err(TunError::Busy(_))),
+                "it lives as long as a queue"
+            );
+            drop(queues);
+            assert_eq!(Tun::create_queues(&again, 1).unwrap().len(), 1);
         });
     }
 

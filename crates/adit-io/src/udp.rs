@@ -1,6 +1,7 @@
 //! UDP sockets that carry many datagrams a system call where the kernel can.
 
 mod batch;
+mod group;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -54,16 +55,22 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Binds to `address`; `[::]` means IPv6 and IPv4, or IPv4 alone on a machine without IPv6.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
-        match UdpSocket::bind_one(address, options) {
+        match UdpSocket::bind_one(address, options, false) {
             Err(error) if is_any_v6(address) && lacks_v6(&error) => {
-                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options)
+                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, false)
             }
             result => result,
         }
     }
 
-    fn bind_one(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+    /// One more socket with the address of another, which allows it.
+    fn bind_sharing(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+        UdpSocket::bind_one(address, options, true)
+    }
+
+    fn bind_one(address: SocketAddr, options: &UdpOptions, share: bool) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_reuse_port(share)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(!is_any_v6(address))?;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Ended, Protocol, Severity, UnixTime};
-use adit_io::{Driver, DriverError, Handle};
+use adit_io::{Driver, DriverError, Handle, MAX_WORKERS};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server};
 use rand_core::{OsRng, TryRngCore};
@@ -33,6 +33,10 @@ pub(crate) struct Args {
     file: PathBuf,
     #[command(flatten)]
     offloads: offloads::OffloadArgs,
+    /// Threads that move packets (1 to 8), for a server with many UDP clients on a machine with many cores.
+    /// Each client is served by one of them; those on TCP all by the first
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers_in_range)]
+    workers: usize,
 }
 
 /// Why a configuration does not come up.
@@ -131,7 +135,10 @@ fn run_protocol<P: Protocol + StatusSource>(
     mut log: Logger,
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
-    let config = translate::driver_config(&parsed.config, args.offloads.switches());
+    let config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
+    if args.workers > 1 && !config.remotes.is_empty() {
+        log.log(Severity::Info, "--workers changes nothing for a client: one peer is served by one worker");
+    }
     let driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     signals::watch(handle.clone())
@@ -179,6 +186,13 @@ fn start_clients<P: Protocol + 'static>(
 
 fn world(error: DriverError) -> Failure {
     Failure::World(error.to_string())
+}
+
+fn workers_in_range(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=MAX_WORKERS) => Ok(number),
+        _ => Err(format!("give a number from 1 to {MAX_WORKERS}")),
+    }
 }
 
 /// A tunnel nobody can ask for its status is still a tunnel.

@@ -12,10 +12,10 @@ use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
     Rejected, Report, Severity, TunnelSettings,
 };
-use adit_dataplane::{Counters, split};
 
 use super::mail::{DataMail, Mail};
 use super::status::{IoStatus, LossCounters, count};
+use super::workers::Workers;
 use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
@@ -53,7 +53,8 @@ pub(super) struct Control<'a, P> {
     listeners: Vec<Listener>,
     /// The system had no descriptor left for a connection; the listeners rest until the next tick.
     listeners_rest: bool,
-    sockets: BTreeMap<u32, Arc<UdpSocket>>,
+    /// The workers' sockets at each address; control datagrams leave by the first worker's.
+    sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     next_socket: u32,
     /// Sockets from this number on were opened for one remote; those below listen, and stay.
     first_opened: u32,
@@ -61,13 +62,12 @@ pub(super) struct Control<'a, P> {
     next_connection: u32,
     /// What was last told of each peer's totals.
     peers: BTreeMap<PeerId, (u64, u64)>,
-    counters: Counters,
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     inspections: mpsc::Receiver<Inspection<P>>,
-    data: Mailbox<DataMail>,
+    workers: Workers,
     poller: Poller,
     next_tick: Instant,
     next_complaint: Instant,
@@ -85,8 +85,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         driver: Driver<P>,
         protocol: P,
         observer: &'a mut dyn Observer,
-        data: Mailbox<DataMail>,
-        counters: Counters,
+        workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
         let mut control = Control {
@@ -107,12 +106,11 @@ impl<'a, P: Protocol> Control<'a, P> {
             connections: BTreeMap::new(),
             next_connection: 0,
             peers: BTreeMap::new(),
-            counters,
             losses,
             mail: driver.mail_receiver,
             own_mail: driver.mail,
             inspections: driver.inspection_receiver,
-            data,
+            workers,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
             next_complaint: clock(),
@@ -131,8 +129,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         if let Some(watch) = &control.route_watch {
             control.poller.add(watch, Token::Routes, Interest::Read)?;
         }
-        for socket in driver.sockets {
-            control.add_socket(socket);
+        for sockets in driver.sockets {
+            control.add_sockets(sockets);
         }
         control.first_opened = control.next_socket;
         Ok(control)
@@ -157,7 +155,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                         self.route_watch.as_ref().inspect(|watch| watch.drain());
                         self.routes_changed = true;
                     }
-                    Token::Tun | Token::Udp(_) | Token::Tcp(_) => {}
+                    Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Handovers => {}
                 }
             }
             self.follow_network();
@@ -244,7 +242,7 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn tell_totals(&mut self, now: Instant) {
         let mut changed = Vec::new();
         for (peer, told) in &mut self.peers {
-            if let Some(totals) = self.counters.traffic(*peer)
+            if let Some(totals) = self.workers.traffic(*peer)
                 && totals != *told
             {
                 *told = totals;
@@ -259,21 +257,23 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn inspect(&mut self) {
         while let Ok(inspection) = self.inspections.try_recv() {
+            let (snapshot, workers) = self.workers.snapshot();
             let status = IoStatus {
                 tun_name: self.tun.name().to_owned(),
                 offloads: self.offloads(),
                 tun_dropped: self.routing.tx_dropped(),
+                workers,
                 connections: self.connections.len(),
                 losses: self.losses.snapshot(),
             };
-            inspection(&self.protocol, &self.counters.snapshot(), &status);
+            inspection(&self.protocol, &snapshot, &status);
         }
     }
 
     /// Which offloads are in use. A device on the way may have refused to cut trains since the start.
     fn offloads(&self) -> OffloadStatus {
         let mut offloads = self.offloads.clone();
-        if let Some(error) = self.sockets.values().find_map(|socket| socket.gso_refusal()) {
+        if let Some(error) = self.sockets.values().flatten().find_map(|socket| socket.gso_refusal()) {
             offloads.udp_send = OffloadState::Failed(format!("a network device refused it: {error}"));
         }
         offloads
@@ -281,10 +281,10 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them; and
     /// again, as last words are followed by events. Most rounds of a handshake have nothing for the data
-    /// thread, which then sleeps on.
+    /// threads, which then sleep on.
     fn pump(&mut self) {
         while self.pump_once() {}
-        self.data.wake_for_mail();
+        self.workers.wake();
     }
 
     /// True if there was anything.
@@ -333,14 +333,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             }
             _ => {}
         }
-        let (egress, ingress) = split(event);
-        // A thread that is gone has told why by a mail of its own.
-        if let Some(event) = egress {
-            self.data.post(DataMail::Egress(event));
-        }
-        if let Some(event) = ingress {
-            self.data.post(DataMail::Ingress(event));
-        }
+        self.workers.order(event);
     }
 
     fn up(&mut self, settings: &TunnelSettings) {
@@ -352,12 +345,14 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn transmit(&mut self, path: Path, datagram: &[u8]) {
         match path {
             Path::Udp { socket, remote } => {
-                let Some(socket) = self.sockets.get(&socket) else { return count(&self.losses.no_path) };
+                let Some(socket) = self.sockets.get(&socket).and_then(|group| group.first()) else {
+                    return count(&self.losses.no_path);
+                };
                 let result = socket.send(datagram, datagram.len(), remote);
                 self.note_send(path, result);
             }
             Path::Tcp { connection, .. } => {
-                self.data.post(DataMail::Control { connection, datagram: datagram.to_vec() });
+                self.workers.post_first(DataMail::Control { connection, datagram: datagram.to_vec() });
             }
         }
     }
@@ -413,7 +408,7 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {
         let command = match result {
             Ok(Opened::Udp(socket, remote)) => {
-                let socket = self.add_socket(socket);
+                let socket = self.add_sockets(vec![socket]);
                 Command::Opened { path: Path::Udp { socket, remote } }
             }
             Ok(Opened::Tcp(stream, remote)) => Command::Opened { path: self.add_connection(stream, remote) },
@@ -422,13 +417,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.protocol.handle_command(now, command);
     }
 
-    fn add_socket(&mut self, socket: UdpSocket) -> u32 {
+    fn add_sockets(&mut self, sockets: Vec<UdpSocket>) -> u32 {
         let number = self.next_socket;
         self.next_socket += 1;
-        let socket = Arc::new(socket);
-        self.sockets.insert(number, Arc::clone(&socket));
-        self.data.post(DataMail::AddSocket(number, socket));
-        self.data.wake();
+        let sockets: Vec<Arc<UdpSocket>> = sockets.into_iter().map(Arc::new).collect();
+        self.workers.add_sockets(number, &sockets);
+        self.workers.wake();
+        self.sockets.insert(number, sockets);
         number
     }
 
@@ -437,8 +432,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.next_connection += 1;
         let path = Path::Tcp { connection, remote };
         self.connections.insert(connection, path);
-        self.data.post(DataMail::AddConnection { connection, stream, path });
-        self.data.wake();
+        self.workers.post_first(DataMail::AddConnection { connection, stream, path });
+        self.workers.wake();
         path
     }
 
@@ -447,7 +442,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             Path::Udp { socket, .. } if socket < self.first_opened => {}
             Path::Udp { socket, .. } => {
                 self.sockets.remove(&socket);
-                self.data.post(DataMail::RemoveSocket(socket));
+                self.workers.remove_sockets(socket);
             }
             Path::Tcp { connection, .. } => self.forget(connection),
         }
@@ -455,14 +450,14 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn forget(&mut self, connection: ConnectionId) {
         if self.connections.remove(&connection).is_some() {
-            self.data.post(DataMail::CloseConnection(connection));
+            self.workers.post_first(DataMail::CloseConnection(connection));
         }
     }
 
     fn broken(&mut self, now: Instant, connection: ConnectionId, reason: String) {
         let Some(path) = self.connections.get(&connection).copied() else { return };
         self.forget(connection);
-        self.data.wake();
+        self.workers.wake();
         self.protocol.handle_command(now, Command::Closed { path, reason });
     }
 

@@ -2,13 +2,15 @@
 //! device, in turns.
 //!
 //! One thread for both directions, not one for each: a reply is often there when the thread comes back from
-//! the write that caused it, and then nobody has to be woken (docs/PERFORMANCE.md has the figures).
+//! the write that caused it, and then nobody has to be woken (docs/PERFORMANCE.md has the figures). A server
+//! may have several such threads, its workers (`workers.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_dataplane::{Egress, Inbox, Ingress, MergePolicy, Outbox};
 
+use super::handover::{Colleagues, Handover};
 use super::links::{Broken, CLOSE_PATIENCE, Links};
 use super::mail::{DataMail, Mail};
 use super::status::LossCounters;
@@ -29,6 +31,8 @@ pub(super) struct DataLoop {
     pub(super) egress: Egress,
     pub(super) ingress: Ingress,
     pub(super) mail: MailReceiver<DataMail>,
+    pub(super) handovers: MailReceiver<Handover>,
+    pub(super) colleagues: Colleagues,
     pub(super) control: Mailbox<Mail>,
     pub(super) losses: Arc<LossCounters>,
     /// What the TUN device takes merged.
@@ -43,6 +47,8 @@ pub(super) struct Running {
     pub(super) egress: Egress,
     pub(super) ingress: Ingress,
     pub(super) mail: MailReceiver<DataMail>,
+    pub(super) handovers: MailReceiver<Handover>,
+    pub(super) colleagues: Colleagues,
     pub(super) control: Mailbox<Mail>,
     pub(super) losses: Arc<LossCounters>,
     pub(super) back_pressure: bool,
@@ -64,6 +70,7 @@ impl DataLoop {
         let poller = Poller::new().map_err(|error| format!("cannot create an epoll set: {error}"))?;
         poller
             .add(&self.mail, Token::Mail, Interest::Read)
+            .and_then(|()| poller.add(&self.handovers, Token::Handovers, Interest::Read))
             .and_then(|()| poller.add(&*self.tun, Token::Tun, Interest::Read))
             .map_err(|error| format!("cannot wait for the TUN device: {error}"))?;
         let running = Running {
@@ -71,6 +78,8 @@ impl DataLoop {
             egress: self.egress,
             ingress: self.ingress,
             mail: self.mail,
+            handovers: self.handovers,
+            colleagues: self.colleagues,
             control: self.control,
             losses: self.losses,
             back_pressure: self.back_pressure,
@@ -112,6 +121,10 @@ impl Running {
             Token::Mail => {
                 self.mail.acknowledge();
                 self.take_mail()
+            }
+            Token::Handovers => {
+                self.handovers.acknowledge();
+                self.take_handovers()
             }
             Token::Tun => self.drain_tun(),
             Token::Udp(number) => self.receive_datagrams(number, received),

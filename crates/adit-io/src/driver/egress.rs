@@ -5,6 +5,7 @@ use std::io;
 use adit_dataplane::Offload;
 
 use super::data::Running;
+use super::handover::Handover;
 use super::links::QUEUE_LIMIT;
 use super::mail::Mail;
 
@@ -33,7 +34,11 @@ impl Running {
                 continue;
             };
             if let Some(offload) = Offload::from_vnet_header(header) {
-                self.egress.seal_packet(offload, packet, &mut self.outbox);
+                let other = self.egress.seal_or_pass(offload, packet, &mut self.outbox);
+                if let Some(worker) = other {
+                    let what = Handover::Packet { offload, bytes: packet.to_vec() };
+                    self.colleagues.hand(worker, what, &self.losses);
+                }
             }
             // A super-packet is a few datagrams more than a train holds: the rest waits for the next packet if
             // there is one, and does not travel in a train of its own.
@@ -48,6 +53,7 @@ impl Running {
                 break;
             }
         }
+        self.colleagues.wake();
         self.send();
         Ok(())
     }
@@ -61,7 +67,7 @@ impl Running {
     }
 
     /// Sends the trains that nothing can join any more.
-    fn send_complete(&mut self) {
+    pub(super) fn send_complete(&mut self) {
         let limit = self.queue_limit();
         self.links.send(self.outbox.complete(), limit, &self.losses);
         self.outbox.clear_complete();

@@ -6,6 +6,7 @@ use adit_core::{ConnectionId, Notice, Path};
 use adit_dataplane::TunPacket;
 
 use super::data::Running;
+use super::handover::Origin;
 use super::mail::Mail;
 use super::status::count;
 use crate::poller::Ready;
@@ -47,7 +48,7 @@ impl Running {
                 total += message.len;
             }
             self.inbox.set_base(0);
-            self.deliver(buffer);
+            self.deliver(buffer, Origin::Network);
             if !more || total >= RECEIVE_BATCH_BYTES {
                 break;
             }
@@ -89,7 +90,7 @@ impl Running {
         self.take_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
         let result = self.ingress.open_stream(path, bytes, &mut self.inbox);
-        self.deliver(bytes);
+        self.deliver(bytes, Origin::Network);
         match result {
             Ok(consumed) => {
                 if let Some(connection) = self.links.connection(id) {
@@ -110,7 +111,7 @@ impl Running {
     }
 
     /// Hands out what was opened, and empties the inbox.
-    fn deliver(&mut self, bytes: &[u8]) {
+    pub(super) fn deliver(&mut self, bytes: &[u8], origin: Origin) {
         for packet in self.inbox.packets() {
             if write_packet(&self.tun, &packet, bytes).is_err() {
                 count(&self.losses.tun_write);
@@ -120,6 +121,9 @@ impl Running {
             if let Some(packet) = bytes.get(range.clone()) {
                 self.egress.relay_packet(packet, &mut self.outbox);
             }
+        }
+        if !self.inbox.passed().is_empty() {
+            self.pass_on(bytes, origin);
         }
         let mut wake_control = false;
         for (path, range) in self.inbox.control() {

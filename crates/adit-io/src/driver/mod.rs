@@ -7,12 +7,14 @@
 mod control;
 mod data;
 mod egress;
+mod handover;
 mod ingress;
 mod links;
 mod mail;
 mod status;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::any::Any;
 use std::fmt;
@@ -20,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -30,9 +33,12 @@ use thiserror::Error;
 
 use self::control::Control;
 use self::data::DataLoop;
+use self::handover::Colleagues;
 use self::mail::{DataMail, Mail};
 use self::status::LossCounters;
-pub use self::status::{IoStatus, Losses};
+pub use self::status::{IoStatus, Losses, WorkerStatus};
+pub use self::workers::MAX_WORKERS;
+use self::workers::{Worker, Workers};
 use crate::config::{DriverConfig, Listen};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
@@ -55,6 +61,9 @@ pub enum DriverError {
         /// Why.
         source: io::Error,
     },
+    /// More workers than there may be.
+    #[error("{0} workers are too many: {MAX_WORKERS} is the most")]
+    Workers(usize),
     /// A local address cannot be waited at.
     #[error("{}", listen_text(.listen, .source))]
     Listen {
@@ -152,10 +161,13 @@ impl<P> Handle<P> {
 pub struct Driver<P> {
     config: DriverConfig,
     tun: Arc<Tun>,
+    /// The TUN device's other queues, one for each worker but the first.
+    queues: Vec<Tun>,
     routing: Routing,
     offloads: OffloadStatus,
     udp_options: UdpOptions,
-    sockets: Vec<UdpSocket>,
+    /// At each address one socket for each worker.
+    sockets: Vec<Vec<UdpSocket>>,
     listeners: Vec<Listener>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
@@ -172,7 +184,9 @@ impl<P> fmt::Debug for Driver<P> {
 impl<P: Protocol> Driver<P> {
     /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error.
     pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
-        let tun = Tun::create(&config.tun)?;
+        let workers = workers(&config)?;
+        let mut queues = Tun::create_queues(&config.tun, workers)?;
+        let tun = queues.remove(0);
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let mut routing = Routing::new(tun.name()).map_err(device)?;
         routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
@@ -188,7 +202,8 @@ impl<P: Protocol> Driver<P> {
             let failed = |source| DriverError::Listen { listen: *listen, source };
             match listen.transport {
                 Transport::Udp => {
-                    sockets.push(UdpSocket::bind(listen.address, &udp_options).map_err(failed)?);
+                    let group = UdpSocket::bind_group(listen.address, workers, &udp_options);
+                    sockets.push(group.map_err(failed)?);
                 }
                 Transport::Tcp => {
                     listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
@@ -204,6 +219,7 @@ impl<P: Protocol> Driver<P> {
         Ok(Driver {
             config,
             tun,
+            queues,
             routing,
             offloads,
             udp_options,
@@ -224,7 +240,7 @@ impl<P: Protocol> Driver<P> {
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
     /// first, then TCP.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        let udp = self.sockets.iter().map(UdpSocket::local_address);
+        let udp = self.sockets.iter().filter_map(|group| group.first()).map(UdpSocket::local_address);
         udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
     }
 
@@ -235,27 +251,60 @@ impl<P: Protocol> Driver<P> {
 
     /// Runs the protocol on this thread until it ends. When this returns, the routes, the device, the
     /// sockets and the threads are gone.
-    pub fn run(self, protocol: P, observer: &mut dyn Observer) -> Result<Ended, DriverError> {
-        let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane);
+    pub fn run(mut self, protocol: P, observer: &mut dyn Observer) -> Result<Ended, DriverError> {
         let losses = Arc::new(LossCounters::default());
-        let (data, data_mail) = mailbox().map_err(DriverError::Start)?;
-        let data_loop = DataLoop {
-            tun: Arc::clone(&self.tun),
-            egress,
-            ingress,
-            mail: data_mail,
-            control: self.mail.clone(),
-            losses: Arc::clone(&losses),
-            merge: merge_policy(&self.tun),
-            back_pressure: !self.config.remotes.is_empty(),
-        };
-        let mut threads = Threads { data: data.clone(), handles: Vec::new() };
-        threads.start("data", self.mail.clone(), || data_loop.run())?;
-        let control =
-            Control::new(self, protocol, observer, data, counters, losses).map_err(DriverError::Start)?;
+        let mut threads = Threads::default();
+        let workers = self.start_workers(&mut threads, &losses)?;
+        let control = Control::new(self, protocol, observer, workers, losses).map_err(DriverError::Start)?;
         let outcome = control.run();
         drop(threads);
         outcome
+    }
+
+    /// Starts a data thread for each queue of the device.
+    fn start_workers(
+        &mut self,
+        threads: &mut Threads,
+        losses: &Arc<LossCounters>,
+    ) -> Result<Workers, DriverError> {
+        let mut queues = vec![Arc::clone(&self.tun)];
+        queues.extend(std::mem::take(&mut self.queues).into_iter().map(Arc::new));
+        let (mut boxes, mut receivers) = (Vec::new(), Vec::new());
+        for _ in &queues {
+            let (sender, receiver) = mailbox().map_err(DriverError::Start)?;
+            boxes.push(sender);
+            receivers.push(receiver);
+        }
+        let mut workers = Vec::new();
+        for (number, (tun, handovers)) in queues.into_iter().zip(receivers).enumerate() {
+            let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane);
+            let (mail, orders) = mailbox().map_err(DriverError::Start)?;
+            let handed = Arc::new(AtomicU64::new(0));
+            let data_loop = DataLoop {
+                merge: merge_policy(&tun),
+                tun,
+                egress,
+                ingress,
+                mail: orders,
+                handovers,
+                colleagues: Colleagues::new(boxes.clone(), Arc::clone(&handed)),
+                control: self.mail.clone(),
+                losses: Arc::clone(losses),
+                back_pressure: !self.config.remotes.is_empty(),
+            };
+            threads.start(number, mail.clone(), self.mail.clone(), || data_loop.run())?;
+            workers.push(Worker { mail, counters, handed });
+        }
+        Ok(Workers::new(workers))
+    }
+}
+
+/// How many workers there will be. A client has one peer, and one peer is served by one worker.
+fn workers(config: &DriverConfig) -> Result<usize, DriverError> {
+    match config.workers {
+        _ if !config.remotes.is_empty() => Ok(1),
+        many if many > MAX_WORKERS => Err(DriverError::Workers(many)),
+        some => Ok(some.max(1)),
     }
 }
 
@@ -286,16 +335,17 @@ fn merge_policy(tun: &Tun) -> MergePolicy {
     }
 }
 
-/// The data thread; it is stopped and waited for when this is dropped, also in a panic.
+/// The data threads; they are stopped and waited for when this is dropped, also in a panic.
+#[derive(Default)]
 struct Threads {
-    data: Mailbox<DataMail>,
-    handles: Vec<JoinHandle<()>>,
+    running: Vec<(Mailbox<DataMail>, JoinHandle<()>)>,
 }
 
 impl Threads {
     fn start(
         &mut self,
-        name: &'static str,
+        number: usize,
+        data: Mailbox<DataMail>,
         control: Mailbox<Mail>,
         body: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), DriverError> {
@@ -305,21 +355,23 @@ impl Threads {
                 Ok(Err(why)) => why,
                 Err(panic) => format!("a fault in adit: {}", panic_text(&*panic)),
             };
-            control.post(Mail::Died { thread: name, why });
+            control.post(Mail::Died { thread: "data", why });
             control.wake();
         };
-        let handle =
-            thread::Builder::new().name(format!("adit-{name}")).spawn(run).map_err(DriverError::Start)?;
-        self.handles.push(handle);
+        let name = format!("adit-data-{number}");
+        let handle = thread::Builder::new().name(name).spawn(run).map_err(DriverError::Start)?;
+        self.running.push((data, handle));
         Ok(())
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.data.post(DataMail::Stop);
-        self.data.wake();
-        for handle in self.handles.drain(..) {
+        for (data, _) in &self.running {
+            data.post(DataMail::Stop);
+            data.wake();
+        }
+        for (_, handle) in self.running.drain(..) {
             // The thread caught its own panic and told control of it.
             let _ = handle.join();
         }

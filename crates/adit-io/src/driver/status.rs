@@ -13,10 +13,25 @@ pub struct IoStatus {
     pub offloads: OffloadStatus,
     /// Packets that the TUN device's queue dropped because adit did not read them in time.
     pub tun_dropped: u64,
+    /// The threads that move packets.
+    pub workers: Vec<WorkerStatus>,
     /// TCP connections that are open.
     pub connections: usize,
     /// What was lost in sockets and queues.
     pub losses: Losses,
+}
+
+/// One worker's part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStatus {
+    /// Peers that it serves.
+    pub peers: usize,
+    /// Data datagrams that it sealed.
+    pub packets_sent: u64,
+    /// Data datagrams that it opened.
+    pub packets_received: u64,
+    /// Packets and receives that it handed to the worker which serves their peer.
+    pub handed_over: u64,
 }
 
 /// What was lost on the way, since the start.
@@ -36,6 +51,8 @@ pub struct Losses {
     pub control_full: u64,
     /// Messages in the data channel that came faster than the protocol took them.
     pub notices_full: u64,
+    /// Packets and receives that came faster than the worker they are for took them.
+    pub handover_full: u64,
     /// TCP connections refused because there were too many.
     pub connections_refused: u64,
     /// Control datagrams that the protocol rejected.
@@ -52,6 +69,7 @@ pub(crate) struct LossCounters {
     pub(crate) tcp_full: AtomicU64,
     pub(crate) control_full: AtomicU64,
     pub(crate) notices_full: AtomicU64,
+    pub(crate) handover_full: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) rejected: AtomicU64,
 }
@@ -67,6 +85,7 @@ impl LossCounters {
             tcp_full: read(&self.tcp_full),
             control_full: read(&self.control_full),
             notices_full: read(&self.notices_full),
+            handover_full: read(&self.handover_full),
             connections_refused: read(&self.connections_refused),
             rejected: read(&self.rejected),
         }

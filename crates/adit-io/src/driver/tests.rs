@@ -1,8 +1,10 @@
 //! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
 
+mod workers;
+
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -179,6 +181,7 @@ fn config(role: Role) -> DriverConfig {
         listen: Vec::new(),
         remotes: Vec::new(),
         buffers: Buffers::default(),
+        workers: 1,
         dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
     }
 }

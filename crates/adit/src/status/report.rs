@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Instant, PeerId, PeerInfo};
 use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
-use adit_io::{IoStatus, OffloadState, OffloadStatus};
+use adit_io::{IoStatus, OffloadState, OffloadStatus, WorkerStatus};
 use serde::{Deserialize, Serialize};
 
 /// One tunnel.
@@ -22,6 +22,8 @@ pub(crate) struct Report {
     pub(crate) offloads: BTreeMap<String, Offload>,
     pub(crate) sent: Direction,
     pub(crate) received: Direction,
+    /// The threads that move packets.
+    pub(crate) workers: Vec<Worker>,
     /// What was lost outside the data plane, by reason.
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) peers: Vec<Peer>,
@@ -47,6 +49,17 @@ pub(crate) struct Direction {
     pub(crate) bytes: u64,
     /// Packets dropped, by reason.
     pub(crate) drops: BTreeMap<String, u64>,
+}
+
+/// One worker's part in it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Worker {
+    /// How many peers it serves.
+    pub(crate) peers: usize,
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_received: u64,
+    /// Packets and receives that it handed to the worker which serves their peer.
+    pub(crate) handed_over: u64,
 }
 
 /// One peer.
@@ -87,6 +100,7 @@ impl Report {
             offloads: offloads(io_status),
             sent: direction(&snapshot.egress),
             received: direction(&snapshot.ingress),
+            workers: io_status.workers.iter().map(worker).collect(),
             losses: losses(io_status),
             peers: peers.into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
         }
@@ -116,6 +130,11 @@ fn direction(snapshot: &DirectionSnapshot) -> Direction {
     }
 }
 
+fn worker(status: &WorkerStatus) -> Worker {
+    let WorkerStatus { peers, packets_sent, packets_received, handed_over } = *status;
+    Worker { peers, packets_sent, packets_received, handed_over }
+}
+
 fn losses(io_status: &IoStatus) -> BTreeMap<String, u64> {
     let losses = &io_status.losses;
     let all = [
@@ -127,6 +146,7 @@ fn losses(io_status: &IoStatus) -> BTreeMap<String, u64> {
         ("TCP connection's queue full", losses.tcp_full),
         ("control datagrams too fast", losses.control_full),
         ("protocol messages too fast", losses.notices_full),
+        ("handover between workers full", losses.handover_full),
         ("TCP connections refused", losses.connections_refused),
         ("control datagrams rejected", losses.rejected),
     ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::report::{Direction, Offload, Peer, Report};
+use super::report::{Direction, Offload, Peer, Report, Worker};
 
 /// The whole report, without a line end at its end.
 pub(super) fn text(report: &Report) -> String {
@@ -13,6 +13,11 @@ pub(super) fn text(report: &Report) -> String {
     let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
     line(&mut out, "sent", &report.sent);
     line(&mut out, "received", &report.received);
+    if report.workers.len() > 1 {
+        for (number, each) in report.workers.iter().enumerate() {
+            worker(&mut out, number, each);
+        }
+    }
     dropped(&mut out, "dropped sending", &report.sent.drops);
     dropped(&mut out, "dropped receiving", &report.received.drops);
     dropped(&mut out, "lost", &report.losses);
@@ -39,6 +44,15 @@ fn offloads(states: &BTreeMap<String, Offload>) -> String {
 
 fn line(out: &mut String, label: &str, direction: &Direction) {
     let _ = writeln!(out, "  {label:<10} {} packets, {}", direction.packets, bytes(direction.bytes));
+}
+
+fn worker(out: &mut String, number: usize, worker: &Worker) {
+    let Worker { peers, packets_sent, packets_received, handed_over } = worker;
+    let _ = writeln!(
+        out,
+        "  worker {number}   {peers} peers; {packets_sent} packets sent, {packets_received} received, \
+         {handed_over} handed to other workers"
+    );
 }
 
 fn dropped(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {

@@ -37,7 +37,7 @@ impl TimeProvider for SystemTime {
 }
 
 /// What the driver needs for `config`.
-pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches) -> DriverConfig {
+pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
     let (role, client_to_client, listen, remotes) = match &config.role {
         file::Role::Client(client) => (dataplane::Role::Client, false, Vec::new(), remotes(client)),
         file::Role::Server(server) => (
@@ -59,6 +59,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches) -> Drive
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
+        workers,
         dataplane: dataplane::Config { role, wire: dataplane::Wire::OpenVpn, client_to_client },
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Host {
     tcp: bool,
     config: std::path::PathBuf,
     label: String,
+    arguments: Vec<String>,
     process: Option<Process>,
     _directory: Scratch,
 }
@@ -105,9 +106,15 @@ impl Host {
             tcp,
             config: directory.write(&format!("{name}.conf"), config)?,
             label: format!("{name} ({program:?})"),
+            arguments: Vec::new(),
             process: None,
             _directory: directory,
         })
+    }
+
+    /// What `adit up` is told besides the file.
+    pub(crate) fn arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     }
 
     /// Starts the program; for a server, waits until it listens.
@@ -116,7 +123,7 @@ impl Host {
             Program::OpenVpn => openvpn_command(&self.config)?,
             Program::Adit => {
                 let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_adit"));
-                command.arg("up").arg(&self.config);
+                command.arg("up").args(&self.arguments).arg(&self.config);
                 command
             }
         };

@@ -52,7 +52,7 @@ fn play(bed: &mut Bed, client_to_client: bool) -> Result<(), String> {
 }
 
 /// Every client pings every other, in both families, ten times. So many of each ten must be answered.
-fn each_pings_each(bed: &Bed, addresses: &[Vec<IpAddr>], expected: u32) -> Result<(), String> {
+pub(crate) fn each_pings_each(bed: &Bed, addresses: &[Vec<IpAddr>], expected: u32) -> Result<(), String> {
     let ping = Ping::new(10, Duration::from_millis(10));
     std::thread::scope(|scope| {
         let mut running = Vec::new();

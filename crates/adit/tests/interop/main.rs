@@ -18,3 +18,4 @@ mod routes;
 mod rows;
 mod status;
 mod variants;
+mod workers;

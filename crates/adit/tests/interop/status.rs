@@ -16,6 +16,12 @@ fn status(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What the tunnel of that process says; other tests' tunnels are there too.
+pub(crate) fn status_of(pid: u32) -> Value {
+    let all: Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    all.as_array().unwrap().iter().find(|tunnel| tunnel["pid"] == pid).unwrap().clone()
+}
+
 #[test]
 fn it_tells_of_each_peer() {
     if !can_run("it_tells_of_each_peer", &PROGRAMS) {
@@ -33,10 +39,7 @@ fn it_tells_of_each_peer() {
     assert!(ping.run(&bed.clients[0].namespace, target).unwrap().is_clean());
     std::thread::sleep(Duration::from_secs(u64::from(RENEGOTIATE_AFTER) + 2));
 
-    let all: Value = serde_json::from_str(&status(&["--json"])).unwrap();
-    // Other tests' tunnels are there too.
-    let pid = u64::from(bed.server.process().id());
-    let ours = all.as_array().unwrap().iter().find(|tunnel| tunnel["pid"] == pid).unwrap();
+    let ours = status_of(bed.server.process().id());
     assert_eq!((&ours["role"], &ours["device"]), (&Value::from("server"), &Value::from("tun0")));
     for offload in ["tun-tso", "tun-uso", "udp-gso", "udp-gro"] {
         assert_eq!(ours["offloads"][offload]["state"], "on", "{ours:#}");

@@ -1,0 +1,151 @@
+//! One address, several sockets: each worker has its own, and a small program in the kernel says which of
+//! them a datagram goes to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use super::{UdpOptions, UdpSocket};
+use crate::sys::{self, Instruction};
+
+/// OpenVPN's opcode `P_DATA_V2`, the one whose datagrams name their peer.
+const DATA_V2: u32 = 9;
+
+// Classic BPF (linux/filter.h, linux/bpf_common.h).
+const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+const SHIFT_RIGHT: u16 = (libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K) as u16;
+const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+const MODULO: u16 = (libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K) as u16;
+const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const RETURN_VALUE: u16 = (libc::BPF_RET | libc::BPF_A) as u16;
+
+/// Which of `count` sockets an OpenVPN datagram goes to: data that names its peer to socket `peer-id % count`,
+/// everything else, and what is too short, to the first.
+fn program(count: u32) -> [Instruction; 8] {
+    let step = |code, k| Instruction { code, jump_true: 0, jump_false: 0, k };
+    [
+        step(LOAD_BYTE, 0),
+        step(SHIFT_RIGHT, 3),
+        Instruction { code: JUMP_IF_EQUAL, jump_true: 1, jump_false: 0, k: DATA_V2 },
+        step(RETURN, 0),
+        // A load beyond the end returns 0.
+        step(LOAD_WORD, 0),
+        step(AND, 0x00ff_ffff),
+        step(MODULO, count),
+        step(RETURN_VALUE, 0),
+    ]
+}
+
+impl UdpSocket {
+    /// Binds `count` sockets to `address`, so that data of OpenVPN's peer number `n` arrives at socket `n %
+    /// count` and everything else at the first. That the address is in use by another program is an error as
+    /// with a single socket.
+    pub(crate) fn bind_group(
+        address: SocketAddr,
+        count: usize,
+        options: &UdpOptions,
+    ) -> io::Result<Vec<UdpSocket>> {
+        let first = UdpSocket::bind(address, options)?;
+        let bound = first.local_address()?;
+        let mut group = vec![first];
+        let Ok(number @ 2..) = u32::try_from(count) else { return Ok(group) };
+        for socket in &group {
+            // Only now: with this option from the start it would share the address with any program of ours.
+            socket.socket.set_reuse_port(true)?;
+        }
+        while group.len() < count {
+            group.push(UdpSocket::bind_sharing(bound, options)?);
+        }
+        for socket in group.iter().take(1) {
+            sys::attach_reuseport_program(socket.as_fd(), &program(number))?;
+        }
+        Ok(group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket as Plain;
+
+    use super::*;
+    use crate::sys::Received;
+    use crate::testing::in_fresh_network;
+    use crate::udp::tests::options;
+    use crate::udp::{RECEIVE_SLOT, wait_readable};
+
+    fn receive(socket: &UdpSocket) -> Option<(Vec<u8>, Received)> {
+        let mut buffer = vec![0; RECEIVE_SLOT];
+        let received = socket.receive_one(&mut buffer).ok()?;
+        Some((buffer[..received.len].to_vec(), received))
+    }
+
+    /// A datagram of that opcode and peer-id.
+    fn datagram(opcode: u8, peer: u32) -> Vec<u8> {
+        let [_, a, b, c] = peer.to_be_bytes();
+        [&[opcode << 3 | 1, a, b, c][..], b"the rest of it"].concat()
+    }
+
+    #[test]
+    fn datagrams_find_the_socket_of_their_peer() {
+        in_fresh_network(|| {
+            for address in ["127.0.0.1:0", "[::]:0"] {
+                let group = UdpSocket::bind_group(address.parse().unwrap(), 3, &options(true)).unwrap();
+                assert_eq!(group.len(), 3);
+                let port = group[0].local_address().unwrap().port();
+                assert!(group.iter().all(|socket| socket.local_address().unwrap().port() == port));
+                let check = |sender: &Plain, bytes: &[u8], expected: usize| {
+                    sender.send_to(bytes, ("127.0.0.1", port)).unwrap();
+                    assert!(wait_readable(&group[expected]).unwrap(), "{bytes:?} is not at {expected}");
+                    let (arrived, received) = receive(&group[expected]).unwrap();
+                    assert_eq!((&arrived[..], received.from), (bytes, sender.local_addr().unwrap()));
+                };
+                for _ in 0..5 {
+                    // Whatever the port, and so the kernel's own choice.
+                    let sender = Plain::bind("127.0.0.1:0").unwrap();
+                    for peer in [0, 1, 2, 3, 4, 300, 0x0001_0000, 0x00ff_ffff] {
+                        check(&sender, &datagram(9, peer), (peer % 3) as usize);
+                    }
+                    for opcode in [1, 3, 4, 5, 6, 7, 8, 10] {
+                        check(&sender, &datagram(opcode, 1), 0);
+                    }
+                    check(&sender, &[9 << 3], 0);
+                    check(&sender, &[9 << 3, 0, 0], 0);
+                }
+                assert!(group.iter().all(|socket| receive(socket).is_none()));
+            }
+        });
+    }
+
+    #[test]
+    fn trains_stay_together() {
+        in_fresh_network(|| {
+            let address = "127.0.0.1:0".parse().unwrap();
+            let group = UdpSocket::bind_group(address, 2, &options(true)).unwrap();
+            let sender = UdpSocket::bind(address, &options(true)).unwrap();
+            let train: Vec<u8> = (0..20).flat_map(|_| datagram(9, 7)).collect();
+            sender.send(&train, train.len() / 20, group[0].local_address().unwrap()).unwrap();
+            assert!(wait_readable(&group[1]).unwrap());
+            let mut total = 0;
+            while let Some((bytes, _)) = receive(&group[1]) {
+                total += bytes.len();
+            }
+            assert_eq!(total, train.len());
+        });
+    }
+
+    #[test]
+    fn a_group_shares_its_address_with_nobody() {
+        in_fresh_network(|| {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let group = UdpSocket::bind_group(any, 2, &options(true)).unwrap();
+            let address = group[0].local_address().unwrap();
+            for count in [1, 2] {
+                let error = UdpSocket::bind_group(address, count, &options(true)).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            }
+            assert_eq!(UdpSocket::bind_group(any, 1, &options(true)).unwrap().len(), 1);
+        });
+    }
+}
