@@ -5,8 +5,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use adit_core::{
-    Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming, OpenVpnHeader,
-    Path, PeerConfig, PeerId, SessionId,
+    Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
+    OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
 };
 use adit_dataplane::{
     Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
@@ -40,13 +40,25 @@ impl End {
             2 => CompressionFraming::Stub,
             _ => CompressionFraming::StubV2,
         };
-        let cipher = match (choice >> 3) & 3 {
-            0 => Cipher::Aes128Gcm,
-            1 => Cipher::Aes256Gcm,
-            _ => Cipher::ChaCha20Poly1305,
+        let cipher = match ((choice >> 3) & 3, choice & 0x40 != 0) {
+            (0, false) => Cipher::Aes128Gcm,
+            (1, false) => Cipher::Aes256Gcm,
+            (_, false) => Cipher::ChaCha20Poly1305,
+            (0, true) => Cipher::Aes192Gcm,
+            (1, true) => Cipher::Aes128Cbc,
+            (2, true) => Cipher::Aes192Cbc,
+            (_, true) => Cipher::Aes256Cbc,
         };
-        let [seal, open] = keys
-            .map(|seed| DirectionKey { key: vec![seed; cipher.key_len()].into(), implicit_iv: [seed; 8] });
+        let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
+        let [seal, open] = keys.map(|seed| DirectionKey {
+            key: vec![seed; cipher.key_len()].into(),
+            implicit_iv: [seed; 8],
+            mac: (!cipher.is_aead()).then(|| MacKey {
+                digest,
+                key: vec![seed; digest.output_len()].into(),
+                iv_key: [seed; 16].into(),
+            }),
+        });
         let framing = Framing::OpenVpn(OpenVpnFraming { header, key_id: 3, compression });
         let session = SessionId::openvpn(peer, 3);
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();

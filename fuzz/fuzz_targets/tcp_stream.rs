@@ -19,7 +19,7 @@ fn path() -> Path {
 fn client() -> Ingress {
     let (mut egress, mut ingress, _) =
         adit_dataplane::new(Config { role: Role::Client, wire: Wire::OpenVpn, client_to_client: false });
-    let key = || DirectionKey { key: vec![7; 16].into(), implicit_iv: [7; 8] };
+    let key = || DirectionKey::aead(vec![7; 16].into(), [7; 8]);
     let framing = Framing::OpenVpn(OpenVpnFraming {
         header: OpenVpnHeader::V2 { peer_id: 1 },
         key_id: 0,

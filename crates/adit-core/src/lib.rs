@@ -23,7 +23,8 @@ pub use path::{Path, Transport};
 pub use peer_settings::{PeerSettings, PoolEntry, PushChange};
 pub use protocol::{Protocol, Rejected};
 pub use session::{
-    Cipher, CompressionFraming, DirectionKey, Framing, Install, OpenVpnFraming, OpenVpnHeader, PeerConfig,
+    Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
+    OpenVpnHeader, PeerConfig,
 };
 pub use time::{Instant, UnixTime};
 pub use tunnel::{Dns, Ended, PeerInfo, RedirectGateway, Route, RouteVia, TunnelSettings};

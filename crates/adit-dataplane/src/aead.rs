@@ -1,12 +1,14 @@
 //! Authenticated encryption behind one small trait, and its provider, aws-lc-rs.
 
 use adit_core::Cipher;
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
 use thiserror::Error;
 
-/// Bytes of the authentication tag. All ciphers of [`Cipher`] have the same.
+/// Bytes of the authentication tag. All AEADs of [`Cipher`] have the same.
 pub const TAG_LEN: usize = 16;
-/// Bytes of the nonce. All ciphers of [`Cipher`] have the same.
+/// Bytes of the nonce. All AEADs of [`Cipher`] have the same.
 pub const NONCE_LEN: usize = 12;
 
 /// Why an AEAD refused.
@@ -19,6 +21,12 @@ pub enum AeadError {
         cipher: Cipher,
         /// Length of the key that was given.
         found: usize,
+    },
+    /// The cipher does not authenticate, and no HMAC key that fits was given beside its key.
+    #[error("{cipher} needs an HMAC key as long as its digest, and none was given")]
+    MacKey {
+        /// The cipher.
+        cipher: Cipher,
     },
     /// The tag does not verify, or the input is longer than the cipher allows.
     #[error("the AEAD refused the message")]
@@ -42,11 +50,18 @@ pub trait Aead: Send {
 }
 
 /// The default provider: AWS-LC.
+///
+/// # Errors
+/// The key has the wrong length, or the cipher is no AEAD.
 pub fn aws_lc(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, AeadError> {
     let algorithm = match cipher {
         Cipher::Aes128Gcm => &AES_128_GCM,
+        Cipher::Aes192Gcm => &AES_192_GCM,
         Cipher::Aes256Gcm => &AES_256_GCM,
         Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => {
+            return Err(AeadError::MacKey { cipher });
+        }
     };
     let unbound =
         UnboundKey::new(algorithm, key).map_err(|_| AeadError::KeyLength { cipher, found: key.len() })?;
@@ -106,8 +121,8 @@ mod tests {
         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39";
     const GCM_AAD: &str = "feedfacedeadbeeffeedfacedeadbeefabaddad2";
 
-    /// McGrew and Viega, "The Galois/Counter Mode of Operation", test cases 4 and 16; RFC 8439 §2.8.2.
-    const VECTORS: [Vector; 3] = [
+    /// McGrew and Viega, "The Galois/Counter Mode of Operation", test cases 4, 10 and 16; RFC 8439 §2.8.2.
+    const VECTORS: [Vector; 4] = [
         Vector {
             cipher: Cipher::Aes128Gcm,
             key: GCM_KEY,
@@ -117,6 +132,16 @@ mod tests {
             sealed: "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e\
                 21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091",
             tag: "5bc94fbc3221a5db94fae95ae7121a47",
+        },
+        Vector {
+            cipher: Cipher::Aes192Gcm,
+            key: "feffe9928665731c6d6a8f9467308308feffe9928665731c",
+            nonce: "cafebabefacedbaddecaf888",
+            aad: GCM_AAD,
+            plain: GCM_PLAIN,
+            sealed: "3980ca0b3c00e841eb06fac4872a2757859e1ceaa6efd984628593b40ca1e19c\
+                7d773d00c144c525ac619d18c84a3f4718e2448b2fe324d9ccda2710",
+            tag: "2519498e80f1478f37ba55bd6d27618c",
         },
         Vector {
             cipher: Cipher::Aes256Gcm,

@@ -257,8 +257,9 @@ impl Peer {
         let session = self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(Drop::NoSession)?;
         let layout = session.seal.layout(first, len);
         let place = out.reserve(&self.path, layout.datagram).ok_or(Drop::TooBig)?;
-        fill(place.get_mut(layout.payload..layout.payload + len).ok_or(Drop::Malformed)?)?;
-        session.seal.seal(place, len).map_err(|_| Drop::Exhausted)?;
+        let payload = layout.payload..layout.payload + len;
+        fill(place.get_mut(payload.clone()).ok_or(Drop::Malformed)?)?;
+        session.seal.seal(place, payload).map_err(|_| Drop::Exhausted)?;
         out.commit();
         self.counter.add(1, layout.datagram as u64);
         Ok(())

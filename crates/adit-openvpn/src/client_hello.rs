@@ -45,13 +45,14 @@ pub(crate) fn server_hello(params: &ServerParams, path: Path) -> KeyMethod2 {
 }
 
 fn message(role: Role, data: &DataParams, wrap: &WrapConfig, path: Path, peer_info: String) -> KeyMethod2 {
-    // The string is compared by old peers only, which cannot tell what negotiation will choose.
-    let cipher = data.fallback.or(data.ciphers.first().copied()).unwrap_or(Cipher::Aes256Gcm);
+    let cipher = data.fallback.or(data.cipher);
     let options = options_string(&OccParams {
         role,
         transport: path.transport(),
         tun_mtu: data.tun_mtu,
         cipher,
+        allowed: cipher.is_some_and(|cipher| data.ciphers.contains(&cipher)),
+        digest: data.digest,
         compression: data.compression,
         tls_auth: matches!(wrap, WrapConfig::TlsAuth { .. }),
         key_direction: KeyDirection::Bidirectional,

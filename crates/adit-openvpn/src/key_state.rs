@@ -164,6 +164,8 @@ pub(crate) struct KeyState {
     tls: TlsChannel,
     local: Option<KeySource>,
     remote: Option<KeySource>,
+    /// The peer's options string.
+    remote_options: Option<String>,
     /// What a client says in key method 2, until it was said.
     hello: Option<KeyMethod2>,
     shape: PacketShape,
@@ -214,6 +216,7 @@ impl KeyState {
             tls: TlsChannel::new(&params.tls)?,
             local: None,
             remote: None,
+            remote_options: None,
             hello,
             shape,
             bring_key: false,
@@ -233,6 +236,11 @@ impl KeyState {
     /// The peer answered at least our reset.
     pub(crate) fn heard(&self) -> bool {
         self.peer_reset
+    }
+
+    /// The peer's options string, once its key method 2 is known.
+    pub(crate) fn remote_options(&self) -> Option<&str> {
+        self.remote_options.as_deref()
     }
 
     pub(crate) fn tls(&self) -> &TlsChannel {
@@ -287,6 +295,7 @@ impl KeyState {
         let message = KeyMethod2::decode(&record, sender)
             .map_err(|error| KeyStateError::Peer(format!("its key method 2 message: {error}")))?;
         self.remote = Some(message.source.clone());
+        self.remote_options = Some(message.options.clone());
         match self.role {
             Role::Server => self.outputs.push(KeyStateOutput::ClientHello(Box::new(message))),
             Role::Client => {

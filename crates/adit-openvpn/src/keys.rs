@@ -5,10 +5,11 @@
 //! (`generate_key_expansion_openvpn_prf`, `init_key_contexts`), RFC 2246 §5. (The RFC draft's description of
 //! the PRF differs from what is on the wire.)
 
-use adit_core::{Cipher, DirectionKey};
+use adit_core::{Cipher, Digest, DirectionKey, MacKey};
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha1::Sha1;
+use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::static_key::{Half, STATIC_KEY_LEN, StaticKey};
@@ -54,22 +55,44 @@ impl KeyMaterial {
         KeyMaterial(StaticKey::from_bytes(bytes))
     }
 
-    /// The key to seal with and the key to open with, for an AEAD: the cipher key is the start of the
-    /// direction's cipher slot, the implicit IV the first 8 bytes of its HMAC slot. On the data channel the
-    /// client seals with the first half. (In tls-crypt the server does.)
-    pub fn directions(&self, role: Role, cipher: Cipher) -> (DirectionKey, DirectionKey) {
+    /// The key to seal with and the key to open with: the cipher key is the start of the direction's cipher
+    /// slot. An AEAD's implicit IV is the first 8 bytes of the HMAC slot; another cipher's HMAC key, with
+    /// that digest, is the start of it. On the data channel the client seals with the first half. (In
+    /// tls-crypt the server does.)
+    pub fn directions(&self, role: Role, cipher: Cipher, digest: Digest) -> (DirectionKey, DirectionKey) {
         let key = |half| {
+            let slot = self.0.hmac_slot(half);
             let mut implicit_iv = [0; 8];
-            for (byte, from) in implicit_iv.iter_mut().zip(self.0.hmac_slot(half)) {
+            for (byte, from) in implicit_iv.iter_mut().zip(slot) {
                 *byte = *from;
             }
             let key = self.0.cipher_slot(half).iter().copied().take(cipher.key_len()).collect();
-            DirectionKey { key: Zeroizing::new(key), implicit_iv }
+            let mac = (!cipher.is_aead()).then(|| MacKey {
+                digest,
+                key: Zeroizing::new(slot.iter().copied().take(digest.output_len()).collect()),
+                iv_key: self.iv_key(half),
+            });
+            DirectionKey { key: Zeroizing::new(key), implicit_iv, mac }
         };
         match role {
             Role::Client => (key(Half::First), key(Half::Second)),
             Role::Server => (key(Half::Second), key(Half::First)),
         }
+    }
+
+    /// The key that makes the IVs of a direction: as secret and as much this session's own as the material
+    /// is, and good for nothing else.
+    fn iv_key(&self, half: Half) -> Zeroizing<[u8; 16]> {
+        let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(self.0.as_bytes()) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        mac.update(b"adit: initialization vectors");
+        mac.update(&[half as u8]);
+        let mut key = Zeroizing::new([0; 16]);
+        for (byte, from) in key.iter_mut().zip(mac.finalize().into_bytes()) {
+            *byte = from;
+        }
+        key
     }
 }
 
@@ -171,20 +194,39 @@ mod tests {
 
     #[test]
     fn the_client_seals_with_the_first_half() {
-        let (seal, open) = material().directions(Role::Client, Cipher::Aes128Gcm);
+        let (seal, open) = material().directions(Role::Client, Cipher::Aes128Gcm, Digest::Sha1);
         assert_eq!(*seal.key, (0..16).collect::<Vec<u8>>());
         assert_eq!(seal.implicit_iv, [64, 65, 66, 67, 68, 69, 70, 71]);
         assert_eq!(*open.key, (128..144).collect::<Vec<u8>>());
         assert_eq!(open.implicit_iv, [192, 193, 194, 195, 196, 197, 198, 199]);
-        for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
-            let (client_seal, client_open) = material().directions(Role::Client, cipher);
-            let (server_seal, server_open) = material().directions(Role::Server, cipher);
+        for cipher in Cipher::ALL {
+            let digest = Digest::Sha512;
+            let (client_seal, client_open) = material().directions(Role::Client, cipher, digest);
+            let (server_seal, server_open) = material().directions(Role::Server, cipher, digest);
             assert_eq!(client_seal.key, server_open.key);
             assert_eq!(client_seal.implicit_iv, server_open.implicit_iv);
             assert_eq!(client_open.key, server_seal.key);
             assert_eq!(client_open.implicit_iv, server_seal.implicit_iv);
             assert_eq!(client_seal.key.len(), cipher.key_len());
+            assert_eq!(client_seal.mac.is_some(), !cipher.is_aead());
         }
+    }
+
+    #[test]
+    fn hmac_keys_come_from_the_hmac_slots() {
+        let (seal, open) = material().directions(Role::Client, Cipher::Aes192Cbc, Digest::Sha224);
+        let (seal_mac, open_mac) = (seal.mac.unwrap(), open.mac.unwrap());
+        assert_eq!(*seal.key, (0..24).collect::<Vec<u8>>());
+        assert_eq!(*seal_mac.key, (64..92).collect::<Vec<u8>>());
+        assert_eq!(*open_mac.key, (192..220).collect::<Vec<u8>>());
+        assert_eq!(seal_mac.digest, Digest::Sha224);
+        assert_ne!(seal_mac.iv_key, open_mac.iv_key, "each direction has its own IVs");
+        let (again, _) = KeyMaterial::from_bytes(&[1; KEY_MATERIAL_LEN]).directions(
+            Role::Client,
+            Cipher::Aes192Cbc,
+            Digest::Sha224,
+        );
+        assert_ne!(again.mac.unwrap().iv_key, seal_mac.iv_key, "and each session");
     }
 
     // Expected values computed with another implementation of HMAC, from ssl.c's order of the inputs; an
@@ -194,7 +236,7 @@ mod tests {
         let client = KeySource { pre_master: Some([7; 48]), random1: [1; 32], random2: [2; 32] };
         let server = KeySource { pre_master: None, random1: [3; 32], random2: [4; 32] };
         let keys = derive_prf(&client, &server, Sid([5; 8]), Sid([6; 8])).unwrap();
-        let (seal, open) = keys.directions(Role::Client, Cipher::Aes128Gcm);
+        let (seal, open) = keys.directions(Role::Client, Cipher::Aes128Gcm, Digest::Sha1);
         assert_eq!(u128::from_be_bytes(seal.key[..].try_into().unwrap()), 0x25a9d7411c8ddd77ed5dc49c28901fab);
         assert_eq!(u64::from_be_bytes(seal.implicit_iv), 0x3123b6b3bff8a6f8);
         assert_eq!(u128::from_be_bytes(open.key[..].try_into().unwrap()), 0x423b478cd4da8e1c2d108d7a1f5a6f5b);

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader, PeerId,
-    SessionId,
+    Cipher, CompressionFraming, DataEvent, Digest, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader,
+    PeerId, SessionId,
 };
 
 use crate::key_state::KeyStateError;
@@ -15,6 +15,8 @@ use crate::wire::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     pub(crate) cipher: Cipher,
+    /// For a cipher that is no AEAD.
+    pub(crate) digest: Digest,
     pub(crate) header: OpenVpnHeader,
     pub(crate) compression: CompressionFraming,
     /// Keys come from the TLS exporter, not from OpenVPN's PRF.
@@ -85,7 +87,7 @@ impl Link {
     ) -> Result<(), KeyStateError> {
         let Some(agreement) = self.agreement else { return Ok(()) };
         let material = session.key_material(key_id, agreement.exporter)?;
-        let (seal, open) = material.directions(self.role, agreement.cipher);
+        let (seal, open) = material.directions(self.role, agreement.cipher, agreement.digest);
         let framing = OpenVpnFraming { header: agreement.header, key_id, compression: agreement.compression };
         events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
             peer: self.peer,

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{Cipher, CompressionFraming, Path, Transport};
+use adit_core::{Cipher, CompressionFraming, OpenVpnHeader, Path, Transport};
 
-use crate::params::MssFix;
+use crate::link::Agreement;
+use crate::occ::parse_options;
+use crate::params::{DataParams, MssFix};
 use crate::peer_info::PeerVariables;
 
 /// `IV_PROTO` bits (OpenVPN ssl.h). Only those that adit implements are named here.
@@ -29,7 +31,10 @@ pub(crate) mod iv_proto {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PeerAbilities {
     pub(crate) proto: u32,
+    /// What it offers, by name or by implication.
     pub(crate) ciphers: Vec<String>,
+    /// It said so by name (`IV_CIPHERS`).
+    pub(crate) lists_ciphers: bool,
     pub(crate) accepts_tun_mtu: bool,
 }
 
@@ -47,6 +52,7 @@ impl PeerAbilities {
         PeerAbilities {
             proto: value("IV_PROTO").and_then(|text| text.parse().ok()).unwrap_or(0),
             ciphers,
+            lists_ciphers: value("IV_CIPHERS").is_some(),
             accepts_tun_mtu: value("IV_MTU").is_some(),
         }
     }
@@ -61,38 +67,64 @@ impl PeerAbilities {
     }
 }
 
-/// The server's choice: its own most wanted cipher that the client has, else the client's `cipher` if the
-/// server allows it, else the fallback for clients that offer nothing.
+/// The server's choice (OpenVPN ssl_ncp.c `ncp_get_best_cipher`, multi.c): its own most wanted cipher that
+/// the client offers or, if it offers none by name, has in its options string; the fallback for a client
+/// that tells nothing at all.
 pub(crate) fn choose_cipher(
     ours: &[Cipher],
     fallback: Option<Cipher>,
     theirs: &PeerAbilities,
     their_occ_cipher: Option<&str>,
 ) -> Option<Cipher> {
-    let offered =
-        |cipher: &Cipher| theirs.ciphers.iter().any(|name| cipher.name().eq_ignore_ascii_case(name));
-    if let Some(cipher) = ours.iter().copied().find(|cipher| offered(cipher)) {
+    // One that lists its ciphers takes no other.
+    let named = their_occ_cipher.filter(|_| !theirs.lists_ciphers);
+    let known = theirs.ciphers.iter().map(String::as_str).chain(named);
+    let known: Vec<Cipher> = known.filter_map(Cipher::from_name).collect();
+    if let Some(cipher) = ours.iter().copied().find(|cipher| known.contains(cipher)) {
         return Some(cipher);
     }
-    let named = their_occ_cipher.and_then(Cipher::from_name);
-    if let Some(cipher) = named.filter(|cipher| ours.contains(cipher) || fallback == Some(*cipher)) {
-        return Some(cipher);
-    }
-    // A peer built without cipher negotiation may not even name its cipher.
     if theirs.ciphers.is_empty() && their_occ_cipher.is_none() { fallback } else { None }
+}
+
+/// The client's choice (OpenVPN ssl_ncp.c `check_pull_client_ncp`, `check_session_cipher`): what the server
+/// pushed; else what its options string names, if we allow it; else our fallback.
+///
+/// # Errors
+/// Says why there is none, and the way out.
+pub(crate) fn client_cipher(
+    data: &DataParams,
+    pushed: Option<Cipher>,
+    their_options: Option<&str>,
+) -> Result<Cipher, String> {
+    if let Some(cipher) = pushed {
+        return match data.ciphers.contains(&cipher) || data.fallback == Some(cipher) {
+            true => Ok(cipher),
+            false => Err(format!(
+                "the server chose the cipher {cipher}, which data-ciphers does not allow; add it to data-ciphers or change the server's"
+            )),
+        };
+    }
+    let theirs = their_options.and_then(|options| parse_options(options).get("cipher").copied());
+    match (theirs, data.fallback) {
+        (Some(name), _) => Cipher::from_name(name).filter(|cipher| data.ciphers.contains(cipher)).ok_or_else(|| {
+            format!(
+                "the server cannot negotiate, and its cipher {name} is not in data-ciphers; add it there if adit has it, or let the server have a current cipher"
+            )
+        }),
+        (None, Some(fallback)) => Ok(fallback),
+        (None, None) => Err(
+            "the server chose no cipher; if it is old, name its cipher with data-ciphers-fallback".to_owned()
+        ),
+    }
 }
 
 /// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
 /// `frame_calculate_mssfix`). `None`: leave MSS alone.
-pub(crate) fn max_mss(
-    mssfix: MssFix,
-    tun_mtu: u16,
-    path: Path,
-    peer_id_header: bool,
-    compression: CompressionFraming,
-) -> Option<u16> {
+pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agreement) -> Option<u16> {
     const INNER_HEADERS: usize = 20 + 20;
-    const PACKET_ID_AND_TAG: usize = 4 + 16;
+    const PACKET_ID: usize = 4;
+    const TAG: usize = 16;
+    const BLOCK: usize = 16;
     let (target, outer_counts) = match mssfix {
         MssFix::Off => return None,
         MssFix::Fixed(mtu) => return u16::try_from(usize::from(mtu).saturating_sub(INNER_HEADERS)).ok(),
@@ -103,13 +135,23 @@ pub(crate) fn max_mss(
         MssFix::Payload(size) => (size, false),
         MssFix::Mtu(size) => (size, true),
     };
-    let header = if peer_id_header { 4 } else { 1 };
+    let header = match agreement.header {
+        OpenVpnHeader::V1 => 1,
+        OpenVpnHeader::V2 { .. } => 4,
+    };
     let length_prefix = if path.transport() == Transport::Tcp { 2 } else { 0 };
     let compression_byte =
-        usize::from(matches!(compression, CompressionFraming::LzoNo | CompressionFraming::Stub));
+        usize::from(matches!(agreement.compression, CompressionFraming::LzoNo | CompressionFraming::Stub));
     let outer = if outer_counts { outer_headers(path) } else { 0 };
-    let overhead = header + length_prefix + PACKET_ID_AND_TAG + compression_byte + outer + INNER_HEADERS;
-    u16::try_from(usize::from(target).saturating_sub(overhead)).ok()
+    let room = usize::from(target).saturating_sub(header + length_prefix + outer);
+    let room = if agreement.cipher.is_aead() {
+        room.saturating_sub(PACKET_ID + TAG)
+    } else {
+        // Whole blocks, at least one byte of padding, and the packet id inside.
+        let blocks = room.saturating_sub(BLOCK + agreement.digest.output_len()) / BLOCK * BLOCK;
+        blocks.saturating_sub(1 + PACKET_ID)
+    };
+    u16::try_from(room.saturating_sub(compression_byte + INNER_HEADERS)).ok()
 }
 
 /// IP and UDP or TCP headers of a datagram on that path.
@@ -127,22 +169,57 @@ fn outer_headers(path: Path) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use adit_core::Digest;
+
     use super::*;
 
     fn udp(address: &str) -> Path {
         Path::Udp { socket: 0, remote: address.parse().unwrap() }
     }
 
+    fn agreement(cipher: Cipher, compression: CompressionFraming) -> Agreement {
+        Agreement {
+            cipher,
+            digest: Digest::Sha1,
+            header: OpenVpnHeader::V2 { peer_id: 0 },
+            compression,
+            exporter: true,
+            replay_window: 64,
+        }
+    }
+
     #[test]
     fn default_mss_over_udp4_is_1400() {
         let path = udp("192.0.2.1:1194");
-        assert_eq!(max_mss(MssFix::Default, 1500, path, true, CompressionFraming::None), Some(1400));
-        assert_eq!(max_mss(MssFix::Default, 1400, path, true, CompressionFraming::None), Some(1360));
-        assert_eq!(max_mss(MssFix::Off, 1500, path, true, CompressionFraming::None), None);
-        assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, true, CompressionFraming::None), Some(1386));
-        assert_eq!(max_mss(MssFix::Fixed(1400), 1500, path, true, CompressionFraming::None), Some(1360));
+        let gcm = agreement(Cipher::Aes256Gcm, CompressionFraming::None);
+        assert_eq!(max_mss(MssFix::Default, 1500, path, &gcm), Some(1400));
+        assert_eq!(max_mss(MssFix::Default, 1400, path, &gcm), Some(1360));
+        assert_eq!(max_mss(MssFix::Off, 1500, path, &gcm), None);
+        assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, &gcm), Some(1386));
+        assert_eq!(max_mss(MssFix::Fixed(1400), 1500, path, &gcm), Some(1360));
         let v6 = udp("[2001:db8::1]:1194");
-        assert_eq!(max_mss(MssFix::Default, 1500, v6, true, CompressionFraming::LzoNo), Some(1379));
+        let lzo = agreement(Cipher::Aes256Gcm, CompressionFraming::LzoNo);
+        assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo), Some(1379));
+    }
+
+    // As OpenVPN's tests/unit_tests/openvpn/test_crypto.c (`test_mssfix_mtu_calculation`) has it for static
+    // keys and no digest: TLS has 1 byte of header more, packet ids 4 bytes shorter, and SHA1 20 bytes, so
+    // that the steps come 21 bytes later and the value is 4 more.
+    #[test]
+    fn mss_of_cbc_goes_by_blocks() {
+        let path = udp("192.0.2.1:1194");
+        for (compression, byte) in [(CompressionFraming::None, 0), (CompressionFraming::LzoNo, 1)] {
+            let cbc = Agreement { header: OpenVpnHeader::V1, ..agreement(Cipher::Aes128Cbc, compression) };
+            for size in 990..=1010 {
+                let expected = match size {
+                    ..=991 => 911,
+                    1008.. => 943,
+                    _ => 927,
+                };
+                let found = max_mss(MssFix::Payload(size + 21), 1400, path, &cbc);
+                assert_eq!(found, Some(expected + 4 - byte), "{size}");
+            }
+        }
     }
 
     #[test]
@@ -159,12 +236,40 @@ mod tests {
     fn old_peers_fall_back() {
         let ncp = PeerAbilities::parse("IV_NCP=2\n");
         assert_eq!(choose_cipher(&[Cipher::Aes128Gcm], None, &ncp, None), Some(Cipher::Aes128Gcm));
-        let silent = PeerAbilities::default();
+        let cbc = [Cipher::Aes256Gcm, Cipher::Aes256Cbc];
+        let named = Some("AES-256-CBC");
+        let fallback = Some(Cipher::Aes128Cbc);
         assert_eq!(
-            choose_cipher(&[Cipher::Aes256Gcm], None, &silent, Some("AES-256-GCM")),
-            Some(Cipher::Aes256Gcm)
+            choose_cipher(&cbc[1..], None, &ncp, named),
+            Some(Cipher::Aes256Cbc),
+            "ncp-ciphers lacks it"
         );
-        assert_eq!(choose_cipher(&[Cipher::Aes256Gcm], None, &silent, Some("BF-CBC")), None);
-        assert_eq!(choose_cipher(&[], Some(Cipher::Aes128Gcm), &silent, None), Some(Cipher::Aes128Gcm));
+        let lists = PeerAbilities::parse("IV_CIPHERS=AES-128-GCM\n");
+        assert_eq!(choose_cipher(&cbc, fallback, &lists, named), None, "it takes only what it lists");
+        let silent = PeerAbilities::default();
+        assert_eq!(choose_cipher(&cbc, fallback, &silent, named), Some(Cipher::Aes256Cbc));
+        assert_eq!(choose_cipher(&cbc, fallback, &silent, Some("AES-128-CBC")), None, "known, not allowed");
+        assert_eq!(choose_cipher(&cbc, fallback, &silent, Some("BF-CBC")), None);
+        assert_eq!(choose_cipher(&cbc, fallback, &silent, None), fallback);
+        assert_eq!(choose_cipher(&cbc, None, &silent, None), None);
+    }
+
+    #[test]
+    fn a_client_takes_what_it_allows() {
+        let data = DataParams { fallback: Some(Cipher::Aes128Cbc), ..DataParams::default() };
+        let choose = |pushed, options| client_cipher(&data, pushed, options);
+        assert_eq!(choose(Some(Cipher::Aes128Gcm), None), Ok(Cipher::Aes128Gcm));
+        assert_eq!(
+            choose(Some(Cipher::Aes128Cbc), None),
+            Ok(Cipher::Aes128Cbc),
+            "the fallback may be pushed"
+        );
+        assert!(choose(Some(Cipher::Aes256Cbc), None).unwrap_err().contains("AES-256-CBC"));
+        assert_eq!(choose(None, Some("V4,cipher AES-128-GCM,auth SHA1")), Ok(Cipher::Aes128Gcm));
+        assert!(choose(None, Some("V4,cipher BF-CBC")).unwrap_err().contains("BF-CBC"));
+        assert_eq!(choose(None, Some("V4,auth SHA1")), Ok(Cipher::Aes128Cbc));
+        assert!(
+            client_cipher(&DataParams::default(), None, None).unwrap_err().contains("data-ciphers-fallback")
+        );
     }
 }

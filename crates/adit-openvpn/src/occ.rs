@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_core::{Cipher, CompressionFraming, Transport};
+use adit_core::{Cipher, CompressionFraming, Digest, Transport};
 
 use crate::wire::Role;
 use crate::wrap::KeyDirection;
@@ -20,8 +20,14 @@ pub struct OccParams {
     pub transport: Transport,
     /// MTU of the TUN device in bytes.
     pub tun_mtu: u16,
-    /// The data cipher, as far as it is known when the exchange starts.
-    pub cipher: Cipher,
+    /// The data cipher that the configuration names (`data-ciphers-fallback` or `cipher`). `None`: the string
+    /// is that of OpenVPN without the directive, which counts as for its old default BF-CBC and does not
+    /// name it.
+    pub cipher: Option<Cipher>,
+    /// The cipher is among `data-ciphers`, and so the string names it.
+    pub allowed: bool,
+    /// The digest that goes with a cipher that is no AEAD (`auth`).
+    pub digest: Digest,
     /// The compression framing configured.
     pub compression: CompressionFraming,
     /// tls-auth is in use.
@@ -30,7 +36,7 @@ pub struct OccParams {
     pub key_direction: KeyDirection,
 }
 
-/// The options string as OpenVPN prints it for a TUN device, TLS and an AEAD.
+/// The options string as OpenVPN prints it for a TUN device and TLS.
 pub fn options_string(params: &OccParams) -> String {
     let proto = match (params.transport, params.role) {
         (Transport::Udp, _) => "UDPv4",
@@ -52,9 +58,15 @@ pub fn options_string(params: &OccParams) -> String {
         KeyDirection::Normal => options.push("keydir 0".to_owned()),
         KeyDirection::Inverse => options.push("keydir 1".to_owned()),
     }
-    options.push(format!("cipher {}", params.cipher));
-    options.push("auth [null-digest]".to_owned());
-    options.push(format!("keysize {}", 8 * params.cipher.key_len()));
+    if let Some(cipher) = params.cipher.filter(|_| params.allowed) {
+        options.push(format!("cipher {cipher}"));
+    }
+    match params.cipher {
+        Some(cipher) if cipher.is_aead() => options.push("auth [null-digest]".to_owned()),
+        _ => options.push(format!("auth {}", params.digest)),
+    }
+    let key_len = params.cipher.map_or(BLOWFISH_KEY, Cipher::key_len);
+    options.push(format!("keysize {}", 8 * key_len));
     if params.tls_auth {
         options.push("tls-auth".to_owned());
     }
@@ -67,22 +79,28 @@ pub fn options_string(params: &OccParams) -> String {
     options.join(",")
 }
 
+/// Key length of BF-CBC in bytes.
+const BLOWFISH_KEY: usize = 16;
+
 /// The link MTU as old peers count it: with an IV and a cipher block that an AEAD does not send.
-fn link_mtu(params: &OccParams) -> u32 {
-    const OPCODE: u32 = 1;
-    const PACKET_ID: u32 = 4;
-    const TAG: u32 = 16;
-    const IV: u32 = 12;
-    let block = match params.cipher {
-        Cipher::Aes128Gcm | Cipher::Aes256Gcm => 16,
-        Cipher::ChaCha20Poly1305 => 1,
+fn link_mtu(params: &OccParams) -> usize {
+    const OPCODE: usize = 1;
+    const PACKET_ID: usize = 4;
+    const TAG: usize = 16;
+    let (iv, block, tag) = match params.cipher {
+        Some(Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm) => (12, 16, TAG),
+        Some(Cipher::ChaCha20Poly1305) => (12, 1, TAG),
+        Some(Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc) => {
+            (16, 16, params.digest.output_len())
+        }
+        None => (8, 8, params.digest.output_len()),
     };
     let length = if params.transport == Transport::Tcp { 2 } else { 0 };
     let compression = match params.compression {
         CompressionFraming::LzoNo | CompressionFraming::Stub => 1,
         CompressionFraming::None | CompressionFraming::StubV2 => 0,
     };
-    u32::from(params.tun_mtu) + OPCODE + PACKET_ID + TAG + IV + block + length + compression
+    usize::from(params.tun_mtu) + OPCODE + PACKET_ID + tag + iv + block + length + compression
 }
 
 /// Reads a peer's options string: each option's first word, and what follows it (perhaps nothing). Of an
@@ -105,7 +123,9 @@ mod tests {
         role: Role::Client,
         transport: Transport::Udp,
         tun_mtu: 1500,
-        cipher: Cipher::Aes256Gcm,
+        cipher: Some(Cipher::Aes256Gcm),
+        allowed: true,
+        digest: Digest::Sha1,
         compression: CompressionFraming::None,
         tls_auth: false,
         key_direction: KeyDirection::Bidirectional,
@@ -121,12 +141,16 @@ mod tests {
                  key-method 2,tls-client",
             ),
             (
-                OccParams { cipher: Cipher::ChaCha20Poly1305, ..CLIENT },
+                OccParams { cipher: Some(Cipher::ChaCha20Poly1305), ..CLIENT },
                 "link-mtu 1534,tun-mtu 1500,proto UDPv4,cipher CHACHA20-POLY1305,auth [null-digest],\
                  keysize 256,key-method 2,tls-client",
             ),
             (
-                OccParams { cipher: Cipher::Aes128Gcm, compression: CompressionFraming::LzoNo, ..CLIENT },
+                OccParams {
+                    cipher: Some(Cipher::Aes128Gcm),
+                    compression: CompressionFraming::LzoNo,
+                    ..CLIENT
+                },
                 "link-mtu 1550,tun-mtu 1500,proto UDPv4,comp-lzo,cipher AES-128-GCM,auth [null-digest],\
                  keysize 128,key-method 2,tls-client",
             ),
@@ -139,6 +163,33 @@ mod tests {
                 OccParams { tls_auth: true, key_direction: KeyDirection::Inverse, ..CLIENT },
                 "link-mtu 1549,tun-mtu 1500,proto UDPv4,keydir 1,cipher AES-256-GCM,auth [null-digest],\
                  keysize 256,tls-auth,key-method 2,tls-client",
+            ),
+            (
+                OccParams { cipher: None, allowed: false, ..CLIENT },
+                "link-mtu 1541,tun-mtu 1500,proto UDPv4,auth SHA1,keysize 128,key-method 2,tls-client",
+            ),
+            (
+                OccParams { cipher: None, allowed: false, digest: Digest::Sha384, ..CLIENT },
+                "link-mtu 1569,tun-mtu 1500,proto UDPv4,auth SHA384,keysize 128,key-method 2,tls-client",
+            ),
+            (
+                OccParams {
+                    cipher: Some(Cipher::Aes256Cbc),
+                    allowed: false,
+                    digest: Digest::Sha256,
+                    ..CLIENT
+                },
+                "link-mtu 1569,tun-mtu 1500,proto UDPv4,auth SHA256,keysize 256,key-method 2,tls-client",
+            ),
+            (
+                OccParams { cipher: Some(Cipher::Aes128Cbc), transport: Transport::Tcp, ..CLIENT },
+                "link-mtu 1559,tun-mtu 1500,proto TCPv4_CLIENT,cipher AES-128-CBC,auth SHA1,keysize 128,\
+                 key-method 2,tls-client",
+            ),
+            (
+                OccParams { cipher: Some(Cipher::Aes192Gcm), ..CLIENT },
+                "link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-192-GCM,auth [null-digest],keysize 192,\
+                 key-method 2,tls-client",
             ),
             (
                 OccParams { transport: Transport::Tcp, ..CLIENT },
@@ -160,6 +211,8 @@ mod tests {
     #[test]
     fn link_mtu_vector() {
         assert_eq!(link_mtu(&OccParams { tun_mtu: 1400, ..CLIENT }), 1449);
+        let cipher = Some(Cipher::Aes128Cbc);
+        assert_eq!(link_mtu(&OccParams { tun_mtu: 1400, cipher, ..CLIENT }), 1457);
     }
 
     #[test]

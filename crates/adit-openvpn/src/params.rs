@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway, Route,
-    Transport, UnixTime, UserPassword,
+    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
+    Route, Transport, UnixTime, UserPassword,
 };
 
 use crate::revocation::Revocations;
@@ -64,8 +64,12 @@ impl ControlParams {
 pub struct DataParams {
     /// `data-ciphers`, most wanted first.
     pub ciphers: Vec<Cipher>,
-    /// `cipher` or `data-ciphers-fallback`: for peers that cannot negotiate.
+    /// `data-ciphers-fallback`: for peers that cannot negotiate.
     pub fallback: Option<Cipher>,
+    /// `cipher`: what the options string says without a fallback.
+    pub cipher: Option<Cipher>,
+    /// `auth`: authenticates with ciphers that are no AEAD. Default SHA1.
+    pub digest: Digest,
     /// The compression framing our configuration names; a server's push may change a client's.
     pub compression: CompressionFraming,
     /// `tun-mtu`. Default 1500.
@@ -81,6 +85,8 @@ impl Default for DataParams {
         DataParams {
             ciphers: vec![Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305],
             fallback: None,
+            cipher: None,
+            digest: Digest::default(),
             compression: CompressionFraming::None,
             tun_mtu: 1500,
             mssfix: MssFix::Default,

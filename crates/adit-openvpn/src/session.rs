@@ -228,6 +228,11 @@ impl Session {
         proven.any(|certificate| lists.names(certificate))
     }
 
+    /// The peer's options string, from the newest exchange that has one.
+    pub(crate) fn peer_options(&self) -> Option<&str> {
+        self.exchanges.iter().rev().find_map(|exchange| exchange.state.remote_options())
+    }
+
     /// Version and suite of the control channel, for people.
     pub(crate) fn tls_description(&self) -> &str {
         &self.tls_description

@@ -16,10 +16,13 @@ use aes::Aes256;
 use ctr::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
-use sha2::{Sha256, Sha384, Sha512};
+use sha2::{Sha224, Sha256, Sha384, Sha512};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+/// The digest of tls-auth's HMAC (the `auth` option).
+pub use adit_core::Digest as HmacDigest;
 
 use crate::static_key::{Half, StaticKey};
 use crate::wire::{HEADER_LEN, Header, Role, Sid};
@@ -35,70 +38,23 @@ const ID_LEN: usize = 8;
 /// Length of tls-crypt's tag.
 const TAG_LEN: usize = 32;
 
-/// The digest of tls-auth's HMAC (the `auth` option; OpenVPN's default is SHA1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HmacDigest {
-    /// SHA-1. Its HMAC is still sound.
-    #[default]
-    Sha1,
-    /// SHA-256.
-    Sha256,
-    /// SHA-384.
-    Sha384,
-    /// SHA-512.
-    Sha512,
-}
-
-impl HmacDigest {
-    /// Length of the HMAC and of its key in bytes.
-    pub const fn output_len(self) -> usize {
-        match self {
-            HmacDigest::Sha1 => 20,
-            HmacDigest::Sha256 => 32,
-            HmacDigest::Sha384 => 48,
-            HmacDigest::Sha512 => 64,
-        }
+/// The HMAC of the parts, one after the other.
+pub(crate) fn authenticate(digest: HmacDigest, key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
+    fn run<M: Mac + KeyInit>(key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
+        let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        parts.into_iter().for_each(|part| mac.update(part));
+        mac.finalize().into_bytes().to_vec()
     }
-
-    /// The digest with that name, in any case; OpenSSL's long names are known too.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_uppercase().as_str() {
-            "SHA1" | "SHA-1" | "RSA-SHA1" => HmacDigest::Sha1,
-            "SHA256" | "SHA-256" | "SHA2-256" | "RSA-SHA256" => HmacDigest::Sha256,
-            "SHA384" | "SHA-384" | "SHA2-384" | "RSA-SHA384" => HmacDigest::Sha384,
-            "SHA512" | "SHA-512" | "SHA2-512" | "RSA-SHA512" => HmacDigest::Sha512,
-            _ => return None,
-        })
-    }
-
-    /// The name OpenVPN prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            HmacDigest::Sha1 => "SHA1",
-            HmacDigest::Sha256 => "SHA256",
-            HmacDigest::Sha384 => "SHA384",
-            HmacDigest::Sha512 => "SHA512",
-        }
-    }
-
-    /// The HMAC of the parts, one after the other.
-    pub(crate) fn authenticate(self, key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
-        fn run<M: Mac + KeyInit>(key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
-            let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else {
-                unreachable!("HMAC takes keys of any length");
-            };
-            parts.into_iter().for_each(|part| mac.update(part));
-            mac.finalize().into_bytes().to_vec()
-        }
-        match self {
-            HmacDigest::Sha1 => run::<Hmac<Sha1>>(key, parts),
-            HmacDigest::Sha256 => run::<Hmac<Sha256>>(key, parts),
-            HmacDigest::Sha384 => run::<Hmac<Sha384>>(key, parts),
-            HmacDigest::Sha512 => run::<Hmac<Sha512>>(key, parts),
-        }
+    match digest {
+        HmacDigest::Sha1 => run::<Hmac<Sha1>>(key, parts),
+        HmacDigest::Sha224 => run::<Hmac<Sha224>>(key, parts),
+        HmacDigest::Sha256 => run::<Hmac<Sha256>>(key, parts),
+        HmacDigest::Sha384 => run::<Hmac<Sha384>>(key, parts),
+        HmacDigest::Sha512 => run::<Hmac<Sha512>>(key, parts),
     }
 }
-
 /// Which half of a static key tls-auth uses for which direction (the `key-direction` option).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyDirection {
@@ -318,7 +274,7 @@ impl AuthKeys {
             .ok_or(Rejected::Malformed("too short for tls-auth's HMAC"))?;
         let (id, body) =
             rest.split_first_chunk().ok_or(Rejected::Malformed("too short for tls-auth's packet id"))?;
-        let expected = self.digest.authenticate(&self.open, [id, head, body]);
+        let expected = authenticate(self.digest, &self.open, [id, head, body]);
         if !bool::from(expected.ct_eq(tag)) {
             return Err(Rejected::Unauthentic(
                 "tls-auth's HMAC does not verify; the ends differ in key, key-direction or auth, or it is forged",
@@ -329,7 +285,7 @@ impl AuthKeys {
 
     fn seal(&self, head: &[u8], id: &[u8], body: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(head);
-        out.extend_from_slice(&self.digest.authenticate(&self.seal, [id, head, body]));
+        out.extend_from_slice(&authenticate(self.digest, &self.seal, [id, head, body]));
         out.extend_from_slice(id);
         out.extend_from_slice(body);
     }
@@ -367,7 +323,7 @@ impl CryptKeys {
 
 impl CryptKey {
     fn tag(&self, parts: [&[u8]; 3]) -> Vec<u8> {
-        HmacDigest::Sha256.authenticate(&self.hmac, parts)
+        authenticate(HmacDigest::Sha256, &self.hmac, parts)
     }
 
     /// AES-256-CTR; the counter starts at the first 16 bytes of the tag, which has 32.

@@ -175,7 +175,10 @@ mod tests {
             assert_eq!(find("flow", cipher, 1400), 1, "{cipher}");
         }
         assert_eq!(find("miragevpn", "AES-128-GCM", 1024), 1);
-        assert_eq!(rows.len(), 19);
+        for cipher in ["AES-192-GCM", "AES-128-CBC+SHA256", "AES-192-CBC+SHA256", "AES-256-CBC+SHA256"] {
+            assert_eq!(find("packets", cipher, 1400), 1, "{cipher}");
+        }
+        assert_eq!(rows.len(), 23);
         for row in rows {
             for work in ["raw_seal_ns", "seal_ns", "raw_open_ns", "open_ns", "seal_ratio", "open_ratio"] {
                 let [least, median, most] =

@@ -1,10 +1,10 @@
 //! Directives on the data channel, pings and renewal of keys.
 
-use adit_core::{Cipher, CompressionFraming};
+use adit_core::{Cipher, CompressionFraming, Digest};
 
 use super::args::Args;
 use super::draft::Draft;
-use super::model::{Digest, Mssfix, OnTimeout};
+use super::model::{Mssfix, OnTimeout};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
@@ -13,20 +13,36 @@ type Done = Result<Effect, String>;
 pub(super) const DEFAULT_CIPHERS: [Cipher; 3] =
     [Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
 
-const CIPHERS: &str = "`AES-256-GCM`, `AES-128-GCM` or `CHACHA20-POLY1305`";
+const CIPHERS: &str = "`AES-256-GCM`, `AES-192-GCM`, `AES-128-GCM`, `CHACHA20-POLY1305`, or for old peers \
+                       `AES-256-CBC`, `AES-192-CBC` or `AES-128-CBC`";
 
-/// Ciphers that OpenVPN has or had and adit has not.
-fn is_foreign(name: &str) -> bool {
-    let families =
-        ["AES-", "BF-", "DES-", "DESX-", "CAST5-", "RC2-", "CAMELLIA-", "SEED-", "ARIA-", "SM4-", "IDEA-"];
+/// A cipher by its name, or a part of why adit has it not: "`BF-CBC`, which ...". `None`: nobody has it.
+fn by_name(name: &str) -> Option<Result<Cipher, String>> {
+    const SMALL_BLOCKS: [&str; 7] = ["BF", "DES", "DESX", "CAST5", "RC2", "IDEA", "RC5"];
+    const OTHERS: [&str; 5] = ["AES", "CAMELLIA", "SEED", "ARIA", "SM4"];
+    if let Some(cipher) = Cipher::from_name(name) {
+        return Some(Ok(cipher));
+    }
     let upper = name.to_ascii_uppercase();
-    upper == "NONE" || upper == "BF" || families.iter().any(|family| upper.starts_with(family))
+    let family = upper.split('-').next().unwrap_or_default();
+    if SMALL_BLOCKS.contains(&family) {
+        return Some(Err(format!(
+            "{name}, whose blocks of 64 bits give away what they hide after some gigabytes (SWEET32)"
+        )));
+    }
+    if upper == "NONE" {
+        return Some(Err("none, which would leave the tunnel open to everybody".to_owned()));
+    }
+    // A family alone is no cipher.
+    (OTHERS.contains(&family) && upper != family).then(|| Err(format!("{name}, which adit has not")))
 }
 
-pub(super) fn cipher(_: &mut Draft, args: &Args<'_>) -> Done {
+pub(super) fn cipher(draft: &mut Draft, args: &Args<'_>) -> Done {
     let name = args.get(0)?;
-    if Cipher::from_name(name).is_none() && !is_foreign(name) {
-        return Err(args.bad(name, CIPHERS));
+    match by_name(name) {
+        Some(Ok(cipher)) => draft.data.cipher = Some(cipher),
+        Some(Err(_)) => {}
+        None => return Err(args.bad(name, CIPHERS)),
     }
     done()
 }
@@ -36,14 +52,12 @@ pub(super) fn data_ciphers(draft: &mut Draft, args: &Args<'_>) -> Done {
     let mut left_out = Vec::new();
     for item in args.list(0)? {
         let (name, optional) = item.strip_prefix('?').map_or((item.as_str(), false), |name| (name, true));
-        if name == "DEFAULT" {
-            ciphers.extend(DEFAULT_CIPHERS);
-        } else if let Some(cipher) = Cipher::from_name(name) {
-            ciphers.push(cipher);
-        } else if optional || is_foreign(name) {
-            left_out.push(name.to_string());
-        } else {
-            return Err(args.bad(name, CIPHERS));
+        match by_name(name) {
+            _ if name == "DEFAULT" => ciphers.extend(DEFAULT_CIPHERS),
+            Some(Ok(cipher)) => ciphers.push(cipher),
+            Some(Err(why)) => left_out.push(why),
+            None if optional => left_out.push(format!("{name}, which adit has not")),
+            None => return Err(args.bad(name, CIPHERS)),
         }
     }
     let mut unique: Vec<Cipher> = Vec::new();
@@ -52,25 +66,23 @@ pub(super) fn data_ciphers(draft: &mut Draft, args: &Args<'_>) -> Done {
             unique.push(cipher);
         }
     }
+    let left_out = left_out.join("; ");
     if unique.is_empty() {
-        return Err(args.bad(args.get(0)?, format!("at least one of {CIPHERS}")));
+        return Err(format!(
+            "{}. It was left out: {left_out}",
+            args.bad(args.get(0)?, format!("at least one of {CIPHERS}"))
+        ));
     }
     draft.data.ciphers = Some(unique);
-    if left_out.is_empty() {
-        done()
-    } else {
-        done_but(format!("left out: {}, which adit has not", left_out.join(", ")))
-    }
+    if left_out.is_empty() { done() } else { done_but(format!("left out: {left_out}")) }
 }
 
 pub(super) fn fallback(draft: &mut Draft, args: &Args<'_>) -> Done {
     let name = args.get(0)?;
-    match Cipher::from_name(name) {
-        Some(cipher) => draft.data.fallback = Some(cipher),
-        None if is_foreign(name) => {
-            return skip(format!(
-                "adit has no {name}: a peer that cannot negotiate is turned away with a message"
-            ));
+    match by_name(name) {
+        Some(Ok(cipher)) => draft.data.fallback = Some(cipher),
+        Some(Err(why)) => {
+            return skip(format!("{why}: a peer that cannot negotiate is turned away with a message"));
         }
         None => return Err(args.bad(name, CIPHERS)),
     }
@@ -79,16 +91,13 @@ pub(super) fn fallback(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn auth(draft: &mut Draft, args: &Args<'_>) -> Done {
     let name = args.get(0)?;
-    draft.data.auth = match name.to_ascii_uppercase().as_str() {
-        "SHA1" | "SHA-1" | "RSA-SHA1" => Digest::Sha1,
-        "SHA256" | "SHA2-256" | "SHA-256" | "RSA-SHA256" => Digest::Sha256,
-        "SHA384" | "SHA2-384" | "SHA-384" | "RSA-SHA384" => Digest::Sha384,
-        "SHA512" | "SHA2-512" | "SHA-512" | "RSA-SHA512" => Digest::Sha512,
-        "NONE" => {
-            return skip("data ciphers authenticate themselves; `tls-auth` needs a digest and takes SHA1");
-        }
-        _ => return Err(args.bad(name, "`SHA1`, `SHA256`, `SHA384` or `SHA512`")),
-    };
+    draft.data.no_auth = None;
+    if name.eq_ignore_ascii_case("none") {
+        draft.data.no_auth = Some(args.entry.at.clone());
+        return skip("`data-ciphers` authenticate themselves; `tls-auth` needs a digest and takes SHA1");
+    }
+    draft.data.auth = Digest::from_name(name)
+        .ok_or_else(|| args.bad(name, "`SHA1`, `SHA224`, `SHA256`, `SHA384` or `SHA512`"))?;
     done()
 }
 

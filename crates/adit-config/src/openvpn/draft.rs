@@ -2,11 +2,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport};
+use adit_core::{
+    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
+};
 
 use super::lexer::{At, Inline};
 use super::model::{
-    AuthRetry, Crl, Digest, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
+    AuthRetry, Crl, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
     SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
@@ -129,8 +131,11 @@ pub(super) struct TlsDraft {
 #[derive(Default)]
 pub(super) struct DataDraft {
     pub(super) ciphers: Option<Vec<Cipher>>,
+    pub(super) cipher: Option<Cipher>,
     pub(super) fallback: Option<Cipher>,
     pub(super) auth: Digest,
+    /// Where `auth none` stands.
+    pub(super) no_auth: Option<At>,
     pub(super) compression: CompressionFraming,
     pub(super) replay_window: Option<u32>,
     pub(super) mssfix: Mssfix,

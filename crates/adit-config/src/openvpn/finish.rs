@@ -35,6 +35,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     } else {
         client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client)))
     };
+    let data = data_channel(&mut draft, parser);
     let (role, tls) = (role?, tls?);
     if matches!(role, Role::Client(_)) && !tls.peer.usage && tls.peer.name.is_none() {
         parser.warnings.push(Problem {
@@ -50,20 +51,34 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
         device: device?,
         tls,
         wrap: wrap?,
-        data: DataChannel {
-            ciphers: draft.data.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec()),
-            fallback: draft.data.fallback,
-            auth: draft.data.auth,
-            compression: draft.data.compression,
-            replay_window: draft.data.replay_window.unwrap_or(64),
-            mssfix: draft.data.mssfix,
-        },
+        data,
         liveness: draft.liveness,
         rekey: draft.rekey,
         socket: draft.socket,
         routes: std::mem::take(&mut draft.routes),
         process: process(draft, file, parser),
     })
+}
+
+fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
+    let draft = &mut draft.data;
+    let data = DataChannel {
+        ciphers: draft.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec()),
+        cipher: draft.cipher,
+        fallback: draft.fallback,
+        auth: draft.auth,
+        compression: draft.compression,
+        replay_window: draft.replay_window.unwrap_or(64),
+        mssfix: draft.mssfix,
+    };
+    let open = data.ciphers.iter().chain(&data.fallback).find(|cipher| !cipher.is_aead());
+    if let (Some(cipher), Some(at)) = (open, &draft.no_auth) {
+        parser.problems.push(at.problem(format!(
+            "`auth none` would let anybody change packets under {cipher}; remove one of the two, or write \
+             the digest that the other side has, `auth SHA256`"
+        )));
+    }
+    data
 }
 
 /// Whether this is a server; `None` after telling that it is neither or both.

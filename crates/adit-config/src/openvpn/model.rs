@@ -2,7 +2,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport};
+use adit_core::{
+    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
+};
 
 use crate::{Pem, Secret, StaticKey};
 
@@ -396,9 +398,11 @@ pub enum KeyDirection {
 pub struct DataChannel {
     /// Ciphers to negotiate, most wanted first; at least one.
     pub ciphers: Vec<Cipher>,
+    /// `cipher`: what we tell old peers of ourselves. It decides nothing.
+    pub cipher: Option<Cipher>,
     /// For peers that cannot negotiate (`data-ciphers-fallback`).
     pub fallback: Option<Cipher>,
-    /// `auth`: for `tls-auth` alone, as every data cipher authenticates itself.
+    /// `auth`: for `tls-auth`, and for data ciphers that do not authenticate themselves.
     pub auth: Digest,
     /// The compression byte that the file asks for. adit never compresses.
     pub compression: CompressionFraming,
@@ -406,20 +410,6 @@ pub struct DataChannel {
     pub replay_window: u32,
     /// Largest TCP segments inside.
     pub mssfix: Mssfix,
-}
-
-/// A digest for `tls-auth`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Digest {
-    /// SHA-1 in HMAC, OpenVPN's default.
-    #[default]
-    Sha1,
-    /// SHA-256.
-    Sha256,
-    /// SHA-384.
-    Sha384,
-    /// SHA-512.
-    Sha512,
 }
 
 /// `mssfix`, in bytes.

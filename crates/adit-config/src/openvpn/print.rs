@@ -359,15 +359,10 @@ fn print_data(out: &mut Out, data: &DataChannel) {
     if let Some(cipher) = data.fallback {
         out.one("data-ciphers-fallback", cipher);
     }
-    out.one(
-        "auth",
-        match data.auth {
-            Digest::Sha1 => "SHA1",
-            Digest::Sha256 => "SHA256",
-            Digest::Sha384 => "SHA384",
-            Digest::Sha512 => "SHA512",
-        },
-    );
+    if let Some(cipher) = data.cipher {
+        out.one("cipher", cipher);
+    }
+    out.one("auth", data.auth);
     match data.compression {
         CompressionFraming::None => {}
         CompressionFraming::LzoNo => out.one("comp-lzo", "no"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Transport};
+use adit_core::{Cipher, CompressionFraming, Digest, Transport};
 
 use super::*;
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia, Transport,
+    Cipher, CompressionFraming, Digest, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
+    Transport,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -297,7 +298,7 @@ fn wrap() -> impl Strategy<Value = Wrap> {
 }
 
 fn data() -> impl Strategy<Value = DataChannel> {
-    let all = vec![Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
+    let all = Cipher::ALL.to_vec();
     let framings = vec![
         CompressionFraming::None,
         CompressionFraming::LzoNo,
@@ -313,14 +314,16 @@ fn data() -> impl Strategy<Value = DataChannel> {
     ];
     (
         subsequence(all.clone(), 1..=3).prop_shuffle(),
+        option::of(select(all.clone())),
         option::of(select(all)),
-        select(vec![Digest::Sha1, Digest::Sha256, Digest::Sha384, Digest::Sha512]),
+        select(&Digest::ALL[..]),
         select(framings),
         1..=65_536u32,
         mssfix,
     )
-        .prop_map(|(ciphers, fallback, auth, compression, replay_window, mssfix)| DataChannel {
+        .prop_map(|(ciphers, cipher, fallback, auth, compression, replay_window, mssfix)| DataChannel {
             ciphers,
+            cipher,
             fallback,
             auth,
             compression,

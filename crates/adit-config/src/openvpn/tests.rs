@@ -189,8 +189,22 @@ fn ciphers() {
     use adit_core::Cipher::*;
     let (config, _) =
         client("data-ciphers ?CHACHA20-POLY1305:AES-256-CBC:?FOO-1:DEFAULT\ncipher AES-256-CBC");
-    assert_eq!(config.data.ciphers, [ChaCha20Poly1305, Aes256Gcm, Aes128Gcm]);
-    assert!(bad("client\nremote a\ndata-ciphers AES-256-CBC")[0].contains("at least one of"));
+    assert_eq!(config.data.ciphers, [ChaCha20Poly1305, Aes256Cbc, Aes256Gcm, Aes128Gcm]);
+    assert_eq!((config.data.cipher, config.data.fallback), (Some(Aes256Cbc), None));
+    let text = "data-ciphers BF-CBC:aes-192-gcm\ndata-ciphers-fallback AES-128-CBC\nauth sha224";
+    let (config, _) = client(text);
+    assert_eq!((config.data.ciphers, config.data.fallback), (vec![Aes192Gcm], Some(Aes128Cbc)));
+    assert_eq!(config.data.auth, adit_core::Digest::Sha224);
+    let report = good(&format!("client\nremote a\n{text}")).report;
+    assert!(report.iter().any(|line| line.reason.contains("SWEET32")), "{report:?}");
+    let small = &bad("client\nremote a\ndata-ciphers BF-CBC:DES-EDE3-CBC")[0];
+    assert!(small.contains("at least one of") && small.contains("SWEET32"), "{small}");
+    client("auth none\ndata-ciphers AES-256-GCM");
+    for open in ["data-ciphers AES-256-CBC", "data-ciphers-fallback AES-256-CBC"] {
+        let problems = bad(&format!("client\nremote a\nauth none\n{open}"));
+        assert!(problems.iter().any(|problem| problem.contains("`auth none`")), "{problems:?}");
+    }
+    client("auth none\nauth SHA256\ndata-ciphers AES-256-CBC");
     assert!(bad("client\nremote a\ndata-ciphers AES-257-GCM:FOO-1")[0].contains("FOO-1"));
 }
 

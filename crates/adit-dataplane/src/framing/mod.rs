@@ -2,6 +2,8 @@
 //! nonce and the authenticated header are, and how an incoming datagram names its session; everything else
 //! (keys, counters, replay, routes) is the same for all.
 
+mod cbc;
+mod compression;
 mod openvpn;
 mod wireguard;
 
@@ -61,12 +63,12 @@ pub(crate) struct SealRefused;
 
 enum SealWire {
     OpenVpn(openvpn::Sealer),
+    OpenVpnCbc(Box<cbc::Sealer>),
     WireGuard(wireguard::Sealer),
 }
 
 /// The sealing half of a session.
 pub struct SealSession {
-    aead: Box<dyn Aead>,
     wire: SealWire,
     /// The counter of the next packet.
     counter: u64,
@@ -87,22 +89,28 @@ impl fmt::Debug for SealSession {
 impl SealSession {
     /// Prepares the key.
     pub(crate) fn new(framing: Framing, cipher: Cipher, key: &DirectionKey) -> Result<Self, AeadError> {
-        let aead = aead::aws_lc(cipher, &key.key)?;
-        let (wire, counter, counter_warn, counter_max) = match framing {
+        let aead = || aead::aws_lc(cipher, &key.key);
+        let wire = match framing {
+            Framing::OpenVpn(framing) if cipher.is_aead() => {
+                SealWire::OpenVpn(openvpn::Sealer::new(framing, aead()?, key.implicit_iv))
+            }
             Framing::OpenVpn(framing) => {
-                let sealer = openvpn::Sealer::new(framing, key.implicit_iv);
-                (SealWire::OpenVpn(sealer), 1, openvpn::COUNTER_WARN, openvpn::COUNTER_MAX)
+                SealWire::OpenVpnCbc(Box::new(cbc::Sealer::new(framing, cipher, key)?))
             }
             Framing::WireGuard { remote_index } => {
-                let sealer = wireguard::Sealer { remote_index };
-                (SealWire::WireGuard(sealer), 0, wireguard::COUNTER_WARN, wireguard::COUNTER_MAX)
+                SealWire::WireGuard(wireguard::Sealer { aead: aead()?, remote_index })
             }
         };
-        let used_warn = match cipher {
-            Cipher::Aes128Gcm | Cipher::Aes256Gcm => GCM_WARN,
-            Cipher::ChaCha20Poly1305 => u64::MAX,
+        let (counter, counter_warn, counter_max) = match framing {
+            Framing::OpenVpn(_) => (1, openvpn::COUNTER_WARN, openvpn::COUNTER_MAX),
+            Framing::WireGuard { .. } => (0, wireguard::COUNTER_WARN, wireguard::COUNTER_MAX),
         };
-        Ok(SealSession { aead, wire, counter, counter_warn, counter_max, used: 0, used_warn, warned: false })
+        let used_warn = match cipher {
+            Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => GCM_WARN,
+            // OpenVPN sets none for CBC with blocks of 128 bits; packet ids end long before one is due.
+            Cipher::ChaCha20Poly1305 | Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => u64::MAX,
+        };
+        Ok(SealSession { wire, counter, counter_warn, counter_max, used: 0, used_warn, warned: false })
     }
 
     /// Where a payload of that length goes. `first` is its first byte, on which OpenVPN's `stub-v2` depends.
@@ -110,13 +118,14 @@ impl SealSession {
     pub(crate) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
         match &self.wire {
             SealWire::OpenVpn(sealer) => sealer.layout(first, payload_len),
+            SealWire::OpenVpnCbc(sealer) => sealer.layout(first, payload_len),
             SealWire::WireGuard(_) => wireguard::layout(payload_len),
         }
     }
 
-    /// Seals a payload that was put where [`SealSession::layout`] said.
+    /// Seals the payload, which was put where [`SealSession::layout`] said.
     #[inline]
-    pub(crate) fn seal(&mut self, datagram: &mut [u8], payload_len: usize) -> Result<(), SealRefused> {
+    pub(crate) fn seal(&mut self, datagram: &mut [u8], payload: Range<usize>) -> Result<(), SealRefused> {
         if self.counter > self.counter_max {
             return Err(SealRefused);
         }
@@ -125,8 +134,9 @@ impl SealSession {
         // One block for the authenticated header, one for the packet.
         self.used = self.used.saturating_add((datagram.len() as u64).div_ceil(16) + 2);
         match &self.wire {
-            SealWire::OpenVpn(sealer) => sealer.seal(&*self.aead, counter, datagram, payload_len),
-            SealWire::WireGuard(sealer) => sealer.seal(&*self.aead, counter, datagram, payload_len),
+            SealWire::OpenVpn(sealer) => sealer.seal(counter, datagram, payload.len()),
+            SealWire::OpenVpnCbc(sealer) => sealer.seal(counter, datagram, payload),
+            SealWire::WireGuard(sealer) => sealer.seal(counter, datagram, payload.len()),
         }
         .ok_or(SealRefused)
     }
@@ -149,12 +159,12 @@ impl SealSession {
 
 enum OpenWire {
     OpenVpn(openvpn::Opener),
-    WireGuard,
+    OpenVpnCbc(Box<cbc::Opener>),
+    WireGuard(Box<dyn Aead>),
 }
 
 /// The opening half of a session.
 pub struct OpenSession {
-    aead: Box<dyn Aead>,
     wire: OpenWire,
     window: Window,
     failed_tags: u64,
@@ -191,12 +201,17 @@ impl OpenSession {
         key: &DirectionKey,
         replay_window: u32,
     ) -> Result<Self, AeadError> {
+        let aead = || aead::aws_lc(cipher, &key.key);
         let wire = match framing {
-            Framing::OpenVpn(framing) => OpenWire::OpenVpn(openvpn::Opener::new(framing, key.implicit_iv)),
-            Framing::WireGuard { .. } => OpenWire::WireGuard,
+            Framing::OpenVpn(framing) if cipher.is_aead() => {
+                OpenWire::OpenVpn(openvpn::Opener::new(framing, aead()?, key.implicit_iv))
+            }
+            Framing::OpenVpn(framing) => {
+                OpenWire::OpenVpnCbc(Box::new(cbc::Opener::new(framing, cipher, key)?))
+            }
+            Framing::WireGuard { .. } => OpenWire::WireGuard(aead()?),
         };
-        let aead = aead::aws_lc(cipher, &key.key)?;
-        Ok(OpenSession { aead, wire, window: Window::new(replay_window), failed_tags: 0 })
+        Ok(OpenSession { wire, window: Window::new(replay_window), failed_tags: 0 })
     }
 
     /// Verifies, decrypts in place and judges freshness. `Err` says why not.
@@ -206,8 +221,9 @@ impl OpenSession {
             return Err(Drop::Exhausted);
         }
         let opened = match &self.wire {
-            OpenWire::OpenVpn(opener) => opener.open(&*self.aead, datagram),
-            OpenWire::WireGuard => wireguard::open(&*self.aead, datagram),
+            OpenWire::OpenVpn(opener) => opener.open(datagram),
+            OpenWire::OpenVpnCbc(opener) => opener.open(datagram),
+            OpenWire::WireGuard(aead) => wireguard::open(&**aead, datagram),
         };
         let plain = match opened {
             Ok(plain) => plain,
@@ -227,8 +243,9 @@ impl OpenSession {
     #[inline]
     pub(crate) fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, Drop> {
         match &self.wire {
-            OpenWire::OpenVpn(opener) => opener.unframe(datagram, payload),
-            OpenWire::WireGuard => Ok(payload),
+            OpenWire::OpenVpn(opener) => compression::unframe(opener.compression, datagram, payload),
+            OpenWire::OpenVpnCbc(opener) => compression::unframe(opener.compression, datagram, payload),
+            OpenWire::WireGuard(_) => Ok(payload),
         }
     }
 

@@ -39,19 +39,14 @@ fn nonce(counter: [u8; 8]) -> [u8; NONCE_LEN] {
 }
 
 pub(super) struct Sealer {
+    pub(super) aead: Box<dyn Aead>,
     pub(super) remote_index: u32,
 }
 
 impl Sealer {
     /// `None` if the datagram has not the length that `layout` gave, or the AEAD refuses.
     #[inline]
-    pub(super) fn seal(
-        &self,
-        aead: &dyn Aead,
-        counter: u64,
-        datagram: &mut [u8],
-        payload_len: usize,
-    ) -> Option<()> {
+    pub(super) fn seal(&self, counter: u64, datagram: &mut [u8], payload_len: usize) -> Option<()> {
         let counter = counter.to_le_bytes();
         let (header, rest) = datagram.split_first_chunk_mut::<HEADER>()?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
@@ -59,7 +54,7 @@ impl Sealer {
         header[4..8].copy_from_slice(&self.remote_index.to_le_bytes());
         header[8..].copy_from_slice(&counter);
         body.get_mut(payload_len..)?.fill(0);
-        *tag = aead.seal(nonce(counter), &[], body).ok()?;
+        *tag = self.aead.seal(nonce(counter), &[], body).ok()?;
         Some(())
     }
 }

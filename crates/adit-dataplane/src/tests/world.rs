@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use adit_core::{
-    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+    Cipher, CompressionFraming, ConnectionId, DataEvent, Digest, DirectionKey, Framing, Install, IpNet,
+    MacKey, Notice, OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
 };
 
 use crate::{
@@ -25,9 +25,14 @@ pub(crate) fn tcp(last: u8) -> Path {
     }
 }
 
-/// A direction's key made of one byte.
+/// A direction's key made of one byte. What is no AEAD gets HMAC-SHA256.
 pub(crate) fn key(cipher: Cipher, seed: u8) -> DirectionKey {
-    DirectionKey { key: vec![seed; cipher.key_len()].into(), implicit_iv: [seed ^ 0x5a; 8] }
+    let digest = Digest::Sha256;
+    let mac = MacKey { digest, key: vec![!seed; digest.output_len()].into(), iv_key: [seed; 16].into() };
+    DirectionKey {
+        mac: (!cipher.is_aead()).then_some(mac),
+        ..DirectionKey::aead(vec![seed; cipher.key_len()].into(), [seed ^ 0x5a; 8])
+    }
 }
 
 /// A `DATA_V2` framing.

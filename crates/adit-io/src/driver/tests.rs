@@ -84,7 +84,7 @@ impl Toy {
 fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
     let peer = PeerId::SERVER;
     let session = SessionId::openvpn(peer, 0);
-    let key = |byte| DirectionKey { key: vec![byte; 32].into(), implicit_iv: [byte; 8] };
+    let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [byte; 8]);
     let (seal, open) = match role {
         Role::Client => (key(1), key(2)),
         Role::Server => (key(2), key(1)),

@@ -18,7 +18,7 @@ use crate::data_message;
 use crate::key_state::{KeyStateError, earliest};
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::max_mss;
+use crate::negotiate::{client_cipher, max_mss};
 use crate::params::{ClientParams, ControlParams, Keepalive, PullAction};
 use crate::pushed::{Pushed, Refused};
 use crate::revocation::Lists;
@@ -444,19 +444,20 @@ impl Connection {
         let compression = pushed.compression.unwrap_or(data.compression);
         let header = pushed.peer_id.map_or(OpenVpnHeader::V1, |peer_id| OpenVpnHeader::V2 { peer_id });
         let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
-            peer: PeerId::SERVER,
-            path: self.path,
-            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
-            max_mss: max_mss(data.mssfix, mtu, self.path, pushed.peer_id.is_some(), compression),
-        })));
         let agreement = Agreement {
             cipher,
+            digest: data.digest,
             header,
             compression,
             exporter: pushed.exporter,
             replay_window: data.replay_window,
         };
+        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId::SERVER,
+            path: self.path,
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss: max_mss(data.mssfix, mtu, self.path, &agreement),
+        })));
         self.session.agreed(now, pushed.dynamic_tls_crypt)?;
         self.link.agree(agreement, &self.session, events)?;
         let server = self.path.remote().ip();
@@ -485,24 +486,10 @@ impl Connection {
             .map_or(PullAction::Accept, |(action, _)| *action)
     }
 
-    /// The pushed cipher, if we allow it; an old server's silence means our fallback.
+    /// The cipher that both ends will use; none, and the end of this connection, if there is none.
     fn accept_cipher(&mut self, pushed: Option<Cipher>) -> Option<Cipher> {
-        let data = &self.params.data;
-        let reason = match (pushed, data.fallback) {
-            (Some(cipher), fallback) if data.ciphers.contains(&cipher) || fallback == Some(cipher) => {
-                return Some(cipher);
-            }
-            (None, Some(fallback)) => return Some(fallback),
-            (Some(cipher), _) => format!(
-                "the server chose the cipher {cipher}, which data-ciphers does not allow; add it to data-ciphers or change the server's"
-            ),
-            (None, None) => {
-                "the server chose no cipher; if it is old, name its cipher with data-ciphers-fallback"
-                    .to_owned()
-            }
-        };
-        self.verdict = Some(Outcome::Fatal(reason));
-        None
+        let found = client_cipher(&self.params.data, pushed, self.session.peer_options());
+        found.map_err(|reason| self.verdict = Some(Outcome::Fatal(reason))).ok()
     }
 }
 

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::wire::{SID_LEN, Sid};
-use crate::wrap::HmacDigest;
+use crate::wrap::{HmacDigest, authenticate};
 
 /// Cookies of this many slots of time before the present one still hold.
 const OLD_SLOTS: u64 = 2;
@@ -77,7 +77,7 @@ impl CookieMaker {
     }
 
     fn digest(&self, parts: [&[u8]; 3]) -> Vec<u8> {
-        HmacDigest::Sha256.authenticate(self.secret.as_slice(), parts)
+        authenticate(HmacDigest::Sha256, self.secret.as_slice(), parts)
     }
 }
 

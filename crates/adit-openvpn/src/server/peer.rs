@@ -308,11 +308,12 @@ impl Peer {
             OpenVpnHeader::V2 { peer_id } => Some(peer_id),
         };
         let data = &self.params.data;
+        let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: self.id,
             path: self.path,
             routes: lease.networks(),
-            max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, peer_id.is_some(), data.compression),
+            max_mss,
         })));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
@@ -352,6 +353,7 @@ impl Peer {
         };
         Some(Agreement {
             cipher,
+            digest: data.digest,
             header,
             compression: data.compression,
             exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),

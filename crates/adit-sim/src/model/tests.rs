@@ -81,7 +81,7 @@ fn install(seed: u8) -> Install {
         key_id: 1,
         compression: CompressionFraming::None,
     };
-    let key = |seed| DirectionKey { key: vec![seed; 16].into(), implicit_iv: [seed; 8] };
+    let key = |seed| DirectionKey::aead(vec![seed; 16].into(), [seed; 8]);
     Install {
         peer: PeerId(7),
         session: SessionId::openvpn(PeerId(7), 1),

@@ -2,11 +2,17 @@
 
 use std::fmt;
 
-use adit_core::{Cipher, Transport};
+use adit_core::{Cipher, Digest, Transport};
 
 /// The driver sends what it sealed after as many bytes, or packets, whichever comes first.
 const BATCH_BYTES: usize = 48 * 1024;
 const BATCH_PACKETS: usize = 64;
+
+/// Ciphers that are measured at every length; the others at one length.
+const CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+
+/// With ciphers that are no AEAD.
+pub(crate) const DIGEST: Digest = Digest::Sha256;
 
 /// Packet lengths in bytes, inner headers included.
 const LENGTHS: [usize; 5] = [64, 256, 1024, 1400, 8192];
@@ -30,7 +36,7 @@ pub(crate) enum Load {
 pub(crate) struct Case {
     /// What is carried.
     pub(crate) load: Load,
-    /// The AEAD.
+    /// The cipher; [`DIGEST`] is with one that is no AEAD.
     pub(crate) cipher: Cipher,
     /// Length of each payload that is sealed.
     pub(crate) bytes: usize,
@@ -39,13 +45,14 @@ pub(crate) struct Case {
 impl Case {
     /// All rows, in the order they are shown.
     pub(crate) fn all() -> Vec<Case> {
-        let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
-        let packets = ciphers
+        let packets = CIPHERS
             .into_iter()
             .flat_map(|cipher| LENGTHS.map(|bytes| Case { load: Load::Packets, cipher, bytes }));
-        let flows = ciphers.map(|cipher| Case { load: Load::Flow, cipher, bytes: 1400 });
+        let others = Cipher::ALL.into_iter().filter(|cipher| !CIPHERS.contains(cipher));
+        let others = others.map(|cipher| Case { load: Load::Packets, cipher, bytes: 1400 });
+        let flows = CIPHERS.map(|cipher| Case { load: Load::Flow, cipher, bytes: 1400 });
         let mirage = Case { load: Load::MirageVpn, cipher: Cipher::Aes128Gcm, bytes: 1024 };
-        packets.chain(flows).chain([mirage]).collect()
+        packets.chain(others).chain(flows).chain([mirage]).collect()
     }
 
     /// Datagrams a batch: what the driver puts into one system call.
@@ -67,7 +74,12 @@ impl Case {
 
     /// The row's name: load, cipher and length.
     pub(crate) fn name(self) -> String {
-        format!("{}/{}/{}", self.load_name(), self.cipher, self.bytes)
+        format!("{}/{}/{}", self.load_name(), self.cipher_name(), self.bytes)
+    }
+
+    /// The cipher's name, with the digest's if it needs one.
+    pub(crate) fn cipher_name(self) -> String {
+        if self.cipher.is_aead() { self.cipher.to_string() } else { format!("{}+{DIGEST}", self.cipher) }
     }
 
     /// The load in a word.
@@ -91,6 +103,6 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} bytes, {}", self.label(), self.bytes, self.cipher)
+        write!(f, "{} of {} bytes, {}", self.label(), self.bytes, self.cipher_name())
     }
 }

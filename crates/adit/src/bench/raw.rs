@@ -1,20 +1,45 @@
-//! The AEAD alone: the library, a key, and messages in place.
+//! The cipher alone: the library, a key, and messages in place.
 
 use std::time::{Duration, Instant};
 
 use adit_core::Cipher;
 use adit_dataplane::aead::{AeadError, NONCE_LEN, TAG_LEN};
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
+use aws_lc_rs::cipher::{
+    AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
+    UnboundCipherKey,
+};
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hmac;
+use aws_lc_rs::iv::FixedLength;
 
-use super::case::Case;
+use super::case::{Case, DIGEST};
 use super::tunnel::key;
 
 /// Bytes that are authenticated and not encrypted: as many as OpenVPN has.
 const AAD: [u8; 8] = [0x48, 0, 0, 1, 0, 0, 0, 1];
+const BLOCK: usize = 16;
+/// OpenVPN's packet id, which CBC encrypts.
+const PACKET_ID: usize = 4;
+
+/// What seals.
+enum Key {
+    Aead(LessSafeKey),
+    /// A block cipher, and an HMAC after it.
+    Cbc(Box<Cbc>),
+}
+
+struct Cbc {
+    encrypt: EncryptingKey,
+    decrypt: DecryptingKey,
+    mac: hmac::Key,
+}
 
 /// As many messages as the data plane has in a batch, each with its tag in front, as far apart as there.
 pub(crate) struct Raw {
-    key: LessSafeKey,
+    key: Key,
     messages: Vec<u8>,
     stride: usize,
     counter: u64,
@@ -23,27 +48,49 @@ pub(crate) struct Raw {
 impl Raw {
     /// Messages that can be sealed.
     pub(crate) fn new(case: Case) -> Result<Raw, AeadError> {
-        let algorithm = match case.cipher {
-            Cipher::Aes128Gcm => &AES_128_GCM,
-            Cipher::Aes256Gcm => &AES_256_GCM,
-            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        let aead = |algorithm| {
+            let key = UnboundKey::new(algorithm, &key(case.cipher).key).map_err(refused)?;
+            Ok(Key::Aead(LessSafeKey::new(key)))
         };
-        let key = UnboundKey::new(algorithm, &key(case.cipher).key).map_err(|_| AeadError::Refused)?;
-        let stride = AAD.len() + TAG_LEN + case.bytes;
-        Ok(Raw { key: LessSafeKey::new(key), messages: vec![0; stride * case.batch()], stride, counter: 0 })
+        let key = match case.cipher {
+            Cipher::Aes128Gcm => aead(&AES_128_GCM)?,
+            Cipher::Aes192Gcm => aead(&AES_192_GCM)?,
+            Cipher::Aes256Gcm => aead(&AES_256_GCM)?,
+            Cipher::ChaCha20Poly1305 => aead(&CHACHA20_POLY1305)?,
+            Cipher::Aes128Cbc => Key::Cbc(Box::new(Cbc::new(case.cipher, &AES_128)?)),
+            Cipher::Aes192Cbc => Key::Cbc(Box::new(Cbc::new(case.cipher, &AES_192)?)),
+            Cipher::Aes256Cbc => Key::Cbc(Box::new(Cbc::new(case.cipher, &AES_256)?)),
+        };
+        let stride = match &key {
+            Key::Aead(_) => AAD.len() + TAG_LEN + case.bytes,
+            Key::Cbc(_) => {
+                let body = (PACKET_ID + case.bytes + 1).next_multiple_of(BLOCK);
+                DIGEST.output_len() + BLOCK + body
+            }
+        };
+        Ok(Raw { key, messages: vec![0; stride * case.batch()], stride, counter: 0 })
     }
 
     /// Seals all messages, and says how long that took.
     #[inline(never)] // so that a profile shows it
     pub(crate) fn seal(&mut self) -> Result<Duration, AeadError> {
         let start = Instant::now();
-        for (message, number) in self.messages.chunks_exact_mut(self.stride).zip(self.counter..) {
-            let (tag, body) = split(message)?;
-            let sealed = self
-                .key
-                .seal_in_place_separate_tag(nonce(number), Aad::from(AAD), body)
-                .map_err(|_| AeadError::Refused)?;
-            tag.copy_from_slice(sealed.as_ref());
+        let messages = self.messages.chunks_exact_mut(self.stride).zip(self.counter..);
+        match &self.key {
+            Key::Aead(key) => {
+                for (message, number) in messages {
+                    let (tag, body) = split(message)?;
+                    let sealed = key
+                        .seal_in_place_separate_tag(nonce(number), Aad::from(AAD), body)
+                        .map_err(refused)?;
+                    tag.copy_from_slice(sealed.as_ref());
+                }
+            }
+            Key::Cbc(key) => {
+                for (message, number) in messages {
+                    key.seal(message, number)?;
+                }
+            }
         }
         Ok(start.elapsed())
     }
@@ -52,16 +99,61 @@ impl Raw {
     #[inline(never)] // so that a profile shows it
     pub(crate) fn open(&mut self) -> Result<Duration, AeadError> {
         let start = Instant::now();
-        for (message, number) in self.messages.chunks_exact_mut(self.stride).zip(self.counter..) {
-            let (tag, body) = split(message)?;
-            self.key
-                .open_in_place_separate_tag(nonce(number), Aad::from(AAD), &*tag, body)
-                .map_err(|_| AeadError::Refused)?;
+        let messages = self.messages.chunks_exact_mut(self.stride).zip(self.counter..);
+        match &self.key {
+            Key::Aead(key) => {
+                for (message, number) in messages {
+                    let (tag, body) = split(message)?;
+                    key.open_in_place_separate_tag(nonce(number), Aad::from(AAD), &*tag, body)
+                        .map_err(refused)?;
+                }
+            }
+            Key::Cbc(key) => {
+                for (message, _) in messages {
+                    key.open(message)?;
+                }
+            }
         }
         let elapsed = start.elapsed();
         self.counter += (self.messages.len() / self.stride) as u64;
         Ok(elapsed)
     }
+}
+
+impl Cbc {
+    fn new(cipher: Cipher, algorithm: &'static aws_lc_rs::cipher::Algorithm) -> Result<Cbc, AeadError> {
+        let bytes = key(cipher);
+        let unbound = || UnboundCipherKey::new(algorithm, &bytes.key);
+        let mac = bytes.mac.ok_or(AeadError::MacKey { cipher })?;
+        Ok(Cbc {
+            encrypt: unbound().and_then(EncryptingKey::cbc).map_err(refused)?,
+            decrypt: unbound().and_then(DecryptingKey::cbc).map_err(refused)?,
+            mac: hmac::Key::new(hmac::HMAC_SHA256, &mac.key),
+        })
+    }
+
+    fn seal(&self, message: &mut [u8], number: u64) -> Result<(), AeadError> {
+        let (mac, sealed) = message.split_at_mut_checked(DIGEST.output_len()).ok_or(AeadError::Refused)?;
+        let (iv, body) = sealed.split_first_chunk_mut::<BLOCK>().ok_or(AeadError::Refused)?;
+        *iv = u128::from(number).to_be_bytes();
+        let context = EncryptionContext::Iv128(FixedLength::from(&*iv));
+        self.encrypt.less_safe_encrypt(body, context).map_err(refused)?;
+        hmac::sign_to_buffer(&self.mac, sealed, mac).map_err(refused)?;
+        Ok(())
+    }
+
+    fn open(&self, message: &mut [u8]) -> Result<(), AeadError> {
+        let (mac, sealed) = message.split_at_mut_checked(DIGEST.output_len()).ok_or(AeadError::Refused)?;
+        hmac::verify(&self.mac, sealed, mac).map_err(refused)?;
+        let (iv, body) = sealed.split_first_chunk_mut::<BLOCK>().ok_or(AeadError::Refused)?;
+        let context = DecryptionContext::Iv128(FixedLength::from(&*iv));
+        self.decrypt.decrypt(body, context).map_err(refused)?;
+        Ok(())
+    }
+}
+
+fn refused(_: Unspecified) -> AeadError {
+    AeadError::Refused
 }
 
 fn split(message: &mut [u8]) -> Result<(&mut [u8; TAG_LEN], &mut [u8]), AeadError> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use adit_core::{
-    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, Notice,
+    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, MacKey, Notice,
     OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId, Transport,
 };
 use adit_dataplane::{
@@ -13,7 +13,7 @@ use adit_dataplane::{
 };
 use ipnet::{IpNet, Ipv4Net};
 
-use super::case::{Case, Load};
+use super::case::{Case, DIGEST, Load};
 use super::packets;
 
 /// The client's peer-id at the server.
@@ -23,7 +23,12 @@ const REPLAY_WINDOW: u32 = 64;
 
 /// A key for both directions. It protects nothing.
 pub(crate) fn key(cipher: Cipher) -> DirectionKey {
-    DirectionKey { key: vec![0x5a; cipher.key_len()].into(), implicit_iv: [0xa5; 8] }
+    let mac =
+        MacKey { digest: DIGEST, key: vec![0x3c; DIGEST.output_len()].into(), iv_key: [0xc3; 16].into() };
+    DirectionKey {
+        mac: (!cipher.is_aead()).then_some(mac),
+        ..DirectionKey::aead(vec![0x5a; cipher.key_len()].into(), [0xa5; 8])
+    }
 }
 
 /// What goes into the client.

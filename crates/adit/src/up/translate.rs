@@ -16,7 +16,7 @@ use adit_openvpn::params::{
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
-use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use adit_openvpn::wrap::{KeyDirection, WrapConfig};
 use adit_openvpn::{NameCheck, PeerRequirements, Role, TlsConfig};
 use rustls::SupportedProtocolVersion;
 use rustls::crypto::aws_lc_rs;
@@ -292,18 +292,9 @@ fn wrap(config: &Config, role: Role) -> WrapConfig {
                 Some(file::KeyDirection::Normal) => KeyDirection::Normal,
                 Some(file::KeyDirection::Inverse) => KeyDirection::Inverse,
             };
-            WrapConfig::tls_auth(&StaticKey::from_bytes(key.bytes()), digest(config.data.auth), direction)
+            WrapConfig::tls_auth(&StaticKey::from_bytes(key.bytes()), config.data.auth, direction)
         }
         file::Wrap::TlsCrypt { key } => WrapConfig::tls_crypt(&StaticKey::from_bytes(key.bytes()), role),
-    }
-}
-
-fn digest(digest: file::Digest) -> HmacDigest {
-    match digest {
-        file::Digest::Sha1 => HmacDigest::Sha1,
-        file::Digest::Sha256 => HmacDigest::Sha256,
-        file::Digest::Sha384 => HmacDigest::Sha384,
-        file::Digest::Sha512 => HmacDigest::Sha512,
     }
 }
 
@@ -311,6 +302,8 @@ fn data(config: &Config) -> DataParams {
     DataParams {
         ciphers: config.data.ciphers.clone(),
         fallback: config.data.fallback,
+        cipher: config.data.cipher,
+        digest: config.data.auth,
         compression: config.data.compression,
         tun_mtu: config.device.mtu,
         mssfix: match config.data.mssfix {
