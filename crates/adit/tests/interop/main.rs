@@ -7,6 +7,7 @@
 
 mod bed;
 mod breaks;
+mod ciphers;
 mod clients;
 mod demo;
 mod errors;

@@ -89,6 +89,11 @@ rows! {
         keys: KeyKind::Rsa,
         ..Options::BASE
     };
+    udp4_tls_auth_aes256cbc_ecdsa: Options {
+        wrap: Wrap::TlsAuth("SHA256"),
+        cipher: "AES-256-CBC",
+        ..Options::BASE
+    };
     tcp6_tls_auth_aes256_ed25519: Options {
         transport: Transport::Tcp6,
         wrap: Wrap::TlsAuth("SHA512"),

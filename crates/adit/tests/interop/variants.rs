@@ -9,7 +9,9 @@ use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Wrap};
 
 const PATIENCE: Duration = Duration::from_secs(15);
-const BOTH_WAYS: [[Program; 2]; 2] = [[Program::Adit, Program::OpenVpn], [Program::OpenVpn, Program::Adit]];
+/// adit at either end.
+pub(crate) const BOTH_WAYS: [[Program; 2]; 2] =
+    [[Program::Adit, Program::OpenVpn], [Program::OpenVpn, Program::Adit]];
 
 /// Each variant: lines that are added to the server's file, and lines that are added to the client's.
 macro_rules! variants {
@@ -78,7 +80,7 @@ fn tls_auth_without_a_direction() {
 }
 
 /// Brings the tunnel up with the lines added, then pings with small and large packets and moves a file each way.
-fn check(
+pub(crate) fn check(
     name: &str,
     options: &Options,
     [server, client]: [Program; 2],
