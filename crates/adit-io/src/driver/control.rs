@@ -14,6 +14,7 @@ use adit_core::{
 };
 
 use super::mail::{DataMail, Mail};
+use super::overflow::Overflow;
 use super::status::{IoStatus, LossCounters, count};
 use super::workers::Workers;
 use super::{Driver, DriverError, Inspection, Observer};
@@ -70,6 +71,9 @@ pub(super) struct Control<'a, P> {
     workers: Workers,
     poller: Poller,
     next_tick: Instant,
+    overflow: Overflow,
+    /// Packets that may wait in the TUN device.
+    txqueuelen: u32,
     next_complaint: Instant,
     /// Tells a client of changed routes, where the system allows it.
     route_watch: Option<RouteWatch>,
@@ -113,6 +117,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             workers,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
+            overflow: Overflow::new(clock()),
+            txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
             route_watch: None,
             routes_changed: false,
@@ -228,6 +234,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 self.next_tick = now + TICK;
             }
             self.tell_totals(now);
+            self.watch_queue(now);
             if self.listeners_rest {
                 // If it fails again, so does the next tick.
                 let _ = self.watch_listeners();
@@ -236,6 +243,17 @@ impl<'a, P: Protocol> Control<'a, P> {
         if self.protocol.poll_timeout().is_some_and(|due| due <= now) {
             self.protocol.handle_timeout(now);
             self.pump();
+        }
+    }
+
+    /// Says in the log that the TUN device drops packets, and what helps.
+    fn watch_queue(&mut self, now: Instant) {
+        if !self.overflow.is_due(now) {
+            return;
+        }
+        let dropped = self.routing.tx_dropped();
+        if let Some(text) = self.overflow.look(now, dropped, self.tun.name(), self.txqueuelen) {
+            self.report(Severity::Warning, None, text);
         }
     }
 

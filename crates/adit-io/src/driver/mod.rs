@@ -11,6 +11,7 @@ mod handover;
 mod ingress;
 mod links;
 mod mail;
+mod overflow;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -465,6 +465,32 @@ fn a_panic_leaves_no_device_behind() {
     });
 }
 
+#[test]
+fn a_full_queue_is_counted_and_told() {
+    in_fresh_network(|| {
+        let mut config = server_config(Transport::Udp, "127.0.0.1:0");
+        config.tun.txqueuelen = 2;
+        let running = start(config, "10.9.0.1/24");
+        running.wait_until_up();
+        let link = process::Command::new("ip").args(["-o", "link", "show", "tun0"]).output().unwrap();
+        let link = String::from_utf8(link.stdout).unwrap();
+        assert!(link.contains("qlen 2\\"), "{link}");
+        let application = UdpSocket::bind("10.9.0.1:0").unwrap();
+        let dropped = (0..100).any(|_| {
+            for _ in 0..1000 {
+                // The device's own queueing may refuse some, too.
+                let _ = application.send_to(&[7; 100], "10.9.0.2:9");
+            }
+            let (tell, told) = channel();
+            running.handle.inspect(Box::new(move |_, _, status| tell.send(status.tun_dropped).unwrap()));
+            told.recv_timeout(PATIENCE).unwrap() > 0
+        });
+        assert!(dropped);
+        running.wait_for(|heard| matches!(heard, Heard::Event(word) if word.contains("`txqueuelen`")));
+        running.stop();
+    });
+}
+
 /// Sends `total` bytes through the tunnel by TCP, both ways at once, between two drivers in namespaces of
 /// their own that a veth pair connects.
 fn transfer(transport: Transport, offloads: OffloadSwitches, total: usize) {

@@ -25,7 +25,7 @@ fn two_workers_serve_clients_over_udp_and_tcp() {
         *server =
             server.replace("reneg-sec 10\n", "reneg-sec 3\n").replace("hand-window 5\n", "hand-window 2\n");
         if !server.contains("local ") {
-            server.push_str("local 0.0.0.0 1194 udp4\nlocal 0.0.0.0 1195 tcp4-server\n");
+            server.push_str("local 0.0.0.0 1194 udp4\nlocal 0.0.0.0 1195 tcp4-server\ntxqueuelen 321\n");
         }
         if client.contains("10.9.5.1 1194") {
             *client = client
@@ -44,6 +44,10 @@ fn play(bed: &mut Bed) -> Result<(), String> {
     let text = |error: adit_testbed::TestbedError| error.to_string();
     bed.server.start().map_err(text)?;
     let server: [IpAddr; 2] = SERVER_INNER.map(|address| address.parse().unwrap());
+    let link = bed.server.namespace.ip(&["-oneline", "link", "show", "tun0"]).map_err(text)?;
+    if !link.contains("qlen 321\\") {
+        return Err(format!("txqueuelen did not reach the device: {link}"));
+    }
     let mut addresses = Vec::new();
     for client in &mut bed.clients {
         client.start().map_err(text)?;
