@@ -134,7 +134,7 @@ fuzz_target!(|data: &[u8]| {
     // Any read at all from the TUN device.
     let Some((header, packet)) = rest.split_first_chunk::<VNET_HEADER_LEN>() else { return };
     let Some(offload) = Offload::from_vnet_header(header) else { return };
-    server.egress.seal_packet(offload, packet, &mut server.outbox);
+    server.egress.seal_packet(offload, &mut packet.to_vec(), &mut server.outbox);
     for (segment, train) in server.sealed() {
         for opened in client.open(segment, &train) {
             assert!(offload != Offload::NONE || packet.starts_with(&opened));

@@ -39,6 +39,17 @@ pub trait Aead: Send {
     fn seal(&self, nonce: [u8; NONCE_LEN], aad: &[u8], in_out: &mut [u8])
     -> Result<[u8; TAG_LEN], AeadError>;
 
+    /// Encrypts `plain` into `sealed`, which has the same length, and puts the tag over it and `aad` into
+    /// `tag`.
+    fn seal_from(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        aad: &[u8],
+        plain: &[u8],
+        sealed: &mut [u8],
+        tag: &mut [u8; TAG_LEN],
+    ) -> Result<(), AeadError>;
+
     /// Verifies `tag` and decrypts `in_out` in place. After an error `in_out` holds nothing of use.
     fn open(
         &self,
@@ -82,6 +93,20 @@ impl Aead for AwsLc {
             .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), in_out)
             .map_err(|_| AeadError::Refused)?;
         <[u8; TAG_LEN]>::try_from(tag.as_ref()).map_err(|_| AeadError::Refused)
+    }
+
+    fn seal_from(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        aad: &[u8],
+        plain: &[u8],
+        sealed: &mut [u8],
+        tag: &mut [u8; TAG_LEN],
+    ) -> Result<(), AeadError> {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.0
+            .seal_out_of_place_scatter(nonce, Aad::from(aad), plain, sealed, &[], tag)
+            .map_err(|_| AeadError::Refused)
     }
 
     fn open(

@@ -39,6 +39,8 @@ pub struct Egress {
     slots: BTreeMap<PeerId, u32>,
     routes: Routes,
     notices: Vec<Notice>,
+    /// The headers of the super-packet that is being cut.
+    template: Vec<u8>,
     counters: Counters,
 }
 
@@ -49,6 +51,7 @@ impl Egress {
             slots: BTreeMap::new(),
             routes: Routes::default(),
             notices: Vec::new(),
+            template: Vec::new(),
             counters,
         }
     }
@@ -83,10 +86,10 @@ impl Egress {
         }
     }
 
-    /// Seals one read from the TUN device: a packet, or a super-packet that is cut on the way. What cannot
-    /// be sent is dropped and counted.
+    /// Seals one read from the TUN device: a packet, or a super-packet that is cut on the way, for which
+    /// `packet` is used up. What cannot be sent is dropped and counted.
     #[inline]
-    pub fn seal_packet(&mut self, offload: Offload, packet: &[u8], out: &mut Outbox) {
+    pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) {
         if self.seal_or_pass(offload, packet, out).is_some() {
             self.counters.drop_one(Half::Egress, Drop::NoSession);
         }
@@ -95,7 +98,7 @@ impl Egress {
     /// The same, but what is for a peer that another worker serves is left to the caller, who hands it to
     /// that worker.
     #[inline]
-    pub fn seal_or_pass(&mut self, offload: Offload, packet: &[u8], out: &mut Outbox) -> Option<u32> {
+    pub fn seal_or_pass(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
         if reason == Drop::NoSession
             && let Some(worker) = self.worker_for(packet)
@@ -113,7 +116,7 @@ impl Egress {
     }
 
     /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
-    pub fn relay_packet(&mut self, packet: &[u8], out: &mut Outbox) {
+    pub fn relay_packet(&mut self, packet: &mut [u8], out: &mut Outbox) {
         self.seal_packet(Offload::NONE, packet, out);
     }
 
@@ -122,23 +125,22 @@ impl Egress {
         std::mem::take(&mut self.notices)
     }
 
-    fn try_seal(&mut self, offload: &Offload, packet: &[u8], out: &mut Outbox) -> Result<(), Drop> {
+    fn try_seal(&mut self, offload: &Offload, packet: &mut [u8], out: &mut Outbox) -> Result<(), Drop> {
         let ip = Ip::parse(packet).ok_or(Drop::Malformed)?;
         let slot = self.routes.lookup(ip.destination).ok_or(Drop::NoRoute)?;
         let peer = self.peers.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Drop::NoPeer)?;
+        // What is passed on must be whole.
+        peer.active.ok_or(Drop::NoSession)?;
         let sealed = if offload.segmentation == Segmentation::None {
-            let packet = packet.get(..ip.len).ok_or(Drop::Malformed)?;
-            let max_mss = peer.max_mss;
-            peer.seal(packet.len(), packet.first().copied(), out, |place| {
-                place.copy_from_slice(packet);
-                finish_checksum(offload, place)?;
-                if let Some(max) = max_mss {
-                    mss::clamp(place, &ip, max);
-                }
-                Ok(())
-            })
+            let packet = packet.get_mut(..ip.len).ok_or(Drop::Malformed)?;
+            finish_checksum(offload, packet)?;
+            if let Some(max) = peer.max_mss {
+                mss::clamp(packet, &ip, max);
+            }
+            peer.seal(packet, out)
         } else {
-            peer.seal_segments(&Segments::new(offload, packet, &ip)?, packet.first().copied(), out)
+            let segments = Segments::new(offload, packet, &ip, &mut self.template)?;
+            peer.seal_segments(&segments, &self.template, packet, out)
         };
         peer.note_limit(&mut self.notices);
         sealed
@@ -148,10 +150,7 @@ impl Egress {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut()) {
             None => Err(Drop::NoPeer),
             Some(peer) => {
-                let sealed = peer.seal(payload.len(), payload.first().copied(), out, |place| {
-                    place.copy_from_slice(payload);
-                    Ok(())
-                });
+                let sealed = peer.seal(payload, out);
                 peer.note_limit(&mut self.notices);
                 sealed
             }
@@ -245,21 +244,13 @@ impl Peer {
         self.active = active.and_then(|active| self.sessions.iter().position(|session| session.id == active));
     }
 
-    /// Seals one payload of `len` bytes that `fill` writes in its place.
+    /// Seals one payload.
     #[inline]
-    fn seal(
-        &mut self,
-        len: usize,
-        first: Option<u8>,
-        out: &mut Outbox,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), Drop>,
-    ) -> Result<(), Drop> {
+    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Drop> {
         let session = self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(Drop::NoSession)?;
-        let layout = session.seal.layout(first, len);
+        let layout = session.seal.layout(payload.first().copied(), payload.len());
         let place = out.reserve(&self.path, layout.datagram).ok_or(Drop::TooBig)?;
-        let payload = layout.payload..layout.payload + len;
-        fill(place.get_mut(payload.clone()).ok_or(Drop::Malformed)?)?;
-        session.seal.seal(place, payload).map_err(|_| Drop::Exhausted)?;
+        session.seal.seal(payload, place, layout.payload)?;
         out.commit();
         self.counter.add(1, layout.datagram as u64);
         Ok(())
@@ -267,14 +258,14 @@ impl Peer {
 
     fn seal_segments(
         &mut self,
-        segments: &Segments<'_>,
-        first: Option<u8>,
+        segments: &Segments,
+        template: &[u8],
+        super_packet: &mut [u8],
         out: &mut Outbox,
     ) -> Result<(), Drop> {
         for index in 0..segments.count() {
-            self.seal(segments.len(index), first, out, |place| {
-                segments.write(index, place).ok_or(Drop::Malformed)
-            })?;
+            let packet = segments.take(index, template, super_packet).ok_or(Drop::Malformed)?;
+            self.seal(packet, out)?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Cuts super-packets (TSO, USO) into packets and finishes checksums, writing straight into the place that
-//! is then sealed.
+//! Cuts super-packets (TSO, USO) into packets and finishes checksums, where they lie: the cipher then reads
+//! each packet there and writes it where it is sent from, so nothing is copied.
 
 use crate::checksum::Sum;
 use crate::counters::Drop;
@@ -13,29 +13,39 @@ const TCP_CHECKSUM: usize = 16;
 const UDP_CHECKSUM: usize = 6;
 
 /// How to cut one super-packet. All offsets were checked against the packet.
-pub(crate) struct Segments<'p> {
-    packet: &'p [u8],
+pub(crate) struct Segments {
     v6: bool,
     protocol: u8,
     /// Where the transport header starts.
     transport: usize,
-    /// Bytes of all headers.
+    /// Where the payload starts.
     headers: usize,
-    /// Payload bytes of each segment but the last.
+    /// Bytes of payload in each packet but the last.
     size: usize,
-    /// Of the pseudo-header, without the length.
+    /// Bytes of payload in all.
+    payload: usize,
+    /// Addresses and protocol.
     pseudo: Sum,
     sequence: u32,
     identification: u16,
 }
 
-impl<'p> Segments<'p> {
-    /// Checks the packet against what the kernel said of it.
-    pub(crate) fn new(offload: &Offload, packet: &'p [u8], ip: &Ip) -> Result<Self, Drop> {
-        Self::plan(offload, packet, ip).ok_or(Drop::Malformed)
+impl Segments {
+    /// Plans the cut of a super-packet, whose header was read already, and keeps its headers in `template`,
+    /// which is replaced.
+    pub(crate) fn new(
+        offload: &Offload,
+        packet: &[u8],
+        ip: &Ip,
+        template: &mut Vec<u8>,
+    ) -> Result<Self, Drop> {
+        let segments = Self::plan(offload, packet, ip).ok_or(Drop::Malformed)?;
+        template.clear();
+        template.extend_from_slice(packet.get(..segments.headers).ok_or(Drop::Malformed)?);
+        Ok(segments)
     }
 
-    fn plan(offload: &Offload, packet: &'p [u8], ip: &Ip) -> Option<Self> {
+    fn plan(offload: &Offload, packet: &[u8], ip: &Ip) -> Option<Self> {
         let v6 = ip.is_v6();
         let protocol = match (offload.segmentation, v6) {
             (Segmentation::TcpV4, false) | (Segmentation::TcpV6, true) => TCP,
@@ -60,45 +70,43 @@ impl<'p> Segments<'p> {
             return None;
         }
         Some(Segments {
-            packet,
             v6,
             protocol,
             transport,
             headers,
             size,
+            payload: packet.len() - headers,
             pseudo: pseudo_header(packet, v6)?.word(u16::from(protocol)),
             sequence,
             identification: u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]),
         })
     }
 
-    fn payload_len(&self) -> usize {
-        self.packet.len() - self.headers
-    }
-
-    /// How many packets come out; at least one.
+    /// How many packets it makes.
     pub(crate) fn count(&self) -> usize {
-        self.payload_len().div_ceil(self.size).max(1)
+        self.payload.div_ceil(self.size).max(1)
     }
 
-    /// Length of packet number `index`.
+    /// Packet number `index`, made in the super-packet itself: its headers are put right in front of its
+    /// payload, over the end of the payload before, so packets must be taken in order, each once. `template`
+    /// is what [`Segments::new`] kept.
     #[inline]
-    pub(crate) fn len(&self, index: usize) -> usize {
-        let start = index.saturating_mul(self.size);
-        self.headers + self.payload_len().saturating_sub(start).min(self.size)
-    }
-
-    /// Writes packet number `index` into `out`, which is [`Segments::len`] bytes long. `None` if not.
-    #[inline]
-    pub(crate) fn write(&self, index: usize, out: &mut [u8]) -> Option<()> {
+    pub(crate) fn take<'p>(
+        &self,
+        index: usize,
+        template: &[u8],
+        super_packet: &'p mut [u8],
+    ) -> Option<&'p mut [u8]> {
         let start = index * self.size;
-        let len = self.len(index);
-        let (head, body) = out.split_at_mut_checked(self.headers)?;
-        head.copy_from_slice(self.packet.get(..self.headers)?);
-        let from = self.headers + start;
-        body.copy_from_slice(self.packet.get(from..from + len - self.headers)?);
+        let len = self.headers + self.payload.saturating_sub(start).min(self.size);
+        let packet = super_packet.get_mut(start..start + len)?;
+        let head = packet.get_mut(..self.headers)?;
+        if index > 0 {
+            head.copy_from_slice(template);
+        }
         self.patch_ip(index, len, head)?;
-        self.patch_transport(index, out)
+        self.patch_transport(index, packet)?;
+        Some(packet)
     }
 
     fn patch_ip(&self, index: usize, len: usize, head: &mut [u8]) -> Option<()> {

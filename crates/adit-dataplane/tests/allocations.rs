@@ -87,11 +87,13 @@ fn sealing_and_opening(cipher: Cipher) {
     let (mut egress, _) = end(Role::Client, cipher);
     let (_, mut ingress) = end(Role::Server, cipher);
     let (mut outbox, mut inbox) = (Outbox::new(), Inbox::new(MergePolicy::TcpAndUdp));
-    let (offload, packet) = super_packet(1400 * 40);
+    let (offload, original) = super_packet(1400 * 40);
+    let mut packet = original.clone();
     let mut buffer = vec![0; 65_536];
     let mut merged = 0;
     let mut round = || {
-        egress.seal_packet(offload, &packet, &mut outbox);
+        packet.copy_from_slice(&original);
+        egress.seal_packet(offload, &mut packet, &mut outbox);
         for train in outbox.iter() {
             let bytes = &mut buffer[..train.bytes.len()];
             bytes.copy_from_slice(train.bytes);

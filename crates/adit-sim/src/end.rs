@@ -187,8 +187,8 @@ impl End {
         let control = self.inbox.control().iter();
         self.mail.extend(control.map(|(path, range)| Mail::Control(*path, slice(range))));
         self.inbox.clear();
-        for packet in relay {
-            self.egress.relay_packet(&packet, &mut self.outbox);
+        for mut packet in relay {
+            self.egress.relay_packet(&mut packet, &mut self.outbox);
         }
         self.flush();
     }
@@ -208,7 +208,7 @@ impl End {
     /// Packets came from the device, in one batch.
     pub(crate) fn send_packets(&mut self, packets: &[Vec<u8>]) {
         for packet in packets {
-            self.egress.seal_packet(Offload::NONE, packet, &mut self.outbox);
+            self.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut self.outbox);
         }
         self.flush();
         self.mail.extend(self.egress.take_notices().into_iter().map(Mail::Notice));

@@ -57,10 +57,6 @@ pub(crate) fn classify(wire: Wire, role: Role, datagram: &[u8]) -> Class {
     }
 }
 
-/// Why nothing was sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SealRefused;
-
 enum SealWire {
     OpenVpn(openvpn::Sealer),
     OpenVpnCbc(Box<cbc::Sealer>),
@@ -123,22 +119,31 @@ impl SealSession {
         }
     }
 
-    /// Seals the payload, which was put where [`SealSession::layout`] said.
+    /// Seals the payload into a datagram of the length that [`SealSession::layout`] gave; `at` is what it
+    /// gave as the payload's place.
     #[inline]
-    pub(crate) fn seal(&mut self, datagram: &mut [u8], payload: Range<usize>) -> Result<(), SealRefused> {
+    pub(crate) fn seal(&mut self, payload: &[u8], datagram: &mut [u8], at: usize) -> Result<(), Drop> {
         if self.counter > self.counter_max {
-            return Err(SealRefused);
+            return Err(Drop::Exhausted);
         }
         let counter = self.counter;
         self.counter += 1;
         // One block for the authenticated header, one for the packet.
         self.used = self.used.saturating_add((datagram.len() as u64).div_ceil(16) + 2);
-        match &self.wire {
-            SealWire::OpenVpn(sealer) => sealer.seal(counter, datagram, payload.len()),
-            SealWire::OpenVpnCbc(sealer) => sealer.seal(counter, datagram, payload),
-            SealWire::WireGuard(sealer) => sealer.seal(counter, datagram, payload.len()),
-        }
-        .ok_or(SealRefused)
+        let sealed = match &self.wire {
+            SealWire::OpenVpn(sealer) if sealer.is_plain() => sealer.seal_from(counter, payload, datagram),
+            wire => {
+                // What surrounds the payload must be sealed with it: that is done in place.
+                let place = at..at + payload.len();
+                datagram.get_mut(place.clone()).ok_or(Drop::Malformed)?.copy_from_slice(payload);
+                match wire {
+                    SealWire::OpenVpn(sealer) => sealer.seal(counter, datagram, place.len()),
+                    SealWire::OpenVpnCbc(sealer) => sealer.seal(counter, datagram, place),
+                    SealWire::WireGuard(sealer) => sealer.seal(counter, datagram, place.len()),
+                }
+            }
+        };
+        sealed.ok_or(Drop::Exhausted)
     }
 
     /// Whether new keys are due; true once.

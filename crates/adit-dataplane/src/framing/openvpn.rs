@@ -113,21 +113,55 @@ impl Sealer {
         Layout { payload, datagram: payload + payload_len + after }
     }
 
-    /// `None` if the datagram has not the length that `layout` gave, or the AEAD refuses.
+    /// Whether nothing but the payload is sealed.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.compression == CompressionFraming::None
+    }
+
+    /// Seals a payload that lies in its place. `None` if the datagram has not the length that `layout` gave,
+    /// or the AEAD refuses.
     #[inline]
     pub(super) fn seal(&self, counter: u64, datagram: &mut [u8], payload_len: usize) -> Option<()> {
-        let packet_id = u32::try_from(counter).ok()?.to_be_bytes();
-        let (front, body) = datagram.split_at_mut_checked(self.body())?;
+        let (nonce, aad, tag, body) = self.prepare(counter, datagram)?;
         compression::frame(self.compression, body, payload_len)?;
-        let (authenticated, tag) = front.split_at_mut_checked(self.header.len + PACKET_ID)?;
-        let (header, id) = authenticated.split_at_mut_checked(self.header.len)?;
-        header.copy_from_slice(self.header.bytes()?);
-        id.copy_from_slice(&packet_id);
-        let aad: &[u8] = if self.header.len == V1_HEADER { id } else { authenticated };
-        tag.copy_from_slice(&self.aead.seal(nonce(packet_id, self.iv), aad, body).ok()?);
+        *tag = self.aead.seal(nonce, aad, body).ok()?;
         Some(())
     }
+
+    /// Seals a payload that lies elsewhere. `None` as above.
+    #[inline]
+    pub(super) fn seal_from(&self, counter: u64, payload: &[u8], datagram: &mut [u8]) -> Option<()> {
+        let (nonce, aad, tag, body) = self.prepare(counter, datagram)?;
+        self.aead.seal_from(nonce, aad, payload, body, tag).ok()
+    }
+
+    /// Writes the header, and gives the nonce, what is authenticated, and the places of tag and ciphertext.
+    #[inline]
+    fn prepare<'d>(&self, counter: u64, datagram: &'d mut [u8]) -> Option<Parts<'d>> {
+        let packet_id = u32::try_from(counter).ok()?.to_be_bytes();
+        let (front, body) = datagram.split_at_mut_checked(self.body())?;
+        let (authenticated, tag) = front.split_last_chunk_mut::<TAG_LEN>()?;
+        // Whole words for the usual header: a copy of any length would be a call.
+        let aad: &[u8] = match <&mut [u8; V2_HEADER + PACKET_ID]>::try_from(&mut *authenticated) {
+            Ok(front) => {
+                let ([a, b, c, d], [e, f, g, h]) = (self.header.bytes, packet_id);
+                *front = [a, b, c, d, e, f, g, h];
+                authenticated
+            }
+            Err(_) => {
+                let (opcode, id) = authenticated.split_first_mut()?;
+                *opcode = self.header.bytes[0];
+                id.copy_from_slice(&packet_id);
+                id
+            }
+        };
+        Some((nonce(packet_id, self.iv), aad, tag, body))
+    }
 }
+
+/// Nonce, what is authenticated, and the places of tag and ciphertext.
+type Parts<'d> = ([u8; NONCE_LEN], &'d [u8], &'d mut [u8; TAG_LEN], &'d mut [u8]);
 
 pub(super) struct Opener {
     aead: Box<dyn Aead>,
@@ -195,6 +229,9 @@ mod tests {
         let mut datagram = vec![0; layout.datagram];
         datagram[24..].copy_from_slice(plain);
         sealer.seal(1, &mut datagram, plain.len()).expect("seals");
+        let mut from_elsewhere = vec![0xaa; layout.datagram];
+        sealer.seal_from(1, plain, &mut from_elsewhere).expect("seals");
+        assert_eq!(from_elsewhere, datagram);
         assert_eq!(datagram[..8], [7, 0, 0, 23, 0, 0, 0, 1]);
         let tag =
             [0x1f, 0xdd, 0x90, 0x8f, 0x0e, 0x9d, 0xc2, 0x5e, 0x79, 0xd8, 0x32, 0x02, 0x0d, 0x58, 0xe7, 0x3f];

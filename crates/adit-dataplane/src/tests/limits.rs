@@ -130,7 +130,7 @@ fn streams_may_break_anywhere_but_not_lose_step() {
     let mut one = client(1, tcp(9), CIPHER);
     let packets: Vec<Vec<u8>> = (1..60usize).map(|len| Flow::default().udp(&vec![1; len * 7])).collect();
     for packet in &packets {
-        one.egress.seal_packet(Offload::NONE, packet, &mut one.outbox);
+        one.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut one.outbox);
     }
     let stream: Vec<u8> = one.flush().into_iter().flat_map(|(_, _, bytes)| bytes).collect();
     let (mut buffer, mut found) = (Vec::new(), Vec::new());

@@ -101,13 +101,10 @@ fn kernel_cut(offload: &Offload, packet: &[u8]) -> Vec<Vec<u8>> {
 /// Cuts as we do.
 fn our_cut(offload: &Offload, packet: &[u8]) -> Vec<Vec<u8>> {
     let ip = Ip::parse(packet).expect("an IP packet");
-    let segments = Segments::new(offload, packet, &ip).expect("a super-packet");
+    let (mut packet, mut template) = (packet.to_vec(), Vec::new());
+    let segments = Segments::new(offload, &packet, &ip, &mut template).expect("a super-packet");
     (0..segments.count())
-        .map(|index| {
-            let mut out = vec![0xaa; segments.len(index)];
-            segments.write(index, &mut out).expect("fits");
-            out
-        })
+        .map(|index| segments.take(index, &template, &mut packet).expect("there").to_vec())
         .collect()
 }
 

@@ -175,7 +175,7 @@ fn clients_reach_each_other_only_when_told() {
             continue;
         }
         assert_eq!((arrived.packets.len(), arrived.relay.len()), (0, 1));
-        server.egress.relay_packet(&arrived.relay[0], &mut server.outbox);
+        server.egress.relay_packet(&mut arrived.relay[0].clone(), &mut server.outbox);
         let trains = server.flush();
         assert_eq!(trains[0].0, udp(2));
         assert_eq!(two.receive(udp(9), &trains[0].2, trains[0].1).packets, [packet(1, 2)]);

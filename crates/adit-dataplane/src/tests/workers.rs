@@ -45,14 +45,14 @@ fn packets_for_others_peers_are_passed_on() {
     let mut workers = workers(&[1, 2]);
     let [even, odd] = &mut workers;
     let for_one = packet(77, 1);
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &for_one, &mut even.outbox), Some(1));
+    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut even.outbox), Some(1));
     assert!(even.outbox.is_empty());
-    assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &for_one, &mut odd.outbox), None);
+    assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut odd.outbox), None);
     assert_eq!(odd.flush().len(), 1);
     // Who does not pass it on loses it, and counts it.
     assert!(even.send(Offload::NONE, &for_one).is_empty());
     assert_eq!((even.dropped_out(Drop::NoSession), odd.dropped_out(Drop::NoSession)), (1, 0));
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &packet(77, 9), &mut even.outbox), None);
+    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 9), &mut even.outbox), None);
     assert_eq!(even.dropped_out(Drop::NoRoute), 1);
 }
 
@@ -107,7 +107,7 @@ fn clients_of_two_workers_reach_each_other() {
     let sealed = two.send_one(&packet(2, 1));
     let arrived = even.receive(udp(2), &sealed, sealed.len());
     assert!(matches!(arrived.passed[..], [Passed::Packet { worker: 1, .. }]));
-    odd.egress.relay_packet(&packet(2, 1), &mut odd.outbox);
+    odd.egress.relay_packet(&mut packet(2, 1), &mut odd.outbox);
     assert_eq!(odd.flush()[0].0, udp(1));
     let sealed = two.send_one(&packet(2, 4));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).relay.len(), 1, "its own");
@@ -132,7 +132,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     even.ingress.apply(ingress);
     odd.apply(DataEvent::AddPeer(config));
     odd.install(PeerId(2), SessionId::openvpn(PeerId(2), 0), v2(2, 0), CIPHER, (0x82, 2));
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &packet(77, 2), &mut even.outbox), Some(1));
+    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.outbox), Some(1));
     let sealed = two.send_one(&packet(2, 77));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).passed.len(), 1);
     assert_eq!(odd.receive(udp(2), &sealed, sealed.len()).packets.len(), 1);

@@ -103,7 +103,7 @@ impl End {
 
     /// Seals packets and gives the trains' path, segment and bytes.
     pub(crate) fn send(&mut self, offload: Offload, packet: &[u8]) -> Vec<(Path, usize, Vec<u8>)> {
-        self.egress.seal_packet(offload, packet, &mut self.outbox);
+        self.egress.seal_packet(offload, &mut packet.to_vec(), &mut self.outbox);
         self.flush()
     }
 

@@ -30,7 +30,8 @@ impl Running {
                     return Err(format!("cannot read from {name}: {error}; was the device deleted?"));
                 }
             };
-            let Some((header, packet)) = self.packet.get(..length).and_then(|b| b.split_first_chunk()) else {
+            let read = self.packet.get_mut(..length).and_then(<[u8]>::split_first_chunk_mut);
+            let Some((header, packet)) = read else {
                 continue;
             };
             if let Some(offload) = Offload::from_vnet_header(header) {

@@ -80,15 +80,15 @@ impl Running {
                     return Ok(());
                 }
                 // Nobody is handed the same thing twice: what is not ours after all is counted there.
-                Some(Handover::Packet { offload, bytes }) => {
-                    self.egress.seal_packet(offload, &bytes, &mut self.outbox);
+                Some(Handover::Packet { offload, mut bytes }) => {
+                    self.egress.seal_packet(offload, &mut bytes, &mut self.outbox);
                     if self.outbox.has_complete() {
                         self.send_complete();
                     }
                 }
                 Some(Handover::Datagrams { path, segment, mut bytes }) => {
                     self.ingress.open_datagrams(path, &mut bytes, segment, &mut self.inbox);
-                    self.deliver(&bytes, Origin::Colleague);
+                    self.deliver(&mut bytes, Origin::Colleague);
                 }
             }
         }

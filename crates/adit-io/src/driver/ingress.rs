@@ -111,14 +111,14 @@ impl Running {
     }
 
     /// Hands out what was opened, and empties the inbox.
-    pub(super) fn deliver(&mut self, bytes: &[u8], origin: Origin) {
+    pub(super) fn deliver(&mut self, bytes: &mut [u8], origin: Origin) {
         for packet in self.inbox.packets() {
             if write_packet(&self.tun, &packet, bytes).is_err() {
                 count(&self.losses.tun_write);
             }
         }
         for range in self.inbox.relay() {
-            if let Some(packet) = bytes.get(range.clone()) {
+            if let Some(packet) = bytes.get_mut(range.clone()) {
                 self.egress.relay_packet(packet, &mut self.outbox);
             }
         }

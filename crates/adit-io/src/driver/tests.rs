@@ -275,7 +275,7 @@ impl Peer {
 
     fn seal(&mut self, packet: &[u8]) -> Vec<u8> {
         self.outbox.clear();
-        self.egress.seal_packet(Offload::NONE, packet, &mut self.outbox);
+        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.outbox);
         self.outbox.iter().next().unwrap().bytes.to_vec()
     }
 }
