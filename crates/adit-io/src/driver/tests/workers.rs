@@ -45,7 +45,7 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
         (Marks::NoPeerId, Role::Client) => OpenVpnHeader::V2 { peer_id: 0x00ff_ffff },
         _ => OpenVpnHeader::V2 { peer_id: number.into() },
     };
-    let key = |byte: u8| DirectionKey { key: vec![byte; 32].into(), implicit_iv: [byte; 8] };
+    let key = |byte: u8| DirectionKey::aead(vec![byte; 32].into(), [byte; 8]);
     let (up, down) = (key(number), key(0x80 | number));
     let (seal, open) = if role == Role::Client { (up, down) } else { (down, up) };
     let framing =
