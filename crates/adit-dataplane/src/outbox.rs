@@ -12,7 +12,7 @@ const LOOK_BACK: usize = 16;
 /// Bytes in front of each record on a stream.
 const RECORD_HEADER: usize = 2;
 /// Bytes after which a train of records need not wait for more.
-const STREAM_FULL: usize = 48 * 1024;
+const STREAM_FULL: usize = 60 * 1024;
 /// Bytes a train can hold: a largest record with its length.
 const TRAIN_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 
