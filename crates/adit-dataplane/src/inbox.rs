@@ -9,15 +9,27 @@ use crate::merge::{Flows, Run};
 use crate::offload::{Offload, VNET_HEADER_LEN};
 
 /// What may be merged: what the TUN device was found to take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergePolicy {
     /// Nothing: the device takes packets only.
     #[default]
     Off,
     /// TCP flows (the device takes TSO packets).
     Tcp,
-    /// TCP flows and runs of equal-size UDP datagrams (the device takes USO packets too).
+    /// Runs of equal-size UDP datagrams (the device takes USO packets).
+    Udp,
+    /// Both.
     TcpAndUdp,
+}
+
+impl MergePolicy {
+    pub(crate) fn tcp(self) -> bool {
+        matches!(self, MergePolicy::Tcp | MergePolicy::TcpAndUdp)
+    }
+
+    pub(crate) fn udp(self) -> bool {
+        matches!(self, MergePolicy::Udp | MergePolicy::TcpAndUdp)
+    }
 }
 
 /// No piece follows.

@@ -134,7 +134,7 @@ impl Run {
         }
         let transport = packet.get(ip_header..)?;
         let (transport_len, sequence, push) = match ip.protocol {
-            TCP if policy >= MergePolicy::Tcp => {
+            TCP if policy.tcp() => {
                 let header: &[u8; TCP_HEADER] = transport.first_chunk()?;
                 let len = usize::from(header[12] >> 4) * 4;
                 if header[13] & !PSH != ACK || header[12] & 0x0f != 0 || len < TCP_HEADER {
@@ -143,7 +143,7 @@ impl Run {
                 let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
                 (len, sequence, header[13] & PSH != 0)
             }
-            UDP if policy >= MergePolicy::TcpAndUdp => {
+            UDP if policy.udp() => {
                 let header: &[u8; UDP_HEADER] = transport.first_chunk()?;
                 let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
                 if len != transport.len() || header[6..8] == [0, 0] {

@@ -304,7 +304,12 @@ proptest! {
     fn cutting_gives_back_what_was_merged(
         kinds in proptest::collection::vec((any::<bool>(), any::<bool>()), 1..11),
         steps in proptest::collection::vec((0usize..11, step()), 1..150),
-        policy in prop_oneof![Just(MergePolicy::Off), Just(MergePolicy::Tcp), Just(MergePolicy::TcpAndUdp)],
+        policy in prop_oneof![
+            Just(MergePolicy::Off),
+            Just(MergePolicy::Tcp),
+            Just(MergePolicy::Udp),
+            Just(MergePolicy::TcpAndUdp)
+        ],
     ) {
         let mut senders: Vec<Sender> =
             kinds.iter().zip(1u8..).map(|((v6, df), source)| Sender::new(source, *v6, *df)).collect();
@@ -387,6 +392,7 @@ fn datagrams_merge_by_size() {
         check(MergePolicy::TcpAndUdp, &sent).iter().map(|(_, packet)| packet.len()).collect();
     assert_eq!(sizes, [28 + 1700, 28 + 1000, 28 + 600]);
     assert_eq!(merge(MergePolicy::Tcp, &sent).len(), 7);
+    assert_eq!(check(MergePolicy::Udp, &sent).len(), merge(MergePolicy::TcpAndUdp, &sent).len());
 }
 
 #[test]

@@ -329,10 +329,12 @@ fn try_offloads(tun: &Tun, switches: OffloadSwitches) -> OffloadStatus {
 }
 
 fn merge_policy(tun: &Tun) -> MergePolicy {
-    match tun.offloads() {
-        offloads if offloads.udp && offloads.tcp => MergePolicy::TcpAndUdp,
-        offloads if offloads.tcp => MergePolicy::Tcp,
-        _ => MergePolicy::Off,
+    let offloads = tun.offloads();
+    match (offloads.tcp, offloads.udp) {
+        (true, true) => MergePolicy::TcpAndUdp,
+        (true, false) => MergePolicy::Tcp,
+        (false, true) => MergePolicy::Udp,
+        (false, false) => MergePolicy::Off,
     }
 }
 
