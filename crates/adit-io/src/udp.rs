@@ -1,5 +1,6 @@
 //! UDP sockets that carry many datagrams a system call where the kernel can.
 
+mod backlog;
 mod batch;
 mod group;
 
@@ -13,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
 use crate::config::Buffers;
 use crate::sys::{self, Message, Received};
@@ -38,6 +40,17 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Use UDP_GRO.
     pub gro: bool,
+}
+
+/// What became of a train.
+#[derive(Debug)]
+enum Sent {
+    /// The socket took all of it.
+    All,
+    /// The system refused a part of it at least; the rest was sent.
+    Refused(io::Error),
+    /// The socket's buffer is full: it took the first `taken` bytes, whole datagrams.
+    Blocked { taken: usize },
 }
 
 /// A bound socket that talks to any address. Calls do not wait, but for [`UdpSocket::send`].
@@ -118,19 +131,43 @@ impl UdpSocket {
     /// Sends `bytes` as datagrams of `segment` bytes, the last perhaps shorter. Waits a little while the
     /// socket's buffer is full. When the kernel refuses to cut them, the same bytes go out one by one.
     pub fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
+        let mut rest = bytes;
+        let mut waited = false;
+        loop {
+            match self.try_send(rest, segment, to) {
+                Sent::All => return Ok(()),
+                Sent::Refused(error) => return Err(error),
+                Sent::Blocked { .. } if waited => return Err(io::ErrorKind::WouldBlock.into()),
+                Sent::Blocked { taken } => {
+                    rest = rest.get(taken..).unwrap_or_default();
+                    waited = true;
+                    wait_writable(self.socket.as_fd(), SEND_PATIENCE)?;
+                }
+            }
+        }
+    }
+
+    /// The same without waiting.
+    fn try_send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
         let to = self.wire_address(to);
         let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment.load(Ordering::Relaxed) {
             let size = u16::try_from(segment).ok();
             match self.send_one(&Message { bytes, to, segment: size }) {
                 Err(error) if self.learn(&error, segment) => {}
-                result => return result,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked { taken: 0 },
+                Err(error) => return Sent::Refused(error),
+                Ok(()) => return Sent::All,
             }
         }
-        let mut outcome = Ok(());
-        for datagram in bytes.chunks(segment) {
-            if let Err(error) = self.send_one(&Message { bytes: datagram, to, segment: None }) {
-                outcome = Err(error);
+        let mut outcome = Sent::All;
+        for (number, datagram) in bytes.chunks(segment).enumerate() {
+            match self.send_one(&Message { bytes: datagram, to, segment: None }) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Sent::Blocked { taken: number * segment };
+                }
+                Err(error) => outcome = Sent::Refused(error),
             }
         }
         outcome
@@ -156,14 +193,9 @@ impl UdpSocket {
 
     fn send_one(&self, message: &Message<'_>) -> io::Result<()> {
         let mut refused = false;
-        let mut waited = false;
         loop {
             match sys::send(self.socket.as_fd(), message) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
-                    waited = true;
-                    wait_writable(self.socket.as_fd(), SEND_PATIENCE)?;
-                }
                 // The answer of an ICMP message to an earlier datagram, not to this one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,
                 result => return result,

@@ -127,7 +127,12 @@ impl Running {
                 self.take_handovers()
             }
             Token::Tun => self.drain_tun(),
-            Token::Udp(number) => self.receive_datagrams(number, received),
+            Token::Udp(number) => {
+                if event.writable {
+                    self.links.flush_socket(number, &self.losses);
+                }
+                self.receive_datagrams(number, received)
+            }
             Token::Tcp(number) => self.look_after_connection(number, event, received),
             Token::Listener(_) | Token::Routes => Ok(()),
         }
@@ -168,7 +173,7 @@ impl Running {
             self.control.post(Mail::Broken { connection, reason });
             self.control.wake();
         }
-        let watch = !(self.back_pressure && self.links.full());
+        let watch = self.has_room();
         if watch == self.tun_watched {
             return;
         }

@@ -45,7 +45,7 @@ impl Running {
             // there is one, and does not travel in a train of its own.
             if self.outbox.has_complete() {
                 self.send_complete();
-                if self.back_pressure && self.links.full() {
+                if !self.has_room() {
                     break;
                 }
             }
@@ -77,6 +77,13 @@ impl Running {
     /// A client stops reading before its queue grows; what still comes is not dropped.
     fn queue_limit(&self) -> usize {
         if self.back_pressure { usize::MAX } else { QUEUE_LIMIT }
+    }
+
+    /// Whether what is read from the TUN device can leave. Packets wait there better than here: the kernel's
+    /// queue has a limit of its own, and its own drops. A server reads on while a connection is full, as its
+    /// packets may be for others; one UDP socket is the way to all clients.
+    pub(super) fn has_room(&self) -> bool {
+        !(self.links.stalled() || self.back_pressure && self.links.full())
     }
 
     fn pass_on_notices(&mut self) {

@@ -15,7 +15,7 @@ use super::status::{LossCounters, count};
 use crate::clock;
 use crate::poller::{Interest, Poller, Token};
 use crate::tcp::{Taken, Writer};
-use crate::udp::UdpSocket;
+use crate::udp::{Backlog, UdpSocket};
 
 /// Bytes that may wait for a connection before data records are dropped (server).
 pub(super) const QUEUE_LIMIT: usize = 256 * 1024;
@@ -66,6 +66,14 @@ impl Connection {
     }
 }
 
+/// A UDP socket, and what waits until it has room again.
+struct Link {
+    socket: Arc<UdpSocket>,
+    backlog: Backlog,
+    /// The poller waits for room too.
+    awaits_room: bool,
+}
+
 /// A connection that failed, and why.
 pub(super) struct Broken {
     pub(super) connection: ConnectionId,
@@ -75,7 +83,9 @@ pub(super) struct Broken {
 /// The sockets and connections of a data thread.
 #[derive(Default)]
 pub(super) struct Links {
-    sockets: BTreeMap<u32, Arc<UdpSocket>>,
+    sockets: BTreeMap<u32, Link>,
+    /// Sockets with something that waits, or that had until now: those to look after.
+    stalled: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Connection>,
     /// Connections with something that waits, that are closing, or that broke: those to look after.
     busy: BTreeSet<ConnectionId>,
@@ -89,18 +99,19 @@ impl Links {
         poller: &Poller,
     ) -> io::Result<()> {
         poller.add(&*socket, Token::Udp(number), Interest::Read)?;
-        self.sockets.insert(number, socket);
+        self.sockets.insert(number, Link { socket, backlog: Backlog::default(), awaits_room: false });
         Ok(())
     }
 
     pub(super) fn remove_socket(&mut self, number: u32, poller: &Poller) {
-        if let Some(socket) = self.sockets.remove(&number) {
-            poller.remove(&*socket);
+        if let Some(link) = self.sockets.remove(&number) {
+            poller.remove(&*link.socket);
+            self.stalled.remove(&number);
         }
     }
 
     pub(super) fn socket(&self, number: u32) -> Option<Arc<UdpSocket>> {
-        self.sockets.get(&number).map(Arc::clone)
+        self.sockets.get(&number).map(|link| Arc::clone(&link.socket))
     }
 
     pub(super) fn add_connection(
@@ -159,10 +170,13 @@ impl Links {
         let mut trains = trains.peekable();
         while let Some(train) = trains.next() {
             match train.path {
-                Path::Udp { socket: number, .. } => match self.sockets.get(&number) {
-                    Some(socket) => {
+                Path::Udp { socket: number, .. } => match self.sockets.get_mut(&number) {
+                    Some(Link { socket, backlog, .. }) => {
                         let others = iter::from_fn(|| trains.next_if(|next| is_by_socket(next, number)));
-                        let refused = socket.send_trains(iter::once(train).chain(others));
+                        let refused = socket.send_trains(iter::once(train).chain(others), backlog);
+                        if !backlog.is_empty() {
+                            self.stalled.insert(number);
+                        }
                         losses.udp_send.fetch_add(refused, Ordering::Relaxed);
                     }
                     None => count(&losses.no_path),
@@ -170,6 +184,19 @@ impl Links {
                 Path::Tcp { connection, .. } => self.write(connection, train.bytes, limit, losses),
             }
         }
+    }
+
+    /// Sends what waits for a socket, as far as it takes it.
+    pub(super) fn flush_socket(&mut self, number: u32, losses: &LossCounters) {
+        if let Some(Link { socket, backlog, .. }) = self.sockets.get_mut(&number) {
+            losses.udp_send.fetch_add(backlog.flush(socket), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a UDP socket has more to send than its buffer takes.
+    pub(super) fn stalled(&self) -> bool {
+        let mut stalled = self.stalled.iter().filter_map(|number| self.sockets.get(number));
+        stalled.any(|link| !link.backlog.is_empty())
     }
 
     /// Sends a control datagram on a connection, as a record.
@@ -222,9 +249,21 @@ impl Links {
         self.busy().any(|connection| connection.closing.is_some())
     }
 
-    /// Looks after the busy connections and brings the poller's set in line with what waits. Gives those
-    /// that broke.
+    /// Looks after the stalled sockets and the busy connections, and brings the poller's set in line with what
+    /// waits. Gives the connections that broke.
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Broken> {
+        let sockets = &mut self.sockets;
+        self.stalled.retain(|number| {
+            sockets.get_mut(number).is_some_and(|link| {
+                let wanted = !link.backlog.is_empty();
+                if wanted != link.awaits_room {
+                    let interest = if wanted { Interest::Both } else { Interest::Read };
+                    let changed = poller.change(&*link.socket, Token::Udp(*number), interest);
+                    link.awaits_room = if changed.is_ok() { wanted } else { link.awaits_room };
+                }
+                link.awaits_room || wanted
+            })
+        });
         std::mem::take(&mut self.busy).into_iter().filter_map(|id| self.settle_one(id, poller)).collect()
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use adit_dataplane::Train;
 
-use super::{RECEIVE_SLOT, UdpSocket, normalised};
+use super::{Backlog, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
 
 /// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
@@ -31,6 +31,7 @@ impl Gathered {
 /// Messages that wait for the next system call.
 struct Batch<'a> {
     socket: &'a UdpSocket,
+    backlog: &'a mut Backlog,
     messages: [Message<'a>; SEND_BATCH],
     used: usize,
     refused: u64,
@@ -59,10 +60,16 @@ impl UdpSocket {
     }
 
     /// Sends trains in order, as few system calls as there can be: where the kernel cuts trains, each is one
-    /// message, and one call takes many messages. Waits a little while the socket's buffer is full. Gives how
-    /// many messages the system refused; the others are sent nevertheless.
-    pub(crate) fn send_trains<'a>(&'a self, trains: impl Iterator<Item = Train<'a>>) -> u64 {
-        let mut batch = Batch { socket: self, messages: [Message::NONE; SEND_BATCH], used: 0, refused: 0 };
+    /// message, and one call takes many messages. Does not wait: what the socket's buffer has no room for goes
+    /// to the backlog, and so does all that comes while anything is there. Gives how many messages the system
+    /// refused, or the backlog; the others are sent nevertheless.
+    pub(crate) fn send_trains<'a>(
+        &'a self,
+        trains: impl Iterator<Item = Train<'a>>,
+        backlog: &'a mut Backlog,
+    ) -> u64 {
+        let messages = [Message::NONE; SEND_BATCH];
+        let mut batch = Batch { socket: self, backlog, messages, used: 0, refused: 0 };
         for train in trains {
             let to = self.wire_address(train.path.remote());
             let segment = train.segment.max(1);
@@ -97,19 +104,34 @@ impl<'a> Batch<'a> {
         while let Some((first, others)) = rest.split_first() {
             let taken = match others {
                 [] => 0,
+                _ if !self.backlog.is_empty() => 0,
                 _ => sys::send_many(self.socket.as_fd(), rest).unwrap_or(0),
             };
             rest = if taken > 0 {
                 rest.get(taken..).unwrap_or_default()
             } else {
-                // Alone, it is waited for, sent again, or cut here, as the refusal asks for.
-                let segment = first.segment.map_or(first.bytes.len(), usize::from);
-                self.refused += u64::from(self.socket.send(first.bytes, segment, first.to).is_err());
+                // Alone, it is sent again, cut here, or kept, as the refusal asks for.
+                self.refused += u64::from(!send_or_keep(self.socket, self.backlog, first));
                 others
             };
         }
         self.used = 0;
     }
+}
+
+/// Whether a message was sent, or kept because the socket's buffer is full or others wait already.
+fn send_or_keep(socket: &UdpSocket, backlog: &mut Backlog, message: &Message<'_>) -> bool {
+    let segment = message.segment.map_or(message.bytes.len(), usize::from);
+    let taken = if backlog.is_empty() {
+        match socket.try_send(message.bytes, segment, message.to) {
+            Sent::All => return true,
+            Sent::Refused(_) => return false,
+            Sent::Blocked { taken } => taken,
+        }
+    } else {
+        0
+    };
+    backlog.push(message.bytes.get(taken..).unwrap_or_default(), segment, message.to)
 }
 
 #[cfg(test)]
@@ -168,7 +190,7 @@ mod tests {
                 sent_one.extend(bytes[..length].chunks(segment).map(<[u8]>::to_vec));
                 sent_two.extend(bytes[length / 2..length].chunks(segment).map(<[u8]>::to_vec));
             }
-            assert_eq!(from.send_trains(trains.into_iter()), 0);
+            assert_eq!(from.send_trains(trains.into_iter(), &mut Backlog::default()), 0);
             assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
             assert_eq!(drain(&one, &mut Gathered::default()).0, sent_one, "offloads {offloads}");
             assert_eq!(drain(&two, &mut Gathered::default()).0, sent_two, "offloads {offloads}");
@@ -183,7 +205,7 @@ mod tests {
             let to = "10.5.0.2:9".parse().unwrap();
             let trains =
                 [train(to, 400, &[1; 1_000]), train(to, 500, &[2; 1_200]), train(to, 100, &[3; 400])];
-            assert_eq!(socket.send_trains(trains.into_iter()), 0);
+            assert_eq!(socket.send_trains(trains.into_iter(), &mut Backlog::default()), 0);
             let arrived = payloads(&tun, 10);
             let lengths: Vec<usize> = arrived.iter().map(|payload| payload.len() - 8).collect();
             assert_eq!(lengths, [400, 400, 200, 500, 500, 200, 100, 100, 100, 100]);
@@ -198,7 +220,7 @@ mod tests {
         let oversize = vec![9; 65_535];
         let trains =
             [train(address, 4, b"before"), train(address, 65_535, &oversize), train(address, 9, b"after")];
-        assert_eq!(from.send_trains(trains.into_iter()), 1);
+        assert_eq!(from.send_trains(trains.into_iter(), &mut Backlog::default()), 1);
         assert!(wait_readable(&to).unwrap());
         assert_eq!(drain(&to, &mut Gathered::default()).0, [&b"befo"[..], b"re", b"after"]);
     }
