@@ -60,7 +60,7 @@ struct Args {
     /// The null tunnel's release build [default: beside this program]
     #[arg(long)]
     nulltun: Option<PathBuf>,
-    /// Where wireguard-go is, or is put by `go install`
+    /// Where wireguard-go, boringtun and gotatun are, or are put by `go install` and `cargo install`
     #[arg(long)]
     tools: Option<PathBuf>,
     /// Make the outer link cut large UDP sends before they cross, as most real links do

@@ -92,10 +92,12 @@ const COMPARED: [&str; 11] = [
     "client_rss_kib",
 ];
 
-const BASES: [Subject; 5] = [
+const BASES: [Subject; 7] = [
     Subject::OpenvpnUdp,
     Subject::OpenvpnTcp,
     Subject::WireguardGo,
+    Subject::Boringtun,
+    Subject::Gotatun,
     Subject::Nulltun,
     Subject::AditToOpenvpn,
 ];

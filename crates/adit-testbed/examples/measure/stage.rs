@@ -1,5 +1,6 @@
 //! Two namespaces with a tunnel between them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,8 +27,8 @@ const NULL_MTU: &str = "1500";
 pub(crate) struct Programs {
     adit: PathBuf,
     nulltun: PathBuf,
-    /// Absent, with the reason, if it cannot be had.
-    wireguard: Result<PathBuf, String>,
+    /// Those that speak WireGuard, of the chosen subjects; with the reason if one cannot be had.
+    wireguard: BTreeMap<Subject, Result<PathBuf, String>>,
     /// The server's configuration and the client's, without the lines that name the transport.
     configs: [String; 2],
 }
@@ -39,10 +40,8 @@ impl Programs {
         let examples = own.parent().unwrap_or(Path::new("."));
         let release = examples.parent().unwrap_or(Path::new("."));
         let tools = args.tools.clone().unwrap_or_else(|| release.join("../tools"));
-        let wireguard = match args.subjects.contains(&Subject::WireguardGo) {
-            true => wireguard::install(&tools),
-            false => Err("not asked for".to_owned()),
-        };
+        let wireguard = args.subjects.iter().filter(|subject| subject.is_wireguard());
+        let wireguard = wireguard.map(|subject| (*subject, wireguard::install(*subject, &tools))).collect();
         let programs = Programs {
             adit: args.adit.clone().unwrap_or_else(|| release.join("adit")),
             nulltun: args.nulltun.clone().unwrap_or_else(|| examples.join("nulltun")),
@@ -79,18 +78,19 @@ impl Programs {
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let count = cpu.lines().filter(|line| line.starts_with("processor")).count();
         let name = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        vec![
+        let mut lines = vec![
             with("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             format!("{count} x {}", name.map_or("unknown processor", |(_, name)| name)),
             with("uname", &["-sr"]),
             format!("load average before: {}", load.split(' ').next().unwrap_or_default()),
             first_line(Ok(adit)),
             with("openvpn", &["--version"]),
-            match &self.wireguard {
-                Ok(path) => format!("wireguard-go {}", wireguard::version(path)),
-                Err(why) => format!("NO wireguard-go: {why}"),
-            },
-        ]
+        ];
+        lines.extend(self.wireguard.iter().map(|(subject, program)| match program {
+            Ok(path) => wireguard::version(*subject, path),
+            Err(why) => format!("**NO {subject}: {why}**"),
+        }));
+        lines
     }
 }
 
@@ -101,7 +101,9 @@ fn uses_adit((server, client, _): (Speaker, Speaker, bool)) -> bool {
 /// A tunnel that carries packets.
 pub(crate) struct Stage {
     processes: Vec<Process>,
-    _directory: Scratch,
+    /// Files outside the directory that the programs leave behind.
+    leftovers: Vec<PathBuf>,
+    directory: Scratch,
     pub(crate) server: Namespace,
     pub(crate) client: Namespace,
     /// The server's address inside the tunnel.
@@ -140,12 +142,19 @@ impl Stage {
         }
         let inner = if subject == Subject::Veth { OUTER[0] } else { INNER[0] };
         let target = IpAddr::V4(inner.parse::<Ipv4Addr>().unwrap_or(Ipv4Addr::LOCALHOST));
-        let mut stage =
-            Stage { processes: Vec::new(), _directory: directory, server, client, target, first_reply: None };
+        let mut stage = Stage {
+            processes: Vec::new(),
+            leftovers: Vec::new(),
+            directory,
+            server,
+            client,
+            target,
+            first_reply: None,
+        };
         match subject {
             Subject::Veth => {}
             Subject::Nulltun => stage.nulltun(&programs.nulltun)?,
-            Subject::WireguardGo => stage.wireguard(programs)?,
+            subject if subject.is_wireguard() => stage.wireguard(subject, programs)?,
             _ => stage.openvpn(subject, programs, configs)?,
         }
         Ok(stage)
@@ -165,7 +174,7 @@ impl Stage {
         let Some((server, client, tcp)) = subject.openvpn() else { return Ok(()) };
         let protos = if tcp { ["tcp4-server", "tcp4-client"] } else { ["udp4", "udp4"] };
         let config = |name: &str, proto: &str, text: &str| {
-            self._directory.write(name, &format!("proto {proto}\n{text}"))
+            self.directory.write(name, &format!("proto {proto}\n{text}"))
         };
         let files = [
             config("server.conf", protos[0], server_config)?,
@@ -211,16 +220,21 @@ impl Stage {
         self.start_client(command(1), |client| bring_up(client, "null0", INNER[1], NULL_MTU))
     }
 
-    fn wireguard(&mut self, programs: &Programs) -> Result<(), TestbedError> {
-        let path = programs.wireguard.as_ref().map_err(|why| TestbedError::NoProgram(why.clone()))?;
-        let keys = wireguard::pair(self._directory.path())?;
+    fn wireguard(&mut self, subject: Subject, programs: &Programs) -> Result<(), TestbedError> {
+        let path = match programs.wireguard.get(&subject) {
+            Some(Ok(path)) => path,
+            Some(Err(why)) => return Err(TestbedError::NoProgram(why.clone())),
+            None => return Err(TestbedError::NoProgram(subject.to_string())),
+        };
+        let keys = wireguard::pair(self.directory.path())?;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
-        let process = self.server.spawn("wireguard-go", wireguard::command(path, &devices[0]))?;
+        self.leftovers = devices.iter().map(|device| wireguard::socket(device)).collect();
+        let process = self.server.spawn("the server", wireguard::command(subject, path, &devices[0]))?;
         self.processes.push(process);
         wireguard::configure(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
         bring_up(&self.server, &devices[0], INNER[0], wireguard::MTU)?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
-        self.start_client(wireguard::command(path, &devices[1]), |client| {
+        self.start_client(wireguard::command(subject, path, &devices[1]), |client| {
             wireguard::configure(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], wireguard::MTU)
         })
@@ -260,6 +274,10 @@ impl Drop for Stage {
     fn drop(&mut self) {
         for process in self.processes.iter_mut().rev() {
             let _ = process.terminate(Duration::from_secs(3));
+        }
+        for path in &self.leftovers {
+            // Most remove it themselves.
+            let _ = std::fs::remove_file(path);
         }
     }
 }

@@ -15,6 +15,10 @@ pub(crate) enum Subject {
     OpenvpnTcp,
     /// wireguard-go at both ends
     WireguardGo,
+    /// boringtun at both ends
+    Boringtun,
+    /// gotatun at both ends
+    Gotatun,
     /// adit at both ends
     AditUdp,
     /// adit at both ends
@@ -54,8 +58,17 @@ impl Subject {
             Subject::AditTcp => Some((Speaker::Adit, Speaker::Adit, true)),
             Subject::AditToOpenvpn => Some((Speaker::OpenVpn, Speaker::Adit, false)),
             Subject::OpenvpnToAdit => Some((Speaker::Adit, Speaker::OpenVpn, false)),
-            Subject::Veth | Subject::Nulltun | Subject::WireguardGo => None,
+            Subject::Veth
+            | Subject::Nulltun
+            | Subject::WireguardGo
+            | Subject::Boringtun
+            | Subject::Gotatun => None,
         }
+    }
+
+    /// Whether it speaks WireGuard.
+    pub(crate) fn is_wireguard(self) -> bool {
+        matches!(self, Subject::WireguardGo | Subject::Boringtun | Subject::Gotatun)
     }
 }
 
@@ -67,6 +80,8 @@ impl fmt::Display for Subject {
             Subject::OpenvpnUdp => "openvpn-udp",
             Subject::OpenvpnTcp => "openvpn-tcp",
             Subject::WireguardGo => "wireguard-go",
+            Subject::Boringtun => "boringtun",
+            Subject::Gotatun => "gotatun",
             Subject::AditUdp => "adit-udp",
             Subject::AditTcp => "adit-tcp",
             Subject::AditToOpenvpn => "adit-to-openvpn",

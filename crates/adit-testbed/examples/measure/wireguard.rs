@@ -1,4 +1,4 @@
-//! wireguard-go: installed by Go's own tool, configured by its socket.
+//! Tunnels that speak WireGuard: installed by the tools of their languages, configured by their sockets.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -7,6 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{TestbedError, program, wait_until};
+
+use crate::subject::Subject;
 
 /// What wireguard-go and wg-quick choose for an outer MTU of 1500.
 pub(crate) const MTU: &str = "1420";
@@ -22,35 +24,72 @@ pub(crate) struct Keys {
 }
 
 /// The program, fetched and built if it is not there. The error says why not.
-pub(crate) fn install(directory: &Path) -> Result<PathBuf, String> {
+pub(crate) fn install(subject: Subject, directory: &Path) -> Result<PathBuf, String> {
     std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let directory = directory.canonicalize().map_err(|error| error.to_string())?;
-    // Go calls it by the last part of the module's path.
-    let path = directory.join("wireguard");
+    let (path, mut command) = match crate_name(subject) {
+        // Go calls it by the last part of the module's path.
+        None => (directory.join("wireguard"), build_by("go", &["install", MODULE])?),
+        Some((name, program)) => {
+            (directory.join("bin").join(program), build_by("cargo", &["install", "--locked", name])?)
+        }
+    };
     if path.is_file() {
         return Ok(path);
     }
-    let mut go = program("go").map_err(|_| "Go is not installed".to_owned())?;
-    let output = go.env("GOBIN", &directory).args(["install", MODULE]).output();
-    let output = output.map_err(|error| format!("go install: {error}"))?;
+    let output = command.env("GOBIN", &directory).env("CARGO_INSTALL_ROOT", &directory).output();
+    let output = output.map_err(|error| format!("{subject} cannot be built: {error}"))?;
     match output.status.success() {
         true => Ok(path),
-        false => Err(format!("go install {MODULE}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        false => {
+            Err(format!("{subject} cannot be built: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
     }
 }
 
-/// The version that was built, as Go recorded it.
-pub(crate) fn version(path: &Path) -> String {
-    let output = program("go").ok().and_then(|mut go| go.arg("version").arg("-m").arg(path).output().ok());
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let module = text.lines().find_map(|line| line.trim().strip_prefix("mod"));
-    module.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("of unknown version").to_owned()
+/// What crates.io calls it, and what its program is called; nothing for what is not written in Rust.
+fn crate_name(subject: Subject) -> Option<(&'static str, &'static str)> {
+    match subject {
+        Subject::Boringtun => Some(("boringtun-cli", "boringtun-cli")),
+        Subject::Gotatun => Some(("gotatun-cli", "gotatun")),
+        _ => None,
+    }
+}
+
+fn build_by(tool: &str, arguments: &[&str]) -> Result<Command, String> {
+    let mut command = program(tool).map_err(|_| format!("{tool} is not installed"))?;
+    command.args(arguments);
+    Ok(command)
+}
+
+/// The version that was built: as Go recorded it, or as the program says.
+pub(crate) fn version(subject: Subject, path: &Path) -> String {
+    let text = |mut command: Command| {
+        let output = command.output().ok();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    };
+    if crate_name(subject).is_some() {
+        let mut command = Command::new(path);
+        command.arg("--version");
+        return text(command).trim().to_owned();
+    }
+    let recorded = program("go").map(|mut go| {
+        go.arg("version").arg("-m").arg(path);
+        text(go)
+    });
+    let recorded = recorded.unwrap_or_default();
+    let module = recorded.lines().find_map(|line| line.trim().strip_prefix("mod"));
+    let version = module.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("of unknown version");
+    format!("wireguard-go {version}")
 }
 
 /// Runs a device in the foreground.
-pub(crate) fn command(path: &Path, device: &str) -> Command {
+pub(crate) fn command(subject: Subject, path: &Path, device: &str) -> Command {
     let mut command = Command::new(path);
     command.args(["--foreground", device]).env("LOG_LEVEL", "error");
+    if crate_name(subject).is_some() {
+        command.arg("--disable-drop-privileges");
+    }
     command
 }
 
@@ -83,6 +122,11 @@ fn hex(der: &[u8]) -> Result<String, TestbedError> {
     Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Where a device is configured.
+pub(crate) fn socket(device: &str) -> PathBuf {
+    Path::new(SOCKETS).join(format!("{device}.sock"))
+}
+
 /// Gives a device its keys and its peer (wireguard.com, "Cross-platform Userspace Implementation").
 pub(crate) fn configure(
     device: &str,
@@ -92,9 +136,9 @@ pub(crate) fn configure(
     endpoint: Option<&str>,
     allowed: &str,
 ) -> Result<(), TestbedError> {
-    let path = format!("{SOCKETS}/{device}.sock");
+    let path = socket(device);
     let connected = || UnixStream::connect(&path);
-    wait_until("wireguard-go's socket", Duration::from_secs(5), || connected().is_ok())?;
+    wait_until("the device's socket", Duration::from_secs(5), || connected().is_ok())?;
     let mut request = format!("set=1\nprivate_key={}\n", own.private);
     if let Some(port) = port {
         request += &format!("listen_port={port}\n");
@@ -119,6 +163,6 @@ pub(crate) fn configure(
         .map_err(|source| TestbedError::Network { what: format!("cannot configure {device}"), source })?;
     match answer.contains("errno=0") {
         true => Ok(()),
-        false => Err(TestbedError::Output { command: "wireguard-go".to_owned(), output: answer }),
+        false => Err(TestbedError::Output { command: format!("the socket of {device}"), output: answer }),
     }
 }
