@@ -11,6 +11,8 @@
 pub mod openvpn;
 mod report;
 mod secret;
+mod tls_crypt_v2;
 
 pub use report::{Disposition, Failure, Kind, Problem};
 pub use secret::{Pem, Secret, StaticKey};
+pub use tls_crypt_v2::{KeyOwner, TlsCryptV2Key};

@@ -8,7 +8,7 @@ use adit_core::{
 
 use super::lexer::{At, Inline};
 use super::model::{
-    AuthRetry, Crl, Family, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
+    AuthRetry, Crl, Family, Frequency, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
     SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
@@ -116,6 +116,9 @@ pub(super) struct TlsDraft {
     pub(super) key: Option<Material>,
     pub(super) tls_auth: Option<Material>,
     pub(super) tls_crypt: Option<Material>,
+    pub(super) tls_crypt_v2: Option<Material>,
+    pub(super) force_cookie: bool,
+    pub(super) client_key_max_age: Option<Duration>,
     pub(super) direction: Option<KeyDirection>,
     pub(super) version_min: Option<TlsVersion>,
     pub(super) version_max: Option<TlsVersion>,
@@ -170,6 +173,8 @@ pub(super) struct ServerDraft {
     pub(super) client_to_client: bool,
     pub(super) duplicate_cn: bool,
     pub(super) max_clients: Option<u32>,
+    pub(super) connect_freq: Option<Frequency>,
+    pub(super) connect_freq_initial: Option<Frequency>,
     pub(super) push_nodelay: bool,
     pub(super) client_files: Option<PathBuf>,
     pub(super) ccd_exclusive: Option<At>,

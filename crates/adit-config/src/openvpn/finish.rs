@@ -23,7 +23,8 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     check_sides(is_server, parser);
     keepalive(&mut draft, is_server, file, parser);
     check_usage(&draft, is_server, parser);
-    let wrap = parser.wrap(&draft);
+    let wrap = parser.wrap(&draft, is_server);
+    let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
     let device = device(&draft, parser);
     let tls = parser.tls(&mut draft, file);
     let metric = draft.client.route_metric;
@@ -31,7 +32,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
         route.metric = route.metric.or(metric);
     }
     let role = if is_server {
-        server(&mut draft, file, parser).map(|server| Role::Server(Box::new(server)))
+        server(&mut draft, tls_crypt_v2, file, parser).map(|server| Role::Server(Box::new(server)))
     } else {
         client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client)))
     };
@@ -284,7 +285,12 @@ fn settle(remote: RemoteDraft, block: &Scope, general: &Scope) -> Remote {
     }
 }
 
-fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ServerConfig> {
+fn server(
+    draft: &mut Draft,
+    tls_crypt_v2: Option<TlsCryptV2>,
+    file: &str,
+    parser: &mut Parser<'_>,
+) -> Option<ServerConfig> {
     let before = parser.problems.len();
     if let (Some(false), Some(at)) = (draft.device.subnet, &draft.device.topology_at) {
         parser.warnings.push(at.problem(
@@ -327,6 +333,11 @@ fn server(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Serv
         client_to_client: server.client_to_client,
         duplicate_cn: server.duplicate_cn,
         max_clients: server.max_clients.unwrap_or(1024),
+        admission: Admission {
+            tls_crypt_v2,
+            connect_freq: server.connect_freq,
+            connect_freq_initial: server.connect_freq_initial,
+        },
         exit_notify: draft.general.exit_notify.unwrap_or(0),
         per_client,
     })

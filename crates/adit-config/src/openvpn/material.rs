@@ -4,8 +4,8 @@ use zeroize::Zeroizing;
 
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
-use super::model::{Crl, Identity, PeerCheck, Tls, TlsVersion, Wrap};
-use crate::{Pem, Problem, StaticKey};
+use super::model::{Crl, Identity, PeerCheck, Tls, TlsCryptV2, TlsVersion, Wrap};
+use crate::{KeyOwner, Pem, Problem, StaticKey, TlsCryptV2Key};
 
 /// Larger files are no certificates or keys.
 const MAX_FILE: usize = 4 << 20;
@@ -60,9 +60,20 @@ impl Parser<'_> {
         Some(Some(Identity { cert, key: key? }))
     }
 
-    /// `tls-auth` or `tls-crypt`; `None` after telling what is wrong.
-    pub(super) fn wrap(&mut self, draft: &Draft) -> Option<Wrap> {
+    /// What wraps control packets; `None` after telling what is wrong. A server's `tls-crypt-v2` is not looked at:
+    /// it stands beside the others.
+    pub(super) fn wrap(&mut self, draft: &Draft, is_server: bool) -> Option<Wrap> {
         let tls = &draft.tls;
+        if let (Some(material), false) = (&tls.tls_crypt_v2, is_server) {
+            if tls.tls_auth.is_some() || tls.tls_crypt.is_some() {
+                self.problems.push(material.at.problem(
+                    "`tls-crypt-v2` cannot be used beside `tls-auth` or `tls-crypt` in a client's file; keep the one \
+                     that the server has",
+                ));
+                return None;
+            }
+            return Some(Wrap::TlsCryptV2 { key: self.tls_crypt_v2_key(material, draft, KeyOwner::Client)? });
+        }
         match (&tls.tls_auth, &tls.tls_crypt) {
             (None, None) => Some(Wrap::None),
             (Some(material), None) => {
@@ -156,6 +167,24 @@ impl Parser<'_> {
             return None;
         }
         Some(pem)
+    }
+
+    /// A server's `tls-crypt-v2`, if it has one; problems are told.
+    pub(super) fn tls_crypt_v2(&mut self, draft: &Draft) -> Option<TlsCryptV2> {
+        let tls = &draft.tls;
+        let key = self.tls_crypt_v2_key(tls.tls_crypt_v2.as_ref()?, draft, KeyOwner::Server)?;
+        Some(TlsCryptV2 { key, force_cookie: tls.force_cookie, max_age: tls.client_key_max_age })
+    }
+
+    fn tls_crypt_v2_key(
+        &mut self,
+        material: &Material,
+        draft: &Draft,
+        owner: KeyOwner,
+    ) -> Option<TlsCryptV2Key> {
+        let text = self.text(material, draft)?;
+        let key = TlsCryptV2Key::parse(&text, owner).map_err(|why| material.at.problem(why));
+        key.map_err(|problem| self.problems.push(problem)).ok()
     }
 
     fn static_key(&mut self, material: &Material, draft: &Draft) -> Option<StaticKey> {

@@ -6,7 +6,7 @@ use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
 };
 
-use crate::{Pem, Secret, StaticKey};
+use crate::{Pem, Secret, StaticKey, TlsCryptV2Key};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,6 +205,8 @@ pub struct ServerConfig {
     pub duplicate_cn: bool,
     /// How many clients at once (default 1024).
     pub max_clients: u32,
+    /// What strangers get.
+    pub admission: Admission,
     /// Tell clients on shutdown to reconnect (1) or to take their next remote (2); 0 tell nothing
     /// (`explicit-exit-notify`).
     pub exit_notify: u8,
@@ -231,6 +233,38 @@ pub struct PoolFile {
     pub path: PathBuf,
     /// How often it is written; `None` never.
     pub every: Option<Duration>,
+}
+
+/// How a server meets clients that it does not know yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Clients with a key of their own (`tls-crypt-v2`), beside those whose wrapping [`Config::wrap`] names.
+    pub tls_crypt_v2: Option<TlsCryptV2>,
+    /// New clients at most (`connect-freq`); `None` without limit.
+    pub connect_freq: Option<Frequency>,
+    /// Answers at most to first packets from one address (`connect-freq-initial`); `None` for the default, 100 in
+    /// 10 s.
+    pub connect_freq_initial: Option<Frequency>,
+}
+
+/// `tls-crypt-v2` of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsCryptV2 {
+    /// The key that wraps the clients' keys.
+    pub key: TlsCryptV2Key,
+    /// Turn away clients before OpenVPN 2.6 (`force-cookie`).
+    pub force_cookie: bool,
+    /// Turn away keys that are older (`tls-crypt-v2-max-age`).
+    pub max_age: Option<Duration>,
+}
+
+/// So many in such a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frequency {
+    /// How many, from 1.
+    pub count: u32,
+    /// In which time, from 1 s.
+    pub period: Duration,
 }
 
 /// A place to listen.
@@ -381,6 +415,11 @@ pub enum Wrap {
     TlsCrypt {
         /// The key that all share.
         key: StaticKey,
+    },
+    /// `tls-crypt-v2` of a client.
+    TlsCryptV2 {
+        /// The client's own key.
+        key: TlsCryptV2Key,
     },
 }
 

@@ -44,6 +44,7 @@ impl Config {
                 out.block("tls-auth", &key.to_text());
             }
             Wrap::TlsCrypt { key } => out.block("tls-crypt", &key.to_text()),
+            Wrap::TlsCryptV2 { key } => out.block("tls-crypt-v2", &key.to_text()),
         }
         out.block("ca", self.tls.ca.text());
         if let Some(identity) = &self.tls.identity {
@@ -286,10 +287,30 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
         out.flag("duplicate-cn");
     }
     out.one("max-clients", server.max_clients);
+    print_admission(out, &server.admission);
     if server.exit_notify > 0 {
         out.one("explicit-exit-notify", server.exit_notify);
     }
     print_per_client(out, &server.per_client);
+}
+
+fn print_admission(out: &mut Out, admission: &Admission) {
+    let limits =
+        [("connect-freq", admission.connect_freq), ("connect-freq-initial", admission.connect_freq_initial)];
+    for (name, limit) in limits {
+        if let Some(Frequency { count, period }) = limit {
+            out.line(name, &[count.to_string(), period.as_secs().to_string()]);
+        }
+    }
+    let Some(TlsCryptV2 { key, force_cookie, max_age }) = &admission.tls_crypt_v2 else { return };
+    if let Some(age) = max_age {
+        out.one("tls-crypt-v2-max-age", age.as_secs() / 86_400);
+    }
+    if *force_cookie {
+        // A block takes no argument.
+        out.line("tls-crypt-v2", &["[inline]", "force-cookie"]);
+    }
+    out.block("tls-crypt-v2", &key.to_text());
 }
 
 fn print_per_client(out: &mut Out, per_client: &PerClient) {

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
-use crate::{Pem, Secret, StaticKey};
+use crate::{KeyOwner, Pem, Secret, StaticKey, TlsCryptV2Key};
 
 fn nothing(_: &Path) -> Result<Vec<u8>, String> {
     Err("no such file".into())
@@ -200,8 +200,8 @@ fn server() -> impl Strategy<Value = ServerConfig> {
     ];
     let push = vec(prop_oneof!["[ -+.-~--]{1,60}", "ping [1-3]", "ping-restart [5-7]"], 0..4);
     let flags = any::<[bool; 2]>();
-    (vec(listen(), 1..4), networks, push, flags, 1..100_000u32, 0..3u8, per_client()).prop_map(
-        |(listen, (ipv4, ipv6), push, flags, max_clients, exit_notify, per_client)| {
+    (vec(listen(), 1..4), networks, push, flags, (1..100_000u32, admission()), 0..3u8, per_client()).prop_map(
+        |(listen, (ipv4, ipv6), push, flags, (max_clients, admission), exit_notify, per_client)| {
             let [client_to_client, duplicate_cn] = flags;
             ServerConfig {
                 listen,
@@ -211,6 +211,7 @@ fn server() -> impl Strategy<Value = ServerConfig> {
                 client_to_client,
                 duplicate_cn,
                 max_clients,
+                admission,
                 exit_notify,
                 per_client,
             }
@@ -294,7 +295,27 @@ fn wrap() -> impl Strategy<Value = Wrap> {
         Just(Wrap::None),
         (key(), direction).prop_map(|(key, direction)| Wrap::TlsAuth { key, direction }),
         key().prop_map(|key| Wrap::TlsCrypt { key }),
+        v2_key(KeyOwner::Client, 600).prop_map(|key| Wrap::TlsCryptV2 { key }),
     ]
+}
+
+fn v2_key(owner: KeyOwner, length: usize) -> impl Strategy<Value = TlsCryptV2Key> {
+    vec(any::<u8>(), length).prop_map(move |bytes| TlsCryptV2Key::from_bytes(owner, &bytes).unwrap())
+}
+
+fn admission() -> impl Strategy<Value = Admission> {
+    let days = option::of((1..1000u32).prop_map(|days| Duration::from_secs(86_400) * days));
+    let v2 = (v2_key(KeyOwner::Server, 128), any::<bool>(), days)
+        .prop_map(|(key, force_cookie, max_age)| TlsCryptV2 { key, force_cookie, max_age });
+    let frequency =
+        || option::of((1..1000u32, seconds(1..1000)).prop_map(|(count, period)| Frequency { count, period }));
+    (option::of(v2), frequency(), frequency()).prop_map(
+        |(tls_crypt_v2, connect_freq, connect_freq_initial)| Admission {
+            tls_crypt_v2,
+            connect_freq,
+            connect_freq_initial,
+        },
+    )
 }
 
 fn data() -> impl Strategy<Value = DataChannel> {
@@ -406,7 +427,11 @@ fn config() -> impl Strategy<Value = Config> {
         server().prop_map(|server| Role::Server(Box::new(server))),
     ];
     (role, device(), tls(), wrap(), data(), timers(), socket(), vec(route(), 0..4), process()).prop_map(
-        |(role, device, tls, wrap, data, (liveness, rekey), socket, mut routes, process)| {
+        |(role, device, tls, mut wrap, data, (liveness, rekey), socket, mut routes, process)| {
+            // A server's tls-crypt-v2 stands beside the wrapping.
+            if let (Role::Server(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
+                wrap = Wrap::None;
+            }
             // A default metric holds for every route that names none.
             let metric = match &role {
                 Role::Client(client) => client.route_metric,

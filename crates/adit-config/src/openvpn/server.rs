@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::args::Args;
 use super::draft::Draft;
+use super::model::Frequency;
 use super::process::path;
 use super::pushed::doubt;
 use super::table::{Effect, done, done_but, done_with_doubt};
@@ -108,6 +109,22 @@ pub(super) fn max_clients(draft: &mut Draft, args: &Args<'_>) -> Done {
     // A peer-id has 24 bits, and its highest value means "none".
     draft.server.max_clients = Some(args.number(0, 1..=0x00FF_FFFE)?);
     done()
+}
+
+fn frequency(args: &Args<'_>) -> Result<Frequency, String> {
+    let count = args.number(0, 1..=i32::MAX as u32)?;
+    let seconds: u32 = args.number(1, 1..=i32::MAX as u32)?;
+    Ok(Frequency { count, period: Duration::from_secs(u64::from(seconds)) })
+}
+
+pub(super) fn connect_freq(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.server.connect_freq = Some(frequency(args)?);
+    done()
+}
+
+pub(super) fn connect_freq_initial(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.server.connect_freq_initial = Some(frequency(args)?);
+    done_but("for each address by itself, so that a stranger's forged packets shut nobody else out")
 }
 
 pub(super) fn client_config_dir(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -1,12 +1,15 @@
 //! Directives on certificates, keys and TLS.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::args::Args;
 use super::draft::{Draft, Material, Source};
 use super::model::{Crl, KeyDirection, NameCheck, NameKind, TlsName, TlsVersion};
 use super::table::{Effect, done, done_but, skip};
 use crate::Pem;
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 type Done = Result<Effect, String>;
 
@@ -48,6 +51,19 @@ pub(super) fn tls_auth(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn tls_crypt(draft: &mut Draft, args: &Args<'_>) -> Done {
     material(&mut draft.tls.tls_crypt, args)
+}
+
+pub(super) fn tls_crypt_v2(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if args.opt(1).is_some() {
+        draft.tls.force_cookie = args.choice(1, &[("force-cookie", true), ("allow-noncookie", false)])?;
+    }
+    material(&mut draft.tls.tls_crypt_v2, args)
+}
+
+pub(super) fn tls_crypt_v2_max_age(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let days = args.number(0, 1..=i32::MAX as u32)?;
+    draft.tls.client_key_max_age = Some(DAY * days);
+    done()
 }
 
 fn direction(args: &Args<'_>, index: usize) -> Result<KeyDirection, String> {

@@ -12,10 +12,12 @@ use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, Tu
 use adit_openvpn::credentials::{CredentialError, Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
-    LocalSettings, MssFix, PerClientParams, PullAction, RemoteParams, ServerParams, UserAuth,
+    LocalSettings, MssFix, PerClientParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
+    UserAuth,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
 use adit_openvpn::{NameCheck, PeerRequirements, Role, TlsConfig};
 use rustls::SupportedProtocolVersion;
@@ -126,7 +128,7 @@ pub(super) fn client_params(
         transport: remote.transport,
     };
     Ok(ClientParams {
-        control: control(config, TlsConfig::Client(tls), Role::Client, revocations, wall),
+        control: control(config, TlsConfig::Client(tls), Role::Client, revocations, wall)?,
         data: data(config),
         remotes: client.remotes.iter().map(name).collect(),
         keepalive: keepalive(config),
@@ -190,7 +192,7 @@ pub(super) fn server_params(
     let requirements = requirements(config, revocations.clone());
     let tls = server_tls(&credentials(config), requirements, &environment(config))?;
     Ok(ServerParams {
-        control: control(config, TlsConfig::Server(tls), Role::Server, revocations, wall),
+        control: control(config, TlsConfig::Server(tls), Role::Server, revocations, wall)?,
         data: data(config),
         address4: server.ipv4.map(|v4| v4.address),
         pool4: server.ipv4.and_then(|v4| v4.pool),
@@ -208,8 +210,25 @@ pub(super) fn server_params(
             _ => ExitNotify::NextServer,
         },
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
-        admission: AdmissionParams::default(),
+        admission: admission(&server.admission),
     })
+}
+
+fn admission(admission: &file::Admission) -> AdmissionParams {
+    let rate = |frequency: file::Frequency| Rate { count: frequency.count, period: frequency.period };
+    let v2 = admission.tls_crypt_v2.as_ref().and_then(|v2| {
+        let key = v2.key.bytes().try_into().ok()?;
+        Some(TlsCryptV2 {
+            key: Arc::new(ServerKey::from_bytes(key)),
+            force_cookie: v2.force_cookie,
+            max_age: v2.max_age,
+        })
+    });
+    AdmissionParams {
+        v2,
+        answers: admission.connect_freq_initial.map(rate).unwrap_or_default(),
+        clients: admission.connect_freq.map(rate),
+    }
 }
 
 fn transport_name(transport: Transport) -> &'static str {
@@ -273,18 +292,18 @@ fn control(
     role: Role,
     revocations: Option<Revocations>,
     wall_at_origin: UnixTime,
-) -> ControlParams {
-    let mut params = ControlParams::new(wrap(config, role), tls, wall_at_origin);
+) -> Result<ControlParams, CredentialError> {
+    let mut params = ControlParams::new(wrap(config, role)?, tls, wall_at_origin);
     params.hand_window = config.rekey.handshake;
     params.reneg = config.rekey.after;
     params.tran_window = config.rekey.transition;
     params.retransmit = config.rekey.retransmit;
     params.revocations = revocations;
-    params
+    Ok(params)
 }
 
-fn wrap(config: &Config, role: Role) -> WrapConfig {
-    match &config.wrap {
+fn wrap(config: &Config, role: Role) -> Result<WrapConfig, CredentialError> {
+    Ok(match &config.wrap {
         file::Wrap::None => WrapConfig::Plain,
         file::Wrap::TlsAuth { key, direction } => {
             let direction = match direction {
@@ -295,7 +314,14 @@ fn wrap(config: &Config, role: Role) -> WrapConfig {
             WrapConfig::tls_auth(&StaticKey::from_bytes(key.bytes()), config.data.auth, direction)
         }
         file::Wrap::TlsCrypt { key } => WrapConfig::tls_crypt(&StaticKey::from_bytes(key.bytes()), role),
-    }
+        file::Wrap::TlsCryptV2 { key } => {
+            let key = ClientKey::from_bytes(key.bytes()).map_err(|error| CredentialError::Pem {
+                directive: "tls-crypt-v2",
+                reason: error.to_string(),
+            })?;
+            WrapConfig::tls_crypt_v2(&key)
+        }
+    })
 }
 
 fn data(config: &Config) -> DataParams {
