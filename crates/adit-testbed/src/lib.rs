@@ -19,7 +19,7 @@ mod transfer;
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
 pub use error::TestbedError;
 pub use namespace::{Namespace, connect, remove_everything};
-pub use openvpn::{openvpn_command, static_key};
+pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_keys};
 pub use ping::{Ping, PingReport, wait_until_reachable};
 pub use process::{Process, wait_until};
 pub use programs::{can_run, is_root, missing_prerequisites, program};

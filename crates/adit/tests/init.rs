@@ -50,7 +50,8 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
     for name in [".", "pki", "clients"] {
         assert_eq!(mode(&dir.join(name)), 0o700, "{name}");
     }
-    for name in ["server.conf", "crl.pem", "pki/ca.key", "pki/ca.crt", "pki/tls-crypt.key", "pki/index.json"]
+    for name in
+        ["server.conf", "crl.pem", "pki/ca.key", "pki/ca.crt", "pki/tls-crypt-v2.key", "pki/index.json"]
     {
         assert_eq!(mode(&dir.join(name)), 0o600, "{name}");
     }

@@ -5,7 +5,7 @@
 //! clients/NAME.ovpn    all a client needs, keys inline
 //! crl.pem              which certificates are revoked; public
 //! pki/ca.crt, ca.key   the certificate authority
-//! pki/tls-crypt.key    the key that hides the handshake, shared by all
+//! pki/tls-crypt-v2.key the server's key, which makes each client a key that hides its handshake
 //! pki/index.json       every certificate issued
 //! ```
 
@@ -22,7 +22,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adit_config::StaticKey;
+use adit_config::{KeyOwner, TlsCryptV2Key};
+use adit_core::UnixTime;
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{Metadata, SERVER_KEY_LEN, ServerKey};
 use rand_core::{OsRng, TryRngCore as _};
 use thiserror::Error;
 use time::OffsetDateTime;
@@ -40,6 +43,9 @@ const SERVER_NAME: &str = "adit-server";
 
 /// The list of revoked certificates.
 const REVOKED: &str = "crl.pem";
+
+/// The server's key for tls-crypt-v2.
+const SERVER_KEY: &str = "pki/tls-crypt-v2.key";
 
 /// Why a server's directory could not be made or added to.
 #[derive(Debug, Error)]
@@ -97,6 +103,14 @@ fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, SetupError> {
     Ok(bytes)
 }
 
+fn new_server_key() -> Result<TlsCryptV2Key, SetupError> {
+    let bytes = random::<SERVER_KEY_LEN>()?;
+    TlsCryptV2Key::from_bytes(KeyOwner::Server, bytes.as_slice()).ok_or_else(|| SetupError::Certificate {
+        what: "make a tls-crypt-v2 key",
+        why: "wrong length".into(),
+    })
+}
+
 /// A server's directory, locked for the time it is open.
 pub(crate) struct Workshop {
     dir: PathBuf,
@@ -110,7 +124,7 @@ impl Workshop {
         let now = OffsetDateTime::now_utc();
         let new = NewDirectory::beside(dir)?;
         let authority = Authority::create(now)?;
-        let key = StaticKey::from_bytes(*random::<256>()?);
+        let key = new_server_key()?;
         let mut index = Index::new(endpoint.clone(), proto, SERVER_NAME);
         let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut index)?;
         let networks = profile::Networks::choose()?;
@@ -124,7 +138,7 @@ impl Workshop {
         new.directory("clients")?;
         new.file("pki/ca.crt", authority.certificate.as_bytes())?;
         new.file("pki/ca.key", authority.key_pem().as_bytes())?;
-        new.file("pki/tls-crypt.key", key.to_text().as_bytes())?;
+        new.file(SERVER_KEY, key.to_text().as_bytes())?;
         new.file("pki/index.json", index.to_json().as_bytes())?;
         new.file(REVOKED, revoked.as_bytes())?;
         new.file("server.conf", text.as_bytes())?;
@@ -151,7 +165,7 @@ impl Workshop {
             return Err(SetupError::NameTaken(name.to_string()));
         }
         let authority = self.authority()?;
-        let key = self.tls_crypt_key()?;
+        let key = self.new_client_key(now)?;
         let before = self.index.to_json();
         let issued = authority.issue(Kind::Client, name.as_str(), now, &mut self.index)?;
         let text = profile::client(&self.index, name.as_str(), &authority, &issued, &key);
@@ -199,8 +213,16 @@ impl Workshop {
         Authority::load(&certificate, &key)
     }
 
-    fn tls_crypt_key(&self) -> Result<StaticKey, SetupError> {
-        let text = files::read(&self.dir.join("pki/tls-crypt.key"))?;
-        StaticKey::parse(&text).map_err(|why| SetupError::Certificate { what: "read pki/tls-crypt.key", why })
+    /// A client's key for tls-crypt-v2, which tells the server when it was made.
+    fn new_client_key(&self, now: OffsetDateTime) -> Result<TlsCryptV2Key, SetupError> {
+        let text = files::read(&self.dir.join(SERVER_KEY))?;
+        let failed = |why| SetupError::Certificate { what: "read pki/tls-crypt-v2.key", why };
+        let server = TlsCryptV2Key::parse(&text, KeyOwner::Server).map_err(failed)?;
+        let server = server.bytes().try_into().map_err(|_| failed("its length is wrong".into()))?;
+        let made = Metadata::Made(UnixTime(u64::try_from(now.unix_timestamp()).unwrap_or(0)));
+        let key = StaticKey::from_bytes(&*random()?);
+        let key = ServerKey::from_bytes(server).wrap(&key, &made).map_err(|why| failed(why.to_string()))?;
+        TlsCryptV2Key::from_bytes(KeyOwner::Client, &key.to_bytes())
+            .ok_or_else(|| failed("its clients' keys have another length".into()))
     }
 }

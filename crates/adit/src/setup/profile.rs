@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use adit_config::StaticKey;
+use adit_config::TlsCryptV2Key;
 use zeroize::Zeroizing;
 
 use super::authority::{Authority, Issued};
@@ -43,7 +43,7 @@ pub(super) fn server(
     revoked: &Path,
     authority: &Authority,
     issued: &Issued,
-    key: &StaticKey,
+    key: &TlsCryptV2Key,
 ) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     let family = if index.endpoint.is_ipv6() { "6" } else { "" };
@@ -108,7 +108,7 @@ pub(super) fn client(
     name: &str,
     authority: &Authority,
     issued: &Issued,
-    key: &StaticKey,
+    key: &TlsCryptV2Key,
 ) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     let (host, port, proto) = (&index.endpoint.host, index.endpoint.port, index.proto.name());
@@ -143,13 +143,13 @@ pub(super) fn client(
     text
 }
 
-fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &StaticKey) {
+fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &TlsCryptV2Key) {
     let key = key.to_text();
     let parts: [(&str, &str); 4] = [
         ("ca", &authority.certificate),
         ("cert", &issued.certificate),
         ("key", &issued.key),
-        ("tls-crypt", &key),
+        ("tls-crypt-v2", &key),
     ];
     for (name, body) in parts {
         let _ = writeln!(text, "<{name}>");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use adit_testbed::{
     Authority, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, openvpn_command,
-    static_key, wait_until,
+    static_key, tls_crypt_v2_keys, wait_until,
 };
 
-use crate::options::{Options, Part, Program};
+use crate::options::{Options, Part, Program, Wrap};
 
 /// What the tests drive besides `ip`.
 pub(crate) const PROGRAMS: [&str; 2] = ["openvpn", "openssl"];
@@ -52,9 +52,16 @@ impl Bed {
         change: impl Fn(&Authority, &mut [String; 2]),
     ) -> Result<Self, TestbedError> {
         let authority = Authority::create(options.keys)?;
-        let key = static_key()?;
+        let keys = match options.wrap {
+            Wrap::TlsCryptV2 => tls_crypt_v2_keys()?,
+            Wrap::Plain => Default::default(),
+            Wrap::TlsAuth(_) | Wrap::TlsCrypt => {
+                let key = static_key()?;
+                [key.clone(), key]
+            }
+        };
         let identity = authority.issue("server", Purpose::Server, Validity::Now)?;
-        let mut texts = [options.server(&authority.certificate, &identity, &key), String::new()];
+        let mut texts = [options.server(&authority.certificate, &identity, &keys[0]), String::new()];
         let tcp = options.transport.is_tcp();
         let mut parts = Vec::new();
         for (number, program) in (1..).zip(clients) {
@@ -62,7 +69,7 @@ impl Bed {
             let identity = authority.issue(&name, Purpose::Client, Validity::Now)?;
             let [address4, address6] = [format!("10.9.{number}.1"), format!("fd00:9:{number}::1")];
             let address = if options.transport.is_v6() { address6 } else { address4 };
-            texts[1] = options.client(&authority.certificate, &identity, &key, &address);
+            texts[1] = options.client(&authority.certificate, &identity, &keys[1], &address);
             change(&authority, &mut texts);
             parts.push(Host::create(&name, Part::Client, *program, tcp, &texts[1])?);
         }

@@ -27,6 +27,8 @@ pub(crate) enum Wrap {
     /// With the digest of `auth`.
     TlsAuth(&'static str),
     TlsCrypt,
+    /// Each side with a key of its own.
+    TlsCryptV2,
 }
 
 /// A part in a tunnel.
@@ -141,6 +143,9 @@ impl Options {
             }
             Wrap::TlsCrypt => {
                 let _ = write!(text, "<tls-crypt>\n{static_key}</tls-crypt>\n");
+            }
+            Wrap::TlsCryptV2 => {
+                let _ = write!(text, "<tls-crypt-v2>\n{static_key}</tls-crypt-v2>\n");
             }
         }
         text

@@ -54,6 +54,15 @@ rows! {
         keys: KeyKind::Ed25519,
         ..Options::BASE
     };
+    udp4_tls_crypt_v2_aes256_ecdsa: Options { wrap: Wrap::TlsCryptV2, ..Options::BASE };
+    tcp6_tls_crypt_v2_chacha_ecdsa_tls12: Options {
+        transport: Transport::Tcp6,
+        wrap: Wrap::TlsCryptV2,
+        cipher: "CHACHA20-POLY1305",
+        tls_version_max: "1.2",
+        renegotiates: Part::Client,
+        ..Options::BASE
+    };
     udp6_plain_chacha_ed25519: Options {
         transport: Transport::Udp6,
         cipher: "CHACHA20-POLY1305",
