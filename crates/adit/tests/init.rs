@@ -115,6 +115,26 @@ fn add_client_that_fails_frees_the_name() {
     assert!(bad(&["add-client", path, "bob"], 1).contains("restore it from a copy"));
 }
 
+/// A directory as adit made it before each client had a key of its own: one tls-crypt key for all.
+#[test]
+fn add_client_works_in_an_older_directory() {
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    fs::remove_file(dir.join("pki/tls-crypt-v2.key")).unwrap();
+    let key = adit_testbed::static_key().unwrap();
+    fs::write(dir.join("pki/tls-crypt.key"), &key).unwrap();
+    good(&["add-client", path, "alice"]);
+    let text = fs::read_to_string(dir.join("clients/alice.ovpn")).unwrap();
+    let second_line = key.lines().filter(|line| !line.starts_with(['#', '-'])).nth(1).unwrap();
+    assert!(text.contains("<tls-crypt>\n") && text.contains(second_line), "the key of all");
+    assert!(!text.contains("tls-crypt-v2"));
+
+    fs::remove_file(dir.join("pki/tls-crypt.key")).unwrap();
+    assert!(bad(&["add-client", path, "bob"], 1).contains("pki/tls-crypt-v2.key"));
+}
+
 #[test]
 fn add_client_leaves_other_directories_alone() {
     let scratch = Scratch::create("init").unwrap();

@@ -47,6 +47,9 @@ const REVOKED: &str = "crl.pem";
 /// The server's key for tls-crypt-v2.
 const SERVER_KEY: &str = "pki/tls-crypt-v2.key";
 
+/// One tls-crypt key for all, in directories made before each client had its own.
+const SHARED_KEY: &str = "pki/tls-crypt.key";
+
 /// Why a server's directory could not be made or added to.
 #[derive(Debug, Error)]
 pub(crate) enum SetupError {
@@ -111,6 +114,12 @@ fn new_server_key() -> Result<TlsCryptV2Key, SetupError> {
     })
 }
 
+/// What hides the handshake, as a configuration says it.
+struct WrapKey {
+    directive: &'static str,
+    text: Zeroizing<String>,
+}
+
 /// A server's directory, locked for the time it is open.
 pub(crate) struct Workshop {
     dir: PathBuf,
@@ -131,7 +140,8 @@ impl Workshop {
         let revoked = authority.revocation_list(&mut index, now)?;
         // OpenVPN looks for the list from where it was started, so the path must be whole.
         let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into()).join(REVOKED);
-        let text = profile::server(&index, &networks, &path, &authority, &issued, &key);
+        let wrap = WrapKey { directive: "tls-crypt-v2", text: key.to_text() };
+        let text = profile::server(&index, &networks, &path, &authority, &issued, &wrap);
         profile::check(&text, "server.conf")?;
 
         new.directory("pki")?;
@@ -165,7 +175,7 @@ impl Workshop {
             return Err(SetupError::NameTaken(name.to_string()));
         }
         let authority = self.authority()?;
-        let key = self.new_client_key(now)?;
+        let key = self.client_key(now)?;
         let before = self.index.to_json();
         let issued = authority.issue(Kind::Client, name.as_str(), now, &mut self.index)?;
         let text = profile::client(&self.index, name.as_str(), &authority, &issued, &key);
@@ -211,6 +221,19 @@ impl Workshop {
         let certificate = files::read(&self.dir.join("pki/ca.crt"))?;
         let key = files::read(&self.dir.join("pki/ca.key"))?;
         Authority::load(&certificate, &key)
+    }
+
+    /// What hides a new client's handshake: a key of its own, or the key of all in a directory made before clients
+    /// had their own, whose server knows no other.
+    fn client_key(&self, now: OffsetDateTime) -> Result<WrapKey, SetupError> {
+        let shared = self.dir.join(SHARED_KEY);
+        if self.dir.join(SERVER_KEY).exists() || !shared.exists() {
+            let text = self.new_client_key(now)?.to_text();
+            return Ok(WrapKey { directive: "tls-crypt-v2", text });
+        }
+        let key = adit_config::StaticKey::parse(&files::read(&shared)?)
+            .map_err(|why| SetupError::Certificate { what: "read pki/tls-crypt.key", why })?;
+        Ok(WrapKey { directive: "tls-crypt", text: key.to_text() })
     }
 
     /// A client's key for tls-crypt-v2, which tells the server when it was made.

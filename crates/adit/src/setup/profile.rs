@@ -2,12 +2,11 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use adit_config::TlsCryptV2Key;
 use zeroize::Zeroizing;
 
 use super::authority::{Authority, Issued};
 use super::index::Index;
-use super::{Proto, SetupError, random};
+use super::{Proto, SetupError, WrapKey, random};
 
 const CIPHERS: &str = "AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM";
 /// Room for either profile, so that its text never moves and leaves a copy of a key behind.
@@ -43,7 +42,7 @@ pub(super) fn server(
     revoked: &Path,
     authority: &Authority,
     issued: &Issued,
-    key: &TlsCryptV2Key,
+    key: &WrapKey,
 ) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     let family = if index.endpoint.is_ipv6() { "6" } else { "" };
@@ -108,7 +107,7 @@ pub(super) fn client(
     name: &str,
     authority: &Authority,
     issued: &Issued,
-    key: &TlsCryptV2Key,
+    key: &WrapKey,
 ) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     let (host, port, proto) = (&index.endpoint.host, index.endpoint.port, index.proto.name());
@@ -143,13 +142,12 @@ pub(super) fn client(
     text
 }
 
-fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &TlsCryptV2Key) {
-    let key = key.to_text();
+fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &WrapKey) {
     let parts: [(&str, &str); 4] = [
         ("ca", &authority.certificate),
         ("cert", &issued.certificate),
         ("key", &issued.key),
-        ("tls-crypt-v2", &key),
+        (key.directive, &key.text),
     ];
     for (name, body) in parts {
         let _ = writeln!(text, "<{name}>");
