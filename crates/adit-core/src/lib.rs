@@ -6,6 +6,7 @@
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
 
+mod dns;
 mod event;
 mod ids;
 mod notice;
@@ -16,6 +17,7 @@ mod session;
 mod time;
 mod tunnel;
 
+pub use dns::{DnsOptions, is_domain};
 pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use notice::Notice;

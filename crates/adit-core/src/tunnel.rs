@@ -73,6 +73,8 @@ pub struct Dns {
     pub servers: Vec<IpAddr>,
     /// Domains that names are searched in.
     pub search: Vec<String>,
+    /// Only names in these domains are asked for here; empty: all names.
+    pub only_for: Vec<String>,
 }
 
 /// A peer as `status` and the log show it.

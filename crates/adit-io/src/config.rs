@@ -1,6 +1,7 @@
 //! What the driver is told at its start.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::Transport;
@@ -20,6 +21,8 @@ pub struct DriverConfig {
     pub buffers: Buffers,
     /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a client has one in any case.
     pub workers: usize,
+    /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
+    pub resolv_conf: Option<PathBuf>,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
 }

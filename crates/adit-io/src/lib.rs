@@ -7,6 +7,7 @@
 
 mod clock;
 mod config;
+mod dns;
 mod driver;
 mod mailbox;
 mod netlink;

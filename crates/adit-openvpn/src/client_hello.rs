@@ -28,7 +28,8 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
         | iv_proto::AUTH_PENDING_KW
         | iv_proto::CC_EXIT
         | iv_proto::AUTH_FAIL_TEMP
-        | iv_proto::DYNAMIC_TLS_CRYPT;
+        | iv_proto::DYNAMIC_TLS_CRYPT
+        | iv_proto::DNS_OPTION;
     info.push("IV_PROTO", &proto.to_string());
     for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
         info.push(ability, "1");

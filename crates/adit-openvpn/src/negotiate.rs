@@ -25,6 +25,8 @@ pub(crate) mod iv_proto {
     pub(crate) const CC_EXIT: u32 = 1 << 7;
     /// Renegotiations can be wrapped by a key of the session's own.
     pub(crate) const DYNAMIC_TLS_CRYPT: u32 = 1 << 9;
+    /// The option `dns` is understood.
+    pub(crate) const DNS_OPTION: u32 = 1 << 11;
 }
 
 /// What a client told of itself in `IV_` lines.

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia, TunnelSettings,
+    Cipher, CompressionFraming, DnsOptions, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
+    TunnelSettings, is_domain,
 };
 
 use crate::params::{Keepalive, LocalSettings};
@@ -44,6 +45,8 @@ pub(crate) struct Pushed {
     redirect_gateway: Option<RedirectGateway>,
     dns_servers: Vec<IpAddr>,
     dns_search: Vec<String>,
+    /// `dns`; goes before `dhcp-option`.
+    dns: DnsOptions,
     pub(crate) ping: Option<Duration>,
     pub(crate) ping_timeout: Option<Duration>,
     pub(crate) ping_exit: bool,
@@ -85,7 +88,12 @@ impl Pushed {
             "route" => self.routes.push(route4(arguments).ok_or_else(malformed)?),
             "route-ipv6" => self.routes.push(route6(arguments).ok_or_else(malformed)?),
             "redirect-gateway" => self.redirect_gateway = Some(redirect_gateway(arguments)),
+            "redirect-private" => {
+                let flags = redirect_gateway(arguments);
+                self.redirect_gateway = Some(RedirectGateway { ipv4: false, ipv6: false, ..flags });
+            }
             "dhcp-option" => self.dhcp_option(arguments)?,
+            "dns" => self.dns.apply(arguments).map_err(|why| Refused::Ignored(why.to_owned()))?,
             "ping" => self.ping = seconds(arguments).ok_or_else(malformed)?,
             "ping-restart" => {
                 (self.ping_timeout, self.ping_exit) = (seconds(arguments).ok_or_else(malformed)?, false)
@@ -199,8 +207,7 @@ impl Pushed {
             });
             settings.routes.extend(routes);
             settings.redirect_gateway = self.redirect_gateway.or(settings.redirect_gateway);
-            settings.dns.servers.extend(&self.dns_servers);
-            settings.dns.search.extend(self.dns_search.iter().cloned());
+            self.dns.settle(&mut settings.dns, &self.dns_servers, &self.dns_search);
         }
         settings
     }
@@ -326,13 +333,6 @@ fn redirect_gateway(flags: &[&str]) -> RedirectGateway {
     }
 }
 
-/// Letters, digits, hyphen, underscore and dots: nothing that could mean more than a name further on.
-fn is_domain(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= 253
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,6 +384,30 @@ mod tests {
         assert_eq!(settings.addresses, ["10.8.0.6/32".parse::<IpNet>().unwrap()]);
         assert_eq!(settings.peer_address, Some("10.8.0.5".parse().unwrap()));
         assert_eq!(settings.routes[0].destination, "10.8.0.1/32".parse::<IpNet>().unwrap());
+    }
+
+    /// Names and addresses that would be commands, or further lines, for whoever hands them on.
+    #[test]
+    fn cve_2025_10680_what_is_no_name_or_address_sets_nothing() {
+        for bad in ["$(reboot)", "`reboot`", "a;reboot", "a|b", "a&b", "a\u{7f}b", "a'b", "a..b", "-n/../x"] {
+            for option in [
+                format!("dhcp-option DOMAIN {bad}"),
+                format!("dhcp-option DOMAIN-SEARCH {bad}"),
+                format!("dhcp-option ADAPTER_DOMAIN_SUFFIX {bad}"),
+                format!("dhcp-option DNS {bad}"),
+                format!("dns search-domains {bad}"),
+                format!("dns server 1 resolve-domains corp.example {bad}"),
+                format!("dns server 1 address {bad}"),
+                format!("dns server 1 sni {bad}"),
+            ] {
+                let mut pushed = Pushed::default();
+                let outcome = pushed.apply(&option);
+                let dns = settings(&pushed).dns;
+                // A word ends at a blank: what is behind it is another word, and refused as such.
+                let refused = matches!(outcome, Err(Refused::Ignored(_)));
+                assert!(refused && dns == adit_core::Dns::default(), "{option:?}: {outcome:?} {dns:?}");
+            }
+        }
     }
 
     #[test]

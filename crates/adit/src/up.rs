@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// The configuration: an .ovpn or .conf file
     file: PathBuf,
     #[command(flatten)]
+    /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
+    #[arg(long, value_name = "FILE")]
+    resolv_conf: Option<PathBuf>,
     offloads: offloads::OffloadArgs,
     /// Threads that move packets (1 to 8), for a server with many UDP clients on a machine with many cores.
     /// Each client is served by one of them; those on TCP all by the first
@@ -135,13 +138,14 @@ fn run_protocol<P: Protocol + StatusSource>(
     mut log: Logger,
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
-    let config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
+    let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
     if args.workers > 1 && !config.remotes.is_empty() {
         log.log(Severity::Info, "--workers changes nothing for a client: one peer is served by one worker");
     }
     let driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     signals::watch(handle.clone())
+    config.resolv_conf.clone_from(&args.resolv_conf);
         .map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))?;
     if let Some(source) = revocations {
         source

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
+    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
 };
 
 use super::lexer::{At, Inline};
@@ -159,6 +159,8 @@ pub(super) struct ClientDraft {
     pub(super) redirect_gateway: Option<RedirectGateway>,
     pub(super) dns: Dns,
     pub(super) auth: Option<UserPass>,
+    /// `dns`, which goes before `dhcp-option`.
+    pub(super) dns_options: DnsOptions,
     pub(super) auth_retry: AuthRetry,
     pub(super) auth_nocache: bool,
 }

@@ -229,7 +229,9 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
             .problem_in(file, "nothing gives this side an address: write `client` to ask the server for one");
     }
     let retry = draft.client.retry.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(0xFFFF));
-    let client = std::mem::take(&mut draft.client);
+    let mut client = std::mem::take(&mut draft.client);
+    let by_dhcp = std::mem::take(&mut client.dns);
+    client.dns_options.settle(&mut client.dns, &by_dhcp.servers, &by_dhcp.search);
     let config = ClientConfig {
         remotes,
         remote_random: client.random,

@@ -4,7 +4,9 @@ use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, IpNet, Ipv4Net, RedirectGateway, Route, RouteVia, Transport};
+use adit_core::{
+    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, RedirectGateway, Route, RouteVia, Transport,
+};
 use zeroize::Zeroizing;
 
 use super::model::*;
@@ -163,12 +165,7 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     if let Some(flags) = &client.redirect_gateway {
         print_redirect(out, flags);
     }
-    for server in &client.dns.servers {
-        out.line("dhcp-option", &["DNS", &server.to_string()]);
-    }
-    for domain in &client.dns.search {
-        out.line("dhcp-option", &["DOMAIN", domain]);
-    }
+    print_dns(out, &client.dns);
     match client.ipv4 {
         None => {}
         Some(StaticIpv4::Subnet(net)) => {
@@ -223,6 +220,24 @@ fn print_remote(out: &mut Out, remote: &Remote) {
 fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
     let words = [
         (!flags.ipv4, "!ipv4"),
+/// As `dns` where `dhcp-option` has no words for it.
+fn print_dns(out: &mut Out, dns: &Dns) {
+    if dns.only_for.is_empty() {
+        dns.servers.iter().for_each(|server| out.line("dhcp-option", &["DNS", &server.to_string()]));
+        dns.search.iter().for_each(|domain| out.line("dhcp-option", &["DOMAIN", domain]));
+        return;
+    }
+    for server in &dns.servers {
+        out.line("dns", &["server", "0", "address", &server.to_string()]);
+    }
+    for domain in &dns.only_for {
+        out.line("dns", &["server", "0", "resolve-domains", domain]);
+    }
+    for domain in &dns.search {
+        out.line("dns", &["search-domains", domain]);
+    }
+}
+
         (flags.ipv6, "ipv6"),
         (flags.def1, "def1"),
         (flags.local, "local"),

@@ -76,19 +76,18 @@ fn redirect() -> impl Strategy<Value = RedirectGateway> {
 }
 
 fn dns() -> impl Strategy<Value = Dns> {
-    (vec(any::<IpAddr>(), 0..3), vec("[a-z]{1,9}\\.[a-z]{2}", 0..3)).prop_map(|(servers, search)| {
-        let mut dns = Dns::default();
-        for server in servers {
-            if !dns.servers.contains(&server) {
-                dns.servers.push(server);
-            }
-        }
-        for domain in search {
-            if !dns.search.contains(&domain) {
-                dns.search.push(domain);
-            }
-        }
-        dns
+    let domains = || {
+        vec("[a-z]{1,9}\\.[a-z]{2}", 0..3).prop_map(|mut domains| {
+            let mut seen = BTreeSet::new();
+            domains.retain(|domain| seen.insert(domain.clone()));
+            domains
+        })
+    };
+    (vec(any::<IpAddr>(), 0..3), domains(), domains()).prop_map(|(mut servers, search, only_for)| {
+        let mut seen = BTreeSet::new();
+        servers.retain(|server| seen.insert(*server));
+        let only_for = if servers.is_empty() { Vec::new() } else { only_for };
+        Dns { servers, search, only_for }
     })
 }
 

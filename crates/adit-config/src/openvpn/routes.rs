@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_core::{IpNet, RedirectGateway, Route, RouteVia};
+use adit_core::{IpNet, RedirectGateway, Route, RouteVia, is_domain};
 
 use super::args::Args;
 use super::draft::Draft;
@@ -130,13 +130,17 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// A domain name, with or without the dot at its end; `.` alone is the root.
-fn is_domain(name: &str) -> bool {
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
-    let bare = name.strip_suffix('.').unwrap_or(name);
-    name == "." || (name.len() <= 253 && bare.split('.').all(label))
+/// `dns server PRIORITY …` and `dns search-domains …`.
+pub(super) fn dns(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.dns_options.apply(args.all()).map_err(|why| format!("`dns`: {why}"))?;
+    done()
+}
+
+/// `redirect-private`: what `redirect-gateway` does beside the default route.
+pub(super) fn redirect_private(draft: &mut Draft, args: &Args<'_>) -> Done {
+    redirect_gateway(draft, args)?;
+    if let Some(flags) = &mut draft.client.redirect_gateway {
+        (flags.ipv4, flags.ipv6) = (false, false);
+    }
+    done()
 }

@@ -120,11 +120,6 @@ impl Directive {
         self
     }
 
-    const fn client(mut self) -> Self {
-        self.side = Side::Client;
-        self
-    }
-
     const fn inline(mut self) -> Self {
         self.inline = true;
         self
@@ -172,8 +167,7 @@ const NO_SCRIPTS: &str = "adit runs no scripts yet; remove it, or run it from th
 const NO_PASSWORDS: &str = "adit does not ask for user names and passwords yet; use a certificate and key \
                             (`cert`, `key`)";
 const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
-const NO_NAME_SERVERS: &str = "adit sets no name servers yet: names are resolved as before; set them with \
-                               `resolvectl dns DEVICE ADDRESS`";
+const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
 const KEEPS_RIGHTS: &str = "adit keeps the rights it was started with, to take back its routes at the end; confine it \
                             in the service manager (`CapabilityBoundingSet=CAP_NET_ADMIN`)";
 const NO_STATUS_FILE: &str =
@@ -233,7 +227,9 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     client("route-nopull", "", routes::route_nopull),
     client("pull-filter", "accept|ignore|reject TEXT", routes::pull_filter),
     client("redirect-gateway", "[FLAG] ...", routes::redirect_gateway),
-    kept("dhcp-option", "TYPE [VALUE]", routes::dhcp_option, NO_NAME_SERVERS).client().loud(),
+    client("dhcp-option", "TYPE [VALUE]", routes::dhcp_option),
+    client("dns", "WORD WORD ...", routes::dns),
+    client("redirect-private", "[FLAG] ...", routes::redirect_private),
     // Server
     server("server", "NETWORK NETMASK [nopool]", server::server),
     server("server-ipv6", "NETWORK/BITS", server::server_ipv6),
@@ -330,8 +326,8 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("cd", "DIRECTORY", process::cd),
     kept("setenv", "NAME [VALUE] ...", process::setenv, "it is for scripts, which adit does not run"),
     kept("setenv-safe", "NAME [VALUE]", process::setenv, "it is for scripts, which adit does not run"),
-    kept("up", "COMMAND ...", process::dns_script, NO_NAME_SERVERS).loud(),
-    kept("down", "COMMAND ...", process::dns_script, NO_NAME_SERVERS),
+    kept("up", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
+    kept("down", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
     both("ignore-unknown-option", "NAME ...", process::ignore_unknown),
     both("config", "FILE", process::nested),
     client("connection", "", net::connection).inline(),
@@ -354,7 +350,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("tmp-dir", "DIRECTORY", "adit writes no temporary files"),
     ignored("remap-usr1", "SIGNAL", "signals keep their usual meaning"),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
-    ignored("dns-updown", "COMMAND ...", NO_NAME_SERVERS),
+    ignored("dns-updown", "COMMAND ...", SETS_NAME_SERVERS),
     // Harmless leftovers
     ignored("fast-io", "", BATCHES),
     ignored("bcast-buffers", "BUFFERS", BATCHES),
@@ -439,8 +435,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
     refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),
-    refused("redirect-private", "adit has no such half measure yet; write `redirect-gateway`, or single `route`s"),
-    refused("dns", "adit reads `dhcp-option DNS` and `dhcp-option DOMAIN`, not `dns` yet"),
     refused("block-ipv6", "adit does not block IPv6 yet; write `redirect-gateway ipv6` to send it into the tunnel"),
     refused("client-nat", "adit does not translate addresses; use nftables"),
     refused("route-table", "adit writes the main table only; remove it"),

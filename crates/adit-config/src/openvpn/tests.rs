@@ -172,11 +172,11 @@ fn connections() {
 #[test]
 fn what_may_be_unknown() {
     let parsed = good(
-        "client\nremote a\nignore-unknown-option foo dns\nfoo bar\ndns server 1 address 1.1.1.1\n\
+        "client\nremote a\nignore-unknown-option foo client-nat\nfoo bar\nclient-nat snat 10.0.0.0\n\
          setenv opt frob 1\nsetenv opt block-outside-dns\nsetenv opt verb 4\nsetenv CLIENT_CERT 0",
     );
     let kinds: Vec<_> = parsed.report.iter().map(|d| (d.directive.as_str(), d.kind)).collect();
-    for name in ["foo", "dns", "frob", "block-outside-dns", "setenv"] {
+    for name in ["foo", "client-nat", "frob", "block-outside-dns", "setenv"] {
         assert!(kinds.contains(&(name, Kind::Ignored)), "{name}: {kinds:?}");
     }
     assert!(kinds.contains(&("verb", Kind::Used)));

@@ -20,6 +20,7 @@ use super::workers::Workers;
 use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
+use crate::dns::NameServers;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::netlink::RouteWatch;
 use crate::offload::{OffloadState, OffloadStatus};
@@ -46,6 +47,7 @@ pub(super) struct Control<'a, P> {
     observer: &'a mut dyn Observer,
     tun: Arc<Tun>,
     routing: Routing,
+    name_servers: NameServers,
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
@@ -92,11 +94,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
+        let name_servers = NameServers::new(driver.routing.device(), driver.config.resolv_conf);
         let mut control = Control {
             protocol,
             observer,
             tun: driver.tun,
             routing: driver.routing,
+            name_servers,
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
@@ -131,6 +135,10 @@ impl<'a, P: Protocol> Control<'a, P> {
         control.watch_listeners()?;
         if !control.remotes.is_empty() {
             control.route_watch = RouteWatch::new().ok();
+            for report in control.name_servers.recover() {
+                control.tell(report);
+            }
+            control.routing.set_name_servers(control.name_servers.of_the_system());
         }
         if let Some(watch) = &control.route_watch {
             control.poller.add(watch, Token::Routes, Interest::Read)?;
@@ -329,7 +337,10 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
             Event::Up(ref settings) => self.up(settings),
-            Event::Down => self.routing.undo(),
+            Event::Down => {
+                self.name_servers.undo();
+                self.routing.undo();
+            }
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
             Event::PeerUp { .. }
             | Event::PeerDown { .. }
@@ -355,9 +366,13 @@ impl<'a, P: Protocol> Control<'a, P> {
     }
 
     fn up(&mut self, settings: &TunnelSettings) {
-        for report in self.routing.apply(settings) {
-            self.observer.event(&Event::Report(report), self.tun.name());
-        }
+        let mut reports = self.routing.apply(settings);
+        reports.extend(self.name_servers.apply(&settings.dns));
+        reports.into_iter().for_each(|report| self.tell(report));
+    }
+
+    fn tell(&mut self, report: Report) {
+        self.observer.event(&Event::Report(report), self.tun.name());
     }
 
     fn transmit(&mut self, path: Path, datagram: &[u8]) {

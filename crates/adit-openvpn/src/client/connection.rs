@@ -107,6 +107,7 @@ impl Connection {
             session: Session::client(now, control, hello, rng)?,
             link: Link::new(PeerId::SERVER, Role::Client),
             // Until the push arrives, the hand window watches.
+            remote,
             liveness: Liveness::new(now, Keepalive::default()),
             started: now,
             assembler: PushAssembler::new(),
@@ -176,6 +177,7 @@ impl Connection {
         Ok(())
     }
 
+        self.path = path;
     pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Traffic { received, sent, .. } => self.liveness.traffic(now, received, sent),

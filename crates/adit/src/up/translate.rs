@@ -62,6 +62,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
         workers,
+        resolv_conf: None,
         dataplane: dataplane::Config { role, wire: dataplane::Wire::OpenVpn, client_to_client },
     }
 }

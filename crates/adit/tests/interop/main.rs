@@ -10,6 +10,7 @@ mod breaks;
 mod ciphers;
 mod clients;
 mod demo;
+mod dns;
 mod errors;
 mod options;
 mod passwords;

@@ -1,0 +1,217 @@
+//! The option `dns`, by a file or by push (openvpn(8), "dns").
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::Dns;
+
+/// DNS over UDP and TCP (RFC 1035 §4.2).
+const DNS_PORT: u16 = 53;
+/// Most servers and domains taken: a push is short, a file need not be.
+const MAX_ENTRIES: usize = 64;
+
+/// What `dns` lines said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsOptions {
+    /// By priority: the lowest usable one is taken.
+    servers: BTreeMap<i16, Server>,
+    search: Vec<String>,
+}
+
+/// One `dns server PRIORITY`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Server {
+    addresses: Vec<IpAddr>,
+    domains: Vec<String>,
+    /// It wants what the system cannot be told: another port or transport.
+    unusable: bool,
+}
+
+impl DnsOptions {
+    /// Reads the words after `dns`.
+    ///
+    /// # Errors
+    /// What is wrong, in a few words.
+    pub fn apply<S: AsRef<str>>(&mut self, words: &[S]) -> Result<(), &'static str> {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        match words.as_slice() {
+            ["search-domains", domains @ ..] if !domains.is_empty() => add_domains(&mut self.search, domains),
+            ["server", priority, what, values @ ..] if !values.is_empty() => {
+                let priority = priority.parse().ok().filter(|number| (-128..=127).contains(number));
+                let priority: i16 = priority.ok_or("the priority must be a number from -128 to 127")?;
+                self.servers.entry(priority).or_default().apply(what, values)
+            }
+            _ => Err("write `search-domains NAME …` or `server PRIORITY address|resolve-domains …`"),
+        }
+    }
+
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        *self == DnsOptions::default()
+    }
+
+    /// Adds what was said to `dns`, with the servers and search domains of `dhcp-option`. Where `dns` lines name a
+    /// server, those of `dhcp-option` do not count.
+    pub fn settle(&self, dns: &mut Dns, servers: &[IpAddr], search: &[String]) {
+        let usable = |server: &&Server| !server.unusable && !server.addresses.is_empty();
+        match self.servers.values().find(usable) {
+            Some(server) => {
+                *dns = Dns {
+                    servers: server.addresses.clone(),
+                    search: self.search.clone(),
+                    only_for: server.domains.clone(),
+                };
+            }
+            None => {
+                dns.servers.extend(
+                    servers
+                        .iter()
+                        .filter(|server| !dns.servers.contains(server))
+                        .copied()
+                        .collect::<Vec<_>>(),
+                );
+                let all = search.iter().chain(&self.search);
+                let new: Vec<String> = all.filter(|domain| !dns.search.contains(domain)).cloned().collect();
+                dns.search.extend(new);
+            }
+        }
+    }
+}
+
+impl Server {
+    fn apply(&mut self, what: &str, values: &[&str]) -> Result<(), &'static str> {
+        match (what, values) {
+            ("address", addresses) => {
+                for address in addresses {
+                    let (address, port) = endpoint(address).ok_or("a server's address is malformed")?;
+                    // The system's resolver asks at the usual port alone.
+                    self.unusable |= port != DNS_PORT;
+                    if self.addresses.len() < MAX_ENTRIES && !self.addresses.contains(&address) {
+                        self.addresses.push(address);
+                    }
+                }
+                Ok(())
+            }
+            ("resolve-domains", domains) => add_domains(&mut self.domains, domains),
+            ("dnssec", ["yes" | "optional" | "no"]) | ("transport", ["plain"]) => Ok(()),
+            ("transport", ["DoH" | "DoT"]) => {
+                self.unusable = true;
+                Ok(())
+            }
+            ("sni", [name]) if is_domain(name) => Ok(()),
+            _ => Err("it is not known, or malformed"),
+        }
+    }
+}
+
+/// `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
+    if let Ok(address) = text.parse() {
+        return Some((address, DNS_PORT));
+    }
+    let with_port = text.parse().map(|end: SocketAddr| (end.ip(), end.port()));
+    let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    with_port.ok().or_else(|| Some((IpAddr::V6(in_brackets()?), DNS_PORT)))
+}
+
+fn add_domains(to: &mut Vec<String>, domains: &[&str]) -> Result<(), &'static str> {
+    if !domains.iter().all(|domain| is_domain(domain)) {
+        return Err("a domain is no name of letters, digits, `-`, `_` and dots");
+    }
+    for domain in domains {
+        if to.len() < MAX_ENTRIES && !to.iter().any(|known| known == domain) {
+            to.push((*domain).to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text is a domain's name and nothing that could mean more further on (CVE-2025-10680): labels of
+/// letters, digits, hyphens and underscores, with a dot at the end or without.
+pub fn is_domain(text: &str) -> bool {
+    let bare = text.strip_suffix('.').unwrap_or(text);
+    let fits = |label: &str| {
+        let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(sound)
+    };
+    bare.len() <= 253 && bare.split('.').all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(lines: &[&str]) -> DnsOptions {
+        let mut options = DnsOptions::default();
+        for line in lines {
+            options.apply(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        }
+        options
+    }
+
+    fn settled(lines: &[&str]) -> Dns {
+        let mut dns = Dns::default();
+        read(lines).settle(&mut dns, &["10.9.9.9".parse().unwrap()], &["old.example".to_owned()]);
+        dns
+    }
+
+    #[test]
+    fn the_first_usable_server_counts() {
+        let dns = settled(&[
+            "server 2 address 10.8.0.2",
+            "server 1 address 10.8.0.1 [fd00::1]:53",
+            "server 1 resolve-domains corp.example lab.example",
+            "server 1 dnssec optional",
+            "server -1 address 10.8.0.3:5353",
+            "server 0 address 10.8.0.4",
+            "server 0 transport DoT",
+            "search-domains corp.example",
+        ]);
+        assert_eq!(dns.servers, ["10.8.0.1".parse::<IpAddr>().unwrap(), "fd00::1".parse().unwrap()]);
+        assert_eq!((dns.search.len(), dns.only_for.len()), (1, 2));
+    }
+
+    #[test]
+    fn without_a_server_dhcp_options_count() {
+        let dns = settled(&["search-domains corp.example"]);
+        assert_eq!(dns.servers, ["10.9.9.9".parse::<IpAddr>().unwrap()]);
+        assert_eq!(dns.search, ["old.example", "corp.example"]);
+    }
+
+    #[test]
+    fn what_is_no_name_or_address_is_refused() {
+        for line in [
+            "server 1 address 10.8.0.1;reboot",
+            "server 999 address 10.8.0.1",
+            "server 1 resolve-domains $(reboot)",
+            "search-domains a`b`",
+            "search-domains",
+            "server 1 address",
+            "frobnicate",
+        ] {
+            let mut options = DnsOptions::default();
+            assert!(options.apply(&line.split(' ').collect::<Vec<_>>()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_names_are_domains() {
+        for good in ["example.org", "a", "x-1_2.example.", "xn--bcher-kva.example"] {
+            assert!(is_domain(good), "{good}");
+        }
+        let long = "a".repeat(64);
+        for bad in ["", ".", "a..b", "a b", "a\nnameserver 6.6.6.6", "$(reboot)", "a;b", "`x`", "ä.de", &long]
+        {
+            assert!(!is_domain(bad), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_read(words in proptest::collection::vec("[ -~]{0,12}|server|address|search-domains|1", 0..6)) {
+            let _ = DnsOptions::default().apply(&words);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Name servers of the tunnel, told to the system and taken back.
+
+mod file;
+mod resolved;
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use adit_core::{Dns, Report, Severity};
+
+use self::file::ResolvConf;
+use self::resolved::Resolved;
+
+/// Where the C library looks for name servers.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The system's name servers, as far as this tunnel changed them. What was changed is changed back when this
+/// value is dropped.
+#[derive(Debug)]
+pub(crate) struct NameServers {
+    device: u32,
+    way: Way,
+    applied: Dns,
+}
+
+/// How the system is told.
+#[derive(Debug)]
+enum Way {
+    /// systemd-resolved keeps name servers by link. Its file is for when it does not answer.
+    Resolved(Resolved, Option<ResolvConf>),
+    File(ResolvConf),
+    /// The file is not this network's.
+    NotOurs,
+}
+
+impl NameServers {
+    /// For the device of that index. `file` is used in place of `/etc/resolv.conf` and of systemd-resolved.
+    pub(crate) fn new(device: u32, file: Option<PathBuf>) -> Self {
+        let way = match file {
+            Some(path) => Way::File(ResolvConf::new(path)),
+            None if !file_is_of_this_network() => Way::NotOurs,
+            None => {
+                let file = ResolvConf::new(PathBuf::from(RESOLV_CONF));
+                match Resolved::find() {
+                    Some(resolved) if file.is_of_resolved() => Way::Resolved(resolved, None),
+                    Some(resolved) => Way::Resolved(resolved, Some(file)),
+                    None => Way::File(file),
+                }
+            }
+        };
+        NameServers { device, way, applied: Dns::default() }
+    }
+
+    /// Restores what an adit that was killed left behind.
+    pub(crate) fn recover(&self) -> Vec<Report> {
+        match &self.way {
+            Way::File(file) | Way::Resolved(_, Some(file)) => file.recover().err().into_iter().collect(),
+            Way::Resolved(_, None) | Way::NotOurs => Vec::new(),
+        }
+    }
+
+    /// The name servers that the system has without the tunnel, by its file.
+    pub(crate) fn of_the_system(&self) -> Vec<IpAddr> {
+        match &self.way {
+            Way::File(file) | Way::Resolved(_, Some(file)) => file.servers(),
+            Way::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
+            Way::NotOurs => Vec::new(),
+        }
+    }
+
+    /// Makes the system ask these servers, instead of those applied before. Without servers, the system's own
+    /// stay.
+    pub(crate) fn apply(&mut self, dns: &Dns) -> Vec<Report> {
+        if self.applied == *dns {
+            return Vec::new();
+        }
+        if dns.servers.is_empty() {
+            self.undo();
+            self.applied = dns.clone();
+            return Vec::new();
+        }
+        self.applied = dns.clone();
+        let result = match &mut self.way {
+            Way::NotOurs => Err(warning(
+                "name servers are not set: /etc/resolv.conf is not of this network namespace; name the file with \
+                 --resolv-conf"
+                    .to_owned(),
+            )),
+            Way::File(file) => file.write(dns),
+            Way::Resolved(resolved, file) => match (resolved.set(self.device, dns), file) {
+                (Ok(()), _) => Ok(()),
+                (Err(_), Some(file)) => file.write(dns),
+                (Err(why), None) => {
+                    Err(warning(format!("name servers are not set: systemd-resolved says: {why}")))
+                }
+            },
+        };
+        result.err().into_iter().collect()
+    }
+
+    /// Gives the system its own name servers back.
+    pub(crate) fn undo(&mut self) {
+        if self.applied.servers.is_empty() {
+            return;
+        }
+        self.applied = Dns::default();
+        match &mut self.way {
+            Way::File(file) => file.restore(),
+            Way::Resolved(resolved, file) => {
+                // With the device go its name servers, if this fails.
+                let _ = resolved.revert(self.device);
+                if let Some(file) = file {
+                    file.restore();
+                }
+            }
+            Way::NotOurs => {}
+        }
+    }
+}
+
+impl Drop for NameServers {
+    fn drop(&mut self) {
+        self.undo();
+    }
+}
+
+/// In a network namespace that shares its files with the rest of the machine, `/etc/resolv.conf` belongs to the
+/// machine.
+fn file_is_of_this_network() -> bool {
+    let same = |kind: &str| {
+        let number =
+            |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|file| file.ino());
+        match (number("self"), number("1")) {
+            (Ok(own), Ok(first)) => Some(own == first),
+            // Whoever may not look there cannot change the file either.
+            _ => None,
+        }
+    };
+    same("net") != Some(false) || same("mnt") == Some(false)
+}
+
+fn warning(text: String) -> Report {
+    Report { severity: Severity::Warning, path: None, text }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,76 @@
+//! Name servers that the server pushes: set, taken back, and taken back by the next run after a kill.
+//!
+//! The client writes to a file of the test's own, never to the machine's.
+
+use std::path::Path;
+use std::time::Duration;
+
+use adit_testbed::{Scratch, can_run, wait_until};
+
+use crate::bed::{Bed, PROGRAMS};
+use crate::options::{Options, Program};
+
+const WAIT: Duration = Duration::from_secs(10);
+const BEFORE: &str =
+    "# the machine's own\nnameserver 192.0.2.53\nsearch home.example\noptions edns0 timeout:2\n";
+
+/// By `dhcp-option`, as all servers push.
+#[test]
+fn dhcp_options_are_set_and_taken_back() {
+    let pushed = "push \"dhcp-option DNS 10.8.0.1\"\npush \"dhcp-option DNS 10.8.0.2\"\n\
+                  push \"dhcp-option DOMAIN corp.example\"\npush \"dhcp-option DOMAIN-SEARCH lab.example\"\n\
+                  push \"dhcp-option DOMAIN-SEARCH $(reboot)\"\n";
+    let wanted = ["nameserver 10.8.0.1", "nameserver 10.8.0.2", "search corp.example lab.example"];
+    for server in [Program::OpenVpn, Program::Adit] {
+        check(server, pushed, &wanted);
+    }
+}
+
+/// By `dns`, which goes before `dhcp-option`.
+#[test]
+fn dns_options_are_set_and_taken_back() {
+    let pushed = "push \"dns server 1 address 10.8.0.9\"\npush \"dns server 0 address 10.8.0.1 fd00:8::1\"\n\
+                  push \"dns search-domains corp.example\"\npush \"dhcp-option DNS 10.8.0.7\"\n";
+    check(Program::OpenVpn, pushed, &["nameserver 10.8.0.1", "nameserver fd00:8::1", "search corp.example"]);
+}
+
+/// With what the server pushes, the client's file holds these lines besides its own options while the tunnel is
+/// up. Afterwards it is what it was; after a kill, as soon as the client starts again.
+fn check(server: Program, pushed: &str, wanted: &[&str]) {
+    if !can_run("dns", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("dns").unwrap();
+    let file = scratch.write("resolv.conf", BEFORE).unwrap();
+    let mut bed = Bed::build_with(&Options::BASE, server, &[Program::Adit], |_, [server, _]| {
+        server.push_str(pushed);
+    })
+    .unwrap();
+    bed.clients[0].arguments(&["--resolv-conf", file.to_str().unwrap()]);
+    bed.server.start().unwrap();
+    let read = |file: &Path| std::fs::read_to_string(file).unwrap();
+    let comes_up = |bed: &mut Bed| {
+        bed.clients[0].start().unwrap();
+        let up = bed.clients[0].process().wait_for_line(0, "tunnel up: ", WAIT);
+        assert!(up.is_ok(), "{}", bed.logs());
+        let told = read(&file);
+        let rest: Vec<&str> = told.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(rest, [wanted, &["options edns0 timeout:2"]].concat(), "{}", bed.logs());
+    };
+
+    comes_up(&mut bed);
+    bed.clients[0].stop().unwrap();
+    assert_eq!(read(&file), BEFORE);
+
+    comes_up(&mut bed);
+    bed.server.process().kill().unwrap();
+    bed.clients[0].process().kill().unwrap();
+    assert_ne!(read(&file), BEFORE, "nobody could put it back");
+    bed.clients[0].start().unwrap();
+    wait_until("the file to come back", WAIT, || read(&file) == BEFORE)
+        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", read(&file), bed.logs()));
+    bed.clients[0].stop().unwrap();
+    let names: Vec<_> =
+        std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["resolv.conf"], "nothing else is left");
+}
