@@ -20,4 +20,5 @@ mod routes;
 mod rows;
 mod status;
 mod variants;
+mod wild;
 mod workers;
