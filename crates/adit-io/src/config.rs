@@ -41,6 +41,8 @@ pub struct Listen {
 pub struct Remote {
     /// Name or address.
     pub host: String,
+    /// Put random letters and a dot before a name, so that no cache of a resolver answers.
+    pub random_hostname: bool,
     /// Port.
     pub port: u16,
     /// UDP or TCP.

@@ -1,5 +1,6 @@
 //! Opening a path to a remote: name resolution and connecting, which may take long, on a thread of its own.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{OpenFailure, Transport};
+use rand_core::{OsRng, TryRngCore};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::config::{Family, Remote};
@@ -80,8 +82,23 @@ pub(crate) fn open(
     Err(OpenFailure::Unreachable(format!("cannot reach `{}` at {why}", remote.host)))
 }
 
+/// The name to ask the resolver for.
+fn wanted_name(remote: &Remote) -> Result<Cow<'_, str>, OpenFailure> {
+    if !remote.random_hostname || remote.host.parse::<IpAddr>().is_ok() {
+        return Ok(Cow::Borrowed(&remote.host));
+    }
+    // As many as OpenVPN takes (socket.c `hostname_randomize`).
+    let mut random = [0; 6];
+    OsRng
+        .try_fill_bytes(&mut random)
+        .map_err(|error| OpenFailure::Unreachable(format!("no randomness from the system: {error}")))?;
+    let letters: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Cow::Owned(format!("{letters}.{}", remote.host)))
+}
+
 fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
-    let host = remote.host.as_str();
+    let host = wanted_name(remote)?;
+    let host = host.as_ref();
     let found = (host, remote.port).to_socket_addrs().map_err(|error| {
         let text = error.to_string();
         // The standard library keeps the resolver's words, but not its number.
@@ -150,7 +167,15 @@ mod tests {
 
     fn remote(host: &str, transport: Transport, family: Family) -> Remote {
         let connect_timeout = Duration::from_secs(2);
-        Remote { host: host.to_owned(), port: 9, transport, family, bind: None, connect_timeout }
+        Remote {
+            host: host.to_owned(),
+            random_hostname: false,
+            port: 9,
+            transport,
+            family,
+            bind: None,
+            connect_timeout,
+        }
     }
 
     fn text(remote: &Remote) -> String {
@@ -176,6 +201,20 @@ mod tests {
         let mut bound = remote("127.0.0.1", Transport::Udp, Family::Any);
         bound.bind = Some(taken.local_address().unwrap());
         assert!(text(&bound).contains("cannot bind to 127.0.0.1:"));
+    }
+
+    #[test]
+    fn a_random_name_is_below_the_one_given() {
+        let mut remote = remote("vpn.example", Transport::Udp, Family::Any);
+        remote.random_hostname = true;
+        let names = [wanted_name(&remote).unwrap(), wanted_name(&remote).unwrap()];
+        assert_ne!(names[0], names[1]);
+        for name in names {
+            let (letters, rest) = name.split_once('.').unwrap();
+            assert!(rest == "vpn.example" && letters.len() == 12, "{name}");
+        }
+        remote.host = "192.0.2.1".to_owned();
+        assert_eq!(wanted_name(&remote).unwrap(), "192.0.2.1");
     }
 
     #[test]

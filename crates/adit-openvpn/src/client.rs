@@ -49,6 +49,8 @@ pub struct Client {
     /// Attempts since a connection was last up.
     attempts: u32,
     ever_up: bool,
+    /// How many remotes in a row have names that do not exist, and since when.
+    unknown: (usize, Instant),
     events: VecDeque<Event>,
     /// Last words on a path that we leave, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
@@ -70,6 +72,7 @@ impl Client {
             remote: 0,
             attempts: 0,
             ever_up: false,
+            unknown: (0, now),
             events: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
@@ -180,11 +183,16 @@ impl Client {
             self.events.push_back(Event::Close { path });
             return;
         }
+        self.unknown.0 = 0;
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let rng = ChaCha20Rng::from_seed(seed);
         let credentials = self.user.credentials();
-        match Connection::new(self.now, path, self.params.clone(), self.control.clone(), credentials, rng) {
+        let Some(remote) = self.params.remotes.get(self.remote).cloned() else {
+            return self.end(Ended::Failed("there is no remote".to_owned()));
+        };
+        let to = (path, remote);
+        match Connection::new(self.now, to, self.params.clone(), self.control.clone(), credentials, rng) {
             Ok(connection) => self.state = State::Connected(Box::new(connection)),
             Err(error) => {
                 self.events.push_back(Event::Close { path });
@@ -198,19 +206,28 @@ impl Client {
             return;
         }
         match failure {
-            OpenFailure::UnknownName(text)
-                if self.params.fail_on_unknown_name && !self.ever_up && self.last_remote() =>
-            {
+            OpenFailure::UnknownName(text) if self.tires_of_unknown_names() => {
                 self.end(Ended::Failed(format!(
                     "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
                 )));
             }
-            OpenFailure::UnknownName(text) | OpenFailure::Unreachable(text) => self.try_again(&text, true),
+            OpenFailure::UnknownName(text) => self.try_again(&text, true),
+            OpenFailure::Unreachable(text) => {
+                self.unknown.0 = 0;
+                self.try_again(&text, true);
+            }
         }
     }
 
-    fn last_remote(&self) -> bool {
-        self.remote + 1 >= self.params.remotes.len()
+    /// One more name does not exist: whether that is the end, as no other does and `resolv-retry` is over.
+    fn tires_of_unknown_names(&mut self) -> bool {
+        if self.unknown.0 == 0 {
+            self.unknown.1 = self.now;
+        }
+        self.unknown.0 = self.unknown.0.saturating_add(1);
+        let all = self.unknown.0 >= self.params.remotes.len();
+        let over = self.params.resolve_patience.is_some_and(|limit| self.now - self.unknown.1 >= limit);
+        all && over && !self.ever_up
     }
 
     fn auth_failed(&mut self, reason: &str) {

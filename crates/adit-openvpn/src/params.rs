@@ -129,6 +129,17 @@ pub struct RemoteParams {
     pub name: String,
     /// UDP or TCP.
     pub transport: Transport,
+    /// `server-poll-timeout`: how long this server may take for its first answer. OpenVPN's default: 120 s.
+    pub poll_timeout: Duration,
+    /// `explicit-exit-notify`: say goodbye over UDP.
+    pub exit_notify: bool,
+}
+
+impl RemoteParams {
+    /// A server with OpenVPN's defaults.
+    pub fn new(name: String, transport: Transport) -> Self {
+        RemoteParams { name, transport, poll_timeout: Duration::from_secs(120), exit_notify: false }
+    }
 }
 
 /// A client.
@@ -142,17 +153,15 @@ pub struct ClientParams {
     pub remotes: Vec<RemoteParams>,
     /// From the file; a server's push replaces each part it names.
     pub keepalive: Keepalive,
-    /// `explicit-exit-notify`: say goodbye over UDP.
-    pub exit_notify: bool,
     /// `connect-retry`: the first wait between attempts, and the longest. Defaults 1 s and 300 s.
     pub retry: (Duration, Duration),
     /// `connect-retry-max`: give up after so many rounds through all remotes.
     pub retry_max: Option<u32>,
-    /// `server-poll-timeout`: how long a server may take for its first answer. Default 120 s.
-    pub server_poll_timeout: Duration,
-    /// A name that does not exist ends the client at the first attempt. `resolv-retry infinite` in the file
-    /// clears this.
-    pub fail_on_unknown_name: bool,
+    /// `resolv-retry`: how long a client that was never up tries on while none of its servers' names exists;
+    /// `None` without end. Default: not at all.
+    pub resolve_patience: Option<Duration>,
+    /// `float`: follow a server that answers, or sends data, from another address.
+    pub float: bool,
     /// `route-nopull`: take no routes and no DNS from the server.
     pub route_nopull: bool,
     /// `pull-filter`: which pushed options to take. The first that fits the beginning of an option decides.
@@ -173,11 +182,10 @@ impl ClientParams {
             data: DataParams::default(),
             remotes,
             keepalive: Keepalive::default(),
-            exit_notify: false,
             retry: (Duration::from_secs(1), Duration::from_secs(300)),
             retry_max: None,
-            server_poll_timeout: Duration::from_secs(120),
-            fail_on_unknown_name: true,
+            resolve_patience: Some(Duration::ZERO),
+            float: false,
             route_nopull: false,
             pull_filters: Vec::new(),
             local: LocalSettings::default(),

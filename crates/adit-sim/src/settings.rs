@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use adit_core::{Ipv4Net, Ipv6Net, UnixTime};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings,
-    PerClientParams, RemoteParams, ServerParams,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, PerClientParams,
+    RemoteParams, ServerParams,
 };
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
@@ -33,22 +33,17 @@ pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams,
         .map_err(|error| error.to_string())?;
     let mut control = ControlParams::new(scenario.wrapping.client(number)?, TlsConfig::Client(tls), wall());
     set_timing(&mut control, scenario, 1);
-    let remote = |transport| RemoteParams { name: format!("server ({transport:?})"), transport };
-    Ok(ClientParams {
-        control,
-        data: DataParams { compression: scenario.compression, ..DataParams::default() },
-        remotes: scenario.remotes.iter().copied().map(remote).collect(),
-        keepalive: Keepalive::default(),
+    let remote = |transport| RemoteParams {
+        name: format!("server ({transport:?})"),
+        transport,
+        poll_timeout: scenario.server_poll_timeout,
         exit_notify: true,
+    };
+    let remotes = scenario.remotes.iter().copied().map(remote).collect();
+    Ok(ClientParams {
+        data: DataParams { compression: scenario.compression, ..DataParams::default() },
         retry: scenario.retry,
-        retry_max: None,
-        server_poll_timeout: scenario.server_poll_timeout,
-        fail_on_unknown_name: true,
-        route_nopull: false,
-        pull_filters: Vec::new(),
-        local: LocalSettings::default(),
-        peer_info: Vec::new(),
-        auth: None,
+        ..ClientParams::new(control, remotes)
     })
 }
 

@@ -10,6 +10,7 @@ mod translate;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Ended, Protocol, Severity, UnixTime};
@@ -31,10 +32,10 @@ use observer::LogObserver;
 pub(crate) struct Args {
     /// The configuration: an .ovpn or .conf file
     file: PathBuf,
-    #[command(flatten)]
     /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
+    #[command(flatten)]
     offloads: offloads::OffloadArgs,
     /// Threads that move packets (1 to 8), for a server with many UDP clients on a machine with many cores.
     /// Each client is served by one of them; those on TCP all by the first
@@ -76,8 +77,10 @@ fn up(args: &Args) -> Result<(), Failure> {
         .map_err(|error| at_line(&parsed, &args.file, "crl-verify", &error))?;
     match &parsed.config.role {
         Role::Client(client) => {
-            let keeps_trying = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
-            let mut params = translate::client_params(&parsed.config, client, !keeps_trying, lists, wall)
+            let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
+            // A misspelt name shall not go unnoticed for ever, unless the file says so.
+            let patience = if mentioned { client.resolve_retry } else { Some(Duration::ZERO) };
+            let mut params = translate::client_params(&parsed.config, client, patience, lists, wall)
                 .map_err(|error| locate(&parsed, &args.file, &error))?;
             let asker = client.auth.as_ref().map(|auth| Asker::new(&auth.source, &args.file));
             if let (Some(auth), Some(asker)) = (&mut params.auth, &asker) {
@@ -142,10 +145,10 @@ fn run_protocol<P: Protocol + StatusSource>(
     if args.workers > 1 && !config.remotes.is_empty() {
         log.log(Severity::Info, "--workers changes nothing for a client: one peer is served by one worker");
     }
+    config.resolv_conf.clone_from(&args.resolv_conf);
     let driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     signals::watch(handle.clone())
-    config.resolv_conf.clone_from(&args.resolv_conf);
         .map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))?;
     if let Some(source) = revocations {
         source

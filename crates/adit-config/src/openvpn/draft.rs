@@ -149,6 +149,7 @@ pub(super) struct ClientDraft {
     /// Remotes in the order of the file, each with its block if it has one.
     pub(super) remotes: Vec<(RemoteDraft, Option<Scope>)>,
     pub(super) random: bool,
+    pub(super) random_hostname: bool,
     pub(super) resolve_retry: Option<Duration>,
     pub(super) retry: Option<Duration>,
     pub(super) retry_longest: Option<Duration>,
@@ -158,9 +159,9 @@ pub(super) struct ClientDraft {
     pub(super) route_metric: Option<u32>,
     pub(super) redirect_gateway: Option<RedirectGateway>,
     pub(super) dns: Dns,
-    pub(super) auth: Option<UserPass>,
     /// `dns`, which goes before `dhcp-option`.
     pub(super) dns_options: DnsOptions,
+    pub(super) auth: Option<UserPass>,
     pub(super) auth_retry: AuthRetry,
     pub(super) auth_nocache: bool,
 }

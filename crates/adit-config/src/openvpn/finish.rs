@@ -235,6 +235,7 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
     let config = ClientConfig {
         remotes,
         remote_random: client.random,
+        remote_random_hostname: client.random_hostname,
         resolve_retry: client.resolve_retry,
         connect_retry: retry,
         connect_retry_longest: client.retry_longest.unwrap_or(Duration::from_secs(300)).max(retry),

@@ -49,6 +49,8 @@ pub struct ClientConfig {
     pub remotes: Vec<Remote>,
     /// Start with a random remote (`remote-random`).
     pub remote_random: bool,
+    /// Put random letters before the names of remotes (`remote-random-hostname`).
+    pub remote_random_hostname: bool,
     /// How long to try to resolve a name: `None` without end (`resolv-retry`).
     pub resolve_retry: Option<Duration>,
     /// Wait between two rounds over the remotes (`connect-retry`, first value; default 1 s).

@@ -172,12 +172,14 @@ pub(super) fn remote_random(draft: &mut Draft, _: &Args<'_>) -> Done {
     done()
 }
 
+pub(super) fn remote_random_hostname(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.random_hostname = true;
+    done()
+}
+
 pub(super) fn resolv_retry(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.client.resolve_retry = if args.get(0)? == "infinite" { None } else { Some(args.seconds(0)?) };
-    match draft.client.resolve_retry {
-        None => done(),
-        Some(_) => done_but("without end"),
-    }
+    done()
 }
 
 pub(super) fn connect_retry(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -137,6 +137,9 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     for remote in &client.remotes {
         print_remote(out, remote);
     }
+    if client.remote_random_hostname {
+        out.flag("remote-random-hostname");
+    }
     if client.remote_random {
         out.flag("remote-random");
     }
@@ -217,9 +220,6 @@ fn print_remote(out: &mut Out, remote: &Remote) {
     out.flag("</connection>");
 }
 
-fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
-    let words = [
-        (!flags.ipv4, "!ipv4"),
 /// As `dns` where `dhcp-option` has no words for it.
 fn print_dns(out: &mut Out, dns: &Dns) {
     if dns.only_for.is_empty() {
@@ -238,6 +238,9 @@ fn print_dns(out: &mut Out, dns: &Dns) {
     }
 }
 
+fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
+    let words = [
+        (!flags.ipv4, "!ipv4"),
         (flags.ipv6, "ipv6"),
         (flags.def1, "def1"),
         (flags.local, "local"),

@@ -133,6 +133,7 @@ fn client() -> impl Strategy<Value = ClientConfig> {
         ClientConfig {
             remotes,
             remote_random,
+            remote_random_hostname: remote_random != pull,
             resolve_retry,
             connect_retry: retry.0,
             connect_retry_longest: retry.1,

@@ -190,6 +190,7 @@ fn config(role: Role) -> DriverConfig {
 fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
     let remote = Remote {
         host: server.ip().to_string(),
+        random_hostname: false,
         port: server.port(),
         transport,
         family: Family::Any,

@@ -19,7 +19,7 @@ use crate::key_state::{KeyStateError, earliest};
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{client_cipher, max_mss};
-use crate::params::{ClientParams, ControlParams, Keepalive, PullAction};
+use crate::params::{ClientParams, ControlParams, Keepalive, PullAction, RemoteParams};
 use crate::pushed::{Pushed, Refused};
 use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
@@ -70,6 +70,7 @@ struct Up {
 /// One connection to one server, from the first reset to the last goodbye.
 pub(super) struct Connection {
     path: Path,
+    remote: RemoteParams,
     params: Arc<ClientParams>,
     session: Session,
     link: Link,
@@ -82,6 +83,8 @@ pub(super) struct Connection {
     last_handshake: Instant,
     goodbye_until: Option<Instant>,
     verdict: Option<Outcome>,
+    /// Where the server's data comes from now (`float`), until the data plane was told.
+    moved_to: Option<Path>,
     /// A token that the server gave, until the client takes it.
     token: Option<UserPassword>,
     /// The username for tokens that name none.
@@ -91,7 +94,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(
         now: Instant,
-        path: Path,
+        (path, remote): (Path, RemoteParams),
         params: Arc<ClientParams>,
         control: Arc<ControlParams>,
         credentials: Option<&UserPassword>,
@@ -104,10 +107,10 @@ impl Connection {
         }
         Ok(Connection {
             path,
+            remote,
             session: Session::client(now, control, hello, rng)?,
             link: Link::new(PeerId::SERVER, Role::Client),
             // Until the push arrives, the hand window watches.
-            remote,
             liveness: Liveness::new(now, Keepalive::default()),
             started: now,
             assembler: PushAssembler::new(),
@@ -117,6 +120,7 @@ impl Connection {
             last_handshake: now,
             goodbye_until: None,
             verdict: None,
+            moved_to: None,
             token: None,
             username: credentials.map(|credentials| credentials.username.clone()).unwrap_or_default(),
             params,
@@ -169,15 +173,35 @@ impl Connection {
         path: Path,
         datagram: &[u8],
     ) -> Result<(), Rejected> {
-        if path != self.path {
+        if path != self.path && !self.may_answer_from(path) {
             return Err(Rejected::Unexpected("not from our server's address"));
         }
         self.session.handle(now, datagram)?;
+        self.path = path;
         self.liveness.heard(now);
         Ok(())
     }
 
+    /// With `float`, a server's first answer may come from another of its addresses. Later only its data shows
+    /// where it is.
+    fn may_answer_from(&self, path: Path) -> bool {
+        let same_socket = match (self.path, path) {
+            (Path::Udp { socket, .. }, Path::Udp { socket: other, .. }) => socket == other,
+            _ => false,
+        };
+        self.params.float && same_socket && !self.session.heard()
+    }
+
+    /// The server's data comes from another address, and `float` says to go after it.
+    fn follow(&mut self, events: &mut VecDeque<Event>) {
+        let Some(path) = self.moved_to.take().filter(|path| self.up.is_some() && *path != self.path) else {
+            return;
+        };
+        self.tell(Severity::Info, format!("the server moved to {path}"), events);
         self.path = path;
+        events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
+    }
+
     pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Traffic { received, sent, .. } => self.liveness.traffic(now, received, sent),
@@ -188,8 +212,8 @@ impl Connection {
                     self.verdict = Some(retry("the server said goodbye"));
                 }
             }
-            // A client follows its server only by connecting anew.
-            Notice::Moved { .. } => {}
+            // Without `float`, a client follows its server only by connecting anew.
+            Notice::Moved { path, .. } => self.moved_to = self.params.float.then_some(path),
         }
     }
 
@@ -239,8 +263,8 @@ impl Connection {
     }
 
     fn check_patience(&mut self, now: Instant) {
-        if !self.session.heard() && now >= self.started + self.params.server_poll_timeout {
-            let seconds = self.params.server_poll_timeout.as_secs();
+        if !self.session.heard() && now >= self.started + self.remote.poll_timeout {
+            let seconds = self.remote.poll_timeout.as_secs();
             let reason = format!(
                 "no answer within {seconds} s (server-poll-timeout): a firewall is in the way, the server is not running there, or its tls-auth/tls-crypt key is another"
             );
@@ -256,7 +280,7 @@ impl Connection {
         if self.up.is_some() {
             return earliest(next, self.liveness.poll_timeout());
         }
-        let unheard = (!self.session.heard()).then(|| self.started + self.params.server_poll_timeout);
+        let unheard = (!self.session.heard()).then(|| self.started + self.remote.poll_timeout);
         earliest(earliest(next, unheard), self.push_deadline)
     }
 
@@ -266,6 +290,7 @@ impl Connection {
 
     /// Works through what the session reported.
     pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
+        self.follow(events);
         while self.verdict.is_none() {
             let Some(output) = self.session.poll_output() else { break };
             if let Err(error) = self.handle_output(now, output, events) {
@@ -471,7 +496,7 @@ impl Connection {
             cipher,
             since: now,
             cc_exit: pushed.cc_exit,
-            exit_notify: self.params.exit_notify || pushed.exit_notify,
+            exit_notify: self.remote.exit_notify || pushed.exit_notify,
         });
         (self.ask_at, self.push_deadline) = (None, None);
         events.push_back(Event::Up(settings));

@@ -15,8 +15,8 @@ use adit_core::{
 };
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings,
-    PerClientParams, RemoteParams, ServerParams,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, PerClientParams,
+    RemoteParams, ServerParams,
 };
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
@@ -114,22 +114,9 @@ pub fn requirements() -> PeerRequirements {
 
 pub fn client_params(credentials: &Credentials, wrap: WrapConfig, transport: Transport) -> ClientParams {
     let tls = client_tls(credentials, requirements(), &environment()).unwrap();
-    ClientParams {
-        control: ControlParams::new(wrap, TlsConfig::Client(tls), UnixTime(WALL)),
-        data: DataParams::default(),
-        remotes: vec![RemoteParams { name: "server".to_owned(), transport }],
-        keepalive: Keepalive::default(),
-        exit_notify: true,
-        retry: (Duration::from_secs(1), Duration::from_secs(300)),
-        retry_max: None,
-        server_poll_timeout: Duration::from_secs(120),
-        fail_on_unknown_name: true,
-        route_nopull: false,
-        pull_filters: Vec::new(),
-        local: LocalSettings::default(),
-        peer_info: Vec::new(),
-        auth: None,
-    }
+    let control = ControlParams::new(wrap, TlsConfig::Client(tls), UnixTime(WALL));
+    let remote = RemoteParams { exit_notify: true, ..RemoteParams::new("server".to_owned(), transport) };
+    ClientParams::new(control, vec![remote])
 }
 
 pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParams {

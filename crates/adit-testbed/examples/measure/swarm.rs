@@ -115,7 +115,7 @@ fn params(credentials: &Credentials) -> Result<ClientParams, String> {
     let tls = client_tls(credentials, requirements, &environment).map_err(|error| error.to_string())?;
     let tls = TlsConfig::Client(tls);
     let control = ControlParams::new(WrapConfig::Plain, tls, UnixTime(wall));
-    let server = RemoteParams { name: "the server".to_owned(), transport: adit_core::Transport::Udp };
+    let server = RemoteParams::new("the server".to_owned(), adit_core::Transport::Udp);
     let data = DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() };
     Ok(ClientParams { data, ..ClientParams::new(control, vec![server]) })
 }

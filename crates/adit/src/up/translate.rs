@@ -81,6 +81,7 @@ fn listen(listen: &file::Listen) -> Listen {
 fn remotes(client: &ClientConfig) -> Vec<Remote> {
     let remote = |remote: &file::Remote| Remote {
         host: remote.host.clone(),
+        random_hostname: client.remote_random_hostname,
         port: remote.port,
         transport: remote.transport,
         family: family(remote.family),
@@ -116,28 +117,27 @@ fn family(family: file::Family) -> Family {
 pub(super) fn client_params(
     config: &Config,
     client: &ClientConfig,
-    fail_on_unknown_name: bool,
+    resolve_patience: Option<Duration>,
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ClientParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
     let tls = client_tls(&credentials(config), requirements, &environment(config))?;
-    let exit_notify = client.remotes.iter().any(|remote| remote.exit_notify > 0);
-    let server_poll_timeout = client.remotes.iter().map(|remote| remote.connect_timeout).max();
     let name = |remote: &file::Remote| RemoteParams {
         name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
         transport: remote.transport,
+        poll_timeout: remote.connect_timeout,
+        exit_notify: remote.exit_notify > 0,
     };
     Ok(ClientParams {
         control: control(config, TlsConfig::Client(tls), Role::Client, revocations, wall)?,
         data: data(config),
         remotes: client.remotes.iter().map(name).collect(),
         keepalive: keepalive(config),
-        exit_notify,
         retry: (client.connect_retry, client.connect_retry_longest),
         retry_max: client.connect_retry_max,
-        server_poll_timeout: server_poll_timeout.unwrap_or(Duration::from_secs(120)),
-        fail_on_unknown_name,
+        resolve_patience,
+        float: config.socket.float,
         route_nopull: client.route_nopull,
         pull_filters: client.pull_filters.iter().map(pull_filter).collect(),
         local: local_settings(config, client),
