@@ -145,6 +145,10 @@ impl Client {
 
     /// The same, but not before `least` has passed.
     fn try_again_after(&mut self, reason: &str, advance: bool, least: Duration) {
+        // The server, or the network, may be quicker to end what we were told to end.
+        if matches!(&self.state, State::Connected(connection) if connection.says_goodbye()) {
+            return self.end(Ended::Shutdown);
+        }
         let was_up = self.leave_connection();
         if was_up {
             self.attempts = 0;

@@ -234,6 +234,11 @@ impl Connection {
         }
     }
 
+    /// Whether it was told to end.
+    pub(super) fn says_goodbye(&self) -> bool {
+        self.goodbye_until.is_some()
+    }
+
     pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.session.handle_timeout(now);
         if self.ask_at.is_some_and(|at| now >= at) {
