@@ -30,6 +30,7 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
         | iv_proto::AUTH_FAIL_TEMP
         | iv_proto::DYNAMIC_TLS_CRYPT
         | iv_proto::DNS_OPTION;
+    let proto = if params.data.before_2_6 { proto & iv_proto::BEFORE_2_6 } else { proto };
     info.push("IV_PROTO", &proto.to_string());
     for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
         info.push(ability, "1");

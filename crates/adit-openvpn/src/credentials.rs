@@ -3,22 +3,26 @@
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, TrustAnchor};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::time_provider::TimeProvider;
-use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+use rustls::{
+    CipherSuite, ClientConfig, NamedGroup, ServerConfig, SignatureScheme, SupportedProtocolVersion,
+};
 use thiserror::Error;
+use webpki::aws_lc_rs as algorithms;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use crate::verify::{PeerRequirements, PeerVerifier, Purpose, subject_text};
+use crate::certificate::subject_text;
+use crate::verify::{Anchor, PeerRequirements, PeerVerifier, Purpose};
 
 /// What one end needs to authenticate itself and its peer, as PEM.
 #[derive(Clone)]
 pub struct Credentials {
-    /// `ca`: one or more trusted certificates.
+    /// `ca`: one or more trusted certificates. May be empty where fingerprints decide.
     pub ca: Vec<u8>,
     /// `cert`: our certificate, intermediates after it. Empty for a client that shows none.
     pub certificate: Vec<u8>,
@@ -77,14 +81,44 @@ pub struct TlsEnvironment {
     pub versions: Vec<&'static SupportedProtocolVersion>,
 }
 
+/// AWS-LC with the key exchange that withstands quantum computers first. A peer that does not know it takes
+/// the share of X25519 that goes along.
+pub fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    let hybrid = aws_lc_rs::kx_group::X25519MLKEM768;
+    provider.kx_groups.retain(|group| group.name() != hybrid.name());
+    provider.kx_groups.insert(0, hybrid);
+    provider
+}
+
+/// The algorithms of Suite B (RFC 6460), at both of its levels.
+static SUITE_B: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
+    all: &[algorithms::ECDSA_P256_SHA256, algorithms::ECDSA_P384_SHA384],
+    mapping: &[
+        (SignatureScheme::ECDSA_NISTP384_SHA384, &[algorithms::ECDSA_P384_SHA384]),
+        (SignatureScheme::ECDSA_NISTP256_SHA256, &[algorithms::ECDSA_P256_SHA256]),
+    ],
+};
+
+/// Takes away what Suite B does not allow (`tls-cert-profile suiteb`).
+pub fn restrict_to_suite_b(provider: &mut CryptoProvider) {
+    provider.signature_verification_algorithms = SUITE_B;
+    provider.cipher_suites.retain(|suite| {
+        matches!(
+            suite.suite(),
+            CipherSuite::TLS13_AES_256_GCM_SHA384
+                | CipherSuite::TLS13_AES_128_GCM_SHA256
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        )
+    });
+    provider.kx_groups.retain(|group| matches!(group.name(), NamedGroup::secp384r1 | NamedGroup::secp256r1));
+}
+
 impl TlsEnvironment {
     /// AWS-LC, TLS 1.2 and 1.3, and that clock.
     pub fn new(time: Arc<dyn TimeProvider>) -> Self {
-        TlsEnvironment {
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            time,
-            versions: rustls::ALL_VERSIONS.to_vec(),
-        }
+        TlsEnvironment { provider: Arc::new(provider()), time, versions: rustls::ALL_VERSIONS.to_vec() }
     }
 }
 
@@ -94,7 +128,7 @@ pub fn client_tls(
     requirements: PeerRequirements,
     environment: &TlsEnvironment,
 ) -> Result<Arc<ClientConfig>, CredentialError> {
-    let parts = Parts::parse(credentials, environment)?;
+    let parts = Parts::parse(credentials, &requirements, environment)?;
     let verifier =
         PeerVerifier::new(Purpose::Server, parts.anchors, requirements, environment.provider.clone());
     let config = ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
@@ -117,7 +151,7 @@ pub fn server_tls(
     requirements: PeerRequirements,
     environment: &TlsEnvironment,
 ) -> Result<Arc<ServerConfig>, CredentialError> {
-    let parts = Parts::parse(credentials, environment)?;
+    let parts = Parts::parse(credentials, &requirements, environment)?;
     let verifier =
         PeerVerifier::new(Purpose::Client, parts.anchors, requirements, environment.provider.clone());
     let (chain, key) = parts
@@ -143,20 +177,21 @@ fn key_error(error: rustls::Error) -> CredentialError {
 }
 
 struct Parts {
-    anchors: Vec<TrustAnchor<'static>>,
+    anchors: Vec<Anchor>,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
 }
 
 impl Parts {
-    fn parse(credentials: &Credentials, environment: &TlsEnvironment) -> Result<Self, CredentialError> {
-        let anchors = certificates("ca", &credentials.ca)?
-            .iter()
-            .map(|certificate| {
-                webpki::anchor_from_trusted_cert(certificate).map(|anchor| anchor.to_owned()).map_err(
-                    |error| pem_error("ca", format!("a certificate in it cannot be used as a CA: {error}")),
-                )
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+    fn parse(
+        credentials: &Credentials,
+        requirements: &PeerRequirements,
+        environment: &TlsEnvironment,
+    ) -> Result<Self, CredentialError> {
+        let authorities = match credentials.ca.is_empty() && !requirements.fingerprints.is_empty() {
+            true => Vec::new(),
+            false => certificates("ca", &credentials.ca)?,
+        };
+        let anchors = authorities.into_iter().map(anchor).collect::<Result<Vec<_>, _>>()?;
         if credentials.certificate.is_empty() && credentials.private_key.is_empty() {
             return Ok(Parts { anchors, identity: None });
         }
@@ -166,6 +201,13 @@ impl Parts {
         }
         Ok(Parts { anchors, identity: Some((chain, private_key(&credentials.private_key)?)) })
     }
+}
+
+fn anchor(certificate: CertificateDer<'static>) -> Result<Anchor, CredentialError> {
+    let trust = webpki::anchor_from_trusted_cert(&certificate)
+        .map_err(|error| pem_error("ca", format!("a certificate in it cannot be used as a CA: {error}")))?
+        .to_owned();
+    Ok(Anchor { trust, certificate })
 }
 
 fn pem_error(directive: &'static str, reason: impl Into<String>) -> CredentialError {

@@ -1,6 +1,7 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
 
+mod certificate;
 mod client;
 mod client_hello;
 pub mod control_message;
@@ -27,6 +28,7 @@ mod verify;
 pub mod wire;
 pub mod wrap;
 
+pub use certificate::{NameField, NameFields};
 pub use client::Client;
 pub use server::Server;
 pub use tls::TlsConfig;

@@ -27,6 +27,8 @@ pub(crate) mod iv_proto {
     pub(crate) const DYNAMIC_TLS_CRYPT: u32 = 1 << 9;
     /// The option `dns` is understood.
     pub(crate) const DNS_OPTION: u32 = 1 << 11;
+    /// What OpenVPN 2.5 knew.
+    pub(crate) const BEFORE_2_6: u32 = DATA_V2 | REQUEST_PUSH;
 }
 
 /// What a client told of itself in `IV_` lines.

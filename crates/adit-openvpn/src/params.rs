@@ -9,6 +9,7 @@ use adit_core::{
     Route, Transport, UnixTime, UserPassword,
 };
 
+use crate::certificate::NameFields;
 use crate::revocation::Revocations;
 use crate::tls::TlsConfig;
 use crate::wrap::WrapConfig;
@@ -35,6 +36,8 @@ pub struct ControlParams {
     pub wall_at_origin: UnixTime,
     /// The lists that `tls` judges by, to be replaced by [`adit_core::Command::RevocationList`].
     pub revocations: Option<Revocations>,
+    /// `x509-username-field`: what names the peer.
+    pub name_fields: NameFields,
 }
 
 impl ControlParams {
@@ -50,6 +53,7 @@ impl ControlParams {
             retransmit: Duration::from_secs(2),
             wall_at_origin,
             revocations: None,
+            name_fields: NameFields::default(),
         }
     }
 
@@ -72,6 +76,9 @@ pub struct DataParams {
     pub digest: Digest,
     /// The compression framing our configuration names; a server's push may change a client's.
     pub compression: CompressionFraming,
+    /// `compat-mode`: offer nothing that came after OpenVPN 2.5, and take no such offer; data keys come from
+    /// OpenVPN's own PRF then.
+    pub before_2_6: bool,
     /// `tun-mtu`. Default 1500.
     pub tun_mtu: u16,
     /// `mssfix`.
@@ -88,6 +95,7 @@ impl Default for DataParams {
             cipher: None,
             digest: Digest::default(),
             compression: CompressionFraming::None,
+            before_2_6: false,
             tun_mtu: 1500,
             mssfix: MssFix::Default,
             replay_window: 64,

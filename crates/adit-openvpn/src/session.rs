@@ -352,7 +352,7 @@ impl Session {
     /// Notes who the peer is; a later exchange must prove the same name.
     fn identify(&mut self, index: usize) -> bool {
         let tls = self.exchanges[index].state.tls();
-        let name = tls.peer_name();
+        let name = tls.peer_certificate().and_then(|it| self.params.name_fields.name(it));
         self.tls_description = tls.description();
         if self.peer_name.is_some() && self.peer_name != name {
             let text = format!(

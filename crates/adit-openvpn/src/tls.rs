@@ -7,8 +7,6 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, Connection, ServerConfig};
 use zeroize::Zeroizing;
 
-use crate::verify::certificate_common_name;
-
 /// A TLS record's header: type, version, length.
 const RECORD_HEADER: usize = 5;
 /// The largest TLS ciphertext record: 2^14 + 2048 (RFC 5246 §6.2.3; TLS 1.3 allows less).
@@ -107,11 +105,6 @@ impl TlsChannel {
     /// RFC 5705 / RFC 8446 §7.5 exporter without context.
     pub(crate) fn export(&self, label: &str, output: &mut [u8]) -> Result<(), rustls::Error> {
         self.connection.export_keying_material(output, label.as_bytes(), None).map(|_| ())
-    }
-
-    /// The common name of the peer's certificate.
-    pub(crate) fn peer_name(&self) -> Option<String> {
-        self.peer_certificate().and_then(certificate_common_name)
     }
 
     /// The peer's own certificate.

@@ -15,8 +15,9 @@ use webpki::{
     CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth,
     RevocationOptionsBuilder, UnknownStatusPolicy,
 };
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::certificate::{self, NameFields, subject_text};
 use crate::revocation::{Lists, Revocations};
 
 /// id-kp-serverAuth (RFC 5280 §4.2.1.12), the value bytes of its DER.
@@ -38,9 +39,9 @@ pub enum Purpose {
 pub enum NameCheck {
     /// The whole subject as OpenVPN prints it: `C=DE, O=Example, CN=server`.
     Subject(String),
-    /// The common name.
+    /// The name by which the peer is known: the common name, unless `x509-username-field` says otherwise.
     CommonName(String),
-    /// The beginning of the common name.
+    /// The beginning of that name.
     CommonNamePrefix(String),
 }
 
@@ -59,8 +60,20 @@ impl fmt::Display for NameCheck {
 pub struct PeerRequirements {
     /// `remote-cert-tls`: key usage and extended key usage must be present, not merely not contradict.
     pub require_usage: bool,
+    /// `remote-cert-ku`: the key usage must be there and, unless the list is empty, have all bits of one of
+    /// these, counted as OpenVPN does (digitalSignature is 0x80).
+    pub key_usages: Option<Vec<u16>>,
+    /// `remote-cert-eku`: a dotted OID that the extended key usage must name.
+    pub extended_usage: Option<String>,
+    /// `peer-fingerprint`: SHA-256 of the certificates to let in; empty for no such limit.
+    pub fingerprints: Vec<Vec<u8>>,
+    /// `verify-hash`: SHA-1 or SHA-256 (20 or 32 bytes) of the certificates that may have issued the peer's;
+    /// empty for no such limit.
+    pub issuer_fingerprints: Vec<Vec<u8>>,
     /// `verify-x509-name`.
     pub name: Option<NameCheck>,
+    /// `x509-username-field`: what names the peer.
+    pub name_fields: NameFields,
     /// `crl-verify`: which certificates are valid no more.
     pub revocations: Option<Revocations>,
 }
@@ -72,6 +85,18 @@ enum NotThePeer {
     Name { found: String, wanted: NameCheck },
     #[error("its certificate has no key usage extension, which remote-cert-tls asks for")]
     NoKeyUsage,
+    #[error("its certificate's key usage is {found}, which remote-cert-ku does not allow")]
+    KeyUsage { found: String },
+    #[error("its certificate's extended key usage is {found}, but remote-cert-eku asks for {wanted}")]
+    ExtendedUsage { found: String, wanted: String },
+    #[error(
+        "its certificate ({subject}) is none of those in peer-fingerprint; its SHA-256 fingerprint is {found}"
+    )]
+    Fingerprint { subject: String, found: String },
+    #[error("the certificate that issued its certificate is none of those in verify-hash")]
+    IssuerFingerprint,
+    #[error("its certificate has a NUL in its subject: somebody tries to pass for somebody else")]
+    Nul,
     #[error("its certificate cannot be read: {0}")]
     Unreadable(String),
 }
@@ -82,30 +107,75 @@ impl From<NotThePeer> for Error {
     }
 }
 
-/// Verifies a peer's certificate as OpenVPN does: chain, purpose and `verify-x509-name`; the host name it was
-/// reached by plays no part.
+/// An authority: what verification takes of it, and its whole certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct Anchor {
+    pub(crate) trust: TrustAnchor<'static>,
+    pub(crate) certificate: CertificateDer<'static>,
+}
+
+/// Verifies a peer's certificate as OpenVPN does: chain, purpose, fingerprint and `verify-x509-name`; the host
+/// name it was reached by plays no part.
 #[derive(Debug)]
 pub(crate) struct PeerVerifier {
     purpose: Purpose,
     anchors: Vec<TrustAnchor<'static>>,
+    authorities: Vec<CertificateDer<'static>>,
     requirements: PeerRequirements,
     provider: Arc<CryptoProvider>,
 }
 
 impl PeerVerifier {
+    /// Without anchors, fingerprints alone decide who comes in; there must be some then.
     pub(crate) fn new(
         purpose: Purpose,
-        anchors: Vec<TrustAnchor<'static>>,
+        anchors: Vec<Anchor>,
         requirements: PeerRequirements,
         provider: Arc<CryptoProvider>,
     ) -> Self {
-        PeerVerifier { purpose, anchors, requirements, provider }
+        let (anchors, authorities) = anchors.into_iter().map(|it| (it.trust, it.certificate)).unzip();
+        PeerVerifier { purpose, anchors, authorities, requirements, provider }
     }
 
     fn verify(
         &self,
         certificate: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let (_, parsed) = X509Certificate::from_der(certificate)
+            .map_err(|error| NotThePeer::Unreadable(error.to_string()))?;
+        if certificate::has_nul(parsed.subject()) {
+            return Err(NotThePeer::Nul.into());
+        }
+        let lists = self.requirements.revocations.as_ref().map(Revocations::current);
+        // As in OpenVPN, a fingerprint without an authority makes everything else about the chain irrelevant,
+        // dates included.
+        if !self.anchors.is_empty() || self.requirements.fingerprints.is_empty() {
+            self.verify_chain(certificate, chain, lists.as_deref(), now)?;
+        }
+        if let Some(lists @ Lists::Serials(_)) = lists.as_deref()
+            && std::iter::once(certificate).chain(chain).any(|certificate| lists.names(certificate))
+        {
+            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+        }
+        let fingerprints = &self.requirements.fingerprints;
+        if !fingerprints.is_empty() && !certificate::is_one_of(certificate, fingerprints) {
+            let subject = subject_text(parsed.subject());
+            return Err(
+                NotThePeer::Fingerprint { subject, found: certificate::fingerprint(certificate) }.into()
+            );
+        }
+        self.check_usages(&parsed)?;
+        self.check_name(&parsed)?;
+        Ok(())
+    }
+
+    fn verify_chain(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        lists: Option<&Lists>,
         now: UnixTime,
     ) -> Result<(), Error> {
         let entity = EndEntityCert::try_from(certificate).map_err(certificate_error)?;
@@ -119,8 +189,7 @@ impl PeerVerifier {
             KeyUsage::required_if_present(oid)
         };
         let algorithms = self.provider.signature_verification_algorithms.all;
-        let lists = self.requirements.revocations.as_ref().map(Revocations::current);
-        let signed: Vec<&CertRevocationList<'_>> = match lists.as_deref() {
+        let signed: Vec<&CertRevocationList<'_>> = match lists {
             Some(Lists::Signed(lists)) => lists.iter().collect(),
             _ => Vec::new(),
         };
@@ -132,35 +201,58 @@ impl PeerVerifier {
                 .with_expiration_policy(ExpirationPolicy::Enforce)
                 .build()
         });
-        entity
+        let path = entity
             .verify_for_usage(algorithms, &self.anchors, chain, now, usage, revocation, None)
             .map_err(certificate_error)?;
-        if let Some(lists @ Lists::Serials(_)) = lists.as_deref()
-            && std::iter::once(certificate).chain(chain).any(|certificate| lists.names(certificate))
-        {
-            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+        let wanted = &self.requirements.issuer_fingerprints;
+        if !wanted.is_empty() {
+            let issuer = match path.intermediate_certificates().next() {
+                Some(intermediate) => Some(intermediate.der()),
+                None => {
+                    let place = self.anchors.iter().position(|anchor| anchor == path.anchor());
+                    place.and_then(|place| self.authorities.get(place)).cloned()
+                }
+            };
+            if !issuer.is_some_and(|issuer| certificate::is_one_of(&issuer, wanted)) {
+                return Err(NotThePeer::IssuerFingerprint.into());
+            }
         }
-        self.check_requirements(certificate)?;
         Ok(())
     }
 
-    fn check_requirements(&self, certificate: &CertificateDer<'_>) -> Result<(), NotThePeer> {
-        if !self.requirements.require_usage && self.requirements.name.is_none() {
-            return Ok(());
-        }
-        let (_, parsed) = X509Certificate::from_der(certificate)
-            .map_err(|error| NotThePeer::Unreadable(error.to_string()))?;
-        if self.requirements.require_usage && !matches!(parsed.key_usage(), Ok(Some(_))) {
+    fn check_usages(&self, parsed: &X509Certificate<'_>) -> Result<(), NotThePeer> {
+        let found = certificate::key_usage(parsed);
+        if self.requirements.require_usage && found.is_none() {
             return Err(NotThePeer::NoKeyUsage);
         }
+        if let Some(allowed) = &self.requirements.key_usages {
+            let fits = |found: u16| {
+                allowed.is_empty() || allowed.iter().any(|bits| *bits != 0 && found & bits == *bits)
+            };
+            if !found.is_some_and(fits) {
+                let found = found.map_or("absent".to_owned(), |found| format!("{found:02x}"));
+                return Err(NotThePeer::KeyUsage { found });
+            }
+        }
+        if let Some(wanted) = &self.requirements.extended_usage {
+            let found = certificate::extended_key_usage(parsed);
+            if !found.contains(wanted) {
+                let found = if found.is_empty() { "absent".to_owned() } else { found.join(", ") };
+                return Err(NotThePeer::ExtendedUsage { found, wanted: wanted.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_name(&self, parsed: &X509Certificate<'_>) -> Result<(), NotThePeer> {
         let Some(wanted) = &self.requirements.name else { return Ok(()) };
         let subject = subject_text(parsed.subject());
-        let common_name = common_name(parsed.subject()).unwrap_or_default();
+        let name = self.requirements.name_fields.read(parsed).unwrap_or_default();
         let (matches, found) = match wanted {
-            NameCheck::Subject(name) => (*name == subject, format!("subject \"{subject}\"")),
-            NameCheck::CommonName(name) => (*name == common_name, format!("common name \"{common_name}\"")),
+            NameCheck::Subject(wanted) => (*wanted == subject, format!("subject \"{subject}\"")),
+            NameCheck::CommonName(wanted) => (*wanted == name, format!("common name \"{name}\"")),
             NameCheck::CommonNamePrefix(prefix) => {
-                (common_name.starts_with(prefix.as_str()), format!("common name \"{common_name}\""))
+                (name.starts_with(prefix.as_str()), format!("common name \"{name}\""))
             }
         };
         if matches { Ok(()) } else { Err(NotThePeer::Name { found, wanted: wanted.clone() }) }
@@ -193,24 +285,6 @@ impl PeerVerifier {
             &self.provider.signature_verification_algorithms,
         )
     }
-}
-
-/// The subject as OpenVPN prints and compares it: `C=DE, O=Example, CN=server`.
-pub(crate) fn subject_text(name: &X509Name<'_>) -> String {
-    name.to_string()
-}
-
-/// The last common name in a subject, as OpenVPN takes it. `None` if there is none, or it holds a NUL.
-pub(crate) fn common_name(name: &X509Name<'_>) -> Option<String> {
-    let last = name.iter_common_name().last()?;
-    let text = last.as_str().ok()?;
-    (!text.contains('\0')).then(|| text.to_owned())
-}
-
-/// The common name of a certificate in DER.
-pub(crate) fn certificate_common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    common_name(parsed.subject())
 }
 
 fn certificate_error(error: webpki::Error) -> Error {

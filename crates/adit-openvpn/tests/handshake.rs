@@ -214,6 +214,38 @@ fn goodbye_of_the_client_frees_its_address() {
 }
 
 #[test]
+fn a_client_that_was_told_to_end_does_not_return() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, transport);
+        pair.client.handle_command(pair.now, Command::Shutdown);
+        let path = pair.server_path();
+        let reason = "connection reset".to_owned();
+        pair.client.handle_command(pair.now, Command::Closed { path, reason });
+        pair.cut = true;
+        pair.exchange();
+        assert!(matches!(pair.client_events.last(), Some(Event::Ended(Ended::Shutdown))), "{transport:?}");
+    }
+}
+
+#[test]
+fn compat_mode_takes_keys_from_openvpns_own_prf() {
+    let authority = Authority::new();
+    for old in [Role::Server, Role::Client] {
+        let alice = authority.issue("alice", ClientAuth);
+        let mut client = client_params(&alice, WrapConfig::Plain, Transport::Udp);
+        let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        match old {
+            Role::Server => server.data.before_2_6 = true,
+            Role::Client => client.data.before_2_6 = true,
+        }
+        let pair = Pair::new(client, server);
+        let (ours, theirs) = (installs(&pair.client_events), installs(&pair.server_events));
+        assert!(pair.is_up(), "{old:?}");
+        assert_eq!(*ours[0].seal.key, *theirs[0].open.key, "{old:?}");
+    }
+}
+
+#[test]
 fn goodbye_of_the_server_makes_the_client_return() {
     let mut pair = pair(WrapConfig::Plain, WrapConfig::Plain, Transport::Udp);
     pair.server.handle_command(pair.now, Command::Shutdown);

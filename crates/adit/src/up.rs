@@ -6,6 +6,7 @@ mod observer;
 mod offloads;
 mod revocations;
 mod signals;
+mod tls;
 mod translate;
 
 use std::path::{Path, PathBuf};

@@ -101,6 +101,21 @@ pub(super) fn auth(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(super) fn compat_mode(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let found = args.get(0)?;
+    let numbers: Option<Vec<u32>> =
+        found.split('.').map(|part| part.parse().ok().filter(|number| *number < 100)).collect();
+    let Some([major, minor, patch]) = numbers.as_deref() else {
+        return Err(args.bad(found, "a version such as 2.4.0"));
+    };
+    let version = major * 10_000 + minor * 100 + patch;
+    draft.data.compat = Some(version);
+    match version {
+        2_06_00.. => done_but("adit adapts to the peer by itself"),
+        _ => done_but("adit offers nothing newer than OpenVPN 2.5, and TLS 1.2 at least"),
+    }
+}
+
 const NEVER_COMPRESSES: &str = "only the framing: adit does not compress, and drops what the peer compressed; turn compression off there";
 
 pub(super) fn comp_lzo(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -8,8 +8,8 @@ use adit_core::{
 
 use super::lexer::{At, Inline};
 use super::model::{
-    AuthRetry, Crl, Family, Frequency, KeyDirection, Liveness, Mssfix, NameCheck, Process, PullFilter, Rekey,
-    SocketOptions, TlsName, TlsVersion, UserPass,
+    AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, Liveness, Mssfix, PeerCheck, Process,
+    PullFilter, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -127,7 +127,8 @@ pub(super) struct TlsDraft {
     pub(super) groups: Vec<TlsName>,
     /// What `remote-cert-tls` or `remote-cert-eku` demands: a server's certificate, or a client's.
     pub(super) wants_server: Option<(bool, At)>,
-    pub(super) name: Option<NameCheck>,
+    pub(super) peer: PeerCheck,
+    pub(super) cert_profile: CertProfile,
     pub(super) crl: Option<Crl>,
 }
 
@@ -140,6 +141,8 @@ pub(super) struct DataDraft {
     /// Where `auth none` stands.
     pub(super) no_auth: Option<At>,
     pub(super) compression: CompressionFraming,
+    /// `compat-mode`, as ten thousand times the first number and so on.
+    pub(super) compat: Option<u32>,
     pub(super) replay_window: Option<u32>,
     pub(super) mssfix: Mssfix,
 }

@@ -38,7 +38,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     };
     let data = data_channel(&mut draft, parser);
     let (role, tls) = (role?, tls?);
-    if matches!(role, Role::Client(_)) && !tls.peer.usage && tls.peer.name.is_none() {
+    if matches!(role, Role::Client(_)) && !tls.peer.tells_apart() {
         parser.warnings.push(Problem {
             file: file.into(),
             line: None,
@@ -63,12 +63,20 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
 
 fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
     let draft = &mut draft.data;
+    let before = |version: u32| draft.compat.is_some_and(|compat| compat < version);
+    let (before_2_5, before_2_6) = (before(2_05_00), before(2_06_00));
+    let mut ciphers = draft.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec());
+    // As OpenVPN (options.c): until 2.5, `cipher` was among the ciphers to negotiate.
+    if let Some(cipher) = draft.cipher.filter(|cipher| before_2_5 && !ciphers.contains(cipher)) {
+        ciphers.push(cipher);
+    }
     let data = DataChannel {
-        ciphers: draft.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec()),
+        ciphers,
         cipher: draft.cipher,
         fallback: draft.fallback,
         auth: draft.auth,
         compression: draft.compression,
+        before_2_6,
         replay_window: draft.replay_window.unwrap_or(64),
         mssfix: draft.mssfix,
     };

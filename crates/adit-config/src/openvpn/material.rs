@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
-use super::model::{Crl, Identity, PeerCheck, Tls, TlsCryptV2, TlsVersion, Wrap};
+use super::model::{Crl, Identity, Tls, TlsCryptV2, TlsVersion, Wrap};
 use crate::{KeyOwner, Pem, Problem, StaticKey, TlsCryptV2Key};
 
 /// Larger files are no certificates or keys.
@@ -14,16 +14,22 @@ impl Parser<'_> {
     /// Certificates, keys and TLS settings; `None` after telling why not.
     pub(super) fn tls(&mut self, draft: &mut Draft, file: &str) -> Option<Tls> {
         let tls = &draft.tls;
-        let ca = self.required(&tls.ca, "ca", file).and_then(|material| self.certificates(material, draft));
+        // As in OpenVPN, fingerprints can stand in for an authority.
+        let ca = match (&tls.ca, tls.peer.fingerprints.is_empty()) {
+            (None, false) => Some(None),
+            (ca, _) => self
+                .required(ca, "ca", file)
+                .and_then(|material| self.certificates(material, draft))
+                .map(Some),
+        };
         let identity = self.identity(draft, file);
         let tls = &draft.tls;
         let version_min = tls.version_min.unwrap_or(TlsVersion::V1_2);
         if tls.version_max.is_some_and(|max| max < version_min) {
             self.problem_in(file, "`tls-version-max` is lower than `tls-version-min`; no version is left");
         }
-        let TlsDraft { version_max, ciphers, suites, groups, wants_server, name, crl, .. } =
+        let TlsDraft { version_max, ciphers, suites, groups, cert_profile, peer, crl, .. } =
             std::mem::take(&mut draft.tls);
-        let peer = PeerCheck { usage: wants_server.is_some(), name };
         let crl = crl.map(|crl| match crl {
             Crl::File(path) => Crl::File(draft.directory.join(path)),
             Crl::Directory(path) => Crl::Directory(draft.directory.join(path)),
@@ -37,6 +43,7 @@ impl Parser<'_> {
             ciphers,
             suites,
             groups,
+            cert_profile,
             peer,
             crl,
         })
@@ -98,7 +105,10 @@ impl Parser<'_> {
     ) -> Option<&'m Material> {
         if material.is_none() {
             let what = match name {
-                "ca" => "the authority that signed the peer's certificate",
+                "ca" => {
+                    "the authority that signed the peer's certificate; or name that certificate by \
+                         `peer-fingerprint`"
+                }
                 "cert" => "our own certificate",
                 _ => "our private key",
             };

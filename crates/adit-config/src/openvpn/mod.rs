@@ -10,6 +10,7 @@ mod lexer;
 mod material;
 mod model;
 mod net;
+mod peer;
 mod per_client;
 mod pool_file;
 mod print;

@@ -6,6 +6,7 @@ use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
 };
 
+pub use super::peer::{NameCheck, NameField, NameKind, PeerCheck};
 use crate::{Pem, Secret, StaticKey, TlsCryptV2Key};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
@@ -314,8 +315,9 @@ pub struct Device {
 /// Certificates and TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The authorities that the peer's certificate must come from; at least one certificate.
-    pub ca: Pem,
+    /// The authorities that the peer's certificate must come from, at least one certificate. `None`:
+    /// fingerprints alone decide.
+    pub ca: Option<Pem>,
     /// Who we are; a client may be known by its username alone.
     pub identity: Option<Identity>,
     /// Oldest TLS version to accept.
@@ -328,6 +330,8 @@ pub struct Tls {
     pub suites: Vec<TlsName>,
     /// Key exchange groups to allow, most wanted first (`tls-groups`, `ecdh-curve`); empty for all.
     pub groups: Vec<TlsName>,
+    /// Which certificates and suites are good enough (`tls-cert-profile`).
+    pub cert_profile: CertProfile,
     /// What else the peer's certificate must show.
     pub peer: PeerCheck,
     /// Which certificates are revoked (`crl-verify`).
@@ -372,33 +376,14 @@ pub enum TlsVersion {
     V1_3,
 }
 
-/// What the peer's certificate must show beyond its signature.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerCheck {
-    /// Its key usage extensions must be there and name the role of the other side (`remote-cert-tls`).
-    pub usage: bool,
-    /// Name (`verify-x509-name`).
-    pub name: Option<NameCheck>,
-}
-
-/// `verify-x509-name`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameCheck {
-    /// What to compare.
-    pub kind: NameKind,
-    /// With what.
-    pub value: String,
-}
-
-/// What `verify-x509-name` compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NameKind {
-    /// The whole subject, as `C=XX, O=…, CN=…`.
-    Subject,
-    /// The common name.
-    Name,
-    /// The start of the common name.
-    NamePrefix,
+/// `tls-cert-profile`: which certificates and suites are good enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CertProfile {
+    /// RSA from 2048 bits, ECDSA and Ed25519, with SHA-256 or better (`preferred`; adit does not go below it).
+    #[default]
+    Preferred,
+    /// ECDSA on P-256 and P-384 with AES-GCM alone (`suiteb`).
+    SuiteB,
 }
 
 /// What wraps control datagrams.
@@ -447,6 +432,8 @@ pub struct DataChannel {
     pub auth: Digest,
     /// The compression byte that the file asks for. adit never compresses.
     pub compression: CompressionFraming,
+    /// Speak as OpenVPN before 2.6 did (`compat-mode`): data keys by its own derivation, nothing newer offered.
+    pub before_2_6: bool,
     /// How many packets behind the newest one may come, 1 to 65536 (`replay-window`, default 64).
     pub replay_window: u32,
     /// Largest TCP segments inside.

@@ -18,7 +18,7 @@ impl Config {
     pub fn to_text(&self) -> Zeroizing<String> {
         // Keys are copied into the text once: it never grows beyond what is reserved here.
         let identity = self.tls.identity.as_ref().map_or(0, |it| it.cert.text().len() + it.key.text().len());
-        let secrets = self.tls.ca.text().len() + identity;
+        let secrets = self.tls.ca.as_ref().map_or(0, |ca| ca.text().len()) + identity;
         let mut out = Out(Zeroizing::new(String::with_capacity(secrets + (64 << 10))));
         match &self.role {
             Role::Client(client) => print_client(&mut out, client),
@@ -48,7 +48,9 @@ impl Config {
             Wrap::TlsCrypt { key } => out.block("tls-crypt", &key.to_text()),
             Wrap::TlsCryptV2 { key } => out.block("tls-crypt-v2", &key.to_text()),
         }
-        out.block("ca", self.tls.ca.text());
+        if let Some(ca) = &self.tls.ca {
+            out.block("ca", ca.text());
+        }
         if let Some(identity) = &self.tls.identity {
             out.block("cert", identity.cert.text());
             out.block("key", identity.key.text());
@@ -74,18 +76,18 @@ impl Config {
     }
 }
 
-struct Out(Zeroizing<String>);
+pub(super) struct Out(Zeroizing<String>);
 
 impl Out {
     fn flag(&mut self, name: &str) {
         self.line::<&str>(name, &[]);
     }
 
-    fn one(&mut self, name: &str, value: impl fmt::Display) {
+    pub(super) fn one(&mut self, name: &str, value: impl fmt::Display) {
         self.line(name, &[value.to_string()]);
     }
 
-    fn line<S: AsRef<str>>(&mut self, name: &str, words: &[S]) {
+    pub(super) fn line<S: AsRef<str>>(&mut self, name: &str, words: &[S]) {
         self.0.push_str(name);
         for word in words {
             self.0.push(' ');
@@ -111,7 +113,7 @@ impl Out {
         self.0.push('"');
     }
 
-    fn block(&mut self, name: &str, text: &str) {
+    pub(super) fn block(&mut self, name: &str, text: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "<{name}>\n{}\n</{name}>", text.trim_end_matches('\n'));
     }
@@ -373,17 +375,10 @@ fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
             out.one(name, names.join(":"));
         }
     }
-    if tls.peer.usage {
-        out.one("remote-cert-tls", if is_server { "client" } else { "server" });
+    if tls.cert_profile == CertProfile::SuiteB {
+        out.one("tls-cert-profile", "suiteb");
     }
-    if let Some(check) = &tls.peer.name {
-        let kind = match check.kind {
-            NameKind::Subject => "subject",
-            NameKind::Name => "name",
-            NameKind::NamePrefix => "name-prefix",
-        };
-        out.line("verify-x509-name", &[&check.value, kind]);
-    }
+    super::peer::print(out, &tls.peer, is_server);
     match &tls.crl {
         None => {}
         Some(Crl::Inline(lists)) => out.block("crl-verify", lists.text()),
@@ -400,6 +395,9 @@ fn print_data(out: &mut Out, data: &DataChannel) {
     }
     if let Some(cipher) = data.cipher {
         out.one("cipher", cipher);
+    }
+    if data.before_2_6 {
+        out.one("compat-mode", "2.5.0");
     }
     out.one("auth", data.auth);
     match data.compression {

@@ -249,9 +249,36 @@ fn crl() -> impl Strategy<Value = Crl> {
     ]
 }
 
-fn tls() -> impl Strategy<Value = Tls> {
+fn peer_check() -> impl Strategy<Value = PeerCheck> {
     let kind = select(vec![NameKind::Subject, NameKind::Name, NameKind::NamePrefix]);
     let name = (kind, text()).prop_map(|(kind, value)| NameCheck { kind, value: format!("CN={value}") });
+    let hash = |length| vec(vec(any::<u8>(), length), 0..3);
+    let (own, issuer) = (hash(32..=32), prop_oneof![hash(20..=20), hash(32..=32)]);
+    let hashes =
+        prop_oneof![own.prop_map(|own| (own, Vec::new())), issuer.prop_map(|hash| (Vec::new(), hash))];
+    let field = prop_oneof![
+        select(vec!["2.5.4.3", "0.9.2342.19200300.100.1.1", "1.2.3.4"])
+            .prop_map(|oid| NameField::Subject(oid.to_owned())),
+        select(vec![NameField::Serial, NameField::SubjectEmail, NameField::IssuerEmail]),
+    ];
+    let usages = option::of(vec(1..=u16::MAX, 0..4));
+    let extended = option::of(select(vec!["1.3.6.1.5.5.7.3.3", "1.2.3.4"]).prop_map(str::to_owned));
+    (any::<bool>(), usages, extended, hashes, option::of(name), vec(field, 0..4)).prop_map(
+        |(usage, key_usages, extended_usage, (fingerprints, issuer_fingerprints), name, name_fields)| {
+            PeerCheck {
+                usage,
+                key_usages,
+                extended_usage,
+                fingerprints,
+                issuer_fingerprints,
+                name,
+                name_fields,
+            }
+        },
+    )
+}
+
+fn tls() -> impl Strategy<Value = Tls> {
     let versions = select(vec![
         (TlsVersion::V1_2, None),
         (TlsVersion::V1_3, None),
@@ -263,19 +290,27 @@ fn tls() -> impl Strategy<Value = Tls> {
         (pem("CERTIFICATE"), pem("CERTIFICATE"), pem("EC PRIVATE KEY")),
         versions,
         (tls_names(tls::CIPHERS), tls_names(tls::SUITES), tls_names(tls::GROUPS)),
-        (any::<bool>(), option::of(name), option::of(crl())),
+        (peer_check(), option::of(crl())),
+        (any::<bool>(), select(vec![CertProfile::Preferred, CertProfile::SuiteB])),
     )
         .prop_map(
-            |((ca, cert, key), (version_min, version_max), (ciphers, suites, groups), (usage, name, crl))| {
+            |(
+                (ca, cert, key),
+                (version_min, version_max),
+                (ciphers, suites, groups),
+                (peer, crl),
+                (has_ca, cert_profile),
+            )| {
                 Tls {
-                    ca,
+                    ca: (has_ca || peer.fingerprints.is_empty()).then_some(ca),
                     identity: Some(Identity { cert, key }),
                     version_min,
                     version_max,
                     ciphers,
                     suites,
                     groups,
-                    peer: PeerCheck { usage, name },
+                    cert_profile,
+                    peer,
                     crl,
                 }
             },
@@ -339,18 +374,23 @@ fn data() -> impl Strategy<Value = DataChannel> {
         option::of(select(all)),
         select(&Digest::ALL[..]),
         select(framings),
-        1..=65_536u32,
+        (any::<bool>(), 1..=65_536u32),
         mssfix,
     )
-        .prop_map(|(ciphers, cipher, fallback, auth, compression, replay_window, mssfix)| DataChannel {
-            ciphers,
-            cipher,
-            fallback,
-            auth,
-            compression,
-            replay_window,
-            mssfix,
-        })
+        .prop_map(
+            |(ciphers, cipher, fallback, auth, compression, (before_2_6, replay_window), mssfix)| {
+                DataChannel {
+                    ciphers,
+                    cipher,
+                    fallback,
+                    auth,
+                    compression,
+                    before_2_6,
+                    replay_window,
+                    mssfix,
+                }
+            },
+        )
 }
 
 fn timers() -> impl Strategy<Value = (Liveness, Rekey)> {

@@ -1,6 +1,6 @@
 use super::args::Args;
 use super::draft::Draft;
-use super::{auth, data, net, process, routes, server, tls};
+use super::{auth, data, net, peer, process, routes, server, tls};
 use crate::Kind;
 
 /// One directive of the dialect: the single definition that the parser, `adit check` and the
@@ -269,11 +269,15 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("tls-ciphersuites", "LIST", tls::suites),
     both("tls-groups", "LIST", tls::groups),
     both("ecdh-curve", "NAME", tls::ecdh_curve),
-    both("remote-cert-tls", "client|server", tls::remote_cert_tls),
-    both("remote-cert-eku", "USAGE", tls::remote_cert_eku),
-    both("verify-x509-name", "NAME [subject|name|name-prefix]", tls::verify_x509_name),
+    both("remote-cert-tls", "client|server", peer::remote_cert_tls),
+    both("remote-cert-eku", "USAGE", peer::remote_cert_eku),
+    both("remote-cert-ku", "[BITS] ...", peer::remote_cert_ku),
+    both("peer-fingerprint", "SHA256", peer::peer_fingerprint).inline(),
+    both("verify-hash", "HASH [SHA256|SHA1]", peer::verify_hash).inline(),
+    both("verify-x509-name", "NAME [subject|name|name-prefix]", peer::verify_x509_name),
+    both("x509-username-field", "FIELD [FIELD] ...", peer::username_field),
     both("crl-verify", "FILE [dir]", tls::crl_verify).inline(),
-    kept("tls-cert-profile", "PROFILE", tls::cert_profile, "adit takes RSA from 2048 bits, ECDSA and Ed25519, with SHA-256 or better"),
+    both("tls-cert-profile", "PROFILE", tls::cert_profile),
     ignored("dh", "FILE", "adit agrees on keys by elliptic curves alone, as modern peers do"),
     ignored("tls-exit", "", "adit connects anew after a TLS error"),
     ignored("single-session", "", "adit serves one session for each client anyway"),
@@ -292,6 +296,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("ncp-ciphers", "LIST", data::data_ciphers),
     both("data-ciphers-fallback", "NAME", data::fallback),
     both("auth", "DIGEST", data::auth),
+    both("compat-mode", "VERSION", data::compat_mode),
     both("comp-lzo", "[MODE]", data::comp_lzo),
     both("compress", "[ALGORITHM]", data::compress),
     both("replay-window", "PACKETS [SECONDS]", data::replay_window),
@@ -446,14 +451,9 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
     refused("inactive", "adit has no limit on idleness yet; remove it"),
     refused("session-timeout", "adit has no limit on session length yet; remove it"),
-    refused("peer-fingerprint", "adit does not check fingerprints yet; use `ca`"),
-    refused("verify-hash", "adit does not check fingerprints yet; use `ca`"),
     refused("capath", "write the certificates into one file and name it with `ca`"),
-    refused("x509-username-field", "adit names peers by their common name (CN) only; remove it"),
-    refused("remote-cert-ku", "write `remote-cert-tls server` in a client's file, `remote-cert-tls client` in a server's"),
     refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
     refused("tls-crypt-v2-verify", "adit runs no script on a tls-crypt-v2 key yet; `tls-crypt-v2-max-age` turns old keys away, `crl-verify` revoked clients"),
-    refused("compat-mode", "adit always speaks as a current version does and adapts to the peer; remove it"),
     refused("force-tls-key-material-export", "adit uses it whenever the peer can; remove it"),
     refused("protocol-flags", "only a server pushes it; remove it from the file"),
     refused("key-derivation", "only a server pushes it; remove it from the file"),

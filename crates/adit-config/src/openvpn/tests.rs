@@ -236,3 +236,55 @@ fn every_directive_has_one_definition() {
         assert_eq!(directive.reason().is_empty(), directive.kind() == Kind::Used, "{}", directive.name);
     }
 }
+
+#[test]
+fn what_the_peer_must_show() {
+    let hash: Vec<u8> = (0..32).collect();
+    let pairs: Vec<String> = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let pairs = pairs.join(":");
+    let (config, _) = client(&format!(
+        "peer-fingerprint {pairs}\n<peer-fingerprint>\n# spare\n\n{pairs}\n</peer-fingerprint>\n\
+         remote-cert-ku a0 88\nremote-cert-eku \"TLS Web Server Authentication\"\n\
+         x509-username-field uid ext:subjectAltName serialNumber 1.2.3\n"
+    ));
+    let peer = config.tls.peer;
+    assert_eq!(peer.fingerprints, [hash.clone(), hash]);
+    assert_eq!(peer.key_usages, Some(vec![0xa0, 0x88]));
+    assert_eq!(peer.extended_usage.as_deref(), Some("1.3.6.1.5.5.7.3.1"));
+    let subject = |oid: &str| NameField::Subject(oid.to_owned());
+    assert_eq!(
+        peer.name_fields,
+        [subject("0.9.2342.19200300.100.1.1"), NameField::SubjectEmail, NameField::Serial, subject("1.2.3")]
+    );
+    let sha1 = "00:".repeat(19) + "ff";
+    let (config, _) = client(&format!("verify-hash {sha1}\nverify-hash {pairs} SHA256"));
+    let lengths: Vec<_> = config.tls.peer.issuer_fingerprints.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [20, 32]);
+}
+
+#[test]
+fn a_fingerprint_stands_in_for_an_authority() {
+    let pairs = "00:".repeat(31) + "ff";
+    let text = format!("client\nremote a\ncert cert.crt\nkey key.key\npeer-fingerprint {pairs}\n");
+    let parsed = parse("test.conf", text.as_bytes(), &load).unwrap();
+    assert!(parsed.config.tls.ca.is_none() && parsed.warnings.is_empty());
+    let text = text.replace("peer-fingerprint", "verify-hash");
+    assert!(parse("test.conf", text.as_bytes(), &load).is_err());
+}
+
+#[test]
+fn tls_lists() {
+    let ids = |names: &[TlsName]| -> Vec<u16> { names.iter().map(|name| name.id).collect() };
+    let (config, _) = client(
+        "tls-cipher ECDHE-RSA-AES256-GCM-SHA384:TLS-ECDHE-RSA-WITH-AES-128-GCM-SHA256:AES256-SHA:!aNULL\n\
+         tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256\ntls-groups X25519MLKEM768:?X448:P-256\n\
+         tls-cert-profile suiteb\ntls-version-min 1.2 or-highest\n",
+    );
+    assert_eq!(ids(&config.tls.ciphers), [0xC030, 0xC02F]);
+    assert_eq!(ids(&config.tls.suites), [0x1303]);
+    assert_eq!(ids(&config.tls.groups), [0x11EC, 0x0017]);
+    assert_eq!(config.tls.cert_profile, CertProfile::SuiteB);
+    // Words that stand for many leave the choice to adit.
+    let (config, _) = client("tls-cipher DEFAULT:!EXP:!LOW:!kRSA\ntls-groups DEFAULT");
+    assert!(config.tls.ciphers.is_empty() && config.tls.groups.is_empty());
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::args::Args;
 use super::draft::{Draft, Material, Source};
-use super::model::{Crl, KeyDirection, NameCheck, NameKind, TlsName, TlsVersion};
+use super::model::{CertProfile, Crl, KeyDirection, TlsName, TlsVersion};
 use super::table::{Effect, done, done_but, skip};
 use crate::Pem;
 
@@ -133,35 +133,90 @@ pub(super) const GROUPS: &[(u16, &str, &str)] = &[
     (0x0018, "secp384r1", "P-384"),
     (0x0017, "P-256", "P-256"),
     (0x11EC, "X25519MLKEM768", "x25519_mlkem768"),
+    (0x11EB, "SecP256r1MLKEM768", "secp256r1_mlkem768"),
 ];
 
-/// The names of a list that adit has, each once, and how many it has not. What OpenSSL's lists hold besides
-/// names (`!aNULL`, `@SECLEVEL=1`) only takes away what adit never had.
-fn known(list: &[String], known: &'static [(u16, &str, &str)]) -> (Vec<TlsName>, Vec<String>) {
-    let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    for item in list.iter().filter(|item| !item.starts_with(['!', '@', '-'])) {
-        let item = item.strip_prefix('?').unwrap_or(item);
-        let is = |name: &str| name.eq_ignore_ascii_case(item);
-        match known.iter().find(|(_, ours, theirs)| is(ours) || is(theirs)) {
-            Some((id, ..)) if found.iter().any(|name: &TlsName| name.id == *id) => {}
-            Some((id, name, _)) => found.push(TlsName { id: *id, name }),
-            None => unknown.push(item.to_string()),
+/// Words of OpenSSL's and GnuTLS's lists that stand for many suites. adit has only the best of any of them.
+const CLASSES: &[&str] = &[
+    "DEFAULT",
+    "ALL",
+    "HIGH",
+    "MEDIUM",
+    "LOW",
+    "SECURE",
+    "SECURE128",
+    "SECURE192",
+    "SECURE256",
+    "NORMAL",
+    "COMPLEMENTOFDEFAULT",
+    "COMPLEMENTOFALL",
+    "ECDHE",
+    "EECDH",
+    "KECDHE",
+    "KEECDH",
+    "ECDSA",
+    "AECDSA",
+    "RSA",
+    "ARSA",
+    "AES",
+    "AES128",
+    "AES256",
+    "AESGCM",
+    "CHACHA20",
+    "SHA256",
+    "SHA384",
+    "TLSV1.2",
+    "DHE",
+    "EDH",
+    "KDHE",
+    "SUITEB128",
+    "SUITEB128ONLY",
+    "SUITEB192",
+    "FIPS",
+];
+
+/// What a list of names comes to.
+#[derive(Default)]
+struct Names {
+    /// Those that adit has, each once.
+    found: Vec<TlsName>,
+    /// Those that it has not.
+    unknown: Vec<String>,
+    /// A word that stands for many is among them.
+    class: bool,
+}
+
+impl Names {
+    /// What OpenSSL's lists hold besides names (`!aNULL`, `@SECLEVEL=1`) only takes away what adit never had.
+    fn of(list: &[String], table: &'static [(u16, &str, &str)]) -> Self {
+        let mut names = Names::default();
+        for item in list.iter().filter(|item| !item.starts_with(['!', '@', '-'])) {
+            let item = item.trim_start_matches(['?', '+', '*']);
+            let is = |name: &str| name.eq_ignore_ascii_case(item);
+            match table.iter().find(|(_, ours, theirs)| is(ours) || is(theirs)) {
+                Some((id, ..)) if names.found.iter().any(|name: &TlsName| name.id == *id) => {}
+                Some((id, name, _)) => names.found.push(TlsName { id: *id, name }),
+                None if item.split('+').all(|word| CLASSES.contains(&word.to_ascii_uppercase().as_str())) => {
+                    names.class = true;
+                }
+                None => names.unknown.push(item.to_string()),
+            }
         }
+        names
     }
-    (found, unknown)
 }
 
 /// Reads a list of TLS names into `slot`, and says what of it adit has not.
 fn names(slot: &mut Vec<TlsName>, args: &Args<'_>, table: &'static [(u16, &str, &str)]) -> Done {
-    let list = args.list(0)?;
-    if list.iter().any(|item| item == "DEFAULT") {
-        slot.clear();
-        return skip("adit's own list holds");
+    slot.clear();
+    let Names { found, unknown, class } = Names::of(&args.list(0)?, table);
+    if class {
+        return skip("adit's own list holds, which is all forward-secret and authenticated");
     }
-    let (found, unknown) = known(&list, table);
     if found.is_empty() {
-        slot.clear();
-        return skip("adit has none of them; its own list holds, which is all forward-secret");
+        let mut ours: Vec<&str> = table.iter().map(|(_, name, _)| *name).collect();
+        ours.dedup();
+        return Err(args.bad(args.get(0)?, format!("at least one of {}", ours.join(", "))));
     }
     *slot = found;
     if unknown.is_empty() {
@@ -192,40 +247,6 @@ pub(super) fn ecdh_curve(draft: &mut Draft, args: &Args<'_>) -> Done {
     }
 }
 
-pub(super) fn remote_cert_tls(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let server = args.choice(0, &[("server", true), ("client", false)])?;
-    draft.tls.wants_server = Some((server, args.entry.at.clone()));
-    done()
-}
-
-pub(super) fn remote_cert_eku(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let server = match args.get(0)? {
-        "TLS Web Server Authentication" | "serverAuth" | "1.3.6.1.5.5.7.3.1" => true,
-        "TLS Web Client Authentication" | "clientAuth" | "1.3.6.1.5.5.7.3.2" => false,
-        other => return Err(args.bad(other, "`remote-cert-tls server` or `remote-cert-tls client` instead")),
-    };
-    draft.tls.wants_server = Some((server, args.entry.at.clone()));
-    done_but("the key usage extension must be there too, as with `remote-cert-tls`")
-}
-
-pub(super) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
-    let value = args.get(0)?;
-    if value.is_empty() {
-        return Err(args.usage());
-    }
-    let kinds =
-        [("subject", NameKind::Subject), ("name", NameKind::Name), ("name-prefix", NameKind::NamePrefix)];
-    let kind = if args.opt(1).is_some() { args.choice(1, &kinds)? } else { NameKind::Subject };
-    if kind == NameKind::Subject && !value.contains('=') {
-        return Err(args.bad(
-            value,
-            format!("the whole subject such as \"CN=…\", or `verify-x509-name {value} name` to compare the common name"),
-        ));
-    }
-    draft.tls.name = Some(NameCheck { kind, value: value.into() });
-    done()
-}
-
 pub(super) fn crl_verify(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.tls.crl = Some(match args.inline() {
         Some(inline) => Crl::Inline(Pem::new(&inline.text)),
@@ -242,9 +263,17 @@ pub(super) fn crl_verify(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-pub(super) fn cert_profile(_: &mut Draft, args: &Args<'_>) -> Done {
+pub(super) fn cert_profile(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.tls.cert_profile = CertProfile::Preferred;
     match args.get(0)? {
-        "preferred" | "suiteb" | "legacy" | "insecure" => done(),
-        other => Err(args.bad(other, "`preferred`")),
+        "preferred" => done(),
+        "legacy" | "insecure" => done_but(
+            "adit goes no lower than `preferred`: RSA from 2048 bits, ECDSA and Ed25519, with SHA-256 or better",
+        ),
+        "suiteb" => {
+            draft.tls.cert_profile = CertProfile::SuiteB;
+            done()
+        }
+        other => Err(args.bad(other, "`preferred`, `suiteb`, `legacy` or `insecure`")),
     }
 }

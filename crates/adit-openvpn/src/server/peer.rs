@@ -280,12 +280,17 @@ impl Peer {
     fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2) {
         if self.session.peer_name().is_none() {
             let reason =
-                "its certificate has no common name (CN), by which clients are told apart".to_owned();
+                "its certificate has no common name (CN, or what x509-username-field names instead), by which \
+                 clients are told apart"
+                    .to_owned();
             self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
             return;
         }
         if self.up.is_none() {
             self.abilities = PeerAbilities::parse(&hello.peer_info);
+            if self.params.data.before_2_6 {
+                self.abilities.proto &= iv_proto::BEFORE_2_6;
+            }
             self.occ_cipher = parse_options(&hello.options).get("cipher").map(|name| (*name).to_owned());
         }
         self.session.answer_hello(now, key_id, server_hello(&self.params, self.path));

@@ -188,7 +188,7 @@ impl Pair {
         self.path(([192, 0, 2, 2], port).into())
     }
 
-    fn server_path(&self) -> Path {
+    pub fn server_path(&self) -> Path {
         self.path(([192, 0, 2, 1], 1194).into())
     }
 

@@ -9,7 +9,7 @@ use adit_config::openvpn::{ClientConfig, Config, ServerConfig};
 use adit_core::{IpNet, Ipv4Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
-use adit_openvpn::credentials::{CredentialError, Credentials, TlsEnvironment, client_tls, server_tls};
+use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
     LocalSettings, MssFix, PerClientParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
@@ -19,24 +19,13 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{NameCheck, PeerRequirements, Role, TlsConfig};
-use rustls::SupportedProtocolVersion;
-use rustls::crypto::aws_lc_rs;
-use rustls::time_provider::TimeProvider;
+use adit_openvpn::{NameCheck, NameField, NameFields, PeerRequirements, Role, TlsConfig};
 use zeroize::Zeroizing;
+
+use super::tls::environment;
 
 /// OpenVPN's own default would be 100, which drops packets of fast senders.
 const TXQUEUELEN: u32 = 1000;
-
-/// The machine's clock, for certificates.
-#[derive(Debug)]
-struct SystemTime;
-
-impl TimeProvider for SystemTime {
-    fn current_time(&self) -> Option<rustls_pki_types::UnixTime> {
-        Some(rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0)))
-    }
-}
 
 /// What the driver needs for `config`.
 pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
@@ -242,7 +231,7 @@ fn transport_name(transport: Transport) -> &'static str {
 fn credentials(config: &Config) -> Credentials {
     let identity = config.tls.identity.as_ref();
     Credentials {
-        ca: config.tls.ca.text().as_bytes().to_vec(),
+        ca: config.tls.ca.as_ref().map(|ca| ca.text().as_bytes().to_vec()).unwrap_or_default(),
         certificate: identity.map(|it| it.cert.text().as_bytes().to_vec()).unwrap_or_default(),
         private_key: Zeroizing::new(identity.map(|it| it.key.text().as_bytes().to_vec()).unwrap_or_default()),
     }
@@ -255,36 +244,26 @@ fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequir
         file::NameKind::Name => NameCheck::CommonName(check.value.clone()),
         file::NameKind::NamePrefix => NameCheck::CommonNamePrefix(check.value.clone()),
     });
-    PeerRequirements { require_usage: peer.usage, name, revocations }
-}
-
-/// TLS as `tls-version-min`, `tls-cipher`, `tls-ciphersuites` and `tls-groups` leave it.
-fn environment(config: &Config) -> TlsEnvironment {
-    let tls = &config.tls;
-    let mut provider = aws_lc_rs::default_provider();
-    provider.cipher_suites.retain(|suite| {
-        let allowed = match suite {
-            rustls::SupportedCipherSuite::Tls13(_) => &tls.suites,
-            rustls::SupportedCipherSuite::Tls12(_) => &tls.ciphers,
-        };
-        allowed.is_empty() || allowed.iter().any(|name| name.id == u16::from(suite.suite()))
-    });
-    if !tls.groups.is_empty() {
-        let all = aws_lc_rs::ALL_KX_GROUPS;
-        let group =
-            |name: &file::TlsName| all.iter().copied().find(|group| u16::from(group.name()) == name.id);
-        provider.kx_groups = tls.groups.iter().filter_map(group).collect();
+    PeerRequirements {
+        require_usage: peer.usage,
+        key_usages: peer.key_usages.clone(),
+        extended_usage: peer.extended_usage.clone(),
+        fingerprints: peer.fingerprints.clone(),
+        issuer_fingerprints: peer.issuer_fingerprints.clone(),
+        name,
+        name_fields: name_fields(config),
+        revocations,
     }
-    TlsEnvironment { provider: Arc::new(provider), time: Arc::new(SystemTime), versions: versions(config) }
 }
 
-fn versions(config: &Config) -> Vec<&'static SupportedProtocolVersion> {
-    let (min, max) = (config.tls.version_min, config.tls.version_max.unwrap_or(file::TlsVersion::V1_3));
-    let all = [
-        (file::TlsVersion::V1_3, &rustls::version::TLS13),
-        (file::TlsVersion::V1_2, &rustls::version::TLS12),
-    ];
-    all.into_iter().filter(|(version, _)| (min..=max).contains(version)).map(|(_, version)| version).collect()
+fn name_fields(config: &Config) -> NameFields {
+    let field = |field: &file::NameField| match field {
+        file::NameField::Subject(oid) => NameField::Subject(oid.clone()),
+        file::NameField::Serial => NameField::Serial,
+        file::NameField::SubjectEmail => NameField::SubjectEmail,
+        file::NameField::IssuerEmail => NameField::IssuerEmail,
+    };
+    NameFields::new(config.tls.peer.name_fields.iter().map(field).collect())
 }
 
 fn control(
@@ -300,6 +279,7 @@ fn control(
     params.tran_window = config.rekey.transition;
     params.retransmit = config.rekey.retransmit;
     params.revocations = revocations;
+    params.name_fields = name_fields(config);
     Ok(params)
 }
 
@@ -332,6 +312,7 @@ fn data(config: &Config) -> DataParams {
         cipher: config.data.cipher,
         digest: config.data.auth,
         compression: config.data.compression,
+        before_2_6: config.data.before_2_6,
         tun_mtu: config.device.mtu,
         mssfix: match config.data.mssfix {
             file::Mssfix::Default => MssFix::Default,
