@@ -7,11 +7,13 @@
 
 mod bed;
 mod breaks;
+mod certificates;
 mod ciphers;
 mod clients;
 mod demo;
 mod dns;
 mod errors;
+mod matrix;
 mod options;
 mod passwords;
 mod per_client;

@@ -1,0 +1,85 @@
+//! What certificates must show, and TLS with less than all that there is, with adit at either end.
+
+use std::process::Command;
+
+use adit_testbed::{Scratch, program};
+
+use crate::options::{Options, Program};
+use crate::variants::{BOTH_WAYS, check};
+
+/// Each: lines for the server's file and for the client's.
+macro_rules! asks {
+    ($($name:ident: $server:expr, $client:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            for pair in BOTH_WAYS {
+                check(stringify!($name), &Options::BASE, pair, |_| {}, [$server, $client]);
+            }
+        })*
+    };
+}
+
+asks! {
+    usages: "remote-cert-ku 80\nremote-cert-eku 1.3.6.1.5.5.7.3.2\n",
+        "remote-cert-ku 88 a0\nremote-cert-eku \"TLS Web Server Authentication\"\n";
+    a_whole_subject: "verify-x509-name CN=client1 subject\nx509-username-field CN\n", "verify-x509-name CN=server\n";
+    suite_b: "tls-cert-profile suiteb\n", "tls-cert-profile suiteb\n";
+    one_suite_of_each_version:
+        "tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256\n",
+        "tls-ciphersuites TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256\n";
+    one_suite_of_tls_1_2:
+        "tls-version-max 1.2\ntls-cipher TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256\n",
+        "tls-cipher TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305\n";
+    a_curve_that_is_asked_for: "tls-groups secp384r1\n", "";
+}
+
+/// Two ends that know each other's certificates, and no authority.
+#[test]
+fn fingerprints_in_place_of_an_authority() {
+    let change = |texts: &mut [String; 2]| {
+        let prints = [0, 1].map(|end| fingerprint(&block(&texts[end], "cert")));
+        for (text, print) in texts.iter_mut().zip(prints.iter().rev()) {
+            let authority = block(text, "ca");
+            *text = text.replace(&format!("<ca>\n{authority}</ca>\n"), "");
+            text.push_str(&format!("<peer-fingerprint>\n{print}\n</peer-fingerprint>\n"));
+        }
+    };
+    for pair in BOTH_WAYS.into_iter().chain([[Program::Adit, Program::Adit]]) {
+        check("fingerprints_in_place_of_an_authority", &Options::BASE, pair, change, ["", ""]);
+    }
+}
+
+#[test]
+fn the_issuers_hash() {
+    let change = |texts: &mut [String; 2]| {
+        for text in texts {
+            let print = fingerprint(&block(text, "ca"));
+            text.push_str(&format!("verify-hash {print} SHA256\n"));
+        }
+    };
+    for pair in BOTH_WAYS {
+        check("the_issuers_hash", &Options::BASE, pair, change, ["", ""]);
+    }
+}
+
+/// The content of an inline block.
+pub(crate) fn block(text: &str, name: &str) -> String {
+    let (_, rest) = text.split_once(&format!("<{name}>\n")).unwrap();
+    rest.split_once(&format!("</{name}>")).unwrap().0.to_owned()
+}
+
+/// The SHA-256 of a certificate, as the `openssl` program prints it.
+fn fingerprint(pem: &str) -> String {
+    let directory = Scratch::create("fingerprint").unwrap();
+    let file = directory.write("certificate.pem", pem).unwrap();
+    let mut command = program("openssl").unwrap();
+    command.args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]).arg(file);
+    output(command).trim().rsplit('=').next().unwrap().to_owned()
+}
+
+/// What a program that must succeed prints.
+pub(crate) fn output(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
