@@ -255,6 +255,7 @@ impl Server {
         let Some(peer) = self.peers.get(&id) else { return };
         let (name, path) = (peer.name().to_owned(), peer.path());
         for old in self.replaced_by(id, &name, path) {
+            self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
             self.remove(old, "replaced by a new connection of the same client", Severity::Info);
         }
         if self.up >= self.params.max_clients {

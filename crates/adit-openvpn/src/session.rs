@@ -79,6 +79,8 @@ pub(crate) struct Session {
     outputs: VecDeque<SessionOutput>,
     agreed: bool,
     failed: bool,
+    /// What is still to be sent is stale.
+    silent: bool,
     /// A client's key method 2 with random numbers still to be filled in.
     hello: Option<KeyMethod2>,
     rng: ChaCha20Rng,
@@ -146,6 +148,7 @@ impl Session {
             outputs: VecDeque::new(),
             agreed: false,
             failed: false,
+            silent: false,
             hello,
             rng,
             params,
@@ -478,6 +481,11 @@ impl Session {
         }
     }
 
+    /// Sends nothing any more, neither again nor for the first time: the peer is gone, or has another session.
+    pub(crate) fn fall_silent(&mut self) {
+        self.silent = true;
+    }
+
     /// Does what is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.failed {
@@ -485,6 +493,7 @@ impl Session {
         }
         let late = self.exchanges.iter().any(|exchange| exchange.state.is_late(now, self.params.hand_window));
         if late {
+            self.fall_silent();
             self.give_up(self.lateness(), false);
             return;
         }
@@ -539,6 +548,9 @@ impl Session {
 
     /// Appends the next control datagram to `out`; false when there is none.
     pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        if self.silent {
+            return false;
+        }
         let peer_sid = self.peer_sid;
         for exchange in &mut self.exchanges {
             exchange.state.flush(now);

@@ -150,6 +150,11 @@ impl Peer {
         self.waits_until.take().is_some()
     }
 
+    /// Another session took its place: what it still has to say would only confuse the client.
+    pub(super) fn fall_silent(&mut self) {
+        self.session.fall_silent();
+    }
+
     pub(super) fn move_to(&mut self, path: Path) {
         self.path = path;
     }
@@ -216,6 +221,7 @@ impl Peer {
                 events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));
             }
             Some(Due::Timeout) => {
+                self.session.fall_silent();
                 let reason = format!("not heard for {} s (ping-restart)", self.liveness.patience().as_secs());
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Info });
             }
