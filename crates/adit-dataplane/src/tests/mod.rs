@@ -4,6 +4,7 @@ mod garbage;
 mod limits;
 mod merging;
 pub(crate) mod packets;
+mod security;
 mod tunnel;
 mod workers;
 pub(crate) mod world;

@@ -1,0 +1,75 @@
+//! Faults that OpenVPN had in its data channel, each with a test that fails if adit had it too.
+
+use adit_core::{Cipher, DataEvent, Notice, PeerId, SessionId};
+
+use super::packets::Flow;
+use super::world::{End, client, key, three, udp, v2};
+use crate::{Drop, EgressEvent, Offload, SealSession};
+
+const CIPHER: Cipher = Cipher::Aes256Gcm;
+const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+
+/// A client whose session has sealed much already.
+fn worn(counter: u64, used: u64) -> End {
+    let mut end = client(1, udp(9), CIPHER);
+    let mut seal = SealSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1)).expect("the key fits");
+    seal.wear(counter, used);
+    let peer = PeerId::SERVER;
+    let install = EgressEvent::Install { peer, session: SESSION, seal: Box::new(seal) };
+    end.egress.apply(install, &mut end.outbox);
+    end.apply(DataEvent::Activate { peer, session: SESSION });
+    end
+}
+
+#[test]
+fn cve_2017_7479_packet_ids_that_run_out_drop_packets_and_nothing_else() {
+    let mut end = worn(0xffff_fffe, 0);
+    let packet = Flow::default().udp(b"x");
+    let ids: Vec<Vec<u8>> = (0..2).map(|_| end.send_one(&packet)[4..8].to_vec()).collect();
+    assert_eq!(ids, [[0xff, 0xff, 0xff, 0xfe], [0xff; 4]]);
+    for dropped in 1..=3 {
+        assert!(end.send(Offload::NONE, &packet).is_empty(), "no packet id comes twice");
+        assert_eq!(end.dropped_out(Drop::Exhausted), dropped);
+    }
+    // New keys, and it goes on.
+    end.install(PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 1), v2(1, 1), CIPHER, (1, 0x81));
+    assert_eq!(end.send_one(&packet)[4..8], [0, 0, 0, 1]);
+}
+
+#[test]
+fn cve_2017_7508_malformed_ipv6_packets_pass_or_are_dropped() {
+    let (mut server, _, _) = three(false);
+    let mut end = client(1, udp(9), CIPHER);
+    end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], Some(1300));
+    server.add_peer(PeerId(1), udp(1), &["10.0.0.1/32", "fd00::1/128"], Some(1300));
+    let flow = Flow { v6: true, source: 1, destination: 77, options: vec![2, 4, 5, 0xb4], ..Flow::default() };
+    let syn = flow.tcp(1, 0x02, b"payload");
+    let mut through = 0;
+    for length in 0..=syn.len() {
+        // Lengths, next headers (extensions among them) and TCP's data offset that are not true.
+        for (at, values) in [(5, 0..=255), (6, 0..=255), (52, 0..=255), (61, 0..=255)] {
+            for value in values.step_by(5) {
+                let mut packet = syn[..length].to_vec();
+                packet.get_mut(at).into_iter().for_each(|byte| *byte = value);
+                for (_, segment, bytes) in end.send(Offload::NONE, &packet) {
+                    through += server.receive(udp(1), &bytes, segment).packets.len();
+                }
+            }
+        }
+    }
+    assert!(through > 100, "what is sound goes through");
+}
+
+#[test]
+fn blocks_of_an_aead_are_counted_in_full() {
+    // A packet takes as many blocks of 16 bytes as it begins, one for what is only authenticated, and itself counts
+    // too. 2^36 - 1 of them are safe, and new keys are due after 7/8 of that.
+    let limit = ((1u64 << 36) - 1) / 8 * 7;
+    let due = [Notice::LimitNear { peer: PeerId::SERVER, session: SESSION }];
+    for payload in [0, 1, 4, 5, 1000, 1400] {
+        let packet = Flow::default().udp(&vec![0; payload]);
+        let mut near = worn(1, limit - (packet.len() as u64).div_ceil(16) - 2);
+        near.send_one(&packet);
+        assert_eq!(near.egress.take_notices(), due, "{payload} bytes");
+    }
+}

@@ -1,0 +1,346 @@
+//! Strangers who flood a server with 100,000 datagrams a second of every kind: they cost it no memory, hardly a
+//! line in the log, and no answer that hits a third party harder than they could themselves; and a client connects
+//! meanwhile as if nothing were.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{Command, Event, Instant, Path, Protocol, Transport, UnixTime};
+use adit_openvpn::params::{ClientParams, ServerParams, TlsCryptV2};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
+use adit_openvpn::wrap::v2::{ClientKey, Metadata, ServerKey};
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, Wrap, WrapConfig};
+use adit_openvpn::{Client, Role, Server};
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+use support::{Authority, WALL, client_params, server_params};
+
+/// Datagrams of strangers in a millisecond.
+const RATE: usize = 100;
+/// How long a flood lasts, in milliseconds.
+const FLOOD: usize = 1000;
+/// One way through the net, in milliseconds.
+const DELAY: u32 = 5;
+const MILLISECOND: Duration = Duration::from_millis(1);
+/// What `connect-freq-initial` lets through: answers that are larger than what they answer, to one address.
+const ANSWERS_OF_ONE: usize = 100;
+/// Memory that may be found in buffers which grew: none for each datagram.
+const LITTLE: i64 = 64 << 10;
+/// A session in the making, TLS included.
+const SESSION: i64 = 256 << 10;
+/// tls-crypt-v2 clients before OpenVPN 2.6 that may be in the middle of their handshake.
+const UNPROVEN: i64 = 64;
+
+/// Where a flood's datagrams come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Source {
+    /// Each from another address.
+    Everywhere,
+    /// All from that of one victim.
+    One,
+}
+
+/// A kind of datagram that strangers send.
+struct Flood {
+    name: &'static str,
+    from: Source,
+    /// As they come, again and again.
+    datagrams: Vec<Vec<u8>>,
+    sent: u32,
+    /// Sessions that it may start.
+    sessions: i64,
+}
+
+impl Flood {
+    fn new(name: &'static str, from: Source, datagram: impl FnMut(u8) -> Vec<u8>) -> Self {
+        Flood { name, from, datagrams: (0..=255).map(datagram).collect(), sent: 0, sessions: 0 }
+    }
+
+    fn next(&mut self) -> (Path, &[u8]) {
+        self.sent += 1;
+        let place = match self.from {
+            Source::Everywhere => self.sent,
+            Source::One => 0,
+        };
+        let [_, a, b, c] = place.to_be_bytes();
+        let remote = SocketAddr::from(([100, a, b, c], 1194));
+        (Path::Udp { socket: 0, remote }, &self.datagrams[self.sent as usize % self.datagrams.len()])
+    }
+}
+
+/// What became of strangers.
+#[derive(Debug, Default)]
+struct Cost {
+    /// Lines in the log.
+    lines: usize,
+    /// The longest answer, in percent of what it answers.
+    largest: usize,
+    /// Answers that are larger than what they answer, of the address that had most of them.
+    amplified: usize,
+    /// The most sessions in the making.
+    half_open: usize,
+}
+
+struct World {
+    server: Server,
+    now: Instant,
+    cost: Cost,
+    amplified: BTreeMap<Path, usize>,
+}
+
+impl World {
+    fn new(params: ServerParams) -> Self {
+        let now = Instant::ORIGIN + Duration::from_secs(1);
+        let server = Server::new(params, now, [2; 32]);
+        World { server, now, cost: Cost::default(), amplified: BTreeMap::new() }
+    }
+
+    /// A millisecond of strangers.
+    fn flood(&mut self, flood: &mut Flood) {
+        let mut answer = Vec::new();
+        for _ in 0..RATE {
+            let from = flood.from;
+            let (path, datagram) = flood.next();
+            let _ = self.server.handle_datagram(self.now, path, datagram);
+            self.drain_events();
+            answer.clear();
+            while let Some(to) = self.server.poll_transmit(&mut answer) {
+                self.cost.largest = self.cost.largest.max(answer.len() * 100 / datagram.len());
+                if answer.len() > datagram.len() && from == Source::One {
+                    let count = self.amplified.entry(to).or_default();
+                    *count += 1;
+                    self.cost.amplified = self.cost.amplified.max(*count);
+                }
+                answer.clear();
+            }
+        }
+        self.cost.half_open = self.cost.half_open.max(self.server.half_open());
+    }
+
+    fn drain_events(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            self.cost.lines += usize::from(matches!(event, Event::Report(_)));
+        }
+    }
+}
+
+/// The next datagram that is due.
+fn arrived(wire: &mut VecDeque<(u32, Vec<u8>)>, time: u32) -> Option<Vec<u8>> {
+    wire.front()
+        .is_some_and(|(due, _)| *due <= time)
+        .then(|| wire.pop_front())
+        .flatten()
+        .map(|(_, bytes)| bytes)
+}
+
+/// How long a client needs until it is up, in milliseconds.
+fn connect(server: ServerParams, client: ClientParams, mut flood: Option<&mut Flood>) -> u32 {
+    let mut world = World::new(server);
+    let mut client = Client::new(client, world.now, [1; 32]);
+    let here = Path::Udp { socket: 0, remote: "192.0.2.2:40000".parse().unwrap() };
+    let there = Path::Udp { socket: 0, remote: "192.0.2.1:1194".parse().unwrap() };
+    let (mut to_server, mut to_client) = (VecDeque::new(), VecDeque::new());
+    for time in 0..5000 {
+        world.now += MILLISECOND;
+        if let Some(flood) = &mut flood {
+            world.flood(flood);
+        }
+        let mut datagram = Vec::new();
+        client.handle_timeout(world.now);
+        while let Some(datagram) = arrived(&mut to_client, time) {
+            let _ = client.handle_datagram(world.now, there, &datagram);
+        }
+        while let Some(event) = client.poll_event() {
+            if let Event::Open { .. } = event {
+                client.handle_command(world.now, Command::Opened { path: there });
+            }
+        }
+        while client.poll_transmit(&mut datagram).is_some() {
+            to_server.push_back((time + DELAY, std::mem::take(&mut datagram)));
+        }
+        while let Some(datagram) = arrived(&mut to_server, time) {
+            let _ = world.server.handle_datagram(world.now, here, &datagram);
+        }
+        world.server.handle_timeout(world.now);
+        world.drain_events();
+        while let Some(path) = world.server.poll_transmit(&mut datagram) {
+            let datagram = std::mem::take(&mut datagram);
+            if path == here {
+                to_client.push_back((time + DELAY, datagram));
+            }
+        }
+        if client.peers().len() == 1 && world.server.peers().len() == 1 {
+            return time;
+        }
+    }
+    panic!("the client is not up after 5 s");
+}
+
+/// What a flood costs a server, and the memory that is left behind.
+fn endure(server: ServerParams, flood: &mut Flood) -> (Cost, i64) {
+    let mut world = World::new(server);
+    world.drain_events();
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..FLOOD {
+            world.now += MILLISECOND;
+            world.flood(flood);
+        }
+        world.amplified.clear();
+    });
+    (world.cost, counted.bytes_current)
+}
+
+/// A kind of server, a client for it, and those who are neither.
+struct Siege {
+    authority: Authority,
+    client: WrapConfig,
+    server: WrapConfig,
+    v2: Option<Arc<ServerKey>>,
+    idle: u32,
+}
+
+impl Siege {
+    fn new(client: WrapConfig, server: WrapConfig, v2: Option<ServerKey>) -> Self {
+        let authority = Authority::new();
+        let mut siege = Siege { authority, client, server, v2: v2.map(Arc::new), idle: 0 };
+        siege.idle = connect(siege.server(), siege.client(), None);
+        siege
+    }
+
+    fn server(&self) -> ServerParams {
+        let mut params = server_params(&self.authority.issue("server", ServerAuth), self.server.clone());
+        let v2 = |key: &Arc<ServerKey>| TlsCryptV2 { key: key.clone(), force_cookie: false, max_age: None };
+        params.admission.v2 = self.v2.as_ref().map(v2);
+        params
+    }
+
+    fn client(&self) -> ClientParams {
+        client_params(&self.authority.issue("alice", ClientAuth), self.client.clone(), Transport::Udp)
+    }
+
+    fn withstands(&self, mut flood: Flood) {
+        let name = flood.name;
+        let (cost, left) = endure(self.server(), &mut flood);
+        assert!(left <= LITTLE + flood.sessions * SESSION, "{name}: {left} bytes are left: {cost:?}");
+        assert!(cost.half_open as i64 <= flood.sessions, "{name}: {cost:?}");
+        assert!(cost.lines <= 1, "{name}: {cost:?}");
+        // A reset's answer acknowledges it: 12 bytes more, in 28 of UDP and IP and more.
+        assert!(cost.largest < 200 && cost.amplified <= ANSWERS_OF_ONE, "{name}: {cost:?}");
+        let busy = connect(self.server(), self.client(), Some(&mut flood));
+        assert!(busy <= 2 * self.idle, "{name}: {busy} ms, {} ms without the flood", self.idle);
+    }
+}
+
+fn sid(number: u8) -> Sid {
+    Sid([number, 1, 2, 3, 4, 5, 6, 7])
+}
+
+/// A datagram of a client with this wrapping.
+fn sealed(wrap: &mut Wrap, opcode: Opcode, number: u8, body: &ControlBody) -> Vec<u8> {
+    let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
+    body.encode(&mut bytes);
+    wrap.seal(Header { opcode, key_id: 0 }, sid(number), &bytes, &mut datagram).unwrap();
+    datagram
+}
+
+fn reset(config: &WrapConfig, opcode: Opcode) -> impl FnMut(u8) -> Vec<u8> {
+    let mut wrap = config.instantiate(UnixTime(WALL));
+    move |number| {
+        sealed(&mut wrap, opcode, number, &ControlBody { packet_id: Some(0), ..ControlBody::default() })
+    }
+}
+
+/// The third packet of a client that never saw the cookie.
+fn third(config: &WrapConfig, opcode: Opcode) -> impl FnMut(u8) -> Vec<u8> {
+    let mut wrap = config.instantiate(UnixTime(WALL));
+    move |number| {
+        let body = ControlBody {
+            acks: vec![0],
+            peer_sid: Some(Sid([number, 0x55, 2, 3, 4, 5, 6, 0x77])),
+            packet_id: Some(1),
+            payload: vec![0x16; 200],
+        };
+        sealed(&mut wrap, opcode, number, &body)
+    }
+}
+
+/// What is sealed with another key or none looks like this.
+fn spoilt(mut make: impl FnMut(u8) -> Vec<u8>, at: usize) -> impl FnMut(u8) -> Vec<u8> {
+    move |number| {
+        let mut datagram = make(number);
+        datagram[at] ^= 1;
+        datagram
+    }
+}
+
+fn client_key(metadata: Metadata) -> ClientKey {
+    ServerKey::from_bytes(&[9; 128]).wrap(&StaticKey::from_bytes(&[7; 256]), &metadata).unwrap()
+}
+
+#[test]
+fn plain() {
+    use Source::{Everywhere, One};
+    let siege = Siege::new(WrapConfig::Plain, WrapConfig::Plain, None);
+    let config = &WrapConfig::Plain;
+    siege.withstands(Flood::new("resets", Everywhere, reset(config, Opcode::HardResetClientV2)));
+    siege.withstands(Flood::new("resets of one", One, reset(config, Opcode::HardResetClientV2)));
+    siege.withstands(Flood::new("server's resets", One, reset(config, Opcode::HardResetServerV2)));
+    siege.withstands(Flood::new("guessed cookies", Everywhere, third(config, Opcode::Control)));
+    siege.withstands(Flood::new("guessed cookies of one", One, third(config, Opcode::Control)));
+    let first_byte = |number: u8| [vec![number], vec![number ^ 0x5a; 40]].concat();
+    siege.withstands(Flood::new("garbage with every first byte", Everywhere, first_byte));
+    siege.withstands(Flood::new("stumps", Everywhere, |number| vec![0x38; usize::from(number % 14)]));
+}
+
+#[test]
+fn tls_auth() {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let auth = |direction| WrapConfig::tls_auth(&key, HmacDigest::Sha256, direction);
+    let (client, server) = (auth(KeyDirection::Inverse), auth(KeyDirection::Normal));
+    let siege = Siege::new(client.clone(), server, None);
+    let resets = || reset(&client, Opcode::HardResetClientV2);
+    siege.withstands(Flood::new("replayed resets", Source::Everywhere, resets()));
+    siege.withstands(Flood::new("replayed resets of one", Source::One, resets()));
+    siege.withstands(Flood::new("forged resets", Source::Everywhere, spoilt(resets(), 20)));
+    siege.withstands(Flood::new("replayed thirds", Source::Everywhere, third(&client, Opcode::Control)));
+}
+
+#[test]
+fn tls_crypt() {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let client = WrapConfig::tls_crypt(&key, Role::Client);
+    let siege = Siege::new(client.clone(), WrapConfig::tls_crypt(&key, Role::Server), None);
+    let resets = || reset(&client, Opcode::HardResetClientV2);
+    siege.withstands(Flood::new("replayed resets", Source::Everywhere, resets()));
+    siege.withstands(Flood::new("replayed resets of one", Source::One, resets()));
+    siege.withstands(Flood::new("forged resets", Source::Everywhere, spoilt(resets(), 20)));
+    siege.withstands(Flood::new("replayed thirds", Source::Everywhere, third(&client, Opcode::Control)));
+}
+
+#[test]
+fn tls_crypt_v2() {
+    let key = client_key(Metadata::User(vec![1; 20]));
+    let client = WrapConfig::tls_crypt_v2(&key);
+    let siege = Siege::new(client.clone(), WrapConfig::Plain, Some(ServerKey::from_bytes(&[9; 128])));
+    let resets = || reset(&client, Opcode::HardResetClientV3);
+    siege.withstands(Flood::new("replayed resets", Source::Everywhere, resets()));
+    siege.withstands(Flood::new("replayed resets of one", Source::One, resets()));
+    siege.withstands(Flood::new("a forged wrapping", Source::Everywhere, spoilt(resets(), 20)));
+    siege.withstands(Flood::new("a forged wrapped key", Source::Everywhere, spoilt(resets(), 100)));
+    siege.withstands(Flood::new("guessed cookies", Source::Everywhere, third(&client, Opcode::ControlWkc)));
+    let plain = reset(&WrapConfig::Plain, Opcode::HardResetClientV2);
+    siege.withstands(Flood::new("no wrapping", Source::Everywhere, plain));
+    // Clients before OpenVPN 2.6 bring their key once: a session must start at once, and there may be few of them.
+    let mut old = client.instantiate_after(UnixTime(WALL), 0);
+    let first = ControlBody { packet_id: Some(0), ..ControlBody::default() };
+    let old = Flood::new("replayed resets of an old client", Source::Everywhere, move |number| {
+        sealed(&mut old, Opcode::HardResetClientV3, number, &first)
+    });
+    siege.withstands(Flood { sessions: UNPROVEN, ..old });
+}
