@@ -14,6 +14,7 @@ mod ping;
 mod process;
 mod programs;
 mod scratch;
+mod strangers;
 mod transfer;
 
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
@@ -24,4 +25,5 @@ pub use ping::{Ping, PingReport, wait_until_reachable};
 pub use process::{Process, wait_until};
 pub use programs::{can_run, is_root, missing_prerequisites, program};
 pub use scratch::Scratch;
+pub use strangers::Strangers;
 pub use transfer::{Transfer, transfer};

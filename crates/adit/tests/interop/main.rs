@@ -21,6 +21,7 @@ mod revocation;
 mod routes;
 mod rows;
 mod status;
+mod strangers;
 mod variants;
 mod wild;
 mod workers;
