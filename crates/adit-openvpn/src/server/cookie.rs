@@ -130,6 +130,17 @@ mod tests {
         }
     }
 
+    // Likewise, in its own figures: `hand-window` 30 s, the cookie made at 1000 s.
+    #[test]
+    fn a_cookie_holds_as_long_as_openvpns() {
+        let maker = CookieMaker::new(Zeroizing::new([0; 32]), Duration::from_secs(30));
+        let (path, client) = (path("1.2.3.4:0"), Sid([0xae, 0xb9, 0xaf, 0xe1, 0xf0, 0x1d, 0x79, 0xc8]));
+        let cookie = maker.make(at(1000), path, client);
+        for (time, holds) in [(980, false), (1040, false), (1002, true), (1022, true), (1010, true)] {
+            assert_eq!(maker.is_ours(at(time), path, client, cookie), holds, "at {time} s");
+        }
+    }
+
     #[test]
     fn a_cookie_belongs_to_one_client_at_one_address() {
         let (maker, here, client) = (maker(), path("192.0.2.1:5000"), Sid([3; 8]));
