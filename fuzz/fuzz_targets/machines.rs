@@ -7,16 +7,17 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, DataEvent, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol, SessionId,
-    Transport,
+    Command, ConnectionId, DataEvent, Event, Instant, IpNet, Notice, OpenFailure, Path, PeerId, PeerSettings,
+    Protocol, PushChange, SessionId, Transport, UserPassword,
 };
 use adit_openvpn::credentials::Credentials;
-use adit_openvpn::params::{ClientParams, ServerParams};
+use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, TlsCryptV2, UserAuth};
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use adit_openvpn::{Client, Role, Server};
 use libfuzzer_sys::fuzz_target;
@@ -34,16 +35,22 @@ static CREDENTIALS: LazyLock<[Credentials; 2]> = LazyLock::new(|| {
 static PARAMS: LazyLock<Vec<(ClientParams, ServerParams)>> = LazyLock::new(|| {
     let key = StaticKey::from_bytes(&[7; 256]);
     let auth = |direction| WrapConfig::tls_auth(&key, HmacDigest::Sha256, direction);
+    let server_key = Arc::new(ServerKey::from_bytes(&[9; 128]));
+    let client_key = server_key.wrap(&key, &Metadata::User(b"alice".to_vec())).unwrap();
+    let v2 = TlsCryptV2 { key: server_key, force_cookie: false, max_age: None };
     let wraps = [
-        (WrapConfig::Plain, WrapConfig::Plain),
-        (WrapConfig::tls_crypt(&key, Role::Client), WrapConfig::tls_crypt(&key, Role::Server)),
-        (auth(KeyDirection::Inverse), auth(KeyDirection::Normal)),
+        (WrapConfig::Plain, WrapConfig::Plain, None),
+        (WrapConfig::tls_crypt(&key, Role::Client), WrapConfig::tls_crypt(&key, Role::Server), None),
+        (auth(KeyDirection::Inverse), auth(KeyDirection::Normal), None),
+        (WrapConfig::tls_crypt_v2(&client_key), WrapConfig::Plain, Some(v2)),
     ];
     let [client, server] = &*CREDENTIALS;
-    let pairs = wraps.into_iter().flat_map(|(ours, theirs)| {
+    let pairs = wraps.into_iter().flat_map(|(ours, theirs, v2)| {
         [Transport::Udp, Transport::Tcp].map(|transport| {
             let client = support::client_params(client, ours.clone(), transport);
-            (client, support::server_params(server, theirs.clone()))
+            let mut server = support::server_params(server, theirs.clone());
+            server.admission.v2 = v2.clone();
+            (client, server)
         })
     });
     pairs.collect()
@@ -58,7 +65,14 @@ struct Model {
     /// Peers that the data plane knew at some time: it may still speak of them.
     ever: BTreeSet<PeerId>,
     opens: usize,
+    /// What waits for an answer: a peer's own settings, a username and password.
+    questions: Vec<Question>,
     ended: bool,
+}
+
+enum Question {
+    Settings(PeerId, String),
+    Credentials,
 }
 
 impl Model {
@@ -71,7 +85,9 @@ impl Model {
             Event::PeerDown { peer, .. } => drop(self.up.remove(&peer)),
             Event::Ended(_) => self.ended = true,
             Event::Report(report) => assert!(!report.text.contains('\0')),
-            Event::Close { .. } | Event::Up(_) | Event::Down => {}
+            Event::WantPeerSettings { peer, name } => self.questions.push(Question::Settings(peer, name)),
+            Event::AskCredentials { .. } => self.questions.push(Question::Credentials),
+            Event::Close { .. } | Event::Up(_) | Event::Down | Event::Leased(_) => {}
         }
     }
 
@@ -202,9 +218,35 @@ impl World {
         }
     }
 
+    /// Answers what the ends ask.
+    fn answer(&mut self, value: u8) {
+        for question in self.client.model.questions.split_off(0) {
+            let user = UserPassword { username: "alice".to_owned(), password: "secret".to_owned().into() };
+            let answer = if value == 0xfe { Err("nobody is there".to_owned()) } else { Ok(user) };
+            if let Question::Credentials = question {
+                self.client.machine.handle_command(self.now, Command::Credentials(answer));
+                self.client.drain();
+            }
+        }
+        for question in self.server.model.questions.split_off(0) {
+            let Question::Settings(peer, name) = question else { continue };
+            let mut settings = PeerSettings { disabled: value == 0xfd, ..PeerSettings::default() };
+            if value & 1 == 1 {
+                settings.ipv4 = Some(([10, 8, 0, value].into(), [255, 255, 255, 0].into()));
+                settings.routes.extend("10.66.0.0/16".parse::<IpNet>());
+                settings.push =
+                    vec![PushChange::Remove("route".to_owned()), PushChange::Add("ping 5".to_owned())];
+            }
+            let settings = if value == 0xfe { Err("no file".to_owned()) } else { Ok(Box::new(settings)) };
+            self.server.machine.handle_command(self.now, Command::PeerSettings { peer, name, settings });
+            self.server.drain();
+        }
+    }
+
     fn deliver_all(&mut self) {
         for _ in 0..200 {
             self.open(false);
+            self.answer(0);
             let (forth, back) = (self.client.sent.pop_front(), self.server.sent.pop_front());
             if forth.is_none() && back.is_none() {
                 return;
@@ -303,13 +345,22 @@ impl World {
             _ => self.deliver_all(),
         }
         self.open(value == 0xff);
+        // Sometimes an answer is late.
+        if value & 3 != 3 {
+            self.answer(value);
+        }
     }
 }
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[choice, push_len], rest)) = data.split_first_chunk() else { return };
     let (push, script) = rest.split_at(rest.len().min(usize::from(push_len)));
-    let (client, mut server) = PARAMS[usize::from(choice & 0x7f) % PARAMS.len()].clone();
+    let (mut client, mut server) = PARAMS[usize::from(choice & 0xf) % PARAMS.len()].clone();
+    server.per_client.ask = choice & 0x10 != 0;
+    server.duplicate_cn = choice & 0x20 != 0;
+    if choice & 0x40 != 0 {
+        client.auth = Some(UserAuth { credentials: None, retry: AuthRetry::Interact, nocache: true });
+    }
     server.push = String::from_utf8_lossy(push).lines().map(str::to_owned).collect();
     let transport = client.remotes[0].transport;
     let now = Instant::ORIGIN + Duration::from_secs(1);

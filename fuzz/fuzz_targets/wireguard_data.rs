@@ -1,0 +1,100 @@
+//! WireGuard's data messages: forged ones yield nothing, and what is sealed opens once and unchanged.
+#![no_main]
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use adit_core::{Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, SessionId};
+use adit_dataplane::{
+    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
+};
+use libfuzzer_sys::fuzz_target;
+
+const PEER: PeerId = PeerId(1);
+
+struct End {
+    egress: Egress,
+    ingress: Ingress,
+    outbox: Outbox,
+    inbox: Inbox,
+}
+
+fn path() -> Path {
+    Path::Udp { socket: 0, remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 51_820)) }
+}
+
+impl End {
+    /// The index by which this end names its session, the other end's, and the bytes of both keys.
+    fn new((own, other): (u32, u32), [seal, open]: [u8; 2]) -> Self {
+        let config = Config { role: Role::Server, wire: Wire::WireGuard, client_to_client: false };
+        let (egress, ingress, _) = adit_dataplane::new(config);
+        let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) };
+        let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
+        let session = SessionId(u64::from(own));
+        let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [0; 8]);
+        end.apply(DataEvent::AddPeer(PeerConfig { peer: PEER, path: path(), routes, max_mss: None }));
+        end.apply(DataEvent::Install(Box::new(Install {
+            peer: PEER,
+            session,
+            framing: Framing::WireGuard { remote_index: other },
+            cipher: Cipher::ChaCha20Poly1305,
+            seal: key(seal),
+            open: key(open),
+            replay_window: 64,
+        })));
+        end.apply(DataEvent::Activate { peer: PEER, session });
+        end
+    }
+
+    fn apply(&mut self, event: DataEvent) {
+        let (egress, ingress) = split(event);
+        if let Some(event) = egress {
+            self.egress.apply(event, &mut self.outbox);
+        }
+        if let Some(event) = ingress {
+            self.ingress.apply(event);
+        }
+    }
+
+    fn sealed(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let trains = self.outbox.iter().map(|train| (train.segment, train.bytes.to_vec())).collect();
+        self.outbox.clear();
+        trains
+    }
+
+    fn open(&mut self, segment: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut buffer = bytes.to_vec();
+        self.ingress.open_datagrams(path(), &mut buffer, segment, &mut self.inbox);
+        let packets = self.inbox.packets();
+        let found = packets
+            .map(|packet| packet.pieces().flat_map(|range| buffer[range].to_vec()).collect())
+            .collect();
+        self.inbox.clear();
+        found
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&segment, rest)) = data.split_first() else { return };
+    let (mut one, mut two) = (End::new((7, 8), [1, 2]), End::new((8, 7), [2, 1]));
+    // With a header that names the session, and without.
+    let named = [&[4, 0, 0, 0, 8, 0, 0, 0], rest].concat();
+    for bytes in [rest, &named] {
+        assert!(two.open(usize::from(segment), bytes).is_empty(), "a packet that nobody sealed");
+    }
+
+    one.apply(DataEvent::Inject { peer: PEER, payload: rest.to_vec() });
+    if let Some((header, packet)) = rest.split_first_chunk::<VNET_HEADER_LEN>()
+        && let Some(offload) = Offload::from_vnet_header(header)
+    {
+        one.egress.seal_packet(offload, &mut packet.to_vec(), &mut one.outbox);
+    }
+    for (segment, train) in one.sealed() {
+        let mut forged = train.clone();
+        let last = forged.len() - 1;
+        forged[last] ^= 1;
+        let honest = two.open(segment, &forged).len();
+        assert!(honest < train.chunks(segment.max(1)).count(), "a changed datagram opened");
+        two.open(segment, &train);
+        assert!(two.open(segment, &train).is_empty(), "a replayed datagram opened");
+    }
+});
