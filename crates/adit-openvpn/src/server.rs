@@ -66,15 +66,20 @@ pub struct Server {
     ended: bool,
 }
 
+/// A secret for the door.
+fn secret(rng: &mut ChaCha20Rng) -> Zeroizing<[u8; 32]> {
+    let mut secret = Zeroizing::new([0; 32]);
+    rng.fill_bytes(secret.as_mut_slice());
+    secret
+}
+
 impl Server {
     /// A server that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     pub fn new(params: ServerParams, now: Instant, seed: [u8; 32]) -> Self {
         let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
         let mut rng = ChaCha20Rng::from_seed(seed);
-        let mut secret = Zeroizing::new([0; 32]);
-        rng.fill_bytes(secret.as_mut_slice());
         Server {
-            door: Door::new(&params, secret),
+            door: Door::new(&params, secret(&mut rng)),
             control: Arc::new(params.control.clone()),
             rng,
             now,
@@ -491,6 +496,8 @@ impl Protocol for Server {
                 for id in ids {
                     self.remove(id, "told to restart", Severity::Info);
                 }
+                // Else a late packet could begin one of them again, under the same ids as before.
+                self.door.renew(&self.params, secret(&mut self.rng));
             }
             Command::RevocationList(content) => self.take_revocations(&content),
             Command::OpenFailed { .. } | Command::Credentials(_) => {}

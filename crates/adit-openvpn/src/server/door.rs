@@ -65,6 +65,12 @@ impl Door {
         }
     }
 
+    /// All that was answered so far is void: no session begins by it any more.
+    pub(super) fn renew(&mut self, params: &ServerParams, secret: Zeroizing<[u8; 32]>) {
+        self.cookies = CookieMaker::new(secret, params.control.hand_window);
+        self.answers.clear();
+    }
+
     /// The next answer to send.
     pub(super) fn poll_answer(&mut self) -> Option<(Path, Vec<u8>)> {
         self.answers.pop_front()

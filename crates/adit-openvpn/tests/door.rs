@@ -1,0 +1,75 @@
+//! How a server meets strangers, packet by packet.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::net::SocketAddr;
+
+use adit_core::{Command, Instant, Path, Protocol, Rejected};
+use adit_openvpn::Server;
+use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
+use adit_openvpn::wrap::{Wrap, WrapConfig};
+use rcgen::ExtendedKeyUsagePurpose;
+use support::{Authority, server_params};
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+struct Stranger {
+    server: Server,
+    path: Path,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let server = Authority::new().issue("server", ExtendedKeyUsagePurpose::ServerAuth);
+        let server = Server::new(server_params(&server, WrapConfig::Plain), NOW, [2; 32]);
+        Stranger { server, path: Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 9], 1194)) } }
+    }
+
+    fn send(&mut self, opcode: Opcode, body: ControlBody) -> Result<(), Rejected> {
+        let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
+        body.encode(&mut bytes);
+        Wrap::plain().seal(Header { opcode, key_id: 0 }, Sid([7; 8]), &bytes, &mut datagram).unwrap();
+        self.server.handle_datagram(NOW, self.path, &datagram)
+    }
+
+    /// Sends a first packet; gives the cookie in the answer.
+    fn reset(&mut self) -> Sid {
+        let body = ControlBody { packet_id: Some(0), ..ControlBody::default() };
+        self.send(Opcode::HardResetClientV2, body).unwrap();
+        let mut cookie = None;
+        let mut datagram = Vec::new();
+        while self.server.poll_transmit(&mut datagram).is_some() {
+            // There may be an acknowledgement of a session before.
+            if datagram[0] >> 3 == Opcode::HardResetServerV2 as u8 {
+                cookie = Some(Sid(datagram[1..9].try_into().unwrap()));
+            }
+            datagram.clear();
+        }
+        cookie.unwrap()
+    }
+
+    /// Sends the third packet of a handshake.
+    fn begin(&mut self, cookie: Sid) -> Result<(), Rejected> {
+        let body =
+            ControlBody { acks: vec![0], peer_sid: Some(cookie), packet_id: Some(1), payload: vec![22] };
+        self.send(Opcode::Control, body)
+    }
+}
+
+#[test]
+fn after_a_restart_no_session_begins_by_an_earlier_answer() {
+    let mut stranger = Stranger::new();
+    let cookie = stranger.reset();
+    stranger.begin(cookie).unwrap();
+    assert_eq!(stranger.server.half_open(), 1);
+    stranger.server.handle_command(NOW, Command::Restart);
+    assert_eq!(stranger.server.half_open(), 0);
+    // The same packet, late or repeated by somebody, under the ids that the last session used.
+    assert!(matches!(stranger.begin(cookie), Err(Rejected::Unexpected(_))));
+    assert_eq!(stranger.server.half_open(), 0);
+    let renewed = stranger.reset();
+    assert_ne!(renewed, cookie);
+    stranger.begin(renewed).unwrap();
+    assert_eq!(stranger.server.half_open(), 1);
+}
