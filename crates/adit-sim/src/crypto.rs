@@ -27,7 +27,7 @@ thread_local! {
     // TLS asks for randomness and time through traits without an argument for them. A simulation runs in
     // one thread, so what it sets here stays its own.
     static RANDOM: RefCell<ChaCha8Rng> = RefCell::new(ChaCha8Rng::from_seed([0; 32]));
-    static SECONDS: Cell<u64> = const { Cell::new(0) };
+    static SECONDS: Cell<i64> = const { Cell::new(0) };
 }
 
 /// Starts this thread's TLS randomness anew.
@@ -36,7 +36,7 @@ pub(crate) fn seed_tls(seed: [u8; 32]) {
 }
 
 /// Sets this thread's TLS clock to so many seconds after the origin.
-pub(crate) fn set_clock(seconds: u64) {
+pub(crate) fn set_clock(seconds: i64) {
     SECONDS.set(seconds);
 }
 
@@ -100,7 +100,9 @@ struct VirtualTime;
 
 impl TimeProvider for VirtualTime {
     fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(WALL_AT_ORIGIN + SECONDS.get())))
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(
+            WALL_AT_ORIGIN.saturating_add_signed(SECONDS.get()),
+        )))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, Protocol, Report,
-    Transport, TunnelSettings,
+    Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, PoolEntry, Protocol,
+    Report, Transport, TunnelSettings,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
@@ -12,6 +12,7 @@ use adit_dataplane::{
 };
 use adit_openvpn::{Client, Server};
 
+use crate::crypto;
 use crate::model::Violation;
 
 /// Rounds of draining after one input; more means that a machine talks to itself.
@@ -76,10 +77,23 @@ pub(crate) enum Effect {
     PeerUp(PeerId, Box<PeerInfo>),
     /// A peer is gone.
     PeerDown(PeerId),
+    /// A question, which [`End::command`] answers.
+    Ask(Question),
+    /// A name has that address of the pool.
+    Leased(PoolEntry),
     /// For the log.
     Report(Report),
     /// The machine is over.
     Ended(Ended),
+}
+
+/// What an end asks of those who run it.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    /// What holds for the peer with that name alone.
+    Settings(PeerId, String),
+    /// A username and a password.
+    Credentials,
 }
 
 /// What a data plane has for its protocol.
@@ -110,11 +124,13 @@ pub(crate) struct End {
     /// When the machine wants to be woken.
     pub(crate) wake: Option<Instant>,
     pub(crate) rejected: u64,
+    /// How many seconds its wall clock is wrong.
+    pub(crate) skew: i64,
 }
 
 impl End {
     /// An end whose machine was just made; call [`End::drain`] next.
-    pub(crate) fn new(machine: Machine, client_to_client: bool, orders_are_late: bool) -> Self {
+    pub(crate) fn new(machine: Machine, client_to_client: bool, orders_are_late: bool, skew: i64) -> Self {
         let role = match machine {
             Machine::Client(_) => adit_dataplane::Role::Client,
             Machine::Server(_) => adit_dataplane::Role::Server,
@@ -135,7 +151,13 @@ impl End {
             orders_are_late,
             wake: None,
             rejected: 0,
+            skew,
         }
+    }
+
+    /// TLS in this thread shall see this end's clock: its turn has come.
+    fn set_clock(&self, now: Instant) {
+        crypto::set_clock((now - Instant::ORIGIN).as_secs() as i64 + self.skew);
     }
 
     /// What happened since the last call.
@@ -195,6 +217,7 @@ impl End {
 
     /// The protocol reads a mail.
     pub(crate) fn read(&mut self, now: Instant, mail: Mail) -> Result<(), Violation> {
+        self.set_clock(now);
         match mail {
             Mail::Notice(notice) => self.machine.protocol().handle_notice(now, notice),
             Mail::Control(path, datagram) => {
@@ -216,6 +239,7 @@ impl End {
 
     /// An order from outside.
     pub(crate) fn command(&mut self, now: Instant, command: Command) -> Result<(), Violation> {
+        self.set_clock(now);
         self.machine.protocol().handle_command(now, command);
         self.drain()
     }
@@ -228,12 +252,14 @@ impl End {
 
     /// The time that the machine asked for has come.
     pub(crate) fn timeout(&mut self, now: Instant) -> Result<(), Violation> {
+        self.set_clock(now);
         self.machine.protocol().handle_timeout(now);
         self.drain()
     }
 
     /// A second passed: tells the machine of traffic, where there was any.
     pub(crate) fn second(&mut self, now: Instant) -> Result<(), Violation> {
+        self.set_clock(now);
         let peers: Vec<PeerId> = self.traffic.keys().copied().collect();
         for peer in peers {
             let Some(totals) = self.counters.traffic(peer) else { continue };
@@ -291,13 +317,14 @@ impl End {
             Event::Up(settings) => self.effects.push(Effect::Up(settings)),
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
-            // Simulated servers know all of their clients beforehand, and no file remembers addresses.
-            Event::WantPeerSettings { .. } | Event::Leased(_) => {}
+            Event::WantPeerSettings { peer, name } => {
+                self.effects.push(Effect::Ask(Question::Settings(peer, name)));
+            }
+            Event::AskCredentials { .. } => self.effects.push(Effect::Ask(Question::Credentials)),
+            Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
             Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            // No simulated client has a password.
-            Event::AskCredentials { .. } => {}
         }
     }
 

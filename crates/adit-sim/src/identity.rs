@@ -15,7 +15,7 @@ const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 /// The most clients a simulation has.
-pub(crate) const MAX_CLIENTS: usize = 5;
+pub(crate) const MAX_CLIENTS: usize = 200;
 
 /// Credentials of the server (number 0) and of clients 1 to [`MAX_CLIENTS`].
 ///

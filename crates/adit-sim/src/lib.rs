@@ -1,15 +1,22 @@
 //! The simulated network in which adit's protocols are tested.
 //!
-//! A seed decides everything: how many clients there are, which settings they have, what the net does to
-//! each datagram, when renegotiations, crashes and new addresses come. Real protocol machines and real data
-//! planes run in virtual time, and a model watches that no inner packet arrives twice, changed or at the
-//! wrong end, that no key seals two datagrams under one packet id, that queues stay bounded, that tunnels
-//! come back within a stated time once faults stop, and that a clean net loses nothing, renegotiations
+//! A seed decides everything: how many clients there are (one to five, or 200), which settings they have, what
+//! the net does to each datagram, when renegotiations, crashes and new addresses come. Real protocol machines and
+//! real data planes run in virtual time, and a model watches that no inner packet arrives twice, changed or at the
+//! wrong end, that no key seals two datagrams under one packet id (or IV), that control packets keep to
+//! `max-packet-size`, that a client keeps the address that its server remembers, that queues stay bounded, that
+//! tunnels come back within a stated time once faults stop, and that a clean net loses nothing, renegotiations
 //! included. The same seed always gives the same run, to the byte.
 //!
-//! A run has four parts: a clean net, a faulty one (loss, duplication, reordering, damage, silence, crashes,
-//! new addresses), a clean one in which all tunnels must come up again, and a calm one in which nothing may be
-//! lost. They must be up again within: three times `ping-restart`, the longest an attempt may take
+//! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
+//! one in which nothing may be lost. While the net is faulty it loses, doubles, reorders and damages datagrams, goes
+//! silent and becomes too narrow for large ones; ends crash, restart and are shut down; clients get new addresses
+//! or each other's; wall clocks jump and machines sleep. An attacker who sees all that passes repeats it, bends it
+//! and makes up resets, acknowledgements, alerts and data of the tunnels it saw, from any address, in the calm part
+//! too: no tunnel may fall by it. (Without wrapping of control packets, whoever knows a tunnel's session ids can
+//! end it; there it does so while the net is faulty.)
+//!
+//! They must be up again within: three times `ping-restart`, the longest an attempt may take
 //! (`server-poll-timeout`, or twice `hand-window`), the longest wait between attempts, 1 s for a service
 //! manager and 10 s for a clean handshake.
 //!
@@ -17,11 +24,14 @@
 //! if it fails.
 #![forbid(unsafe_code)]
 
+mod attack;
 mod crypto;
 mod dice;
 mod end;
+mod follow;
 mod identity;
 mod life;
+mod mishap;
 mod model;
 mod net;
 mod packet;

@@ -1,29 +1,28 @@
 //! What people and machines around the tunnels do: send packets, order renegotiations, fail.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Command, PeerId, Transport};
+use adit_core::{Command, PeerId};
 
 use crate::dice::Dice;
 use crate::model::{SERVER, Violation};
-use crate::net::Transit;
 use crate::packet::NUMBER_LEN;
-use crate::scenario::Wrapping;
+use crate::settings::network_behind;
 use crate::world::{Happening, World};
 
 /// Packets of one sender that leave together, at most.
 const MAX_BURST: u64 = 4;
 /// The largest payload of an inner packet.
 const MAX_PAYLOAD: u64 = 1400;
+/// What precedes the payload at most: IPv6 and UDP.
+const INNER_HEADERS: usize = 48;
 /// Both ends of a tunnel know that it is up after this time.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Ports from which an attacker sends.
-const ATTACKER: ([u8; 4], u16) = ([203, 0, 113, 66], 40_000);
 
 impl World {
     /// A time around `mean`: half to one and a half of it.
-    fn around(&mut self, mean: Duration) -> Duration {
+    pub(crate) fn around(&mut self, mean: Duration) -> Duration {
         let mean = mean.as_millis() as u64;
         self.dice.millis(mean / 2, mean + mean / 2)
     }
@@ -62,8 +61,22 @@ impl World {
         let len = self.payload();
         let source = *self.model.server_addresses.get(family)?;
         let destination = *self.model.tunnels[client - 1].server.as_ref()?.1.get(family)?;
-        let expected = self.is_sure(client);
+        // Some packets are for the network behind the client.
+        let destination =
+            if family == 0 { self.behind(client, 300).unwrap_or(destination) } else { destination };
+        let expected = self.is_sure(client) && self.fits(len);
         Some(self.model.send(self.now, (SERVER, source), (client, destination), len, (false, expected)))
+    }
+
+    /// An address behind a client that has a network there, in so many of 1,000 cases.
+    fn behind(&mut self, client: usize, per_mille: u64) -> Option<IpAddr> {
+        let network = self.scenario.is_special(client).then(|| network_behind(client))?;
+        self.more.chance(per_mille).then(|| network.hosts().nth(4)).flatten()
+    }
+
+    /// Whether a packet with a payload of that length fits through the net.
+    fn fits(&self, len: usize) -> bool {
+        len + INNER_HEADERS <= self.scenario.largest_inner()
     }
 
     fn packet_up(&mut self, client: usize) -> Option<Vec<u8>> {
@@ -73,9 +86,10 @@ impl World {
         let forged = self.dice.chance(50);
         let stranger = self.dice.between(1, self.scenario.clients as u64) as usize;
         let own = *self.model.tunnels[client - 1].client.as_ref()?.1.get(family)?;
-        let source = if forged { self.stranger(stranger, family, own)? } else { own };
+        let routed = if family == 0 { self.behind(client, 300) } else { None };
+        let source = if forged { self.stranger(stranger, family, own)? } else { routed.unwrap_or(own) };
         let server = *self.model.server_addresses.get(family)?;
-        let mut expected = self.is_sure(client);
+        let mut expected = self.is_sure(client) && self.fits(len);
         let target = match self.model.tunnels.get(to.wrapping_sub(1)) {
             Some(tunnel) if to != client => tunnel.server.as_ref().map(|(_, addresses)| addresses.clone()),
             _ => None,
@@ -115,59 +129,6 @@ impl World {
             Some(peer) if at_server => self.command(SERVER, Command::Rekey { peer }),
             _ => Ok(()),
         }
-    }
-
-    /// An attacker sends what the net carried before: again, elsewhere, from elsewhere, or with a bit changed.
-    pub(crate) fn attack(&mut self) -> Result<(), Violation> {
-        let Some(mean) = self.scenario.attack_every else { return Ok(()) };
-        let pause = self.around(mean);
-        self.schedule(self.now + pause, Happening::Attack);
-        // Without wrapping, whoever knows the session ids can end a session.
-        if self.scenario.wrapping == Wrapping::Plain && !self.net.faulty {
-            return Ok(());
-        }
-        let Some(seen) = self.net.seen(&mut self.dice) else { return Ok(()) };
-        if self.scenario.remotes.contains(&Transport::Tcp) && self.dice.chance(100) {
-            return self.attack_by_stream(&seen);
-        }
-        let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.dice.below(8) as u16));
-        let (client, mut datagram, upward) = match seen {
-            Transit::ToServer { from, datagram } => (from, datagram, true),
-            Transit::ToClient { to, datagram } => (to, datagram, false),
-            _ => return Ok(()),
-        };
-        if self.dice.chance(200) {
-            let at = self.dice.below(datagram.len() as u64) as usize;
-            if let Some(byte) = datagram.get_mut(at) {
-                *byte ^= 1 << self.dice.below(8);
-            }
-        }
-        let from = if self.dice.chance(500) { own } else { client };
-        // One in five goes back where it came from.
-        let upward = upward != self.dice.chance(200);
-        let transit = match upward {
-            true => Transit::ToServer { from, datagram },
-            false => Transit::ToClient { to: client, datagram },
-        };
-        self.log(format_args!("the attacker sends: {transit:?}"));
-        self.schedule(self.now, Happening::Arrival(transit));
-        Ok(())
-    }
-
-    /// The attacker connects and says nothing, or one record.
-    fn attack_by_stream(&mut self, seen: &Transit) -> Result<(), Violation> {
-        if self.ends[SERVER].is_none() {
-            return Ok(());
-        }
-        let stranger = self.ends.len();
-        let (own, path) = self.net.open_connection(self.now, stranger);
-        self.strangers.push_back((self.now, path));
-        self.command(SERVER, Command::Opened { path })?;
-        if let (Transit::ToServer { datagram, .. }, true) = (seen, self.dice.chance(500)) {
-            let news = self.net.send(self.now, stranger, own, datagram);
-            self.send_off(news);
-        }
-        Ok(())
     }
 
     pub(crate) fn schedule_trouble(&mut self) {

@@ -1,14 +1,15 @@
 //! What must hold, whatever happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Install, Instant, PeerId};
+use adit_core::{Digest, Install, Instant, PeerId};
 use thiserror::Error;
 
 use crate::packet;
-use crate::scenario::Wrapping;
+use crate::scenario::{Scenario, UDP_HEADERS, Wrapping};
+use crate::settings::network_behind;
 
 /// The server's number among the ends; clients count from 1.
 pub(crate) const SERVER: usize = 0;
@@ -16,6 +17,9 @@ pub(crate) const SERVER: usize = 0;
 const DATA_V2: u8 = 9;
 /// Opcode and session id, in front of every control packet.
 const CONTROL_HEADER: usize = 9;
+
+/// Opcodes of packets with a client's wrapped key at the end.
+const BRINGS_KEY: [u8; 2] = [10, 11];
 
 /// Longer than any packet is under way on a clean net.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
@@ -54,8 +58,15 @@ struct Sent {
 struct SealKey {
     owner: (usize, PeerId, u8),
     since: Instant,
-    /// The highest packet id so far. Ids may only rise, so none comes twice.
-    last: u32,
+    used: Used,
+}
+
+/// What must not come twice under a key.
+enum Used {
+    /// The highest packet id so far. Ids may only rise.
+    Ids { last: u32 },
+    /// The IVs of a cipher whose packet ids are sealed, behind an HMAC of that digest.
+    Ivs { digest: Digest, seen: BTreeSet<[u8; 16]> },
 }
 
 /// What is known of a tunnel from outside.
@@ -78,10 +89,11 @@ impl Tunnel {
         self.peer = None;
     }
 
-    /// Whether packets from that address are this client's, or were `lag` ago.
-    fn owns(&self, now: Instant, lag: Duration, address: IpAddr) -> bool {
+    /// Whether packets from that address are this client's, or were `lag` ago. `routed`: whether the network
+    /// behind it has that address.
+    fn owns(&self, now: Instant, lag: Duration, address: IpAddr, routed: bool) -> bool {
         let left = self.left.iter().filter(|(at, _)| *at + lag >= now);
-        self.server.iter().chain(left).any(|(_, addresses)| addresses.contains(&address))
+        self.server.iter().chain(left).any(|(_, addresses)| routed || addresses.contains(&address))
     }
 
     /// Both ends have been up for that long and agree on the addresses.
@@ -99,10 +111,18 @@ impl Tunnel {
 pub(crate) struct Model {
     wrapping: Wrapping,
     client_to_client: bool,
+    /// `max-packet-size`.
+    max_packet_size: usize,
     /// How long after new keys an end may seal with old ones.
     patience: Duration,
     /// How late a data plane follows orders.
     lag: Duration,
+    /// When each end's machine last awoke: before that it could do nothing.
+    pub(crate) awake: Vec<Instant>,
+    /// Which clients have a network behind them.
+    routed: Vec<bool>,
+    /// The addresses that each client had first, if they must never change.
+    addresses: Option<BTreeMap<usize, Vec<IpAddr>>>,
     sent: Vec<Sent>,
     /// How many of them were checked for loss.
     checked: usize,
@@ -121,19 +141,17 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// `patience`: how long after new keys an end may seal with old ones. `lag`: how late a data plane
-    /// follows orders.
-    pub(crate) fn new(
-        wrapping: Wrapping,
-        clients: usize,
-        client_to_client: bool,
-        (patience, lag): (Duration, Duration),
-    ) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         Model {
-            wrapping,
-            client_to_client,
-            patience,
-            lag,
+            wrapping: scenario.wrapping,
+            client_to_client: scenario.client_to_client,
+            max_packet_size: scenario.max_packet_size,
+            patience: scenario.longest_window(),
+            lag: scenario.order_lag + scenario.oversleep,
+            awake: vec![Instant::ORIGIN; scenario.clients + 1],
+            routed: (1..=scenario.clients).map(|client| scenario.is_special(client)).collect(),
+            // Where addresses are scarce, another client may have them by then.
+            addresses: (scenario.persist && !scenario.tight_pool).then(BTreeMap::new),
             sent: Vec::new(),
             checked: 0,
             keys: BTreeMap::new(),
@@ -141,9 +159,16 @@ impl Model {
             newest: BTreeMap::new(),
             wraps: BTreeMap::new(),
             server_addresses: Vec::new(),
-            tunnels: vec![Tunnel::default(); clients],
+            tunnels: vec![Tunnel::default(); scenario.clients],
             delivered: 0,
         }
+    }
+
+    /// A client has these addresses now: the same as ever, if the server remembers them.
+    pub(crate) fn check_address(&mut self, client: usize, now: &[IpAddr]) -> Result<(), Violation> {
+        let Some(addresses) = &mut self.addresses else { return Ok(()) };
+        let first = addresses.entry(client).or_insert_with(|| now.to_vec());
+        ensure(first == now, || format!("client {client} had the addresses {first:?}, and now {now:?}"))
     }
 
     /// Inner packets sent so far.
@@ -220,7 +245,9 @@ impl Model {
             && let Some(tunnel) = self.tunnels.get(sent.from - 1)
             && end == SERVER
         {
-            let leased = tunnel.owns(now, self.lag, sent.source);
+            let routed = self.routed.get(sent.from - 1) == Some(&true)
+                && network_behind(sent.from).contains(&sent.source);
+            let leased = tunnel.owns(now, self.lag, sent.source, routed);
             ensure(leased, || format!("{name} arrived from {}, which is not its sender's", sent.source))?;
         }
         sent.delivered = true;
@@ -239,7 +266,11 @@ impl Model {
                 known.owner
             )));
         }
-        self.keys.insert(key.clone(), SealKey { owner, since: at, last: 0 });
+        let used = match &install.seal.mac {
+            Some(mac) => Used::Ivs { digest: mac.digest, seen: BTreeSet::new() },
+            None => Used::Ids { last: 0 },
+        };
+        self.keys.insert(key.clone(), SealKey { owner, since: at, used });
         self.newest.insert((end, install.peer), key.clone());
         self.current.insert(owner, key);
         Ok(())
@@ -247,18 +278,18 @@ impl Model {
 
     /// An end sealed a data datagram.
     pub(crate) fn sealed(&mut self, at: Instant, end: usize, datagram: &[u8]) -> Result<(), Violation> {
-        let Some(&[first, p0, p1, p2, i0, i1, i2, i3]) = datagram.first_chunk() else {
+        let Some((&[first, p0, p1, p2], rest)) = datagram.split_first_chunk() else {
             return Err(Violation::new(format!("end {end} sealed a datagram without a header")));
         };
         ensure(first >> 3 == DATA_V2, || format!("end {end} sealed with opcode {}", first >> 3))?;
         let peer = if end == SERVER { PeerId(u32::from_be_bytes([0, p0, p1, p2])) } else { PeerId::SERVER };
-        let id = u32::from_be_bytes([i0, i1, i2, i3]);
         let owner = (end, peer, first & 7);
         let newest = self.newest.get(&(end, peer));
         if newest != self.current.get(&owner)
             && let Some(newest) = newest.and_then(|newest| self.keys.get(newest))
         {
-            ensure(newest.since + self.patience + self.lag >= at, || {
+            let awake = self.awake.get(end).copied().unwrap_or_default();
+            ensure((newest.since + self.patience).max(awake) + self.lag >= at, || {
                 format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
             })?;
         }
@@ -266,9 +297,29 @@ impl Model {
         let Some(key) = key else {
             return Err(Violation(format!("{owner:?} sealed without a key")));
         };
-        ensure(id > key.last, || format!("{owner:?} sealed packet id {id} after {}", key.last))?;
-        key.last = id;
+        let short = || Violation(format!("end {end} sealed a datagram that is too short"));
+        match &mut key.used {
+            Used::Ids { last } => {
+                let id = u32::from_be_bytes(*rest.first_chunk().ok_or_else(short)?);
+                ensure(id > *last, || format!("{owner:?} sealed packet id {id} after {last}"))?;
+                *last = id;
+            }
+            Used::Ivs { digest, seen } => {
+                let iv = rest.get(digest.output_len()..).and_then(|rest| rest.first_chunk());
+                let new = seen.insert(*iv.ok_or_else(short)?);
+                ensure(new, || format!("{owner:?} used an IV twice"))?;
+            }
+        }
         Ok(())
+    }
+
+    /// A control datagram is no larger than `max-packet-size`, except with a client's wrapped key in it.
+    pub(crate) fn check_size(&self, end: usize, datagram: &[u8]) -> Result<(), Violation> {
+        let brings_key = datagram.first().is_some_and(|first| BRINGS_KEY.contains(&(first >> 3)));
+        let size = datagram.len() + UDP_HEADERS;
+        ensure(brings_key || size <= self.max_packet_size, || {
+            format!("end {end} sent a control packet of {size} bytes; {} are allowed", self.max_packet_size)
+        })
     }
 
     /// An end wrapped a control datagram. A packet id comes again only on the same datagram: a server's answer

@@ -8,7 +8,7 @@ use std::time::Duration;
 use adit_core::{ConnectionId, Instant, Path};
 
 use crate::dice::Dice;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, UDP_HEADERS};
 
 /// Where the server listens.
 pub(crate) const SERVER_ADDRESS: SocketAddr =
@@ -59,6 +59,10 @@ pub(crate) struct Net {
     pub(crate) faulty: bool,
     /// Until when nothing passes to and from each client.
     silent_until: Vec<Instant>,
+    /// How large the IP packets to and from a client may be, and until when.
+    narrow: BTreeMap<usize, (usize, Instant)>,
+    /// Where a client is, if it is not where it was first.
+    hosts: BTreeMap<usize, [u8; 4]>,
     /// The address by which each socket of a client is seen.
     sockets: BTreeMap<(usize, u32), SocketAddr>,
     owners: BTreeMap<SocketAddr, (usize, u32)>,
@@ -78,6 +82,8 @@ impl Net {
             scenario: scenario.clone(),
             faulty: false,
             silent_until: vec![Instant::ORIGIN; scenario.clients],
+            narrow: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             sockets: BTreeMap::new(),
             owners: BTreeMap::new(),
             fixed: BTreeMap::new(),
@@ -93,6 +99,18 @@ impl Net {
         if let Some(silent) = self.silent_until.get_mut(client - 1) {
             *silent = until;
         }
+    }
+
+    /// Only small packets pass to and from a client for a while.
+    pub(crate) fn narrow(&mut self, client: usize, mtu: usize, until: Instant) {
+        self.narrow.insert(client, (mtu, until));
+    }
+
+    /// Whether a datagram of that length fits through the way to and from a client.
+    fn fits(&self, now: Instant, client: usize, len: usize) -> bool {
+        let narrow = self.narrow.get(&client).filter(|(_, until)| self.faulty && now < *until);
+        let mtu = narrow.map_or(usize::MAX, |(mtu, _)| *mtu).min(self.scenario.mtu);
+        len + UDP_HEADERS <= mtu
     }
 
     /// A datagram arrived.
@@ -127,7 +145,8 @@ impl Net {
 
     fn fresh_address(&mut self, client: usize) -> SocketAddr {
         self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
-        SocketAddr::from(([198, 51, 100, client as u8], self.next_port))
+        let host = self.hosts.get(&client).copied().unwrap_or([198, 51, 100, client as u8]);
+        SocketAddr::from((host, self.next_port))
     }
 
     fn fresh_number(&mut self) -> u32 {
@@ -166,6 +185,13 @@ impl Net {
             }
             self.owners.insert(address, (client, socket));
         }
+    }
+
+    /// A client is somewhere else: its sockets get other addresses, and its connections are dead.
+    pub(crate) fn move_to(&mut self, now: Instant, client: usize, host: [u8; 4]) -> Vec<(Instant, Transit)> {
+        self.hosts.insert(client, host);
+        self.rebind(client);
+        self.break_connections(now, client)
     }
 
     /// Two clients get each other's addresses.
@@ -217,12 +243,18 @@ impl Net {
             Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
             Path::Udp { remote, .. } if end == crate::model::SERVER => {
                 let client = self.owners.get(&remote).map_or(0, |(client, _)| *client);
+                if !self.fits(now, client, datagram.len()) {
+                    return Vec::new();
+                }
                 let copies = self.fate(now, client, Way::ToClient, datagram);
                 let transit = |(at, datagram)| (at, Transit::ToClient { to: remote, datagram });
                 copies.into_iter().map(transit).collect()
             }
             Path::Udp { socket, .. } => {
                 let Some(from) = self.sockets.get(&(end, socket)).copied() else { return Vec::new() };
+                if !self.fits(now, end, datagram.len()) {
+                    return Vec::new();
+                }
                 let copies = self.fate(now, end, Way::ToServer, datagram);
                 let transit = |(at, datagram)| (at, Transit::ToServer { from, datagram });
                 copies.into_iter().map(transit).collect()

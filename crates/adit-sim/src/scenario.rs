@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Transport};
+use adit_core::{Cipher, CompressionFraming, Digest, Transport, UnixTime};
 use adit_openvpn::Role;
 use adit_openvpn::params::TlsCryptV2;
 use adit_openvpn::static_key::StaticKey;
@@ -12,6 +12,7 @@ use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
+use crate::crypto::WALL_AT_ORIGIN;
 use crate::dice::Dice;
 use crate::identity::{MAX_CLIENTS, client_name};
 
@@ -22,8 +23,18 @@ pub(crate) enum Wrapping {
     TlsAuth(HmacDigest),
     TlsCrypt,
     /// Each client with a key of its own.
-    TlsCryptV2,
+    TlsCryptV2 {
+        /// The server takes only keys that say when they were made.
+        dated: bool,
+        /// Clients that bring no key twice are turned away.
+        force_cookie: bool,
+    },
+    /// Clients with odd numbers have a key of their own, the others share one.
+    TlsCryptBoth,
 }
+
+/// How old a dated key may be. Clocks go wrong by less.
+const MAX_AGE: Duration = Duration::from_secs(2 * 365 * 86_400);
 
 /// Bytes that stand for a key.
 fn key_bytes<const N: usize>(number: usize) -> [u8; N] {
@@ -37,32 +48,42 @@ impl Wrapping {
     /// When a key cannot be made, as text.
     pub(crate) fn client(self, number: usize) -> Result<WrapConfig, String> {
         let key = StaticKey::from_bytes(&key_bytes(0));
-        Ok(match self {
-            Wrapping::Plain => WrapConfig::Plain,
-            Wrapping::TlsAuth(digest) => WrapConfig::tls_auth(&key, digest, KeyDirection::Inverse),
-            Wrapping::TlsCrypt => WrapConfig::tls_crypt(&key, Role::Client),
-            Wrapping::TlsCryptV2 => {
-                let key = StaticKey::from_bytes(&key_bytes(number));
-                let metadata = Metadata::User(client_name(number).into_bytes());
-                let key = ServerKey::from_bytes(&key_bytes(0)).wrap(&key, &metadata);
-                WrapConfig::tls_crypt_v2(&key.map_err(|error| error.to_string())?)
+        match self {
+            Wrapping::Plain => Ok(WrapConfig::Plain),
+            Wrapping::TlsAuth(digest) => Ok(WrapConfig::tls_auth(&key, digest, KeyDirection::Inverse)),
+            Wrapping::TlsCryptV2 { dated: true, .. } => {
+                own_key(number, &Metadata::Made(UnixTime(WALL_AT_ORIGIN - 86_400)))
             }
-        })
+            Wrapping::TlsCryptV2 { .. } => own_key(number, &Metadata::User(client_name(number).into_bytes())),
+            Wrapping::TlsCryptBoth if number % 2 == 1 => own_key(number, &Metadata::Other(Vec::new())),
+            Wrapping::TlsCrypt | Wrapping::TlsCryptBoth => Ok(WrapConfig::tls_crypt(&key, Role::Client)),
+        }
     }
 
     /// The wrapping as the server has it: for all, and for each client of its own.
     pub(crate) fn server(self) -> (WrapConfig, Option<TlsCryptV2>) {
         let key = StaticKey::from_bytes(&key_bytes(0));
+        let v2 = |force_cookie, max_age| {
+            let key = Arc::new(ServerKey::from_bytes(&key_bytes(0)));
+            Some(TlsCryptV2 { key, force_cookie, max_age })
+        };
         match self {
             Wrapping::Plain => (WrapConfig::Plain, None),
             Wrapping::TlsAuth(digest) => (WrapConfig::tls_auth(&key, digest, KeyDirection::Normal), None),
             Wrapping::TlsCrypt => (WrapConfig::tls_crypt(&key, Role::Server), None),
-            Wrapping::TlsCryptV2 => {
-                let key = Arc::new(ServerKey::from_bytes(&key_bytes(0)));
-                (WrapConfig::Plain, Some(TlsCryptV2 { key, force_cookie: false, max_age: None }))
+            Wrapping::TlsCryptV2 { dated, force_cookie } => {
+                (WrapConfig::Plain, v2(force_cookie, dated.then_some(MAX_AGE)))
             }
+            Wrapping::TlsCryptBoth => (WrapConfig::tls_crypt(&key, Role::Server), v2(false, None)),
         }
     }
+}
+
+/// The wrapping of a client that has a key of its own.
+fn own_key(number: usize, metadata: &Metadata) -> Result<WrapConfig, String> {
+    let key = StaticKey::from_bytes(&key_bytes(number));
+    let key = ServerKey::from_bytes(&key_bytes(0)).wrap(&key, metadata);
+    Ok(WrapConfig::tls_crypt_v2(&key.map_err(|error| error.to_string())?))
 }
 
 /// What one direction of a client's way to the server does to datagrams.
@@ -152,11 +173,28 @@ pub(crate) struct Scenario {
     pub(crate) rekey_every: Duration,
     /// Mean time between two inner packets of one sender.
     pub(crate) packet_every: Duration,
+    /// The largest IP packet that the way to the server carries.
+    pub(crate) mtu: usize,
+    /// Clocks jump, and machines sleep, where there is trouble.
+    pub(crate) bad_clocks: bool,
+    /// Clients have a username and a password too, which somebody types in.
+    pub(crate) passwords: bool,
+    /// Every third client has settings of its own ([`Scenario::is_special`]), which the server asks for.
+    pub(crate) special: bool,
+    /// The server remembers beyond its restart who had which address.
+    pub(crate) persist: bool,
+    /// `auth`.
+    pub(crate) digest: Digest,
     pub(crate) phases: Phases,
 }
 
+/// So many clients make a crowd.
+const CROWD: usize = 200;
+
 /// A client that ended is started again after this time, as a service manager would.
 pub(crate) const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// The headers around a datagram: IPv4 and UDP.
+pub(crate) const UDP_HEADERS: usize = 28;
 /// A handshake over a clean net takes no longer, name resolution and connecting included.
 pub(crate) const CLEAN_CONNECT: Duration = Duration::from_secs(10);
 
@@ -164,7 +202,10 @@ impl Scenario {
     /// The scenario of a seed.
     pub(crate) fn from_seed(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, 0);
-        let clients = dice.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_CLIENTS]);
+        // What came later has dice of its own, so that earlier seeds keep their meaning.
+        let more = &mut Dice::new(seed, 4);
+        let few = dice.pick(&[1, 1, 1, 2, 2, 3, 4, 5]);
+        let clients = if more.chance(15) { CROWD.min(MAX_CLIENTS) } else { few };
         let ping = dice.secs(2, 10);
         let timing = [timing(dice), timing(dice)];
         let mut scenario = Scenario {
@@ -201,6 +242,12 @@ impl Scenario {
             trouble_every: dice.pick(&[15, 30, 60, 100_000].map(Duration::from_secs)),
             rekey_every: dice.pick(&[8, 20, 60].map(Duration::from_secs)),
             packet_every: dice.pick(&[200, 500, 1000, 3000].map(Duration::from_millis)),
+            mtu: more.pick(&[usize::MAX, 1500, 1500, 1400, 1280]),
+            bad_clocks: more.chance(400),
+            passwords: more.chance(300),
+            special: more.chance(300),
+            persist: more.chance(500),
+            digest: more.pick(&[Digest::Sha1, Digest::Sha256, Digest::Sha512]),
             phases: Phases {
                 start: dice.secs(0, 40),
                 faults: dice.secs(60, 300),
@@ -208,12 +255,52 @@ impl Scenario {
                 calm: dice.secs(60, 150),
             },
         };
-        if dice.chance(50) {
+        scenario.take_more(more);
+        if dice.chance(50) && !scenario.is_crowd() {
             scenario.take_hours(dice);
         }
         scenario.faults = (0..clients).map(|_| [faults(dice), faults(dice)]).collect();
         scenario.phases.recovery = scenario.recovery_bound();
         scenario
+    }
+
+    /// Old ciphers, newer wrappings, and the haste of a crowd.
+    fn take_more(&mut self, more: &mut Dice) {
+        let old = [Cipher::Aes128Cbc, Cipher::Aes192Cbc, Cipher::Aes256Cbc, Cipher::Aes192Gcm];
+        if more.chance(350) {
+            self.server_ciphers.insert(0, more.pick(&old));
+        }
+        if let Wrapping::TlsCryptV2 { dated, force_cookie } = &mut self.wrapping {
+            (*dated, *force_cookie) = (more.chance(400), more.chance(400));
+        }
+        if more.chance(100) {
+            self.wrapping = Wrapping::TlsCryptBoth;
+        }
+        self.max_packet_size = self.max_packet_size.min(self.mtu);
+        if self.is_crowd() {
+            self.packet_every = Duration::from_secs(3);
+            self.rekey_every = Duration::from_secs(2);
+            self.trouble_every = Duration::from_secs(2);
+            self.phases.start = more.secs(15, 30);
+            self.phases.faults = more.secs(40, 80);
+            self.phases.calm = Duration::from_secs(60);
+        }
+    }
+
+    /// Whether a great many clients take part.
+    pub(crate) fn is_crowd(&self) -> bool {
+        self.clients >= CROWD
+    }
+
+    /// Whether that client has settings of its own: a fixed address, and a network behind it.
+    pub(crate) fn is_special(&self, client: usize) -> bool {
+        self.special && client % 3 == 1
+    }
+
+    /// The largest inner packet that is sure to fit through the way to the server.
+    pub(crate) fn largest_inner(&self) -> usize {
+        let around = if self.server_ciphers.iter().all(|cipher| cipher.is_aead()) { 25 } else { 105 };
+        self.mtu - around - UDP_HEADERS
     }
 
     /// OpenVPN's default times, and hours of calm in which they pass.
@@ -266,7 +353,7 @@ fn wrapping(dice: &mut Dice) -> Wrapping {
         0 => Wrapping::Plain,
         1 => Wrapping::TlsAuth(dice.pick(&[HmacDigest::Sha1, HmacDigest::Sha256, HmacDigest::Sha512])),
         2 => Wrapping::TlsCrypt,
-        _ => Wrapping::TlsCryptV2,
+        _ => Wrapping::TlsCryptV2 { dated: false, force_cookie: false },
     }
 }
 

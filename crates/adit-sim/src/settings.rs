@@ -2,11 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Ipv4Net, Ipv6Net, UnixTime};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, UnixTime};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, PerClientParams,
-    RemoteParams, ServerParams,
+    AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
+    PerClientParams, RemoteParams, ServerParams, UserAuth,
 };
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
@@ -24,14 +24,15 @@ fn requirements() -> PeerRequirements {
     PeerRequirements { require_usage: true, ..PeerRequirements::default() }
 }
 
-/// Client number `number`'s parameters.
+/// Client number `number`'s parameters, when its clock is `skew` seconds wrong.
 ///
 /// # Errors
 /// When its TLS cannot be set up, as text.
-pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams, String> {
+pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<ClientParams, String> {
     let tls = client_tls(credentials(number)?, requirements(), &environment(&scenario.versions))
         .map_err(|error| error.to_string())?;
-    let mut control = ControlParams::new(scenario.wrapping.client(number)?, TlsConfig::Client(tls), wall());
+    let mut control =
+        ControlParams::new(scenario.wrapping.client(number)?, TlsConfig::Client(tls), wall(skew));
     set_timing(&mut control, scenario, 1);
     let remote = |transport| RemoteParams {
         name: format!("server ({transport:?})"),
@@ -40,22 +41,62 @@ pub(crate) fn client(scenario: &Scenario, number: usize) -> Result<ClientParams,
         exit_notify: true,
     };
     let remotes = scenario.remotes.iter().copied().map(remote).collect();
+    let nocache = number.is_multiple_of(2);
     Ok(ClientParams {
-        data: DataParams { compression: scenario.compression, ..DataParams::default() },
+        data: data(scenario),
         retry: scenario.retry,
+        auth: scenario.passwords.then_some(UserAuth {
+            credentials: None,
+            retry: AuthRetry::Interact,
+            nocache,
+        }),
         ..ClientParams::new(control, remotes)
     })
 }
 
-/// The server's parameters.
+fn data(scenario: &Scenario) -> DataParams {
+    DataParams {
+        ciphers: scenario.server_ciphers.clone(),
+        compression: scenario.compression,
+        digest: scenario.digest,
+        ..DataParams::default()
+    }
+}
+
+/// What holds for one client alone.
+pub(crate) fn of_client(scenario: &Scenario, number: usize) -> PeerSettings {
+    if !scenario.is_special(number) {
+        return PeerSettings::default();
+    }
+    PeerSettings {
+        ipv4: Some((Ipv4Addr::new(10, 8, 1, number as u8), Ipv4Addr::new(255, 255, 0, 0))),
+        routes: vec![network_behind(number)],
+        push: vec![
+            PushChange::Remove("route 10.100.1.".to_owned()),
+            PushChange::Add("route 10.101.0.0 255.255.0.0".to_owned()),
+        ],
+        ..PeerSettings::default()
+    }
+}
+
+/// The network behind a client that has settings of its own.
+pub(crate) fn network_behind(number: usize) -> IpNet {
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 66, number as u8, 0), 24))
+}
+
+/// The server's parameters, when its clock is `skew` seconds wrong and it remembers these addresses.
 ///
 /// # Errors
 /// When its TLS cannot be set up, as text.
-pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
+pub(crate) fn server(
+    scenario: &Scenario,
+    skew: i64,
+    remembered: Vec<PoolEntry>,
+) -> Result<ServerParams, String> {
     let tls = server_tls(credentials(0)?, requirements(), &environment(&scenario.versions))
         .map_err(|error| error.to_string())?;
     let (wrap, v2) = scenario.wrapping.server();
-    let mut control = ControlParams::new(wrap, TlsConfig::Server(tls), wall());
+    let mut control = ControlParams::new(wrap, TlsConfig::Server(tls), wall(skew));
     set_timing(&mut control, scenario, 0);
     let mut push = vec![
         format!("route-gateway {SERVER4}"),
@@ -70,12 +111,8 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
     };
     Ok(ServerParams {
         control,
-        data: DataParams {
-            ciphers: scenario.server_ciphers.clone(),
-            compression: scenario.compression,
-            ..DataParams::default()
-        },
-        address4: Ipv4Net::new(SERVER4, 24).ok(),
+        data: data(scenario),
+        address4: Ipv4Net::new(SERVER4, 16).ok(),
         pool4: Some((POOL4.0, last)),
         address6: Ipv6Net::new(SERVER6, 64).ok(),
         pool6: Ipv6Net::new(POOL6, 64).ok(),
@@ -84,9 +121,9 @@ pub(crate) fn server(scenario: &Scenario) -> Result<ServerParams, String> {
         keepalive: Keepalive { ping: Some(scenario.ping), timeout: Some(scenario.patience * 2), exit: false },
         client_to_client: scenario.client_to_client,
         duplicate_cn: false,
-        max_clients: 100,
+        max_clients: 250,
         exit_notify: ExitNotify::Restart,
-        per_client: PerClientParams::default(),
+        per_client: PerClientParams { ask: scenario.special, remembered },
         admission: AdmissionParams { v2, ..AdmissionParams::default() },
     })
 }
@@ -99,6 +136,6 @@ fn set_timing(control: &mut ControlParams, scenario: &Scenario, end: usize) {
     control.max_packet_size = scenario.max_packet_size;
 }
 
-fn wall() -> UnixTime {
-    UnixTime(WALL_AT_ORIGIN)
+fn wall(skew: i64) -> UnixTime {
+    UnixTime(WALL_AT_ORIGIN.saturating_add_signed(skew))
 }

@@ -1,6 +1,7 @@
 //! Seeds: a few hundred in a row, and one for each fault that was found by them.
 
 use super::*;
+use crate::scenario::Wrapping;
 
 /// Runs seeds and sums up what they did.
 fn run_all(seeds: std::ops::Range<u64>) -> Summary {
@@ -35,9 +36,34 @@ fn seeds_0_to_100_do_what_they_are_meant_to() {
     let total = run_all(0..100);
     assert!(total.handshakes > 300, "connections are lost and made again: {total:?}");
     assert!(total.keys > 4 * total.handshakes, "keys are renewed: {total:?}");
-    assert!(total.rejected > 100, "damaged and late control packets arrive: {total:?}");
-    assert!(total.up * 100 > total.faulty * 75, "retransmissions keep tunnels up: {total:?}");
+    assert!(total.rejected > 10_000, "damaged, late and forged control packets arrive: {total:?}");
+    assert!(total.up * 100 > total.faulty * 40, "retransmissions keep tunnels up: {total:?}");
     assert!(total.delivered > 100_000 && total.delivered < total.sent, "most packets arrive: {total:?}");
+}
+
+/// What seeds choose, so that nothing of it falls out of use unseen.
+#[test]
+fn seeds_0_to_400_choose_from_all_there_is() {
+    let scenarios: Vec<Scenario> = (0..400).map(Scenario::from_seed).collect();
+    let count =
+        |chooses: fn(&Scenario) -> bool| scenarios.iter().filter(|scenario| chooses(scenario)).count();
+    let counts = [
+        count(|scenario| scenario.is_crowd()),
+        count(|scenario| scenario.mtu < 1500),
+        count(|scenario| scenario.bad_clocks),
+        count(|scenario| scenario.passwords),
+        count(|scenario| scenario.is_special(1)),
+        count(|scenario| scenario.persist && !scenario.tight_pool),
+        count(|scenario| !scenario.server_ciphers[0].is_aead()),
+        count(|scenario| scenario.attack_every.is_some()),
+        count(|scenario| scenario.wrapping == Wrapping::Plain),
+        count(|scenario| matches!(scenario.wrapping, Wrapping::TlsAuth(_))),
+        count(|scenario| scenario.wrapping == Wrapping::TlsCrypt),
+        count(|scenario| scenario.wrapping == Wrapping::TlsCryptBoth),
+        count(|scenario| matches!(scenario.wrapping, Wrapping::TlsCryptV2 { dated: true, .. })),
+        count(|scenario| matches!(scenario.wrapping, Wrapping::TlsCryptV2 { force_cookie: true, .. })),
+    ];
+    assert!(counts.iter().all(|count| *count > 1), "{counts:?}");
 }
 
 #[test]
@@ -53,6 +79,14 @@ fn seeds_200_to_300() {
 #[test]
 fn seeds_300_to_400() {
     run_all(300..400);
+}
+
+/// A server was told to restart, and the third packet of a handshake that it had answered came again within the
+/// same second: it began the same session once more, with control packet ids that were used. This seed fails
+/// without [`adit_core::Command::Restart`] giving the server's door a new secret.
+#[test]
+fn a_restart_repeated_packet_ids_in_this_seed() {
+    run_all(28..29);
 }
 
 /// Orders to renegotiate came faster than the ends took new keys into use; the exchanges that followed pushed

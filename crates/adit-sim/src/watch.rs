@@ -17,6 +17,9 @@ impl World {
     pub(crate) fn second(&mut self) -> Result<(), Violation> {
         self.schedule(self.now + Duration::from_secs(1), Happening::Second);
         for number in 0..self.ends.len() {
+            if self.is_asleep(number) {
+                continue;
+            }
             if let Some(end) = self.ends[number].as_mut() {
                 end.second(self.now)?;
                 self.rejected += std::mem::take(&mut end.rejected);
@@ -37,8 +40,9 @@ impl World {
     /// The server closes connections of which nothing comes.
     fn check_strangers(&mut self) -> Result<(), Violation> {
         let life = self.scenario.timing[SERVER].hand_window + REFUSAL_TIME;
+        let awake = self.model.awake[SERVER] + REFUSAL_TIME;
         while let Some((since, path)) = self.strangers.front()
-            && *since + life < self.now
+            && (*since + life).max(awake) < self.now
         {
             if self.net.server_has(*path) {
                 return Err(Violation::new(format!("the server keeps {path}, though nothing came of it")));
@@ -52,7 +56,8 @@ impl World {
     fn check_half_open(&mut self) -> Result<(), Violation> {
         // The answer to a reset may come back for one and a half windows; then a window begins.
         let life = self.scenario.timing[SERVER].hand_window * 5 / 2 + REFUSAL_TIME;
-        while self.resets.front().is_some_and(|at| *at + life < self.now) {
+        let awake = self.model.awake[SERVER] + REFUSAL_TIME;
+        while self.resets.front().is_some_and(|at| (*at + life).max(awake) < self.now) {
             self.resets.pop_front();
         }
         let Some(End { machine: Machine::Server(server), .. }) = &self.ends[SERVER] else { return Ok(()) };

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use adit_core::{Command, Ended, Install, Instant, OpenFailure, Path, PeerId, PeerInfo, Transport};
+use adit_core::{Command, Install, Instant, OpenFailure, Path, PoolEntry, Transport};
 use adit_dataplane::{EgressEvent, IngressEvent};
 use adit_openvpn::{Client, Server};
 
 use crate::crypto;
 use crate::dice::Dice;
-use crate::end::{Effect, End, Machine, Mail};
-use crate::identity::client_name;
+use crate::end::{End, Machine, Mail, Question};
 use crate::model::{Model, SERVER, Violation};
 use crate::net::{Net, Transit};
-use crate::scenario::{RESTART_AFTER, Scenario};
+use crate::scenario::Scenario;
 use crate::settings;
 use crate::trace::Trace;
 
@@ -41,12 +40,18 @@ pub(crate) enum Happening {
     Mail { end: usize, life: u32, mail: Mail },
     /// Half of a data plane follows an order.
     Order { end: usize, life: u32, order: Order },
-    /// An attacker sends something.
+    /// Somebody answers an end's question.
+    Answer { end: usize, life: u32, question: Question },
+    /// An attacker repeats something.
     Attack,
+    /// An attacker makes something up.
+    Forgery,
     /// Somebody orders a renegotiation.
     Rekey,
-    /// Something goes wrong.
+    /// Something goes wrong with a process or a way.
     Trouble,
+    /// Something goes wrong with a clock, a machine or a way's width.
+    Mishap,
     /// The net becomes faulty, or clean again.
     Faulty(bool),
     /// All tunnels must be up now: the first time, or after the faults.
@@ -67,13 +72,21 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) scenario: Scenario,
     pub(crate) dice: Dice,
+    /// For forgeries and mishaps.
+    pub(crate) more: Dice,
     pub(crate) net: Net,
     pub(crate) model: Model,
     pub(crate) trace: Trace,
     /// The server, then the clients; `None` while a process is not running.
     pub(crate) ends: Vec<Option<End>>,
     /// How many processes each end has had.
-    lives: Vec<u32>,
+    pub(crate) lives: Vec<u32>,
+    /// How many seconds each end's wall clock is wrong.
+    pub(crate) skews: Vec<i64>,
+    /// Until when each end's machine sleeps.
+    pub(crate) asleep: Vec<Instant>,
+    /// What a file of the server's says about who had which address.
+    pub(crate) remembered: BTreeMap<String, PoolEntry>,
     /// When each end's protocol reads the last of its mail.
     read_by: Vec<Instant>,
     /// When the halves of each end's data plane follow their last order: sealing, opening.
@@ -104,16 +117,15 @@ impl World {
         let mut world = World {
             now: START,
             dice: Dice::new(seed, 2),
+            more: Dice::new(seed, 5),
             net: Net::new(&scenario, Dice::new(seed, 3)),
-            model: Model::new(
-                scenario.wrapping,
-                scenario.clients,
-                scenario.client_to_client,
-                (scenario.longest_window(), scenario.order_lag + scenario.oversleep),
-            ),
+            model: Model::new(&scenario),
             trace: Trace::new(keep_lines),
             ends: (0..ends).map(|_| None).collect(),
             lives: vec![0; ends],
+            skews: vec![0; ends],
+            asleep: vec![START; ends],
+            remembered: BTreeMap::new(),
             read_by: vec![START; ends],
             followed_by: vec![[START; 2]; ends],
             queue: BTreeMap::new(),
@@ -146,6 +158,7 @@ impl World {
         self.schedule(START + Duration::from_secs(1), Happening::Second);
         self.schedule(START + self.scenario.rekey_every, Happening::Rekey);
         self.schedule(START, Happening::Attack);
+        self.schedule(START, Happening::Forgery);
         if self.calm_at_start().0 < self.calm_at_start().1 {
             self.schedule(self.calm_at_start().0, Happening::AllUp);
         }
@@ -164,8 +177,10 @@ impl World {
     pub(crate) fn run(&mut self) -> Result<(), Violation> {
         let end = self.calm_at_end().1 + Duration::from_secs(5);
         loop {
-            let wake = self.ends.iter().flatten().filter_map(|end| end.wake).min();
-            let wake = wake.map(|at| at + self.scenario.oversleep);
+            let oversleep = self.scenario.oversleep;
+            let ends = self.ends.iter().zip(&self.asleep);
+            let wake =
+                ends.filter_map(|(end, asleep)| Some((end.as_ref()?.wake? + oversleep).max(*asleep))).min();
             let next = self.queue.first_key_value().map(|((at, _), _)| *at);
             let Some(at) = wake.into_iter().chain(next).min().filter(|at| *at <= end) else { break };
             self.advance(at);
@@ -184,7 +199,6 @@ impl World {
         if at > self.now {
             self.now = at;
             self.wakes = 0;
-            crypto::set_clock((at - Instant::ORIGIN).as_secs());
         }
     }
 
@@ -198,6 +212,9 @@ impl World {
             let now = self.now;
             let oversleep = self.scenario.oversleep;
             let due = |end: &&mut End| end.wake.is_some_and(|at| at + oversleep <= now);
+            if self.is_asleep(number) {
+                continue;
+            }
             if let Some(end) = self.ends[number].as_mut().filter(due) {
                 end.timeout(now)?;
                 self.settle(number)?;
@@ -207,6 +224,7 @@ impl World {
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
+        let Some(happening) = self.put_off(happening) else { return Ok(()) };
         match happening {
             Happening::Arrival(transit) => self.arrive(transit),
             Happening::Opening { client, life, transport, remote } => {
@@ -217,7 +235,10 @@ impl World {
             Happening::Traffic(end) => self.traffic(end),
             Happening::Mail { end, life, mail } => self.read(end, life, mail),
             Happening::Order { end, life, order } => self.follow_order(end, life, order),
+            Happening::Answer { end, life, question } => self.answer(end, life, question),
             Happening::Attack => self.attack(),
+            Happening::Forgery => self.forge(),
+            Happening::Mishap => self.mishap(),
             Happening::Rekey => self.rekey(),
             Happening::Trouble => self.trouble(),
             Happening::Faulty(faulty) => {
@@ -225,6 +246,7 @@ impl World {
                 self.log(format_args!("the net is {}", if faulty { "faulty" } else { "clean" }));
                 if faulty {
                     self.schedule_trouble();
+                    self.schedule_mishap();
                 }
                 Ok(())
             }
@@ -243,15 +265,18 @@ impl World {
         }
         self.lives[number] += 1;
         let seed = self.dice.seed();
+        // The protocol takes the wall clock as it was at the origin.
+        let skew = self.skews[number];
         let machine = if number == SERVER {
-            let params = settings::server(&self.scenario).map_err(Violation::new)?;
+            let remembered = self.remembered.values().cloned().collect();
+            let params = settings::server(&self.scenario, skew, remembered).map_err(Violation::new)?;
             Machine::Server(Box::new(Server::new(params, self.now, seed)))
         } else {
-            let params = settings::client(&self.scenario, number).map_err(Violation::new)?;
+            let params = settings::client(&self.scenario, number, skew).map_err(Violation::new)?;
             Machine::Client(Box::new(Client::new(params, self.now, seed)))
         };
-        let mut end =
-            End::new(machine, self.scenario.client_to_client, self.scenario.order_lag > Duration::ZERO);
+        let orders_are_late = self.scenario.order_lag > Duration::ZERO;
+        let mut end = End::new(machine, self.scenario.client_to_client, orders_are_late, skew);
         end.drain()?;
         self.ends[number] = Some(end);
         self.log(format_args!("end {number} starts"));
@@ -317,7 +342,7 @@ impl World {
     }
 
     /// Passes on what a data plane has for its protocol, in order, at once or a little later.
-    fn carry_mail(&mut self, number: usize) {
+    pub(crate) fn carry_mail(&mut self, number: usize) {
         let Some(end) = self.ends[number].as_mut() else { return };
         for mail in end.take_mail() {
             let lag = self.dice.below(self.scenario.lag.as_micros() as u64 + 1);
@@ -328,7 +353,7 @@ impl World {
     }
 
     /// Half a data plane follows an order a little later; its orders stay in order.
-    fn give_order(&mut self, number: usize, half: usize, order: Order) {
+    pub(crate) fn give_order(&mut self, number: usize, half: usize, order: Order) {
         let lag = self.dice.below(self.scenario.order_lag.as_micros() as u64 + 1);
         let at = self.followed_by[number][half].max(self.now + Duration::from_micros(lag));
         self.followed_by[number][half] = at;
@@ -363,7 +388,7 @@ impl World {
         transport: Transport,
         remote: usize,
     ) -> Result<(), Violation> {
-        let listening = self.ends[SERVER].is_some();
+        let listening = self.ends[SERVER].is_some() && !self.is_asleep(SERVER);
         let unlucky = self.net.faulty && self.dice.chance(200);
         let now = self.now;
         if self.lives[client] != life || self.ends[client].is_none() {
@@ -388,150 +413,16 @@ impl World {
     }
 
     pub(crate) fn command(&mut self, number: usize, command: Command) -> Result<(), Violation> {
+        if self.is_asleep(number) {
+            return Ok(());
+        }
         self.log(format_args!("end {number} is told: {command:?}"));
         let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
         end.command(self.now, command)?;
         self.settle(number)
     }
 
-    /// Works through what an end did.
-    pub(crate) fn settle(&mut self, number: usize) -> Result<(), Violation> {
-        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
-        for effect in end.take_effects() {
-            self.follow(number, effect)?;
-        }
-        self.carry_mail(number);
-        Ok(())
-    }
-
-    fn follow(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
-        match effect {
-            Effect::Control { path, datagram } => {
-                self.model.wrapped(number, &datagram)?;
-                let text = format_args!(
-                    "end {number} control {} bytes to {path}: {}",
-                    datagram.len(),
-                    Head(&datagram)
-                );
-                self.trace.note(self.now, &datagram, text);
-                self.send(number, path, &datagram);
-            }
-            Effect::Sealed { path, datagram } => {
-                self.model.sealed(self.now, number, &datagram)?;
-                let text =
-                    format_args!("end {number} data {} bytes to {path}: {}", datagram.len(), Head(&datagram));
-                // The tag stands for all that follows it.
-                self.trace.note(self.now, datagram.get(..24).unwrap_or(&datagram), text);
-                self.send(number, path, &datagram);
-            }
-            Effect::Packet(packet) => {
-                let id = crate::packet::number(&packet).unwrap_or(u64::MAX);
-                let text = format_args!("end {number} delivers packet {id}");
-                self.trace.note(self.now, &id.to_le_bytes(), text);
-                self.model.deliver(self.now, number, &packet)?;
-            }
-            Effect::Installed(install) => {
-                self.log(format_args!("end {number} installs {:?} of {:?}", install.session, install.peer));
-                self.model.install(self.now, number, &install)?;
-            }
-            Effect::Egress(order, install) => self.give_order(number, 0, Order::Egress(order, install)),
-            Effect::Ingress(order) => self.give_order(number, 1, Order::Ingress(order)),
-            Effect::Open { remote } => self.open(number, remote),
-            Effect::Close { path } => {
-                let news = self.net.close(self.now, number, path);
-                self.send_off(news);
-            }
-            Effect::Report(report) => self.log(format_args!("end {number} says: {report}")),
-            Effect::Ended(ended) => self.ended(number, &ended)?,
-            effect => self.follow_tunnel(number, effect)?,
-        }
-        Ok(())
-    }
-
-    /// What an end says of its tunnels.
-    fn follow_tunnel(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
-        match effect {
-            Effect::Up(settings) => {
-                let addresses = settings.addresses.iter().map(adit_core::IpNet::addr).collect();
-                self.log(format_args!("end {number} is up: {addresses:?}"));
-                if number == SERVER {
-                    self.model.server_addresses = addresses;
-                } else {
-                    self.handshakes += 1;
-                    self.model.tunnels[number - 1].client = Some((self.now, addresses));
-                    self.note_recovery();
-                }
-            }
-            Effect::Down => self.log(format_args!("end {number} is down")),
-            Effect::PeerUp(peer, info) if number == SERVER => self.peer_up(peer, &info)?,
-            Effect::PeerDown(peer) => {
-                self.log(format_args!("end {number}: {peer:?} is down"));
-                if self.is_calm() {
-                    return Err(Violation::new(format!("end {number} lost {peer:?} on a clean net")));
-                }
-                if number != SERVER {
-                    self.model.tunnels[number - 1].client = None;
-                } else if let Some(client) = self.model.client_of(peer) {
-                    self.model.tunnels[client - 1].leave(self.now);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn peer_up(&mut self, peer: PeerId, info: &PeerInfo) -> Result<(), Violation> {
-        self.log(format_args!("end 0: {} is up as {peer:?}: {:?}", info.name, info.addresses));
-        let found = (1..=self.scenario.clients).find(|number| client_name(*number) == info.name);
-        let Some(client) = found else {
-            return Err(Violation::new(format!("the server let \"{}\" in", info.name)));
-        };
-        for (index, other) in self.model.tunnels.iter().enumerate() {
-            let shared = other.server.as_ref().is_some_and(|(_, addresses)| {
-                addresses.iter().any(|address| info.addresses.contains(address))
-            });
-            if shared && index + 1 != client {
-                return Err(Violation::new(format!("two clients have addresses of {:?}", info.addresses)));
-            }
-        }
-        let tunnel = &mut self.model.tunnels[client - 1];
-        if let Some(other) = tunnel.peer {
-            return Err(Violation::new(format!("{} is up as {peer:?} and as {other:?}", info.name)));
-        }
-        tunnel.server = Some((self.now, info.addresses.clone()));
-        tunnel.peer = Some(peer);
-        self.note_recovery();
-        Ok(())
-    }
-
-    /// A client is up at one end.
-    fn note_recovery(&mut self) {
-        let phases = &self.scenario.phases;
-        self.recovery = self.now - (START + phases.start + phases.faults);
-    }
-
-    fn ended(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
-        self.log(format_args!("end {number} ended: {ended:?}"));
-        if let Ended::Failed(reason) = ended {
-            self.failures += 1;
-            // Without wrapping, damage can look like the peer's own refusal.
-            if !self.scenario.forgeable() {
-                return Err(Violation::new(format!("end {number} gave up for good: {reason}")));
-            }
-        }
-        self.crash(number);
-        self.schedule(self.now + RESTART_AFTER, Happening::Start(number));
-        Ok(())
-    }
-
-    fn open(&mut self, number: usize, remote: usize) {
-        let transport = self.scenario.remotes[remote.min(self.scenario.remotes.len() - 1)];
-        let time = if self.net.faulty { self.dice.millis(1, 3000) } else { self.dice.millis(1, 100) };
-        let life = self.lives[number];
-        self.schedule(self.now + time, Happening::Opening { client: number, life, transport, remote });
-    }
-
-    fn send(&mut self, number: usize, path: Path, datagram: &[u8]) {
+    pub(crate) fn send(&mut self, number: usize, path: Path, datagram: &[u8]) {
         let news = self.net.send(self.now, number, path, datagram);
         self.send_off(news);
     }
@@ -556,16 +447,5 @@ impl World {
     /// Whether nothing may be lost now.
     pub(crate) fn is_calm(&self) -> bool {
         [self.calm_at_start(), self.calm_at_end()].iter().any(|(from, to)| (*from..*to).contains(&self.now))
-    }
-}
-
-/// The first bytes of a datagram, in hexadecimal.
-struct Head<'a>(&'a [u8]);
-
-impl std::fmt::Display for Head<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let code = self.0.first().copied().unwrap_or_default();
-        write!(f, "op {} key {} ", code >> 3, code & 7)?;
-        self.0.iter().skip(1).take(24).try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

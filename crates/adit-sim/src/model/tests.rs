@@ -1,5 +1,5 @@
 use adit_core::{
-    Cipher, CompressionFraming, DirectionKey, Framing, OpenVpnFraming, OpenVpnHeader, SessionId,
+    Cipher, CompressionFraming, DirectionKey, Framing, MacKey, OpenVpnFraming, OpenVpnHeader, SessionId,
 };
 
 use super::*;
@@ -10,10 +10,22 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A model in which client 1 is up as peer 7 with 10.8.0.2, and client 2 is not.
+fn scenario() -> Scenario {
+    let mut scenario = Scenario::from_seed(0);
+    scenario.clients = 2;
+    scenario.wrapping = Wrapping::TlsCrypt;
+    for timing in &mut scenario.timing {
+        timing.hand_window = Duration::from_secs(60);
+    }
+    (scenario.order_lag, scenario.oversleep) = (Duration::ZERO, Duration::ZERO);
+    (scenario.special, scenario.persist, scenario.tight_pool) = (true, true, false);
+    scenario.max_packet_size = 1250;
+    scenario
+}
+
+/// A model in which client 1 is up as peer 7 with 10.8.0.2 and 10.66.1.0/24 behind it, and client 2 is not.
 fn model(client_to_client: bool) -> Model {
-    let mut model =
-        Model::new(Wrapping::TlsCrypt, 2, client_to_client, (Duration::from_secs(60), Duration::ZERO));
+    let mut model = Model::new(&Scenario { client_to_client, ..scenario() });
     let up = Some((NOW, vec![address("10.8.0.2")]));
     model.tunnels[0] = Tunnel { client: up.clone(), server: up, peer: Some(PeerId(7)), left: None };
     model
@@ -62,6 +74,40 @@ fn a_packet_arrives_where_it_should() {
     assert!(text(model.deliver(NOW + model.lag * 2, SERVER, &late)).contains("not its sender's"));
     let across = send(&mut model, (1, "10.8.0.2"), (2, "10.8.0.3"), false);
     assert!(text(model.deliver(NOW, 2, &across)).contains("without client-to-client"));
+}
+
+#[test]
+fn a_packet_may_come_from_behind_a_client() {
+    let mut model = model(false);
+    let routed = send(&mut model, (1, "10.66.1.5"), (SERVER, "10.8.0.1"), false);
+    assert_eq!(model.deliver(NOW, SERVER, &routed), Ok(()));
+    let other = send(&mut model, (1, "10.66.2.5"), (SERVER, "10.8.0.1"), false);
+    assert!(text(model.deliver(NOW, SERVER, &other)).contains("not its sender's"));
+    model.tunnels[0] = Tunnel::default();
+    let gone = send(&mut model, (1, "10.66.1.5"), (SERVER, "10.8.0.1"), false);
+    assert!(text(model.deliver(NOW, SERVER, &gone)).contains("not its sender's"));
+}
+
+#[test]
+fn a_remembered_address_stays() {
+    let mut model = model(false);
+    let [first, other] = ["10.8.0.2", "10.8.0.3"].map(|text| vec![address(text)]);
+    assert_eq!(model.check_address(1, &first), Ok(()));
+    assert_eq!(model.check_address(1, &first), Ok(()));
+    assert_eq!(model.check_address(2, &other), Ok(()));
+    assert!(text(model.check_address(1, &other)).contains("client 1 had the addresses [10.8.0.2]"));
+    model = Model::new(&Scenario { persist: false, ..scenario() });
+    assert_eq!(model.check_address(1, &first), Ok(()));
+    assert_eq!(model.check_address(1, &other), Ok(()));
+}
+
+#[test]
+fn control_packets_keep_to_their_size() {
+    let model = model(false);
+    let control = 4 << 3;
+    assert_eq!(model.check_size(1, &vec![control; 1222]), Ok(()));
+    assert!(text(model.check_size(1, &vec![control; 1223])).contains("1251 bytes; 1250 are allowed"));
+    assert_eq!(model.check_size(1, &vec![11 << 3; 1223]), Ok(()), "with a wrapped key");
 }
 
 #[test]
@@ -122,6 +168,24 @@ fn no_packet_id_comes_twice_under_a_key() {
 }
 
 #[test]
+fn no_iv_comes_twice_under_a_key() {
+    let mut model = model(false);
+    let mut install = install(1);
+    let digest = Digest::Sha1;
+    install.seal.mac = Some(MacKey { digest, key: vec![1; 20].into(), iv_key: [1; 16].into() });
+    model.install(NOW, SERVER, &install).unwrap();
+    let mut datagram = [0; 60];
+    datagram[..4].copy_from_slice(&sealed(7, 0)[..4]);
+    assert_eq!(model.sealed(NOW, SERVER, &datagram), Ok(()));
+    // The IV lies behind the HMAC.
+    datagram[4] ^= 1;
+    assert!(text(model.sealed(NOW, SERVER, &datagram)).contains("used an IV twice"));
+    datagram[24] ^= 1;
+    assert_eq!(model.sealed(NOW, SERVER, &datagram), Ok(()));
+    assert!(text(model.sealed(NOW, SERVER, &datagram[..39])).contains("too short"));
+}
+
+#[test]
 fn new_keys_are_taken_into_use() {
     let mut model = model(false);
     model.install(NOW, SERVER, &install(1)).unwrap();
@@ -132,6 +196,8 @@ fn new_keys_are_taken_into_use() {
     assert_eq!(model.sealed(late, SERVER, &sealed(7, 1)), Ok(()));
     let later = late + Duration::from_millis(1);
     assert!(text(model.sealed(later, SERVER, &sealed(7, 2))).contains("still seals with old keys"));
+    model.awake[SERVER] = later;
+    assert_eq!(model.sealed(later, SERVER, &sealed(7, 2)), Ok(()), "its machine slept");
 }
 
 #[test]

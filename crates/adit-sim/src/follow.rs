@@ -1,0 +1,192 @@
+//! What ends do, as the world and the model take it.
+
+use adit_core::{Command, Ended, PeerId, PeerInfo, Transport, UserPassword};
+
+use crate::end::{Effect, Question};
+use crate::identity::client_name;
+use crate::model::{SERVER, Violation};
+use crate::scenario::RESTART_AFTER;
+use crate::settings;
+use crate::world::{Happening, Order, START, World};
+
+impl World {
+    /// Works through what an end did.
+    pub(crate) fn settle(&mut self, number: usize) -> Result<(), Violation> {
+        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        for effect in end.take_effects() {
+            self.follow(number, effect)?;
+        }
+        self.carry_mail(number);
+        Ok(())
+    }
+
+    fn follow(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::Control { path, datagram } => {
+                self.model.wrapped(number, &datagram)?;
+                if path.transport() == Transport::Udp {
+                    self.model.check_size(number, &datagram)?;
+                }
+                let text = format_args!(
+                    "end {number} control {} bytes to {path}: {}",
+                    datagram.len(),
+                    Head(&datagram)
+                );
+                self.trace.note(self.now, &datagram, text);
+                self.send(number, path, &datagram);
+            }
+            Effect::Sealed { path, datagram } => {
+                self.model.sealed(self.now, number, &datagram)?;
+                let text =
+                    format_args!("end {number} data {} bytes to {path}: {}", datagram.len(), Head(&datagram));
+                // The tag stands for all that follows it.
+                self.trace.note(self.now, datagram.get(..24).unwrap_or(&datagram), text);
+                self.send(number, path, &datagram);
+            }
+            Effect::Packet(packet) => {
+                let id = crate::packet::number(&packet).unwrap_or(u64::MAX);
+                let text = format_args!("end {number} delivers packet {id}");
+                self.trace.note(self.now, &id.to_le_bytes(), text);
+                self.model.deliver(self.now, number, &packet)?;
+            }
+            Effect::Installed(install) => {
+                self.log(format_args!("end {number} installs {:?} of {:?}", install.session, install.peer));
+                self.model.install(self.now, number, &install)?;
+            }
+            Effect::Egress(order, install) => self.give_order(number, 0, Order::Egress(order, install)),
+            Effect::Ingress(order) => self.give_order(number, 1, Order::Ingress(order)),
+            Effect::Open { remote } => self.open(number, remote),
+            Effect::Close { path } => {
+                let news = self.net.close(self.now, number, path);
+                self.send_off(news);
+            }
+            Effect::Ask(question) => self.ask(number, question),
+            Effect::Leased(entry) => drop(self.remembered.insert(entry.name.clone(), entry)),
+            Effect::Report(report) => self.log(format_args!("end {number} says: {report}")),
+            Effect::Ended(ended) => self.ended(number, &ended)?,
+            effect => self.follow_tunnel(number, effect)?,
+        }
+        Ok(())
+    }
+
+    /// What an end says of its tunnels.
+    fn follow_tunnel(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
+        match effect {
+            Effect::Up(settings) => {
+                let addresses = settings.addresses.iter().map(adit_core::IpNet::addr).collect();
+                self.log(format_args!("end {number} is up: {addresses:?}"));
+                if number == SERVER {
+                    self.model.server_addresses = addresses;
+                } else {
+                    self.handshakes += 1;
+                    self.model.tunnels[number - 1].client = Some((self.now, addresses));
+                    self.note_recovery();
+                }
+            }
+            Effect::Down => self.log(format_args!("end {number} is down")),
+            Effect::PeerUp(peer, info) if number == SERVER => self.peer_up(peer, &info)?,
+            Effect::PeerDown(peer) => {
+                self.log(format_args!("end {number}: {peer:?} is down"));
+                if self.is_calm() {
+                    return Err(Violation::new(format!("end {number} lost {peer:?} on a clean net")));
+                }
+                if number != SERVER {
+                    self.model.tunnels[number - 1].client = None;
+                } else if let Some(client) = self.model.client_of(peer) {
+                    self.model.tunnels[client - 1].leave(self.now);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn peer_up(&mut self, peer: PeerId, info: &PeerInfo) -> Result<(), Violation> {
+        self.log(format_args!("end 0: {} is up as {peer:?}: {:?}", info.name, info.addresses));
+        let found = (1..=self.scenario.clients).find(|number| client_name(*number) == info.name);
+        let Some(client) = found else {
+            return Err(Violation::new(format!("the server let \"{}\" in", info.name)));
+        };
+        for (index, other) in self.model.tunnels.iter().enumerate() {
+            let shared = other.server.as_ref().is_some_and(|(_, addresses)| {
+                addresses.iter().any(|address| info.addresses.contains(address))
+            });
+            if shared && index + 1 != client {
+                return Err(Violation::new(format!("two clients have addresses of {:?}", info.addresses)));
+            }
+        }
+        self.model.check_address(client, &info.addresses)?;
+        let tunnel = &mut self.model.tunnels[client - 1];
+        if let Some(other) = tunnel.peer {
+            return Err(Violation::new(format!("{} is up as {peer:?} and as {other:?}", info.name)));
+        }
+        tunnel.server = Some((self.now, info.addresses.clone()));
+        tunnel.peer = Some(peer);
+        self.note_recovery();
+        Ok(())
+    }
+
+    /// An end asks something, and is answered a little later.
+    fn ask(&mut self, number: usize, question: Question) {
+        self.log(format_args!("end {number} asks: {question:?}"));
+        let time = if self.net.faulty { self.more.millis(0, 5000) } else { self.more.millis(0, 200) };
+        let life = self.lives[number];
+        self.schedule(self.now + time, Happening::Answer { end: number, life, question });
+    }
+
+    pub(crate) fn answer(&mut self, number: usize, life: u32, question: Question) -> Result<(), Violation> {
+        if self.lives[number] != life {
+            return Ok(());
+        }
+        let command = match question {
+            Question::Settings(peer, name) => {
+                let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
+                let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
+                Command::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
+            }
+            Question::Credentials => Command::Credentials(Ok(UserPassword {
+                username: client_name(number),
+                password: "correct horse".to_owned().into(),
+            })),
+        };
+        self.command(number, command)
+    }
+
+    /// A client is up at one end.
+    fn note_recovery(&mut self) {
+        let phases = &self.scenario.phases;
+        self.recovery = self.now - (START + phases.start + phases.faults);
+    }
+
+    fn ended(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
+        self.log(format_args!("end {number} ended: {ended:?}"));
+        if let Ended::Failed(reason) = ended {
+            self.failures += 1;
+            // Without wrapping, damage can look like the peer's own refusal.
+            if !self.scenario.forgeable() {
+                return Err(Violation::new(format!("end {number} gave up for good: {reason}")));
+            }
+        }
+        self.crash(number);
+        self.schedule(self.now + RESTART_AFTER, Happening::Start(number));
+        Ok(())
+    }
+
+    fn open(&mut self, number: usize, remote: usize) {
+        let transport = self.scenario.remotes[remote.min(self.scenario.remotes.len() - 1)];
+        let time = if self.net.faulty { self.dice.millis(1, 3000) } else { self.dice.millis(1, 100) };
+        let life = self.lives[number];
+        self.schedule(self.now + time, Happening::Opening { client: number, life, transport, remote });
+    }
+}
+
+/// The first bytes of a datagram, in hexadecimal.
+struct Head<'a>(&'a [u8]);
+
+impl std::fmt::Display for Head<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let code = self.0.first().copied().unwrap_or_default();
+        write!(f, "op {} key {} ", code >> 3, code & 7)?;
+        self.0.iter().skip(1).take(24).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
