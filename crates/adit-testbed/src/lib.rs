@@ -1,4 +1,4 @@
-//! Network namespaces, links, processes and traffic, for adit's demo and its interoperability tests.
+//! Network namespaces, links, processes and traffic, for adit's demo, its interoperability tests and its lab.
 //!
 //! Everything made here is a guard: dropping it ends the process, removes the device, or deletes the
 //! directory. A run that was killed leaves namespaces behind; the next [`Namespace::create`] sweeps them.
@@ -7,7 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod echo;
+mod ends;
 mod error;
+mod flood;
+mod flow;
 mod namespace;
 mod openvpn;
 mod ping;
@@ -18,7 +22,11 @@ mod strangers;
 mod transfer;
 
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
+pub use echo::{Probe, round_trips};
+pub use ends::Ends;
 pub use error::TestbedError;
+pub use flood::{Flood, Rates, find_saturation};
+pub use flow::{TcpFlow, tcp_flow, while_busy};
 pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_keys};
 pub use ping::{Ping, PingReport, wait_until_reachable};

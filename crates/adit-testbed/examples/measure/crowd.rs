@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use adit_openvpn::credentials::Credentials;
-use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, wait_until};
+use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, tcp_flow, wait_until};
 use zeroize::Zeroizing;
 
-use crate::load;
 use crate::stage::{OUTER, PORT, Stage};
 use crate::swarm::Swarm;
 
@@ -97,7 +96,7 @@ impl Gathering {
 
 /// Goodput of the stage's client, to the server and back, in Mbit/s.
 pub(crate) fn goodput(stage: &Stage, time: Duration) -> Result<[f64; 2], TestbedError> {
-    Ok([load::tcp(stage, time, false)?.megabits, load::tcp(stage, time, true)?.megabits])
+    Ok([tcp_flow(&stage.ends(), time, false)?.megabits, tcp_flow(&stage.ends(), time, true)?.megabits])
 }
 
 fn read(path: String) -> Result<String, TestbedError> {

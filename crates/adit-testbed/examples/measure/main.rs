@@ -13,9 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod crowd;
-mod echo;
-mod flood;
-mod load;
 mod report;
 mod stage;
 mod subject;
@@ -27,11 +24,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use adit_testbed::{KeyKind, TestbedError, missing_prerequisites};
+use adit_testbed::{
+    Flood, KeyKind, PingReport, TestbedError, find_saturation, missing_prerequisites, round_trips, tcp_flow,
+    while_busy,
+};
 use clap::Parser;
 
 use crate::crowd::Gathering;
-use crate::flood::Flood;
 use crate::report::Results;
 use crate::stage::{Programs, Stage};
 use crate::subject::Subject;
@@ -241,8 +240,8 @@ impl Run<'_> {
     }
 
     fn goodput(&mut self, stage: &Stage) -> Result<(), TestbedError> {
-        let up = load::tcp(stage, self.time(), false)?;
-        let down = load::tcp(stage, self.time(), true)?;
+        let up = tcp_flow(&stage.ends(), self.time(), false)?;
+        let down = tcp_flow(&stage.ends(), self.time(), true)?;
         self.note("up_mbit", up.megabits);
         self.note("down_mbit", down.megabits);
         self.note("up_cpu_s_per_gb", up.processor_seconds / up.gigabytes);
@@ -251,25 +250,29 @@ impl Run<'_> {
     }
 
     fn round_trips(&mut self, stage: &Stage) -> Result<(), TestbedError> {
-        let idle = echo::round_trips(stage, self.time())?;
-        self.note("idle_p50_us", idle.p50);
-        self.note("idle_p99_us", idle.p99);
-        self.note("idle_lost", idle.lost);
-        let loaded = load::while_busy(stage, self.time(), || {
+        let idle = round_trips(&stage.ends(), self.time())?;
+        self.note_round_trips(["idle_p50_us", "idle_p99_us", "idle_lost"], &idle);
+        let loaded = while_busy(&stage.ends(), self.time(), || {
             // The flow has found its speed by then.
             std::thread::sleep(Duration::from_millis(500));
-            echo::round_trips(stage, self.time())
+            round_trips(&stage.ends(), self.time())
         })?;
-        self.note("loaded_p50_us", loaded.p50);
-        self.note("loaded_p99_us", loaded.p99);
-        self.note("loaded_lost", loaded.lost);
+        self.note_round_trips(["loaded_p50_us", "loaded_p99_us", "loaded_lost"], &loaded);
         Ok(())
+    }
+
+    fn note_round_trips(&mut self, [p50, p99, lost]: [&'static str; 3], report: &PingReport) {
+        for (name, share) in [(p50, 0.5), (p99, 0.99)] {
+            let time = report.percentile(share).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
+            self.note(name, time);
+        }
+        self.note(lost, report.lost().into());
     }
 
     fn flood(&mut self, stage: &Stage, size: usize) -> Result<(), TestbedError> {
         let segmented = self.args.segmented_floods;
-        let rate = flood::find_saturation(stage, size, segmented)?;
-        let flood = |rate| Flood { size, rate, time: self.time(), segmented }.run(stage);
+        let rate = find_saturation(&stage.ends(), size, segmented)?;
+        let flood = |rate| Flood { size, rate, time: self.time(), segmented }.run(&stage.ends());
         let (once, twice) = (flood(rate)?, flood(rate.saturating_mul(2))?);
         let names = match size {
             64 => ["udp64_pps", "udp64_double_pps", "udp64_kept", "udp64_offered", "udp64_double_offered"],

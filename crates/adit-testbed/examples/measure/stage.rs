@@ -7,12 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, KeyKind, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect,
+    Authority, Ends, KeyKind, Namespace, Probe, Process, Purpose, Scratch, TestbedError, Validity, connect,
     openvpn_command, program, wait_until,
 };
 
 use crate::subject::{Speaker, Subject};
-use crate::{Args, echo, tell, wireguard};
+use crate::{Args, tell, wireguard};
 
 /// Documentation addresses (RFC 5737).
 pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -160,6 +160,11 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Where load runs between.
+    pub(crate) fn ends(&self) -> Ends<'_> {
+        Ends { server: &self.server, client: &self.client, target: self.target }
+    }
+
     /// The process of the server, if the tunnel has one.
     pub(crate) fn server_process(&self) -> Option<u32> {
         self.processes.first().map(Process::id)
@@ -250,7 +255,7 @@ impl Stage {
         let client = &self.client;
         let started =
             client.enter(|| -> Result<(Process, Result<Duration, TestbedError>), TestbedError> {
-                let probe = echo::Probe::open(target)?;
+                let probe = Probe::open(target)?;
                 let start = std::time::Instant::now();
                 let process = Process::spawn("client", command)?;
                 let reply = set_up(client).and_then(|()| probe.first_reply(start, PATIENCE));

@@ -3,32 +3,31 @@
 use std::process::Command;
 use std::time::Duration;
 
-use adit_testbed::{Process, TestbedError, program, wait_until};
-
-use crate::stage::Stage;
+use crate::{Ends, Process, TestbedError, program, wait_until};
 
 /// iperf3's own.
 const IPERF_PORT: u16 = 5201;
 
 /// How a TCP flow went.
-pub(crate) struct TcpFlow {
-    pub(crate) megabits: f64,
+pub struct TcpFlow {
+    /// Goodput: 10^6 bits of payload a second.
+    pub megabits: f64,
     /// 10^9 bytes of payload.
-    pub(crate) gigabytes: f64,
+    pub gigabytes: f64,
     /// Of all processors, for all that ran meanwhile.
-    pub(crate) processor_seconds: f64,
+    pub processor_seconds: f64,
 }
 
 /// A server for one flow, and the client's command.
 ///
 /// Each flow has a server of its own: between two flows an iperf3 server closes its listening socket and opens
 /// another, and resets the client that connected meanwhile.
-fn iperf(stage: &Stage, time: Duration) -> Result<(Process, Command), TestbedError> {
-    let target = stage.target.to_string();
+fn iperf(ends: &Ends<'_>, time: Duration) -> Result<(Process, Command), TestbedError> {
+    let target = ends.target.to_string();
     let mut server = program("iperf3")?;
     server.args(["--server", "--one-off", "--bind", &target]);
-    let server = stage.server.spawn("the iperf3 server", server)?;
-    let listens = || stage.server.is_bound(true, IPERF_PORT).unwrap_or(false);
+    let server = ends.server.spawn("the iperf3 server", server)?;
+    let listens = || ends.server.is_bound(true, IPERF_PORT).unwrap_or(false);
     wait_until("iperf3 to listen", Duration::from_secs(5), listens)?;
     let mut client = program("iperf3")?;
     client.args(["--client", &target, "--json", "--time"]).arg(time.as_secs().max(1).to_string());
@@ -36,13 +35,13 @@ fn iperf(stage: &Stage, time: Duration) -> Result<(Process, Command), TestbedErr
 }
 
 /// One TCP flow from the client to the server, or back.
-pub(crate) fn tcp(stage: &Stage, time: Duration, back: bool) -> Result<TcpFlow, TestbedError> {
-    let (mut server, mut client) = iperf(stage, time)?;
+pub fn tcp_flow(ends: &Ends<'_>, time: Duration, back: bool) -> Result<TcpFlow, TestbedError> {
+    let (mut server, mut client) = iperf(ends, time)?;
     if back {
         client.arg("--reverse");
     }
     let before = processor_seconds()?;
-    let text = stage.client.run(client)?;
+    let text = ends.client.run(client)?;
     let processor_seconds = processor_seconds()? - before;
     server.wait(Duration::from_secs(5))?;
     let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -56,13 +55,13 @@ pub(crate) fn tcp(stage: &Stage, time: Duration, back: bool) -> Result<TcpFlow, 
 }
 
 /// Does something while a TCP flow from the client to the server is under way.
-pub(crate) fn while_busy<T>(
-    stage: &Stage,
+pub fn while_busy<T>(
+    ends: &Ends<'_>,
     time: Duration,
     work: impl FnOnce() -> Result<T, TestbedError>,
 ) -> Result<T, TestbedError> {
-    let (_server, client) = iperf(stage, time + Duration::from_secs(4))?;
-    let mut flow = stage.client.spawn("iperf3", client)?;
+    let (_server, client) = iperf(ends, time + Duration::from_secs(4))?;
+    let mut flow = ends.client.spawn("iperf3", client)?;
     let outcome = work();
     if !flow.is_running() {
         return Err(TestbedError::Output { command: "iperf3 (ended early)".to_owned(), output: flow.log() });

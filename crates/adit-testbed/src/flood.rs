@@ -6,12 +6,10 @@ use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_testbed::TestbedError;
+use crate::{Ends, TestbedError};
 use nix::sys::socket::sockopt::UdpGsoSegment;
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, setsockopt};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
-
-use crate::stage::Stage;
 
 /// Packets a system call, at either end.
 const BATCH: usize = 64;
@@ -41,33 +39,35 @@ fn network(what: &str) -> impl FnOnce(std::io::Error) -> TestbedError {
 
 /// UDP packets from the client to the server, as many a second as asked for or as the sender can.
 #[derive(Clone, Copy)]
-pub(crate) struct Flood {
+pub struct Flood {
     /// Bytes of payload.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Packets a second.
-    pub(crate) rate: u32,
-    pub(crate) time: Duration,
+    pub rate: u32,
+    /// How long.
+    pub time: Duration,
     /// The sender gives the kernel a batch as one large packet to cut (UDP_SEGMENT), as QUIC programs do.
-    pub(crate) segmented: bool,
+    pub segmented: bool,
 }
 
 /// Packets a second.
 #[derive(Clone, Copy)]
-pub(crate) struct Rates {
-    pub(crate) sent: f64,
-    pub(crate) received: f64,
+pub struct Rates {
+    /// By the source.
+    pub sent: f64,
+    /// By the sink.
+    pub received: f64,
 }
 
 impl Flood {
     /// Sends and counts.
-    pub(crate) fn run(self, stage: &Stage) -> Result<Rates, TestbedError> {
-        let target = SocketAddr::new(stage.target, PORT);
-        let sink =
-            stage.server.enter(|| UdpSocket::bind(target))?.map_err(network("cannot bind the sink"))?;
+    pub fn run(self, ends: &Ends<'_>) -> Result<Rates, TestbedError> {
+        let target = SocketAddr::new(ends.target, PORT);
+        let sink = ends.server.enter(|| UdpSocket::bind(target))?.map_err(network("cannot bind the sink"))?;
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&sink, SINK_BUFFER)
             .map_err(|error| network("cannot enlarge the sink's buffer")(error.into()))?;
         sink.set_nonblocking(true).map_err(network("cannot set up the sink"))?;
-        let source = stage.client.enter(|| -> std::io::Result<UdpSocket> {
+        let source = ends.client.enter(|| -> std::io::Result<UdpSocket> {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
             socket.connect(target)?;
             if self.segmented {
@@ -174,11 +174,11 @@ fn drain(socket: &UdpSocket, done: &AtomicBool) -> (u64, Duration) {
 /// The lowest offered load at which about as many packets arrive as at any: from a low one upwards until twice
 /// in a row less than two thirds arrived or the sender could not send as many, then more closely around the
 /// best.
-pub(crate) fn find_saturation(stage: &Stage, size: usize, segmented: bool) -> Result<u32, TestbedError> {
+pub fn find_saturation(ends: &Ends<'_>, size: usize, segmented: bool) -> Result<u32, TestbedError> {
     let mut seen = Vec::new();
     let mut rate = FIRST_RATE;
     let mut beyond = 0;
-    let step = |rate| Flood { size, rate, time: STEP_TIME, segmented }.run(stage);
+    let step = |rate| Flood { size, rate, time: STEP_TIME, segmented }.run(ends);
     while rate < LAST_RATE && beyond < 2 {
         let rates = step(rate)?;
         seen.push((rate, rates.received));

@@ -1,14 +1,12 @@
-//! Round trips through the tunnel.
+//! Round trips through a tunnel.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{Ping, TestbedError};
+use crate::{Ends, Ping, PingReport, TestbedError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
-
-use crate::stage::Stage;
 
 /// A thousand a second.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -18,31 +16,21 @@ const PROBE_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000 };
 const REQUEST: [u8; 8] = [8, 0, 0x96, 0x9b, 0x61, 0x64, 0, 0];
 const REPLY: [u8; 8] = [0, 0, 0x9e, 0x9b, 0x61, 0x64, 0, 0];
 
-/// Round trips in microseconds.
-pub(crate) struct RoundTrips {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    /// Requests without an answer.
-    pub(crate) lost: f64,
-}
-
 /// A thousand echoes a second, from the client to the server.
-pub(crate) fn round_trips(stage: &Stage, time: Duration) -> Result<RoundTrips, TestbedError> {
+pub fn round_trips(ends: &Ends<'_>, time: Duration) -> Result<PingReport, TestbedError> {
     let count = u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
-    let report = Ping::new(count, INTERVAL).run(&stage.client, stage.target)?;
-    let at = |share| report.percentile(share).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
-    Ok(RoundTrips { p50: at(0.5), p99: at(0.99), lost: report.lost().into() })
+    Ping::new(count, INTERVAL).run(ends.client, ends.target)
 }
 
 /// Asks again and again until the tunnel answers. Belongs to the namespace it was opened in.
-pub(crate) struct Probe {
+pub struct Probe {
     socket: Socket,
     target: SocketAddr,
 }
 
 impl Probe {
     /// A socket that can ask.
-    pub(crate) fn open(target: IpAddr) -> Result<Probe, TestbedError> {
+    pub fn open(target: IpAddr) -> Result<Probe, TestbedError> {
         let open = || -> std::io::Result<Socket> {
             let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
             socket.set_nonblocking(true)?;
@@ -54,7 +42,7 @@ impl Probe {
     }
 
     /// How long after `start` the first reply came.
-    pub(crate) fn first_reply(&self, start: Instant, patience: Duration) -> Result<Duration, TestbedError> {
+    pub fn first_reply(&self, start: Instant, patience: Duration) -> Result<Duration, TestbedError> {
         let target = self.target.into();
         while start.elapsed() < patience {
             // Without a tunnel there is no route yet.
