@@ -1,0 +1,138 @@
+//! Two namespaces with a wire between them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use adit_testbed::{Ends, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until};
+
+use crate::plan::Link;
+
+/// The ends' addresses on the wire (RFC 5737), server first.
+pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+/// The ends' addresses in the tunnel, server first.
+pub(crate) const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
+/// The wire's device at either end.
+pub(crate) const WIRE: &str = "wire";
+/// What servers listen on.
+pub(crate) const PORT: u16 = 1194;
+/// How long something may take to come up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// What a rate limit lets through at once, at least.
+const BURST: u64 = 10_000;
+/// What waits in front of a rate limit before it drops: a tenth of a second.
+const QUEUE_SECONDS: f64 = 0.1;
+
+/// Two namespaces with a wire, and whatever runs in them. All of it is gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// The server's first.
+    pub(crate) processes: Vec<Process>,
+    /// Files outside the directory that programs leave behind.
+    pub(crate) leftovers: Vec<PathBuf>,
+    pub(crate) directory: Scratch,
+    pub(crate) server: Namespace,
+    pub(crate) client: Namespace,
+}
+
+impl Ground {
+    /// Builds both and the wire.
+    pub(crate) fn build(link: &Link) -> Result<Ground, TestbedError> {
+        let directory = Scratch::create("lab")?;
+        let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
+        let [left, right] = OUTER.map(|address| format!("{address}/24"));
+        connect(&server, &[&left], &client, &[&right], WIRE)?;
+        for end in [&server, &client] {
+            if !link.segmentation {
+                let mut ethtool = program("ethtool")?;
+                ethtool.args(["-K", WIRE, "tx-udp-segmentation", "off"]);
+                end.run(ethtool)?;
+            }
+            if let Some(rate) = link.rate {
+                end.run(limit(rate)?)?;
+            }
+        }
+        Ok(Ground { processes: Vec::new(), leftovers: Vec::new(), directory, server, client })
+    }
+
+    /// Where load runs: the tunnel's addresses, or the wire's.
+    pub(crate) fn ends(&self, tunnel: bool) -> Ends<'_> {
+        let target = if tunnel { INNER[0] } else { OUTER[0] };
+        let target = IpAddr::V4(target.parse().unwrap_or(Ipv4Addr::LOCALHOST));
+        Ends { server: &self.server, client: &self.client, target }
+    }
+
+    /// Starts the server's program.
+    pub(crate) fn start_server(&mut self, command: Command) -> Result<(), TestbedError> {
+        self.processes.push(self.server.spawn("the server", command)?);
+        Ok(())
+    }
+
+    /// Starts the client's program, does what else it needs, and waits for the first reply through the tunnel.
+    /// Gives how long all that took.
+    pub(crate) fn start_client(
+        &mut self,
+        command: Command,
+        set_up: impl FnOnce(&Namespace) -> Result<(), TestbedError> + Send,
+    ) -> Result<Duration, TestbedError> {
+        let target = self.ends(true).target;
+        let client = &self.client;
+        let started = client.enter(|| -> Result<_, TestbedError> {
+            let probe = Probe::open(target)?;
+            let start = Instant::now();
+            let process = Process::spawn("the client", command)?;
+            let reply = set_up(client).and_then(|()| probe.first_reply(start, PATIENCE));
+            Ok((process, reply))
+        })?;
+        let (process, reply) = started?;
+        let reply = reply.map_err(|error| self.with_logs(&error, &process));
+        self.processes.push(process);
+        reply
+    }
+
+    /// An error with what the programs said last.
+    fn with_logs(&self, error: &TestbedError, client: &Process) -> TestbedError {
+        let server = self.processes.first().map(Process::log_tail).unwrap_or_default();
+        let output =
+            format!("{error}\nthe client's log:\n{}\nthe server's log:\n{server}", client.log_tail());
+        TestbedError::Output { command: "the tunnel".to_owned(), output }
+    }
+}
+
+impl Drop for Ground {
+    /// Lets the programs clean up after themselves, the client first; whatever stays is killed.
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().rev() {
+            let _ = process.terminate(Duration::from_secs(3));
+        }
+        for path in &self.leftovers {
+            // Most remove it themselves.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Gives a device its address as soon as it is there.
+pub(crate) fn bring_up(
+    namespace: &Namespace,
+    device: &str,
+    address: &str,
+    mtu: u16,
+) -> Result<(), TestbedError> {
+    let there = || namespace.ip(&["link", "show", "dev", device]).is_ok();
+    wait_until("the TUN device to appear", PATIENCE, there)?;
+    namespace.ip(&["address", "add", &format!("{address}/24"), "dev", device])?;
+    namespace.ip(&["link", "set", device, "mtu", &mtu.to_string(), "up"]).map(drop)
+}
+
+/// A token bucket (tc-tbf(8)) in front of the wire.
+fn limit(rate: u64) -> Result<Command, TestbedError> {
+    let mut tc = program("tc")?;
+    // Tokens come with the timer's tick: a bucket must hold what is sent between two.
+    let burst = (rate / 8 / 250).max(BURST);
+    let queue = ((rate as f64 / 8.0 * QUEUE_SECONDS) as u64).max(4 * BURST);
+    tc.args(["qdisc", "add", "dev", WIRE, "root", "tbf", "rate", &format!("{rate}bit")]);
+    tc.args(["burst", &burst.to_string(), "limit", &queue.to_string()]);
+    Ok(tc)
+}

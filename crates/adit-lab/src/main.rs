@@ -1,0 +1,206 @@
+//! Measures VPNs on the reader's machine, as the published studies did.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod environment;
+mod error;
+mod ground;
+mod measure;
+mod plan;
+mod record;
+mod report;
+mod results;
+mod run;
+mod stats;
+mod subjects;
+
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::compare::Verdict;
+use crate::error::LabError;
+use crate::plan::Plan;
+use crate::results::Results;
+use crate::subjects::Tools;
+
+/// Plans that come with the program.
+const PLANS: [(&str, &str); 1] = [("smoke", include_str!("../plans/smoke.toml"))];
+
+/// Measure VPNs on this machine, as the published studies did
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Where peers are that no package manager puts into PATH [default: lab-tools beside the program]
+    #[arg(long, global = true)]
+    tools: Option<PathBuf>,
+    /// The measured adit [default: beside this program]
+    #[arg(long, global = true)]
+    adit: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show who can be measured here, and the plans
+    List,
+    /// Run a plan
+    Run {
+        /// The name of a plan that `list` shows, or a TOML file
+        plan: String,
+        /// Measure only these
+        #[arg(long, value_delimiter = ',')]
+        subjects: Option<Vec<String>>,
+        /// How often everything is measured
+        #[arg(long)]
+        rounds: Option<u32>,
+        /// How long each load runs, in seconds
+        #[arg(long)]
+        seconds: Option<u32>,
+        /// Where results are kept; a run that is there goes on [default: lab-PLAN]
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Write report.html, results.json and results.csv of a run
+    Report {
+        /// What `run` filled
+        directory: PathBuf,
+    },
+    /// Compare two runs; exit status 1 if something became worse
+    Compare {
+        /// The earlier one
+        before: PathBuf,
+        /// The later one
+        after: PathBuf,
+        /// What share may be lost before it counts
+        #[arg(long, default_value_t = 0.1)]
+        threshold: f64,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match act(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            tell(&error);
+            ExitCode::from(if matches!(error, LabError::Usage(_) | LabError::Plan(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Says something to whoever watches.
+fn tell(what: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "adit-lab: {what}");
+}
+
+fn say(what: impl fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{what}");
+}
+
+/// False: it was done, and what it says is not good.
+fn act(arguments: Arguments) -> Result<bool, LabError> {
+    let tools = tools(&arguments);
+    match arguments.command {
+        Command::List => {
+            list(&tools);
+            Ok(true)
+        }
+        Command::Run { plan: name, subjects, rounds, seconds, out } => {
+            let mut plan = find_plan(&name)?;
+            plan.subjects = subjects.unwrap_or(plan.subjects);
+            plan.rounds = rounds.unwrap_or(plan.rounds).max(1);
+            plan.seconds = seconds.unwrap_or(plan.seconds).max(1);
+            let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")));
+            let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "iperf3", "openssl"]);
+            if !missing.is_empty() {
+                return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
+            }
+            let failures = run::run(&plan, &out, &subjects::all(), &tools)?;
+            report::write(&out)?;
+            say(format_args!("{}", out.join(report::HTML).display()));
+            Ok(failures == 0)
+        }
+        Command::Report { directory } => {
+            report::write(&directory)?;
+            say(format_args!("{}", directory.join(report::HTML).display()));
+            Ok(true)
+        }
+        Command::Compare { before, after, threshold } => {
+            let changes = compare::compare(&Results::read(&before)?, &Results::read(&after)?, threshold);
+            changes.iter().for_each(|change| say(change));
+            Ok(changes.iter().all(|change| change.verdict != Verdict::Worse))
+        }
+    }
+}
+
+fn tools(arguments: &Arguments) -> Tools {
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.parent().unwrap_or(Path::new(".")).to_owned();
+    Tools {
+        directory: arguments.tools.clone().unwrap_or_else(|| beside.join("lab-tools")),
+        adit: arguments.adit.clone().unwrap_or_else(|| beside.join("adit")),
+        null: beside.join("examples/nulltun"),
+    }
+}
+
+fn list(tools: &Tools) {
+    say("subjects:");
+    for (name, subject) in subjects::all() {
+        say(format_args!("  {name:<22} {}; {}", subject.about(), subject.availability(tools)));
+    }
+    say("plans:");
+    for (name, text) in PLANS {
+        let title = Plan::parse(name, text).map(|plan| plan.title).unwrap_or_default();
+        say(format_args!("  {name:<22} {title}"));
+    }
+}
+
+fn find_plan(name: &str) -> Result<Plan, LabError> {
+    if let Some((name, text)) = PLANS.iter().find(|(known, _)| *known == name) {
+        return Ok(Plan::parse(name, text)?);
+    }
+    match std::fs::read_to_string(name) {
+        Ok(text) => Ok(Plan::parse(name, &text)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let known: Vec<&str> = PLANS.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            Err(LabError::Usage(format!("{name} is neither a file nor a plan; the plans are: {known}")))
+        }
+        Err(source) => Err(LabError::File { path: name.into(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_plan_that_comes_along_is_right_and_names_subjects_that_exist() {
+        let subjects = subjects::all();
+        for (name, text) in PLANS {
+            let plan = Plan::parse(name, text).unwrap();
+            for subject in plan.subjects {
+                assert!(subjects.contains_key(&subject), "{name}: {subject}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_is_not_there_is_told_with_those_that_are() {
+        let error = find_plan("nothing-of-this-name").unwrap_err().to_string();
+        assert!(error.contains("smoke"), "{error}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What figures are called.
+
+/// A figure in words, with its unit.
+pub(super) fn figure(name: &str) -> String {
+    let known = [
+        ("up_mbit", "to the server, Mbit/s"),
+        ("down_mbit", "to the client, Mbit/s"),
+        ("up_cpu_s_per_gb", "to the server, CPU seconds a GB"),
+        ("down_cpu_s_per_gb", "to the client, CPU seconds a GB"),
+        ("offered_pps", "offered, packets a second"),
+        ("received_pps", "received, packets a second"),
+        ("double_offered_pps", "offered at twice that"),
+        ("double_received_pps", "received then"),
+        ("kept", "kept at twice the load"),
+        ("idle_p50_us", "idle, median, µs"),
+        ("idle_p99_us", "idle, 99 %, µs"),
+        ("idle_p999_us", "idle, 99.9 %, µs"),
+        ("idle_lost", "idle, lost"),
+        ("loaded_p50_us", "under load, median, µs"),
+        ("loaded_p99_us", "under load, 99 %, µs"),
+        ("loaded_p999_us", "under load, 99.9 %, µs"),
+        ("loaded_lost", "under load, lost"),
+        ("start_ms", "start to first reply, ms"),
+    ];
+    known.iter().find(|(key, _)| *key == name).map_or(name, |(_, words)| words).to_owned()
+}
+
+/// A workload in words.
+pub(super) fn workload(name: &str) -> String {
+    match name {
+        "tcp" => "One TCP flow".to_owned(),
+        "latency" => "Round trips, a thousand a second".to_owned(),
+        "start" => "From start to the first reply".to_owned(),
+        _ => name.strip_prefix("udp-").map_or(name.to_owned(), |size| format!("UDP, {size} bytes")),
+    }
+}
+
+/// Three or four digits that count.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_count() {
+        assert_eq!(
+            ["12346", "99.9", "1.57", "0.03"].map(str::to_owned),
+            [12345.6, 99.94, 1.567, 0.031].map(number)
+        );
+    }
+
+    #[test]
+    fn what_has_no_words_keeps_its_name() {
+        assert_eq!(figure("odd_thing"), "odd_thing");
+        assert_eq!(workload("udp-64"), "UDP, 64 bytes");
+    }
+}

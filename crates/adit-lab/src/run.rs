@@ -1,0 +1,228 @@
+//! Runs a plan, and goes on with one that was interrupted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+
+use crate::environment::Environment;
+use crate::error::LabError;
+use crate::ground::Ground;
+use crate::measure;
+use crate::plan::{Link, Plan};
+use crate::record::{Cell, Log, Outcome, Record};
+use crate::subjects::{Availability, Subject, Tools};
+use crate::tell;
+
+/// The plan of a run, in its folder.
+pub(crate) const PLAN: &str = "plan.toml";
+/// What was measured on.
+pub(crate) const ENVIRONMENT: &str = "environment.json";
+/// What was measured.
+pub(crate) const RECORDS: &str = "records.jsonl";
+
+/// A subject on a link in a round: one tunnel, all workloads.
+struct Turn {
+    round: u32,
+    subject: String,
+    link: usize,
+}
+
+/// Runs what of the plan the folder does not hold yet. Gives how many cells failed.
+pub(crate) fn run(
+    plan: &Plan,
+    out: &Path,
+    subjects: &BTreeMap<String, Box<dyn Subject>>,
+    tools: &Tools,
+) -> Result<usize, LabError> {
+    check_subjects(plan, subjects)?;
+    prepare(plan, out, subjects, tools)?;
+    let (mut log, records) = Log::open(&out.join(RECORDS))?;
+    let done: BTreeSet<Cell> = records.into_iter().map(|record| record.cell).collect();
+    let turns = turns(plan, &done);
+    let start = Instant::now();
+    let mut failures = 0;
+    for (index, turn) in turns.iter().enumerate() {
+        progress(plan, turn, index, turns.len(), start.elapsed());
+        let Some(subject) = subjects.get(&turn.subject) else { continue };
+        for record in take(plan, turn, &**subject, tools, &done) {
+            if let Some(why) = &record.outcome.failure {
+                failures += 1;
+                tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
+            }
+            log.add(&record)?;
+        }
+    }
+    Ok(failures)
+}
+
+fn check_subjects(plan: &Plan, subjects: &BTreeMap<String, Box<dyn Subject>>) -> Result<(), LabError> {
+    let unknown: Vec<&str> =
+        plan.subjects.iter().filter(|name| !subjects.contains_key(*name)).map(String::as_str).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let known: Vec<&str> = subjects.keys().map(String::as_str).collect();
+    let (unknown, known) = (unknown.join(", "), known.join(", "));
+    Err(LabError::Usage(format!("no subject is called {unknown}; there are: {known}")))
+}
+
+/// Makes the folder. One that holds another plan's run is left alone.
+fn prepare(
+    plan: &Plan,
+    out: &Path,
+    subjects: &BTreeMap<String, Box<dyn Subject>>,
+    tools: &Tools,
+) -> Result<(), LabError> {
+    let failed = |path: PathBuf| move |source| LabError::File { path, source };
+    std::fs::create_dir_all(out).map_err(failed(out.to_owned()))?;
+    let path = out.join(PLAN);
+    let text = toml::to_string(plan)
+        .map_err(|error| LabError::Usage(format!("the plan cannot be written: {error}")))?;
+    match std::fs::read_to_string(&path) {
+        Ok(there) if there == text => {
+            tell(format_args!("going on with the run in {}", out.display()));
+            return Ok(());
+        }
+        Ok(_) => {
+            let out = out.display();
+            return Err(LabError::Usage(format!("{out} holds a run of another plan; choose another --out")));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(source) => return Err(LabError::File { path, source }),
+    }
+    let environment = Environment::of(plan, subjects, tools);
+    let json = serde_json::to_string_pretty(&environment).unwrap_or_default();
+    std::fs::write(out.join(ENVIRONMENT), json).map_err(failed(out.join(ENVIRONMENT)))?;
+    std::fs::write(&path, text).map_err(failed(path.clone()))
+}
+
+/// Every round has all subjects on all links, in an order of its own that is the same when a run goes on.
+fn turns(plan: &Plan, done: &BTreeSet<Cell>) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for round in 0..plan.rounds {
+        let mut random = ChaCha8Rng::seed_from_u64(round.into());
+        let mut order: Vec<(usize, &String)> = (0..plan.links.len())
+            .flat_map(|link| plan.subjects.iter().map(move |name| (link, name)))
+            .collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+        }
+        let all = order.into_iter().map(|(link, subject)| Turn { round, subject: subject.clone(), link });
+        turns.extend(all.filter(|turn| !missing(plan, turn, done).is_empty()));
+    }
+    turns
+}
+
+/// The turn's cells that nothing is known of yet, with the number of their workload.
+fn missing(plan: &Plan, turn: &Turn, done: &BTreeSet<Cell>) -> Vec<(usize, Cell)> {
+    let Some(Link { name: link, .. }) = plan.links.get(turn.link) else { return Vec::new() };
+    let cells = plan.workloads.iter().enumerate().map(|(index, load)| {
+        let (subject, link) = (turn.subject.clone(), link.clone());
+        (index, Cell { subject, link, workload: load.name(), round: turn.round })
+    });
+    cells.filter(|(_, cell)| !done.contains(cell)).collect()
+}
+
+/// Brings the tunnel up and measures what is missing. What fails becomes a record too.
+fn take(
+    plan: &Plan,
+    turn: &Turn,
+    subject: &dyn Subject,
+    tools: &Tools,
+    done: &BTreeSet<Cell>,
+) -> Vec<Record> {
+    let missing = missing(plan, turn, done);
+    let all = |why: &str| -> Vec<Record> {
+        let outcome = Outcome::failed(why);
+        missing.iter().map(|(_, cell)| Record { cell: cell.clone(), outcome: outcome.clone() }).collect()
+    };
+    if let not @ (Availability::Installable(_) | Availability::Impossible(_)) = subject.availability(tools) {
+        return all(&not.to_string());
+    }
+    let Some(link) = plan.links.get(turn.link) else { return Vec::new() };
+    let mut ground = match Ground::build(link) {
+        Ok(ground) => ground,
+        Err(error) => return all(&error.to_string()),
+    };
+    let tunnel = match subject.start(&mut ground, tools) {
+        Ok(tunnel) => tunnel,
+        Err(error) => return all(&error.to_string()),
+    };
+    let ends = ground.ends(tunnel.inner);
+    let time = Duration::from_secs(plan.seconds.into());
+    let measured = missing.iter().filter_map(|(index, cell)| {
+        let load = plan.workloads.get(*index)?;
+        let outcome = measure::run(load, &ends, tunnel, time);
+        let outcome = outcome.unwrap_or_else(|error| Outcome::failed(error.to_string()));
+        Some(Record { cell: cell.clone(), outcome })
+    });
+    measured.collect()
+}
+
+fn progress(plan: &Plan, turn: &Turn, done: usize, all: usize, elapsed: Duration) {
+    let left = match done {
+        0 => String::new(),
+        done => {
+            let seconds = elapsed.as_secs_f64() / done as f64 * (all - done) as f64;
+            format!(", about {} min left", (seconds / 60.0).ceil())
+        }
+    };
+    let link = plan.links.get(turn.link).map_or("", |link| &link.name);
+    let (round, rounds, subject) = (turn.round + 1, plan.rounds, &turn.subject);
+    tell(format_args!("[{}/{all}] round {round} of {rounds}: {subject} on {link}{left}", done + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let text = "title = 'x'\nrounds = 3\nsubjects = ['a', 'b', 'c', 'd']\n\
+                    [[workload]]\nkind = 'tcp'\n[[workload]]\nkind = 'latency'\n";
+        Plan::parse("test", text).unwrap()
+    }
+
+    #[test]
+    fn rounds_have_all_subjects_each_in_another_order() {
+        let order: Vec<Vec<String>> = turns(&plan(), &BTreeSet::new())
+            .chunk_by(|a, b| a.round == b.round)
+            .map(|round| round.iter().map(|turn| turn.subject.clone()).collect())
+            .collect();
+        assert_eq!(order.len(), 3);
+        assert!(order[0] != order[1] || order[1] != order[2]);
+        for mut names in order {
+            names.sort();
+            assert_eq!(names, ["a", "b", "c", "d"]);
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_measured_again() {
+        let plan = plan();
+        let all = turns(&plan, &BTreeSet::new());
+        let done: BTreeSet<Cell> = all
+            .iter()
+            .flat_map(|turn| missing(&plan, turn, &BTreeSet::new()))
+            .map(|(_, cell)| cell)
+            .collect();
+        assert_eq!(done.len(), 3 * 4 * 2);
+        assert!(turns(&plan, &done).is_empty());
+        let mut most = done.clone();
+        most.pop_last();
+        let left = turns(&plan, &most);
+        assert_eq!(left.len(), 1);
+        assert_eq!(missing(&plan, &left[0], &most).len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_subject_is_named_with_the_known_ones() {
+        let error = check_subjects(&plan(), &crate::subjects::all()).unwrap_err().to_string();
+        assert!(
+            error.contains("no subject is called a, b, c, d") && error.contains("openvpn-udp"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Who is measured: one file for each kind.
+//!
+//! A subject says whether it can run here, and brings a tunnel up between the two ends of a [`Ground`]. To add
+//! one: write a file with a type that is a [`Subject`], and name it in [`all`].
+
+mod adit;
+mod null;
+mod openvpn;
+mod veth;
+mod wireguard;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adit_testbed::program;
+
+use crate::error::LabError;
+use crate::ground::Ground;
+
+/// Whether a subject can run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Availability {
+    /// It is there; this is its version.
+    Installed(String),
+    /// `adit-lab setup` gets it; this is how.
+    Installable(String),
+    /// Not on this machine; this is why.
+    Impossible(String),
+}
+
+impl fmt::Display for Availability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Availability::Installed(version) => write!(f, "installed: {version}"),
+            Availability::Installable(how) => write!(f, "not installed; `adit-lab setup` runs: {how}"),
+            Availability::Impossible(why) => write!(f, "not possible here: {why}"),
+        }
+    }
+}
+
+/// A tunnel that carries packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tunnel {
+    /// Whether there is one at all; the bare wire is none.
+    pub(crate) inner: bool,
+    /// From the start of the client's process to the first reply.
+    pub(crate) first_reply: Option<Duration>,
+}
+
+/// Where programs are that no package manager puts into PATH.
+#[derive(Clone, Debug)]
+pub(crate) struct Tools {
+    /// Where `adit-lab setup` builds peers from source.
+    pub(crate) directory: PathBuf,
+    /// The measured adit.
+    pub(crate) adit: PathBuf,
+    /// The null tunnel.
+    pub(crate) null: PathBuf,
+}
+
+/// Something that is measured.
+pub(crate) trait Subject: fmt::Debug + Send + Sync {
+    /// Its name in plans.
+    fn name(&self) -> String;
+    /// What it is, in a line.
+    fn about(&self) -> String;
+    /// Whether it can run here.
+    fn availability(&self, tools: &Tools) -> Availability;
+    /// Brings the tunnel up.
+    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError>;
+}
+
+/// All that the lab knows, by name.
+pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
+    let mut all: Vec<Box<dyn Subject>> = vec![Box::new(veth::Veth), Box::new(null::Null)];
+    all.extend(openvpn::all());
+    all.extend(adit::all());
+    all.extend(wireguard::all());
+    all.into_iter().map(|subject| (subject.name(), subject)).collect()
+}
+
+/// The first line that a program writes about its version; nothing if it is not installed.
+fn version(name: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = program(name).ok()?;
+    first_line(command.args(arguments))
+}
+
+/// The same for a program whose place is known.
+fn version_at(path: &Path, arguments: &[&str]) -> Option<String> {
+    path.is_file().then(|| first_line(std::process::Command::new(path).args(arguments)))?
+}
+
+fn first_line(command: &mut std::process::Command) -> Option<String> {
+    let output = command.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
+}
+
+/// Why nothing that needs the kernel's own tunnel can run, or nothing if it can.
+fn lacks_tun() -> Option<Availability> {
+    let there = Path::new("/dev/net/tun").exists();
+    (!there).then(|| Availability::Impossible("there is no /dev/net/tun".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_can_be_typed() {
+        let names: Vec<String> = all().into_keys().collect();
+        assert!(names.len() >= 8, "{names:?}");
+        for name in names {
+            let plain =
+                name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            assert!(plain, "{name}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A tunnel that only moves packets.
+
+use std::process::Command;
+
+use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
+use crate::error::LabError;
+use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+
+/// It has no overhead to leave room for.
+const MTU: u16 = 1500;
+const DEVICE: &str = "null0";
+
+/// The bound for a tunnel in user space with offloads: no encryption, no checksums, no cutting.
+#[derive(Debug)]
+pub(super) struct Null;
+
+impl Subject for Null {
+    fn name(&self) -> String {
+        "null".to_owned()
+    }
+
+    fn about(&self) -> String {
+        "a tunnel that moves packets and does nothing else".to_owned()
+    }
+
+    fn availability(&self, tools: &Tools) -> Availability {
+        match tools.null.is_file() {
+            true => lacks_tun().unwrap_or(Availability::Installed("the lab's own".to_owned())),
+            false => {
+                Availability::Installable("cargo build --release -p adit-io --example nulltun".to_owned())
+            }
+        }
+    }
+
+    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
+        let command = |own: usize| {
+            let mut command = Command::new(&tools.null);
+            let address = |end: usize| format!("{}:{PORT}", OUTER[end]);
+            command.args([DEVICE.to_owned(), address(own), address(1 - own)]);
+            command
+        };
+        ground.start_server(command(0))?;
+        bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
+        let first_reply =
+            ground.start_client(command(1), |client| bring_up(client, DEVICE, INNER[1], MTU))?;
+        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+    }
+}

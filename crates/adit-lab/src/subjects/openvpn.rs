@@ -1,0 +1,134 @@
+//! OpenVPN's files, and OpenVPN itself.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, openvpn_command, wait_until};
+
+use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
+use crate::error::LabError;
+use crate::ground::{Ground, INNER, OUTER, PATIENCE, PORT};
+
+/// What an OpenVPN tunnel is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) tcp: bool,
+    pub(super) cipher: &'static str,
+    /// OpenVPN's lz4-v2 in both directions.
+    pub(super) lz4: bool,
+}
+
+impl Shape {
+    /// The last parts of a subject's name.
+    pub(super) fn suffix(self) -> String {
+        let transport = if self.tcp { "tcp" } else { "udp" };
+        let cipher = match self.cipher {
+            "AES-256-GCM" => "",
+            "AES-128-GCM" => "-aes128",
+            _ => "-chacha20",
+        };
+        format!("{transport}{cipher}{}", if self.lz4 { "-lz4" } else { "" })
+    }
+
+    /// What it is, in words.
+    pub(super) fn words(self) -> String {
+        let transport = if self.tcp { "TCP" } else { "UDP" };
+        let lz4 = if self.lz4 { ", lz4" } else { "" };
+        format!("over {transport}, {}{lz4}", self.cipher)
+    }
+
+    /// The two configuration files, server first.
+    fn configurations(self) -> Result<[String; 2], TestbedError> {
+        let authority = Authority::create(KeyKind::Ecdsa)?;
+        let end = |name, purpose| authority.issue(name, purpose, Validity::Now);
+        let (server, client) = (end("server", Purpose::Server)?, end("client", Purpose::Client)?);
+        let network = INNER[0].rsplit_once('.').map_or("10.8.0", |(network, _)| network);
+        let cipher = self.cipher;
+        let mut shared = format!("dev tun\ncipher {cipher}\ndata-ciphers {cipher}\nverb 3\n");
+        if self.lz4 {
+            shared += "compress lz4-v2\nallow-compression yes\n";
+        }
+        let protos = if self.tcp { ["tcp4-server", "tcp4-client"] } else { ["udp4", "udp4"] };
+        let mut texts = [
+            format!(
+                "proto {}\nport {PORT}\nserver {network}.0 255.255.255.0\ntopology subnet\ndh none\n{shared}",
+                protos[0]
+            ),
+            format!(
+                "client\nproto {}\nremote {} {PORT}\nnobind\nremote-cert-tls server\n{shared}",
+                protos[1], OUTER[0]
+            ),
+        ];
+        for (text, identity) in texts.iter_mut().zip([&server, &client]) {
+            for (tag, pem) in
+                [("ca", &authority.certificate), ("cert", &identity.certificate), ("key", &identity.key)]
+            {
+                let _ = write!(text, "<{tag}>\n{}\n</{tag}>\n", pem.trim());
+            }
+        }
+        Ok(texts)
+    }
+}
+
+/// Brings up a tunnel of these files between a server and a client that commands are made for.
+pub(super) fn start(
+    shape: Shape,
+    ground: &mut Ground,
+    commands: [&dyn Fn(&Path) -> Result<Command, TestbedError>; 2],
+) -> Result<Tunnel, LabError> {
+    let [server, client] = shape.configurations()?;
+    let server = ground.directory.write("server.conf", &server)?;
+    let client = ground.directory.write("client.ovpn", &client)?;
+    ground.start_server(commands[0](&server)?)?;
+    let up = || {
+        ground.server.is_bound(shape.tcp, PORT).unwrap_or(false)
+            && ground.server.devices().is_ok_and(|devices| devices.len() > 1)
+    };
+    wait_until("the server to listen", PATIENCE, up)?;
+    let first_reply = ground.start_client(commands[1](&client)?, |_| Ok(()))?;
+    Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+}
+
+/// Debian's OpenVPN at both ends, without its kernel module.
+#[derive(Debug)]
+struct OpenVpn(Shape);
+
+/// All that are measured.
+pub(super) fn all() -> Vec<Box<dyn Subject>> {
+    let mut all: Vec<Box<dyn Subject>> = Vec::new();
+    for tcp in [false, true] {
+        for cipher in ["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"] {
+            all.push(Box::new(OpenVpn(Shape { tcp, cipher, lz4: false })));
+        }
+        all.push(Box::new(OpenVpn(Shape { tcp, cipher: "AES-256-GCM", lz4: true })));
+    }
+    all
+}
+
+impl Subject for OpenVpn {
+    fn name(&self) -> String {
+        format!("openvpn-{}", self.0.suffix())
+    }
+
+    fn about(&self) -> String {
+        format!("OpenVPN {}", self.0.words())
+    }
+
+    fn availability(&self, _tools: &Tools) -> Availability {
+        match version("openvpn", &["--version"]) {
+            Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
+            None => Availability::Installable("apt-get install openvpn".to_owned()),
+        }
+    }
+
+    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let command = |file: &Path| {
+            openvpn_command(file).map(|mut command| {
+                command.arg("--disable-dco");
+                command
+            })
+        };
+        start(self.0, ground, [&command, &command])
+    }
+}
