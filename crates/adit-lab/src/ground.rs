@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use adit_testbed::{Ends, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until};
 
 use crate::plan::Link;
+use crate::wire::Wire;
 
 /// The ends' addresses on the wire (RFC 5737), server first.
 pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -32,6 +33,8 @@ pub(crate) struct Ground {
     /// Files outside the directory that programs leave behind.
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) directory: Scratch,
+    /// Laid where the kernel's own wire cannot do what the link asks for. Ends before its namespaces do.
+    _wire: Option<Wire>,
     pub(crate) server: Namespace,
     pub(crate) client: Namespace,
 }
@@ -41,19 +44,14 @@ impl Ground {
     pub(crate) fn build(link: &Link) -> Result<Ground, TestbedError> {
         let directory = Scratch::create("lab")?;
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
-        let [left, right] = OUTER.map(|address| format!("{address}/24"));
-        connect(&server, &[&left], &client, &[&right], WIRE)?;
-        for end in [&server, &client] {
-            if !link.segmentation {
-                let mut ethtool = program("ethtool")?;
-                ethtool.args(["-K", WIRE, "tx-udp-segmentation", "off"]);
-                end.run(ethtool)?;
+        let wire = match Wire::is_needed(link) {
+            true => Some(Wire::lay(&server, &client, link)?),
+            false => {
+                connect_by_veth(&server, &client, link)?;
+                None
             }
-            if let Some(rate) = link.rate {
-                end.run(limit(rate)?)?;
-            }
-        }
-        Ok(Ground { processes: Vec::new(), leftovers: Vec::new(), directory, server, client })
+        };
+        Ok(Ground { processes: Vec::new(), leftovers: Vec::new(), directory, _wire: wire, server, client })
     }
 
     /// Where load runs: the tunnel's addresses, or the wire's.
@@ -111,6 +109,23 @@ impl Drop for Ground {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A pair of virtual devices, with the kernel's own rate limit.
+fn connect_by_veth(server: &Namespace, client: &Namespace, link: &Link) -> Result<(), TestbedError> {
+    let [left, right] = OUTER.map(|address| format!("{address}/24"));
+    connect(server, &[&left], client, &[&right], WIRE)?;
+    for end in [server, client] {
+        if !link.segmentation {
+            let mut ethtool = program("ethtool")?;
+            ethtool.args(["-K", WIRE, "tx-udp-segmentation", "off"]);
+            end.run(ethtool)?;
+        }
+        if let Some(rate) = link.rate {
+            end.run(limit(rate)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Gives a device its address as soon as it is there.

@@ -13,6 +13,7 @@ mod results;
 mod run;
 mod stats;
 mod subjects;
+mod wire;
 
 use std::fmt;
 use std::io::Write as _;

@@ -1,0 +1,153 @@
+//! A wire in user space: two TAP devices and a thread for each direction between them.
+//!
+//! It delays, loses and reorders frames, which the kernel can only where it has netem. It also costs: a thread
+//! that copies each frame twice. A plan can show how much by measuring the bare link.
+
+mod schedule;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use adit_testbed::{Namespace, TestbedError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+
+use self::schedule::Schedule;
+use crate::ground::{OUTER, WIRE};
+use crate::plan::Link;
+
+/// A frame of an MTU of 1500, with room.
+const FRAME: usize = 2048;
+/// How long nothing may happen before a thread looks whether it should end.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// A wire between two namespaces. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A frame under way: when it arrives, the how-manieth it is, and its bytes.
+type UnderWay = Reverse<(Duration, u64, Vec<u8>)>;
+
+impl Wire {
+    /// Whether a link needs one: what the kernel's own can do is left to it.
+    pub(crate) fn is_needed(link: &Link) -> bool {
+        link.delay_ms > 0.0 || link.loss > 0.0 || link.reorder > 0.0
+    }
+
+    /// Lays the wire and gives both ends their addresses.
+    pub(crate) fn lay(server: &Namespace, client: &Namespace, link: &Link) -> Result<Wire, TestbedError> {
+        let left = Arc::new(tap(server, OUTER[0])?);
+        let right = Arc::new(tap(client, OUTER[1])?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let ways = [(Arc::clone(&left), Arc::clone(&right), 1), (right, left, 2)];
+        let threads = ways.into_iter().map(|(from, to, seed)| {
+            let (stop, schedule) = (Arc::clone(&stop), Schedule::new(link, seed));
+            std::thread::spawn(move || carry(&from, &to, schedule, &stop))
+        });
+        Ok(Wire { threads: threads.collect(), stop })
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An Ethernet device in a namespace, with its address and without offloads.
+fn tap(namespace: &Namespace, address: &str) -> Result<SyncDevice, TestbedError> {
+    let build = || -> io::Result<SyncDevice> {
+        let device = DeviceBuilder::new().name(WIRE).layer(Layer::L2).build_sync()?;
+        device.set_nonblocking(true)?;
+        Ok(device)
+    };
+    let device = namespace.enter(build)?;
+    let device = device
+        .map_err(|source| TestbedError::Network { what: "cannot make a TAP device".to_owned(), source })?;
+    namespace.ip(&["address", "replace", &format!("{address}/24"), "dev", WIRE])?;
+    namespace.ip(&["link", "set", WIRE, "txqueuelen", "1000", "up"])?;
+    Ok(device)
+}
+
+/// Carries frames one way until told to stop or until a device is gone.
+fn carry(from: &SyncDevice, to: &SyncDevice, mut schedule: Schedule, stop: &AtomicBool) {
+    let start = Instant::now();
+    let mut under_way: BinaryHeap<UnderWay> = BinaryHeap::new();
+    let mut frame = vec![0; FRAME];
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let next = under_way.peek().map(|Reverse((arrival, ..))| *arrival);
+        let wait = next.map_or(IDLE, |arrival| arrival.saturating_sub(start.elapsed()));
+        let timeout = Timespec::try_from(wait.min(IDLE)).unwrap_or_default();
+        let _ = poll(&mut [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)], Some(&timeout));
+        loop {
+            match from.recv(&mut frame) {
+                Ok(length) => {
+                    let bytes = frame.get(..length).unwrap_or_default();
+                    if let Some(arrival) = schedule.arrival(start.elapsed(), length) {
+                        number += 1;
+                        under_way.push(Reverse((arrival, number, bytes.to_vec())));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+            if is_due(&under_way, start.elapsed()) {
+                break;
+            }
+        }
+        while is_due(&under_way, start.elapsed()) {
+            if let Some(Reverse((_, _, bytes))) = under_way.pop() {
+                // A device that is full drops it, as a real one would.
+                let _ = to.send(&bytes);
+            }
+        }
+    }
+}
+
+fn is_due(under_way: &BinaryHeap<UnderWay>, now: Duration) -> bool {
+    under_way.peek().is_some_and(|Reverse((arrival, ..))| *arrival <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adit_testbed::{Ping, can_run};
+    use std::net::IpAddr;
+
+    #[test]
+    fn a_round_trip_takes_both_delays_and_loss_is_lost() {
+        if !can_run("a_round_trip_takes_both_delays_and_loss_is_lost", &["ip"]) {
+            return;
+        }
+        let (server, client) = (Namespace::create("server").unwrap(), Namespace::create("client").unwrap());
+        let link = Link {
+            name: "x".to_owned(),
+            rate: None,
+            delay_ms: 10.0,
+            loss: 0.05,
+            reorder: 0.0,
+            segmentation: false,
+        };
+        let _wire = Wire::lay(&server, &client, &link).unwrap();
+        let target: IpAddr = OUTER[0].parse().unwrap();
+        let report = Ping::new(400, Duration::from_millis(2)).run(&client, target).unwrap();
+        let median = report.percentile(0.5).unwrap();
+        assert!(median >= Duration::from_millis(20) && median < Duration::from_millis(25), "{median:?}");
+        // Of 400 pairs, 9.75 % lose one or both.
+        assert!((15..=70).contains(&report.lost()), "{}", report.lost());
+    }
+}
