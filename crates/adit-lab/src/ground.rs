@@ -74,6 +74,17 @@ impl Ground {
         command: Command,
         set_up: impl FnOnce(&Namespace) -> Result<(), TestbedError> + Send,
     ) -> Result<Duration, TestbedError> {
+        let (process, reply) = self.started_client(command, set_up)?;
+        self.processes.push(process);
+        Ok(reply)
+    }
+
+    /// The same for one who needs the ground while setting up: the process is still to be kept.
+    pub(crate) fn started_client(
+        &self,
+        command: Command,
+        set_up: impl FnOnce(&Namespace) -> Result<(), TestbedError> + Send,
+    ) -> Result<(Process, Duration), TestbedError> {
         let target = self.ends(true).target;
         let client = &self.client;
         let started = client.enter(|| -> Result<_, TestbedError> {
@@ -84,9 +95,10 @@ impl Ground {
             Ok((process, reply))
         })?;
         let (process, reply) = started?;
-        let reply = reply.map_err(|error| self.with_logs(&error, &process));
-        self.processes.push(process);
-        reply
+        match reply {
+            Ok(reply) => Ok((process, reply)),
+            Err(error) => Err(self.with_logs(&error, &process)),
+        }
     }
 
     /// An error with what the programs said last.

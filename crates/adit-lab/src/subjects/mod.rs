@@ -4,8 +4,11 @@
 //! one: write a file with a type that is a [`Subject`], and name it in [`all`].
 
 mod adit;
+mod fastd;
 mod null;
 mod openvpn;
+mod strongswan;
+mod tinc;
 mod veth;
 mod wireguard;
 
@@ -74,10 +77,12 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
 
 /// All that the lab knows, by name.
 pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
-    let mut all: Vec<Box<dyn Subject>> = vec![Box::new(veth::Veth), Box::new(null::Null)];
+    let mut all: Vec<Box<dyn Subject>> =
+        vec![Box::new(veth::Veth), Box::new(null::Null), Box::new(tinc::Tinc), Box::new(fastd::Fastd)];
     all.extend(openvpn::all());
     all.extend(adit::all());
     all.extend(wireguard::all());
+    all.extend(strongswan::all());
     all.into_iter().map(|subject| (subject.name(), subject)).collect()
 }
 

@@ -1,0 +1,138 @@
+//! strongSwan: IKEv2 and ESP, in user space where the kernel has no ESP.
+
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{Namespace, TestbedError, program, wait_until};
+
+use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
+use crate::error::LabError;
+use crate::ground::{Ground, INNER, OUTER};
+
+/// Where Debian puts the daemon.
+const CHARON: &str = "/usr/lib/ipsec/charon";
+/// The plugin that does ESP in user space.
+const LIBIPSEC: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
+const PACKAGES: &str = "apt-get install strongswan-charon strongswan-swanctl libcharon-extra-plugins";
+/// How long the daemon may take to listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ENDS: [&str; 2] = ["server", "client"];
+
+/// strongSwan with its `kernel-libipsec` plugin at both ends.
+#[derive(Debug)]
+struct StrongSwan {
+    suffix: &'static str,
+    cipher: &'static str,
+    /// In swanctl.conf's language.
+    proposal: &'static str,
+}
+
+const ALL: [StrongSwan; 3] = [
+    StrongSwan { suffix: "", cipher: "AES-256-GCM", proposal: "aes256gcm16" },
+    StrongSwan { suffix: "-aes128", cipher: "AES-128-GCM", proposal: "aes128gcm16" },
+    StrongSwan { suffix: "-chacha20", cipher: "ChaCha20-Poly1305", proposal: "chacha20poly1305" },
+];
+
+/// All that are measured.
+pub(super) fn all() -> Vec<Box<dyn Subject>> {
+    ALL.into_iter().map(|subject| Box::new(subject) as Box<dyn Subject>).collect()
+}
+
+/// The files and sockets of one end.
+struct End<'a> {
+    ground: &'a Ground,
+    number: usize,
+}
+
+impl End<'_> {
+    fn path(&self, what: &str) -> String {
+        format!("{}/{}.{what}", self.ground.directory.path().display(), ENDS[self.number])
+    }
+
+    fn socket(&self) -> String {
+        format!("unix://{}", self.path("vici"))
+    }
+
+    fn write(&self, proposal: &str) -> Result<(), TestbedError> {
+        let (own, other) = (self.number, 1 - self.number);
+        let daemon = format!(
+            "charon {{\n load = random nonce openssl gcm chapoly kdf kernel-libipsec kernel-netlink socket-default vici\n \
+             install_virtual_ip = no\n plugins {{ vici {{ socket = {} }} }}\n}}\n",
+            self.socket()
+        );
+        let connection = format!(
+            "connections {{ t {{\n version = 2\n local_addrs = {}\n remote_addrs = {}\n \
+             proposals = aes256gcm16-prfsha384-x25519\n local {{\n auth = psk\n id = {}\n }}\n \
+             remote {{\n auth = psk\n id = {}\n }}\n children {{ c {{\n local_ts = {}/32\n remote_ts = {}/32\n \
+             esp_proposals = {proposal}\n }} }}\n }} }}\nsecrets {{ ike-1 {{ secret = \"measured here\" }} }}\n",
+            OUTER[own], OUTER[other], ENDS[own], ENDS[other], INNER[own], INNER[other]
+        );
+        let directory = &self.ground.directory;
+        directory.write(&format!("{}.conf", ENDS[own]), &daemon)?;
+        directory.write(&format!("{}.connection", ENDS[own]), &connection).map(drop)
+    }
+
+    /// The daemon. It keeps its process id below /run, so each end has a /run of its own.
+    fn daemon(&self) -> Result<Command, TestbedError> {
+        let mut command = program("unshare")?;
+        let script = format!("mount -t tmpfs none /run && exec {CHARON}");
+        command.args(["-m", "sh", "-c", &script]).env("STRONGSWAN_CONF", self.path("conf"));
+        Ok(command)
+    }
+
+    fn control(&self, namespace: &Namespace, arguments: &[&str]) -> Result<(), TestbedError> {
+        let mut command = program("swanctl")?;
+        command.args(arguments).args(["--uri", &self.socket()]).env("STRONGSWAN_CONF", self.path("conf"));
+        namespace.run(command).map(drop)
+    }
+
+    /// Tells the daemon its connection as soon as it listens.
+    fn load(&self, namespace: &Namespace) -> Result<(), TestbedError> {
+        let socket = self.path("vici");
+        wait_until("charon's socket", PATIENCE, || std::path::Path::new(&socket).exists())?;
+        self.control(namespace, &["--load-all", "--file", &self.path("connection")])
+    }
+}
+
+impl Subject for StrongSwan {
+    fn name(&self) -> String {
+        format!("strongswan{}", self.suffix)
+    }
+
+    fn about(&self) -> String {
+        format!("strongSwan with ESP in user space (kernel-libipsec), {}", self.cipher)
+    }
+
+    fn availability(&self, _tools: &Tools) -> Availability {
+        let there = [CHARON, LIBIPSEC].iter().all(|path| std::path::Path::new(path).exists());
+        match program("swanctl").ok().filter(|_| there) {
+            Some(mut command) => {
+                let version = super::first_line(command.arg("--version")).unwrap_or_default();
+                lacks_tun().unwrap_or(Availability::Installed(version))
+            }
+            None => Availability::Installable(PACKAGES.to_owned()),
+        }
+    }
+
+    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
+        for (namespace, address) in [(&ground.server, INNER[0]), (&ground.client, INNER[1])] {
+            namespace.ip(&["address", "add", &format!("{address}/32"), "dev", "lo"])?;
+        }
+        let commands = [0, 1].map(|number| {
+            let end = End { ground, number };
+            end.write(self.proposal).and_then(|()| end.daemon())
+        });
+        let [server, client] = commands;
+        ground.start_server(server?)?;
+        End { ground, number: 0 }.load(&ground.server)?;
+        let shared = &*ground;
+        let first_reply = shared.started_client(client?, |namespace| {
+            let end = End { ground: shared, number: 1 };
+            end.load(namespace)?;
+            end.control(namespace, &["--initiate", "--child", "c", "--timeout", "10"])
+        })?;
+        let (process, first_reply) = first_reply;
+        ground.processes.push(process);
+        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+    }
+}

@@ -1,0 +1,77 @@
+//! tinc 1.0.
+
+use std::process::Command;
+
+use adit_testbed::{TestbedError, program};
+
+use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
+use crate::error::LabError;
+use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+
+/// What it sets itself: room for its own headers.
+const MTU: u16 = 1400;
+const NAMES: [&str; 2] = ["server", "client"];
+const DEVICE: &str = "tinc0";
+
+/// tinc at both ends, with its default cipher.
+#[derive(Debug)]
+pub(super) struct Tinc;
+
+impl Tinc {
+    /// The folder of one end, with both hosts' files and a key.
+    fn write(ground: &Ground) -> Result<(), TestbedError> {
+        let failed = |source| TestbedError::File { path: ground.directory.path().to_owned(), source };
+        for (name, address) in NAMES.iter().zip(OUTER) {
+            let own = ground.directory.path().join(name);
+            std::fs::create_dir_all(own.join("hosts")).map_err(failed)?;
+            let other = if *name == NAMES[1] { "ConnectTo = server\n" } else { "" };
+            let text = format!("Name = {name}\nMode = router\nInterface = {DEVICE}\nPort = {PORT}\n{other}");
+            std::fs::write(own.join("tinc.conf"), text).map_err(failed)?;
+            let inner = INNER[usize::from(*name == NAMES[1])];
+            let host = format!("Address = {address}\nPort = {PORT}\nSubnet = {inner}/32\n");
+            std::fs::write(own.join("hosts").join(name), host).map_err(failed)?;
+            let mut keys = program("tincd")?;
+            keys.arg("-c").arg(&own).arg("-K2048");
+            ground.server.run(keys)?;
+        }
+        for (from, to) in [(0, 1), (1, 0)] {
+            let hosts = |end: usize| ground.directory.path().join(NAMES[end]).join("hosts").join(NAMES[from]);
+            std::fs::copy(hosts(from), hosts(to)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn command(ground: &Ground, end: usize) -> Result<Command, TestbedError> {
+        let own = ground.directory.path().join(NAMES[end]);
+        let mut command = program("tincd")?;
+        command.arg("-c").arg(&own).arg("-D").arg("--pidfile").arg(own.join("pid"));
+        Ok(command)
+    }
+}
+
+impl Subject for Tinc {
+    fn name(&self) -> String {
+        "tinc".to_owned()
+    }
+
+    fn about(&self) -> String {
+        "tinc 1.0 in router mode, its default cipher".to_owned()
+    }
+
+    fn availability(&self, _tools: &Tools) -> Availability {
+        match version("tincd", &["--version"]) {
+            Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
+            None => Availability::Installable("apt-get install tinc".to_owned()),
+        }
+    }
+
+    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
+        Tinc::write(ground)?;
+        ground.start_server(Tinc::command(ground, 0)?)?;
+        bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
+        let client = Tinc::command(ground, 1)?;
+        let first_reply =
+            ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
+        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+    }
+}
