@@ -135,7 +135,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         }
         Command::Compare { before, after, threshold } => {
             let changes = compare::compare(&Results::read(&before)?, &Results::read(&after)?, threshold);
-            changes.iter().for_each(|change| say(change));
+            changes.iter().for_each(say);
             Ok(changes.iter().all(|change| change.verdict != Verdict::Worse))
         }
     }

@@ -48,6 +48,6 @@ impl Subject for Adit {
             command.arg("up").arg(file);
             Ok(command)
         };
-        start(self.0, ground, [&command, &command])
+        start(self.0, ground, &command)
     }
 }

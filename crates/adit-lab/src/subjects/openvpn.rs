@@ -71,22 +71,22 @@ impl Shape {
     }
 }
 
-/// Brings up a tunnel of these files between a server and a client that commands are made for.
+/// Brings up a tunnel of these files; `command` is what runs one of them.
 pub(super) fn start(
     shape: Shape,
     ground: &mut Ground,
-    commands: [&dyn Fn(&Path) -> Result<Command, TestbedError>; 2],
+    command: &dyn Fn(&Path) -> Result<Command, TestbedError>,
 ) -> Result<Tunnel, LabError> {
     let [server, client] = shape.configurations()?;
     let server = ground.directory.write("server.conf", &server)?;
     let client = ground.directory.write("client.ovpn", &client)?;
-    ground.start_server(commands[0](&server)?)?;
+    ground.start_server(command(&server)?)?;
     let up = || {
         ground.server.is_bound(shape.tcp, PORT).unwrap_or(false)
             && ground.server.devices().is_ok_and(|devices| devices.len() > 1)
     };
     wait_until("the server to listen", PATIENCE, up)?;
-    let first_reply = ground.start_client(commands[1](&client)?, |_| Ok(()))?;
+    let first_reply = ground.start_client(command(&client)?, |_| Ok(()))?;
     Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
 }
 
@@ -129,6 +129,6 @@ impl Subject for OpenVpn {
                 command
             })
         };
-        start(self.0, ground, [&command, &command])
+        start(self.0, ground, &command)
     }
 }
