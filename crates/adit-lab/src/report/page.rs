@@ -57,7 +57,7 @@ fn method(results: &Results) -> Markup {
     html! {
         p.method {
             "Everything here was " em { "measured" } " on one machine, " (results.environment.date) " UTC: "
-            (plan.rounds) " rounds in random order, loads of " (plan.seconds) " s, both ends and the load on the same "
+            (plan.rounds) @if plan.rounds == 1 { " round" } @else { " rounds" } " in random order, loads of " (plan.seconds) " s, both ends and the load on the same "
             "processors. Shown are medians"
             @if plan.rounds >= 3 { " with 95 % intervals (bootstrap)" } @else { "; so few rounds have no interval" }
             "."
@@ -89,10 +89,7 @@ fn names(figures: &Figures, link: &str, load: &str) -> Vec<String> {
         .map(|place| &place.figure)
         .collect();
     let mut names: Vec<String> = names.into_iter().cloned().collect();
-    // Up before down, idle before loaded, offered before received.
-    names.sort_by_key(|name| {
-        (name.starts_with("down") || name.starts_with("loaded") || name.starts_with("double"), name.clone())
-    });
+    names.sort_by_key(|name| words::order(name));
     names
 }
 

@@ -1,28 +1,35 @@
 //! What figures are called.
 
+/// Figures in the order in which they are shown, with their words and units.
+const FIGURES: [(&str, &str); 18] = [
+    ("up_mbit", "to the server, Mbit/s"),
+    ("down_mbit", "to the client, Mbit/s"),
+    ("up_cpu_s_per_gb", "to the server, CPU seconds a GB"),
+    ("down_cpu_s_per_gb", "to the client, CPU seconds a GB"),
+    ("offered_pps", "offered, packets a second"),
+    ("received_pps", "received, packets a second"),
+    ("double_offered_pps", "offered at twice that"),
+    ("double_received_pps", "received then"),
+    ("kept", "kept at twice the load"),
+    ("idle_p50_us", "idle, median, µs"),
+    ("idle_p99_us", "idle, 99 %, µs"),
+    ("idle_p999_us", "idle, 99.9 %, µs"),
+    ("idle_lost", "idle, lost"),
+    ("loaded_p50_us", "under load, median, µs"),
+    ("loaded_p99_us", "under load, 99 %, µs"),
+    ("loaded_p999_us", "under load, 99.9 %, µs"),
+    ("loaded_lost", "under load, lost"),
+    ("start_ms", "start to first reply, ms"),
+];
+
 /// A figure in words, with its unit.
 pub(super) fn figure(name: &str) -> String {
-    let known = [
-        ("up_mbit", "to the server, Mbit/s"),
-        ("down_mbit", "to the client, Mbit/s"),
-        ("up_cpu_s_per_gb", "to the server, CPU seconds a GB"),
-        ("down_cpu_s_per_gb", "to the client, CPU seconds a GB"),
-        ("offered_pps", "offered, packets a second"),
-        ("received_pps", "received, packets a second"),
-        ("double_offered_pps", "offered at twice that"),
-        ("double_received_pps", "received then"),
-        ("kept", "kept at twice the load"),
-        ("idle_p50_us", "idle, median, µs"),
-        ("idle_p99_us", "idle, 99 %, µs"),
-        ("idle_p999_us", "idle, 99.9 %, µs"),
-        ("idle_lost", "idle, lost"),
-        ("loaded_p50_us", "under load, median, µs"),
-        ("loaded_p99_us", "under load, 99 %, µs"),
-        ("loaded_p999_us", "under load, 99.9 %, µs"),
-        ("loaded_lost", "under load, lost"),
-        ("start_ms", "start to first reply, ms"),
-    ];
-    known.iter().find(|(key, _)| *key == name).map_or(name, |(_, words)| words).to_owned()
+    FIGURES.iter().find(|(key, _)| *key == name).map_or(name, |(_, words)| words).to_owned()
+}
+
+/// Its place among the columns; what is not known comes last.
+pub(super) fn order(name: &str) -> usize {
+    FIGURES.iter().position(|(key, _)| *key == name).unwrap_or(FIGURES.len())
 }
 
 /// A workload in words.
