@@ -12,6 +12,7 @@ mod key_state;
 pub mod keys;
 mod link;
 mod liveness;
+pub mod locked;
 mod negotiate;
 pub mod occ;
 pub mod params;

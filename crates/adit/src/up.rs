@@ -8,6 +8,7 @@ mod revocations;
 mod signals;
 mod tls;
 mod translate;
+mod unlock;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -76,13 +77,16 @@ fn up(args: &Args) -> Result<(), Failure> {
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
         .map_err(|error| at_line(&parsed, &args.file, "crl-verify", &error))?;
+    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log)
+        .map_err(|(directive, why)| at_line(&parsed, &args.file, directive, &why))?;
     match &parsed.config.role {
         Role::Client(client) => {
             let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
             // A misspelt name shall not go unnoticed for ever, unless the file says so.
             let patience = if mentioned { client.resolve_retry } else { Some(Duration::ZERO) };
-            let mut params = translate::client_params(&parsed.config, client, patience, lists, wall)
-                .map_err(|error| locate(&parsed, &args.file, &error))?;
+            let mut params =
+                translate::client_params(&parsed.config, client, &credentials, patience, lists, wall)
+                    .map_err(|error| locate(&parsed, &args.file, &error))?;
             let asker = client.auth.as_ref().map(|auth| Asker::new(&auth.source, &args.file));
             if let (Some(auth), Some(asker)) = (&mut params.auth, &asker) {
                 let answer = asker.first(&mut log);
@@ -92,7 +96,7 @@ fn up(args: &Args) -> Result<(), Failure> {
             run_protocol(args, &parsed, source, asker, log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
-            let mut params = translate::server_params(&parsed.config, server, lists, wall)
+            let mut params = translate::server_params(&parsed.config, server, &credentials, lists, wall)
                 .map_err(|error| locate(&parsed, &args.file, &error))?;
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;

@@ -8,8 +8,8 @@ use adit_core::{
 
 use super::lexer::{At, Inline};
 use super::model::{
-    AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, Liveness, Mssfix, PeerCheck, Process,
-    PullFilter, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
+    AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix, PeerCheck,
+    Process, PullFilter, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -114,6 +114,8 @@ pub(super) struct TlsDraft {
     pub(super) cert: Option<Material>,
     pub(super) extra: Option<Material>,
     pub(super) key: Option<Material>,
+    pub(super) pkcs12: Option<Material>,
+    pub(super) key_password: KeyPassword,
     pub(super) tls_auth: Option<Material>,
     pub(super) tls_crypt: Option<Material>,
     pub(super) tls_crypt_v2: Option<Material>,

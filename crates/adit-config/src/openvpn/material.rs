@@ -1,11 +1,14 @@
 //! Certificates and keys, inline or from files.
 
+use std::path::Path;
+
+use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
-use super::model::{Crl, Identity, Tls, TlsCryptV2, TlsVersion, Wrap};
-use crate::{KeyOwner, Pem, Problem, StaticKey, TlsCryptV2Key};
+use super::model::{Crl, Identity, KeyPassword, Tls, TlsCryptV2, TlsVersion, Wrap};
+use crate::{KeyOwner, Pem, Problem, Secret, StaticKey, TlsCryptV2Key};
 
 /// Larger files are no certificates or keys.
 const MAX_FILE: usize = 4 << 20;
@@ -14,8 +17,8 @@ impl Parser<'_> {
     /// Certificates, keys and TLS settings; `None` after telling why not.
     pub(super) fn tls(&mut self, draft: &mut Draft, file: &str) -> Option<Tls> {
         let tls = &draft.tls;
-        // As in OpenVPN, fingerprints can stand in for an authority.
-        let ca = match (&tls.ca, tls.peer.fingerprints.is_empty()) {
+        // As in OpenVPN, fingerprints can stand in for an authority, and PKCS#12 files hold authorities.
+        let ca = match (&tls.ca, tls.peer.fingerprints.is_empty() && tls.pkcs12.is_none()) {
             (None, false) => Some(None),
             (ca, _) => self
                 .required(ca, "ca", file)
@@ -23,11 +26,19 @@ impl Parser<'_> {
                 .map(Some),
         };
         let identity = self.identity(draft, file);
+        let pkcs12 = match draft.tls.pkcs12.take() {
+            None => Some(None),
+            Some(material) => self.packed(&material, draft).map(Some),
+        };
         let tls = &draft.tls;
         let version_min = tls.version_min.unwrap_or(TlsVersion::V1_2);
         if tls.version_max.is_some_and(|max| max < version_min) {
             self.problem_in(file, "`tls-version-max` is lower than `tls-version-min`; no version is left");
         }
+        let key_password = match std::mem::take(&mut draft.tls.key_password) {
+            KeyPassword::File(path) => KeyPassword::File(draft.directory.join(path)),
+            KeyPassword::Prompt => KeyPassword::Prompt,
+        };
         let TlsDraft { version_max, ciphers, suites, groups, cert_profile, peer, crl, .. } =
             std::mem::take(&mut draft.tls);
         let crl = crl.map(|crl| match crl {
@@ -38,6 +49,8 @@ impl Parser<'_> {
         Some(Tls {
             ca: ca?,
             identity: identity?,
+            pkcs12: pkcs12?,
+            key_password,
             version_min,
             version_max,
             ciphers,
@@ -53,6 +66,16 @@ impl Parser<'_> {
     /// wrong.
     fn identity(&mut self, draft: &Draft, file: &str) -> Option<Option<Identity>> {
         let tls = &draft.tls;
+        if tls.pkcs12.is_some() {
+            for (material, name) in [(&tls.cert, "cert"), (&tls.key, "key"), (&tls.extra, "extra-certs")] {
+                if let Some(material) = material {
+                    let text =
+                        format!("`{name}` beside `pkcs12`, which holds all of it; remove one of the two");
+                    self.problems.push(material.at.problem(text));
+                }
+            }
+            return Some(None);
+        }
         if tls.cert.is_none() && tls.key.is_none() && draft.client.auth.is_some() {
             return Some(None);
         }
@@ -110,7 +133,7 @@ impl Parser<'_> {
                          `peer-fingerprint`"
                 }
                 "cert" => "our own certificate",
-                _ => "our private key",
+                _ => "our private key; or both in one by `pkcs12 FILE`",
             };
             self.problem_in(
                 file,
@@ -133,14 +156,10 @@ impl Parser<'_> {
     fn try_text(&self, material: &Material, draft: &Draft) -> Result<Zeroizing<String>, Problem> {
         let path = match &material.source {
             Source::Inline(inline) => return Ok(inline.text.clone()),
-            Source::File(path) => draft.directory.join(path),
+            Source::File(path) => path,
         };
         let named = |what: &str| material.at.problem(format!("`{}` {what}", path.display()));
-        let bytes = (self.load)(&path).map_err(|why| named(&format!("cannot be read: {why}")))?;
-        let bytes = Zeroizing::new(bytes);
-        if bytes.len() > MAX_FILE {
-            return Err(named("is too large for certificates or a key"));
-        }
+        let bytes = self.bytes(material, path, draft)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| {
             named("is not text: PEM is wanted, perhaps this is DER (`openssl x509 -inform DER`)")
         })?;
@@ -148,6 +167,49 @@ impl Parser<'_> {
             return Err(named("holds the end of an inline block; only PEM text belongs there"));
         }
         Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    fn bytes(&self, material: &Material, path: &Path, draft: &Draft) -> Result<Zeroizing<Vec<u8>>, Problem> {
+        let path = draft.directory.join(path);
+        let named = |what: &str| material.at.problem(format!("`{}` {what}", path.display()));
+        let bytes = (self.load)(&path).map_err(|why| named(&format!("cannot be read: {why}")))?;
+        let bytes = Zeroizing::new(bytes);
+        if bytes.len() > MAX_FILE {
+            return Err(named("is too large for certificates or a key"));
+        }
+        Ok(bytes)
+    }
+
+    /// A PKCS#12 file as base64, in lines as OpenSSL wants them.
+    fn packed(&mut self, material: &Material, draft: &Draft) -> Option<Secret> {
+        let encoded = match &material.source {
+            Source::Inline(inline) => {
+                Ok(Zeroizing::new(inline.text.split_ascii_whitespace().collect::<String>()))
+            }
+            Source::File(path) => {
+                self.bytes(material, path, draft).map(|bytes| Zeroizing::new(Base64::encode_string(&bytes)))
+            }
+        };
+        match encoded {
+            Ok(encoded) if encoded.is_empty() => {
+                self.problems.push(material.at.problem("`pkcs12`: it is empty"));
+                None
+            }
+            Ok(encoded) => {
+                let mut text = Zeroizing::new(String::with_capacity(encoded.len() + encoded.len() / 32));
+                for (number, c) in encoded.chars().enumerate() {
+                    if number > 0 && number % 64 == 0 {
+                        text.push('\n');
+                    }
+                    text.push(c);
+                }
+                Some(Secret::new(&text))
+            }
+            Err(problem) => {
+                self.problems.push(problem);
+                None
+            }
+        }
     }
 
     fn certificates(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
@@ -162,15 +224,6 @@ impl Parser<'_> {
 
     fn private_key(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
         let pem = Pem::new(&self.text(material, draft)?);
-        let encrypted = pem.labels().any(|label| label == "ENCRYPTED PRIVATE KEY")
-            || pem.text().lines().any(|line| line.starts_with("Proc-Type:") && line.contains("ENCRYPTED"));
-        if encrypted {
-            self.problems.push(material.at.problem(
-                "the private key is encrypted and adit asks for no passphrase: write it without, \
-                 `openssl pkey -in FILE -out NEWFILE`, readable by its owner alone",
-            ));
-            return None;
-        }
         if !pem.labels().any(|label| label.ends_with("PRIVATE KEY")) {
             self.problems
                 .push(material.at.problem("no private key in it: no line `-----BEGIN PRIVATE KEY-----`"));

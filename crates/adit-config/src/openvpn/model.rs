@@ -320,6 +320,10 @@ pub struct Tls {
     pub ca: Option<Pem>,
     /// Who we are; a client may be known by its username alone.
     pub identity: Option<Identity>,
+    /// The same, and perhaps authorities, in one PKCS#12 file, as base64 (`pkcs12`). Secret.
+    pub pkcs12: Option<Secret>,
+    /// Where the password is, if the private key or the PKCS#12 file has one (`askpass`).
+    pub key_password: KeyPassword,
     /// Oldest TLS version to accept.
     pub version_min: TlsVersion,
     /// Newest, if limited.
@@ -343,8 +347,18 @@ pub struct Tls {
 pub struct Identity {
     /// Our certificate, then those that link it to an authority (`cert`, `extra-certs`).
     pub cert: Pem,
-    /// Our private key. Secret.
+    /// Our private key, perhaps encrypted. Secret.
     pub key: Pem,
+}
+
+/// `askpass`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyPassword {
+    /// It is asked for on the terminal when it is needed.
+    #[default]
+    Prompt,
+    /// The first line of a file.
+    File(PathBuf),
 }
 
 /// `crl-verify`.

@@ -18,6 +18,7 @@ impl Config {
     pub fn to_text(&self) -> Zeroizing<String> {
         // Keys are copied into the text once: it never grows beyond what is reserved here.
         let identity = self.tls.identity.as_ref().map_or(0, |it| it.cert.text().len() + it.key.text().len());
+        let identity = identity + self.tls.pkcs12.as_ref().map_or(0, |packed| packed.text().len());
         let secrets = self.tls.ca.as_ref().map_or(0, |ca| ca.text().len()) + identity;
         let mut out = Out(Zeroizing::new(String::with_capacity(secrets + (64 << 10))));
         match &self.role {
@@ -54,6 +55,9 @@ impl Config {
         if let Some(identity) = &self.tls.identity {
             out.block("cert", identity.cert.text());
             out.block("key", identity.key.text());
+        }
+        if let Some(packed) = &self.tls.pkcs12 {
+            out.block("pkcs12", packed.text());
         }
         out.0
     }
@@ -377,6 +381,9 @@ fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
     }
     if tls.cert_profile == CertProfile::SuiteB {
         out.one("tls-cert-profile", "suiteb");
+    }
+    if let KeyPassword::File(path) = &tls.key_password {
+        out.one("askpass", path.display());
     }
     super::peer::print(out, &tls.peer, is_server);
     match &tls.crl {

@@ -292,6 +292,7 @@ fn tls() -> impl Strategy<Value = Tls> {
         (tls_names(tls::CIPHERS), tls_names(tls::SUITES), tls_names(tls::GROUPS)),
         (peer_check(), option::of(crl())),
         (any::<bool>(), select(vec![CertProfile::Preferred, CertProfile::SuiteB])),
+        (option::of("[A-Za-z0-9+/]{64}\n[A-Za-z0-9+/]{1,64}"), option::of("[ -~]{1,40}")),
     )
         .prop_map(
             |(
@@ -300,10 +301,16 @@ fn tls() -> impl Strategy<Value = Tls> {
                 (ciphers, suites, groups),
                 (peer, crl),
                 (has_ca, cert_profile),
+                (packed, password),
             )| {
                 Tls {
                     ca: (has_ca || peer.fingerprints.is_empty()).then_some(ca),
-                    identity: Some(Identity { cert, key }),
+                    identity: packed.is_none().then_some(Identity { cert, key }),
+                    pkcs12: packed.map(|text| Secret::new(&text)),
+                    key_password: match password {
+                        Some(path) if path != "stdin" => KeyPassword::File(path.into()),
+                        _ => KeyPassword::Prompt,
+                    },
                     version_min,
                     version_max,
                     ciphers,

@@ -210,10 +210,6 @@ fn ciphers() {
 
 #[test]
 fn key_files() {
-    let encrypted = "client\nremote a\n<key>\n-----BEGIN ENCRYPTED PRIVATE KEY-----\n</key>\n";
-    let text = format!("{encrypted}ca ca.crt\ncert ca.crt\n");
-    let failure = parse("f", text.as_bytes(), &load).unwrap_err();
-    assert!(failure.to_string().contains("openssl pkey"), "{failure}");
     let swapped =
         parse("f", b"client\nremote a\nca ca.crt\ncert key.key\nkey cert.crt\n", &load).unwrap_err();
     assert_eq!(swapped.problems.len(), 2, "{swapped}");
@@ -287,4 +283,26 @@ fn tls_lists() {
     // Words that stand for many leave the choice to adit.
     let (config, _) = client("tls-cipher DEFAULT:!EXP:!LOW:!kRSA\ntls-groups DEFAULT");
     assert!(config.tls.ciphers.is_empty() && config.tls.groups.is_empty());
+}
+
+#[test]
+fn keys_behind_a_password() {
+    let load = |path: &Path| match path.to_str() {
+        Some("/etc/a.p12") => Ok(vec![0x30, 0xff, 0x00]),
+        _ => load(path),
+    };
+    let read = |text: &str| parse("test.conf", format!("client\nremote a\n{text}").as_bytes(), &load);
+    let tls = read("cd /etc\npkcs12 a.p12\naskpass pass\n").unwrap().config.tls;
+    assert_eq!(tls.pkcs12.unwrap().text(), "MP8A");
+    assert_eq!(tls.key_password, KeyPassword::File("/etc/pass".into()));
+    assert!(tls.ca.is_none() && tls.identity.is_none());
+    let tls = read("<pkcs12>\nMP\n8A\n</pkcs12>\nca ca.crt\naskpass\n").unwrap().config.tls;
+    assert_eq!(tls.pkcs12.unwrap().text(), "MP8A");
+    assert!(tls.ca.is_some() && tls.key_password == KeyPassword::Prompt);
+    let locked = KEY.replace("PRIVATE", "ENCRYPTED PRIVATE");
+    let tls = read(&format!("ca ca.crt\ncert cert.crt\n<key>\n{locked}</key>\n")).unwrap().config.tls;
+    assert_eq!(tls.identity.unwrap().key.text(), locked);
+    let failure = read("cd /etc\npkcs12 a.p12\ncert cert.crt\n").unwrap_err().to_string();
+    assert!(failure.contains("test.conf:5: `cert` beside `pkcs12`"), "{failure}");
+    assert!(read("<pkcs12>\n</pkcs12>\n").unwrap_err().to_string().contains("it is empty"));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::args::Args;
 use super::draft::{Draft, Material, Source};
-use super::model::{CertProfile, Crl, KeyDirection, TlsName, TlsVersion};
+use super::model::{CertProfile, Crl, KeyDirection, KeyPassword, TlsName, TlsVersion};
 use super::table::{Effect, done, done_but, skip};
 use crate::Pem;
 
@@ -40,6 +40,19 @@ pub(super) fn extra_certs(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn key(draft: &mut Draft, args: &Args<'_>) -> Done {
     material(&mut draft.tls.key, args)
+}
+
+pub(super) fn pkcs12(draft: &mut Draft, args: &Args<'_>) -> Done {
+    material(&mut draft.tls.pkcs12, args)
+}
+
+pub(super) fn askpass(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.tls.key_password = match args.opt(0) {
+        None | Some("stdin") => KeyPassword::Prompt,
+        Some("") => return Err(args.usage()),
+        Some(path) => KeyPassword::File(path.into()),
+    };
+    done()
 }
 
 pub(super) fn tls_auth(draft: &mut Draft, args: &Args<'_>) -> Done {

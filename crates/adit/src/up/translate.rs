@@ -20,7 +20,6 @@ use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
 use adit_openvpn::{NameCheck, NameField, NameFields, PeerRequirements, Role, TlsConfig};
-use zeroize::Zeroizing;
 
 use super::tls::environment;
 
@@ -106,12 +105,13 @@ fn family(family: file::Family) -> Family {
 pub(super) fn client_params(
     config: &Config,
     client: &ClientConfig,
+    credentials: &Credentials,
     resolve_patience: Option<Duration>,
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ClientParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
-    let tls = client_tls(&credentials(config), requirements, &environment(config))?;
+    let tls = client_tls(credentials, requirements, &environment(config))?;
     let name = |remote: &file::Remote| RemoteParams {
         name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
         transport: remote.transport,
@@ -176,11 +176,12 @@ fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
 pub(super) fn server_params(
     config: &Config,
     server: &ServerConfig,
+    credentials: &Credentials,
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ServerParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
-    let tls = server_tls(&credentials(config), requirements, &environment(config))?;
+    let tls = server_tls(credentials, requirements, &environment(config))?;
     Ok(ServerParams {
         control: control(config, TlsConfig::Server(tls), Role::Server, revocations, wall)?,
         data: data(config),
@@ -225,15 +226,6 @@ fn transport_name(transport: Transport) -> &'static str {
     match transport {
         Transport::Udp => "udp",
         Transport::Tcp => "tcp",
-    }
-}
-
-fn credentials(config: &Config) -> Credentials {
-    let identity = config.tls.identity.as_ref();
-    Credentials {
-        ca: config.tls.ca.as_ref().map(|ca| ca.text().as_bytes().to_vec()).unwrap_or_default(),
-        certificate: identity.map(|it| it.cert.text().as_bytes().to_vec()).unwrap_or_default(),
-        private_key: Zeroizing::new(identity.map(|it| it.key.text().as_bytes().to_vec()).unwrap_or_default()),
     }
 }
 

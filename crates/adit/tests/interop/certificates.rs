@@ -92,3 +92,58 @@ pub(crate) fn output(mut command: Command) -> String {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
+
+/// Our keys behind a password, in a file with `askpass`, and packed with certificate and authority (PKCS#12).
+#[test]
+fn locked_keys() {
+    let scratch = Scratch::create("locked").unwrap();
+    let password = scratch.write("password", "open sesame\n").unwrap();
+    let askpass = format!("askpass {}\n", password.display());
+    let openssl = |arguments: &[&str], input: &str, name: &str| {
+        let input = scratch.write(&format!("{name}.in"), input).unwrap();
+        let out = scratch.path().join(name);
+        let mut command = program("openssl").unwrap();
+        command
+            .args(arguments)
+            .args(["-passout", "pass:open sesame", "-in"])
+            .arg(input)
+            .arg("-out")
+            .arg(&out);
+        output(command);
+        out
+    };
+    let encrypted = |texts: &mut [String; 2]| {
+        for (text, form) in
+            texts.iter_mut().zip([&["pkcs8", "-topk8", "-v2", "aes-256-cbc"][..], &["ec", "-aes256"]])
+        {
+            let key = block(text, "key");
+            let path = openssl(form, &key, form[0]);
+            let locked = std::fs::read_to_string(path).unwrap();
+            *text = text.replace(&key, &locked) + &askpass;
+        }
+    };
+    let packed = |texts: &mut [String; 2]| {
+        for (text, inline) in texts.iter_mut().zip([false, true]) {
+            let [authority, certificate, key] = ["ca", "cert", "key"].map(|name| block(text, name));
+            for (name, content) in [("ca", &authority), ("cert", &certificate), ("key", &key)] {
+                *text = text.replace(&format!("<{name}>\n{content}</{name}>\n"), "");
+            }
+            let path =
+                openssl(&["pkcs12", "-export"], &format!("{certificate}{key}{authority}"), "packed.p12");
+            if inline {
+                let mut command = program("openssl").unwrap();
+                command.args(["base64", "-in"]).arg(&path);
+                text.push_str(&format!("<pkcs12>\n{}</pkcs12>\n", output(command)));
+            } else {
+                let kept = scratch.path().join("server.p12");
+                std::fs::copy(&path, &kept).unwrap();
+                text.push_str(&format!("pkcs12 {}\n", kept.display()));
+            }
+            text.push_str(&askpass);
+        }
+    };
+    for pair in BOTH_WAYS {
+        check("encrypted keys", &Options::BASE, pair, encrypted, ["", ""]);
+        check("PKCS#12", &Options::BASE, pair, packed, ["", ""]);
+    }
+}

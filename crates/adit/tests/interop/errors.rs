@@ -12,6 +12,7 @@ use adit_testbed::{
 };
 
 use crate::bed::{Bed, PROGRAMS};
+use crate::certificates::output;
 use crate::options::{Options, Program, Wrap};
 
 /// Long enough for any of the errors here; a program that goes on trying is a failure.
@@ -159,6 +160,23 @@ fn a_certificate_of_ones_own_that_has_expired() {
     let Some(desk) = Desk::create("a_certificate_of_ones_own_that_has_expired") else { return };
     let old = desk.authority.issue("old", Purpose::Client, Validity::Expired).unwrap();
     desk.text_fails(&desk.client_config(&old, "192.0.2.1"), &["test.conf", "expired", "2020"]);
+}
+
+#[test]
+fn a_password_that_does_not_open_the_key() {
+    let Some(desk) = Desk::create("a_password_that_does_not_open_the_key") else { return };
+    let plain = desk.directory.write("plain.key", &desk.client.key).unwrap();
+    let mut command = program("openssl").unwrap();
+    command.args(["pkcs8", "-topk8", "-passout", "pass:right", "-in"]).arg(&plain);
+    let key = output(command);
+    let locked = Identity { key, ..desk.client.clone() };
+    let config = desk.client_config(&locked, "192.0.2.1");
+    desk.directory.write("password", "wrong\n").unwrap();
+    let line = line_of(&config, "<key>");
+    desk.text_fails(
+        &(config + "askpass password\n"),
+        &[&format!("test.conf:{line}"), "the password does not open it", "askpass"],
+    );
 }
 
 #[test]

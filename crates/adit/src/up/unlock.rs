@@ -1,0 +1,117 @@
+//! Our own certificate and key, opened with a password where they are locked: `askpass`, `pkcs12`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use adit_config::Secret;
+use adit_config::openvpn::{Config, KeyPassword};
+use adit_core::Severity;
+use adit_openvpn::credentials::Credentials;
+use adit_openvpn::locked::{LockedError, is_locked, open_pkcs12, pkcs12_der, unlock};
+use zeroize::Zeroizing;
+
+use super::credentials::Terminal;
+use crate::configuration;
+use crate::log::Logger;
+
+/// Larger files hold no password.
+const MAX_FILE: u64 = 16 << 10;
+/// How often a person is asked for a password.
+const TRIES: usize = 3;
+
+/// A directive at fault, and why.
+pub(super) type Fault = (&'static str, String);
+
+/// What the configuration in `file` says of who we are and whom we trust, without any lock.
+pub(super) fn credentials(config: &Config, file: &Path, log: &mut Logger) -> Result<Credentials, Fault> {
+    let tls = &config.tls;
+    let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
+    let mut credentials = Credentials {
+        ca: tls.ca.as_ref().map(text).unwrap_or_default(),
+        certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
+        private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
+    };
+    let mut passwords = Passwords { source: &tls.key_password, file, log };
+    if let Some(packed) = &tls.pkcs12 {
+        unpack(packed, &mut passwords, &mut credentials)?;
+    } else if is_locked(&credentials.private_key) {
+        let locked = std::mem::take(&mut credentials.private_key);
+        let open = |password: &str| unlock(&locked, password);
+        credentials.private_key = passwords.open("key", "the private key", open)?;
+    }
+    Ok(credentials)
+}
+
+fn unpack(packed: &Secret, passwords: &mut Passwords<'_>, into: &mut Credentials) -> Result<(), Fault> {
+    let der = pkcs12_der(packed.text()).map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?;
+    // Many have no password.
+    let unpacked = match open_pkcs12(&der, "") {
+        Err(LockedError::WrongPassword) => {
+            passwords.open("pkcs12", "the PKCS#12 file", |password| open_pkcs12(&der, password))?
+        }
+        other => other.map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?,
+    };
+    into.certificate = unpacked.certificates;
+    into.private_key = unpacked.private_key;
+    // As in OpenVPN, `ca` decides if it is there.
+    if into.ca.is_empty() {
+        into.ca = unpacked.authorities;
+    }
+    Ok(())
+}
+
+/// Where the password is.
+struct Passwords<'a> {
+    source: &'a KeyPassword,
+    file: &'a Path,
+    log: &'a mut Logger,
+}
+
+impl Passwords<'_> {
+    /// Tries the password of the file, or of the person at the terminal, who may err.
+    fn open<T>(
+        &mut self,
+        directive: &'static str,
+        what: &str,
+        open: impl Fn(&str) -> Result<T, LockedError>,
+    ) -> Result<T, Fault> {
+        let fault = |error: LockedError| (directive, format!("{directive}: {error}"));
+        if let KeyPassword::File(path) = self.source {
+            let password = self.read(path).map_err(|why| ("askpass", format!("askpass: {why}")))?;
+            return open(&password).map_err(fault);
+        }
+        let mut tried = 0;
+        loop {
+            let password = Terminal::open()
+                .and_then(|mut terminal| terminal.ask(&format!("Password of {what}: "), false))
+                .map_err(|why| {
+                    (directive, format!("{directive}: {what} is encrypted, and its password cannot be asked for ({why}); write `askpass FILE`"))
+                })?;
+            tried += 1;
+            match open(&password) {
+                Err(LockedError::WrongPassword) if tried < TRIES => {}
+                other => return other.map_err(fault),
+            }
+        }
+    }
+
+    /// The first line of a file.
+    fn read(&mut self, path: &Path) -> Result<Zeroizing<String>, String> {
+        let path = configuration::find(self.file, path);
+        let shown = path.display();
+        let metadata = fs::metadata(&path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        if metadata.len() > MAX_FILE {
+            return Err(format!("{shown} is too large for a password"));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            let text = format_args!(
+                "{shown} holds a password, and others than its owner can read it: chmod 600 {shown}"
+            );
+            self.log.log(Severity::Warning, text);
+        }
+        let text = fs::read_to_string(&path).map(Zeroizing::new);
+        let text = text.map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
+    }
+}
