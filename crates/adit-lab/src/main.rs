@@ -11,6 +11,7 @@ mod record;
 mod report;
 mod results;
 mod run;
+mod setup;
 mod stats;
 mod subjects;
 mod wire;
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::compare::Verdict;
 use crate::error::LabError;
@@ -49,6 +52,12 @@ struct Arguments {
 enum Command {
     /// Show who can be measured here, and the plans
     List,
+    /// Get the peers that are not installed, by package name
+    Setup {
+        /// Only these
+        #[arg(long, value_delimiter = ',')]
+        subjects: Option<Vec<String>>,
+    },
     /// Run a plan
     Run {
         /// The name of a plan that `list` shows, or a TOML file
@@ -112,6 +121,14 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             list(&tools);
             Ok(true)
         }
+        Command::Setup { subjects: wanted } => {
+            let mut all = subjects::all();
+            if let Some(wanted) = wanted {
+                run::check_subjects(&wanted, &all)?;
+                all.retain(|name, _| wanted.contains(name));
+            }
+            Ok(setup::setup(&all, &tools))
+        }
         Command::Run { plan: name, subjects, rounds, seconds, out } => {
             let mut plan = find_plan(&name)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
@@ -123,6 +140,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             if !missing.is_empty() {
                 return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
             }
+            clean_up_on_signals()?;
             let failures = run::run(&plan, &out, &subjects::all(), &tools)?;
             report::write(&out)?;
             say(format_args!("{}", out.join(report::HTML).display()));
@@ -139,6 +157,20 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             Ok(changes.iter().all(|change| change.verdict != Verdict::Worse))
         }
     }
+}
+
+/// Whoever ends a run early finds nothing left behind: no namespace, process or device.
+fn clean_up_on_signals() -> Result<(), LabError> {
+    let failed = |error| LabError::Usage(format!("cannot wait for signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            adit_testbed::remove_everything();
+            tell("ended early; the same command goes on where it stopped");
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
 }
 
 fn tools(arguments: &Arguments) -> Tools {

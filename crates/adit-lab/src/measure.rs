@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adit_testbed::{
-    Ends, Flood, PingReport, TestbedError, find_saturation, round_trips, tcp_flow, while_busy,
+    Ends, Flood, PingReport, TcpLoad, TestbedError, find_saturation, round_trips, tcp_flow, while_busy,
 };
 
 use crate::plan::Workload;
@@ -22,7 +22,7 @@ pub(crate) fn run(
 ) -> Result<Outcome, TestbedError> {
     let mut outcome = Outcome::default();
     match load {
-        Workload::Tcp {} => tcp(&mut outcome, ends, time)?,
+        Workload::Tcp { write } => tcp(&mut outcome, ends, *write, time)?,
         Workload::Udp { size } => udp(&mut outcome, ends, (*size).into(), time)?,
         Workload::Latency {} => latency(&mut outcome, ends, time)?,
         Workload::Start {} => match tunnel.first_reply {
@@ -39,9 +39,14 @@ fn note(outcome: &mut Outcome, name: &str, value: f64) {
     }
 }
 
-fn tcp(outcome: &mut Outcome, ends: &Ends<'_>, time: Duration) -> Result<(), TestbedError> {
+fn tcp(
+    outcome: &mut Outcome,
+    ends: &Ends<'_>,
+    write: Option<u32>,
+    time: Duration,
+) -> Result<(), TestbedError> {
     for (back, direction) in [(false, "up"), (true, "down")] {
-        let flow = tcp_flow(ends, time, back)?;
+        let flow = tcp_flow(ends, TcpLoad { time, back, write })?;
         note(outcome, &format!("{direction}_mbit"), flow.megabits);
         note(outcome, &format!("{direction}_cpu_s_per_gb"), flow.processor_seconds / flow.gigabytes);
     }

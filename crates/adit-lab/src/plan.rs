@@ -57,7 +57,11 @@ pub(crate) struct Link {
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) enum Workload {
     /// One TCP flow each way, and the processor time it takes.
-    Tcp {},
+    Tcp {
+        /// Bytes that the sender writes at once; 128 KiB if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        write: Option<u32>,
+    },
     /// UDP packets of one size, at the load that saturates and at twice that.
     Udp {
         /// Bytes of payload.
@@ -73,7 +77,8 @@ impl Workload {
     /// A name that tells it from the others of its plan.
     pub(crate) fn name(&self) -> String {
         match self {
-            Workload::Tcp {} => "tcp".to_owned(),
+            Workload::Tcp { write: None } => "tcp".to_owned(),
+            Workload::Tcp { write: Some(size) } => format!("tcp-{size}"),
             Workload::Udp { size } => format!("udp-{size}"),
             Workload::Latency {} => "latency".to_owned(),
             Workload::Start {} => "start".to_owned(),
@@ -156,6 +161,9 @@ impl Plan {
             .or_else(|| self.links.iter().find_map(Link::fault))
             .or_else(|| {
                 self.workloads.iter().find_map(|load| match load {
+                    Workload::Tcp { write: Some(0) } => {
+                        Some("[[workload]]: write must be 1 or more".to_owned())
+                    }
                     Workload::Udp { size: 0 } => Some("[[workload]]: size must be 1 or more".to_owned()),
                     _ => None,
                 })
@@ -200,7 +208,7 @@ mod tests {
         let plan = Plan::parse("small", SMALL).unwrap();
         assert_eq!((plan.rounds, plan.seconds), (5, 5));
         assert_eq!(plan.links, unlimited());
-        assert_eq!(plan.workloads, [Workload::Tcp {}]);
+        assert_eq!(plan.workloads, [Workload::Tcp { write: None }]);
         let again = Plan::parse("again", &toml::to_string(&plan).unwrap()).unwrap();
         assert_eq!(again, plan);
     }

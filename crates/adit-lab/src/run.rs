@@ -37,7 +37,7 @@ pub(crate) fn run(
     subjects: &BTreeMap<String, Box<dyn Subject>>,
     tools: &Tools,
 ) -> Result<usize, LabError> {
-    check_subjects(plan, subjects)?;
+    check_subjects(&plan.subjects, subjects)?;
     prepare(plan, out, subjects, tools)?;
     let (mut log, records) = Log::open(&out.join(RECORDS))?;
     let done: BTreeSet<Cell> = records.into_iter().map(|record| record.cell).collect();
@@ -58,9 +58,13 @@ pub(crate) fn run(
     Ok(failures)
 }
 
-fn check_subjects(plan: &Plan, subjects: &BTreeMap<String, Box<dyn Subject>>) -> Result<(), LabError> {
+/// An error for names that nobody has.
+pub(crate) fn check_subjects(
+    names: &[String],
+    subjects: &BTreeMap<String, Box<dyn Subject>>,
+) -> Result<(), LabError> {
     let unknown: Vec<&str> =
-        plan.subjects.iter().filter(|name| !subjects.contains_key(*name)).map(String::as_str).collect();
+        names.iter().filter(|name| !subjects.contains_key(*name)).map(String::as_str).collect();
     if unknown.is_empty() {
         return Ok(());
     }
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_unknown_subject_is_named_with_the_known_ones() {
-        let error = check_subjects(&plan(), &crate::subjects::all()).unwrap_err().to_string();
+        let error = check_subjects(&plan().subjects, &crate::subjects::all()).unwrap_err().to_string();
         assert!(
             error.contains("no subject is called a, b, c, d") && error.contains("openvpn-udp"),
             "{error}"

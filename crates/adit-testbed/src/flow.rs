@@ -8,7 +8,19 @@ use crate::{Ends, Process, TestbedError, program, wait_until};
 /// iperf3's own.
 const IPERF_PORT: u16 = 5201;
 
+/// One TCP flow.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpLoad {
+    /// How long.
+    pub time: Duration,
+    /// From the server to the client.
+    pub back: bool,
+    /// Bytes that the sender writes at once; iperf3's own 128 KiB if absent.
+    pub write: Option<u32>,
+}
+
 /// How a TCP flow went.
+#[derive(Clone, Copy, Debug)]
 pub struct TcpFlow {
     /// Goodput: 10^6 bits of payload a second.
     pub megabits: f64,
@@ -34,11 +46,14 @@ fn iperf(ends: &Ends<'_>, time: Duration) -> Result<(Process, Command), TestbedE
     Ok((server, client))
 }
 
-/// One TCP flow from the client to the server, or back.
-pub fn tcp_flow(ends: &Ends<'_>, time: Duration, back: bool) -> Result<TcpFlow, TestbedError> {
-    let (mut server, mut client) = iperf(ends, time)?;
-    if back {
+/// Runs one TCP flow.
+pub fn tcp_flow(ends: &Ends<'_>, load: TcpLoad) -> Result<TcpFlow, TestbedError> {
+    let (mut server, mut client) = iperf(ends, load.time)?;
+    if load.back {
         client.arg("--reverse");
+    }
+    if let Some(write) = load.write {
+        client.args(["--length", &write.to_string()]);
     }
     let before = processor_seconds()?;
     let text = ends.client.run(client)?;

@@ -26,7 +26,7 @@ pub use echo::{Probe, round_trips};
 pub use ends::Ends;
 pub use error::TestbedError;
 pub use flood::{Flood, Rates, find_saturation};
-pub use flow::{TcpFlow, tcp_flow, while_busy};
+pub use flow::{TcpFlow, TcpLoad, tcp_flow, while_busy};
 pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_keys};
 pub use ping::{Ping, PingReport, wait_until_reachable};

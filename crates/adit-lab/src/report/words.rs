@@ -38,7 +38,11 @@ pub(super) fn workload(name: &str) -> String {
         "tcp" => "One TCP flow".to_owned(),
         "latency" => "Round trips, a thousand a second".to_owned(),
         "start" => "From start to the first reply".to_owned(),
-        _ => name.strip_prefix("udp-").map_or(name.to_owned(), |size| format!("UDP, {size} bytes")),
+        _ => match (name.strip_prefix("udp-"), name.strip_prefix("tcp-")) {
+            (Some(size), _) => format!("UDP, {size} bytes"),
+            (_, Some(size)) => format!("One TCP flow, {size} bytes a write"),
+            _ => name.to_owned(),
+        },
     }
 }
 

@@ -35,8 +35,8 @@ impl Subject for Adit {
     fn availability(&self, tools: &Tools) -> Availability {
         match version_at(&tools.adit, &["--version"]) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None => Availability::Installable(format!(
-                "cargo build --release -p adit (looked for at {})",
+            None => Availability::Impossible(format!(
+                "there is no {}; build it (cargo build --release -p adit) or say where it is (--adit)",
                 tools.adit.display()
             )),
         }

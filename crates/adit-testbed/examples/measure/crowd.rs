@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use adit_openvpn::credentials::Credentials;
-use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, tcp_flow, wait_until};
+use adit_testbed::{Authority, KeyKind, Purpose, TcpLoad, TestbedError, Validity, tcp_flow, wait_until};
 use zeroize::Zeroizing;
 
 use crate::stage::{OUTER, PORT, Stage};
@@ -96,7 +96,11 @@ impl Gathering {
 
 /// Goodput of the stage's client, to the server and back, in Mbit/s.
 pub(crate) fn goodput(stage: &Stage, time: Duration) -> Result<[f64; 2], TestbedError> {
-    Ok([tcp_flow(&stage.ends(), time, false)?.megabits, tcp_flow(&stage.ends(), time, true)?.megabits])
+    let flow = |back| {
+        let load = TcpLoad { time, back, write: None };
+        tcp_flow(&stage.ends(), load).map(|flow| flow.megabits)
+    };
+    Ok([flow(false)?, flow(true)?])
 }
 
 fn read(path: String) -> Result<String, TestbedError> {

@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use adit_testbed::{
-    Flood, KeyKind, PingReport, TestbedError, find_saturation, missing_prerequisites, round_trips, tcp_flow,
-    while_busy,
+    Flood, KeyKind, PingReport, TcpLoad, TestbedError, find_saturation, missing_prerequisites, round_trips,
+    tcp_flow, while_busy,
 };
 use clap::Parser;
 
@@ -240,8 +240,8 @@ impl Run<'_> {
     }
 
     fn goodput(&mut self, stage: &Stage) -> Result<(), TestbedError> {
-        let up = tcp_flow(&stage.ends(), self.time(), false)?;
-        let down = tcp_flow(&stage.ends(), self.time(), true)?;
+        let up = tcp_flow(&stage.ends(), TcpLoad { time: self.time(), back: false, write: None })?;
+        let down = tcp_flow(&stage.ends(), TcpLoad { time: self.time(), back: true, write: None })?;
         self.note("up_mbit", up.megabits);
         self.note("down_mbit", down.megabits);
         self.note("up_cpu_s_per_gb", up.processor_seconds / up.gigabytes);
