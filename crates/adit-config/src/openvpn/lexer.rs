@@ -14,6 +14,9 @@ const MAX_WORDS: usize = 32;
 /// Largest inline block in bytes.
 const MAX_INLINE: usize = 1 << 20;
 
+/// Blocks of PEM, in which only what stands between the marks counts.
+const PEM_BLOCKS: [&str; 4] = ["ca", "cert", "extra-certs", "key"];
+
 /// A line's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct At {
@@ -34,6 +37,22 @@ pub(super) struct Entry {
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) inline: Option<Inline>,
+}
+
+impl Entry {
+    /// The first line with bytes that were no UTF-8, and became replacement characters. Those around PEM do not
+    /// count.
+    pub(super) fn garbled_line(&self) -> Option<u32> {
+        let garbled = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
+        if garbled(&self.name) || self.words.iter().any(|word| garbled(word)) {
+            return Some(self.at.line);
+        }
+        let inline = self.inline.as_ref().filter(|_| !PEM_BLOCKS.contains(&self.name.as_str()))?;
+        (inline.first_line..)
+            .zip(inline.text.lines())
+            .find(|(_, line)| garbled(line))
+            .map(|(number, _)| number)
+    }
 }
 
 /// The text between `<name>` and `</name>`. May be secret.
@@ -127,7 +146,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
     loop {
-        while chars.next_if(|c| is_space(*c)).is_some() {}
+        skip_spaces(&mut chars);
         let Some(&first) = chars.peek() else { break };
         if first == '#' || first == ';' {
             break;
@@ -142,6 +161,20 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
         words.push(word);
     }
     Ok(words)
+}
+
+/// To where the next word, or a comment, starts. A backslash there does not stand for itself: OpenVPN passes over it,
+/// and over an escaped space as over any other.
+fn skip_spaces(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    loop {
+        while chars.next_if(|c| is_space(*c)).is_some() {}
+        let mut ahead = chars.clone();
+        let escapes = ahead.next() == Some('\\');
+        if !escapes || ahead.peek().is_some_and(|c| !is_space(*c) && !matches!(c, '#' | ';')) {
+            return;
+        }
+        chars.next();
+    }
 }
 
 fn is_space(c: char) -> bool {
@@ -206,6 +239,62 @@ mod tests {
             ("", vec![]),
         ] {
             assert_eq!(split(line).unwrap(), expected, "{line}");
+        }
+    }
+
+    /// First words of a line, as OpenVPN 2.6.14 names them when it knows no such option; `None`: it sees none.
+    #[test]
+    fn first_words_are_what_openvpn_reads() {
+        for (line, word) in [
+            ("a\\ b", Some("a b")),
+            ("a\\\\b", Some("a\\b")),
+            ("\"a\\\"b\"", Some("a\"b")),
+            ("a\\\"b", Some("a\"b")),
+            ("\"a b\"c", Some("a b")),
+            ("'a b'c", Some("a b")),
+            ("a\"b c\"d", Some("a\"b")),
+            ("a'b c'd", Some("a'b")),
+            ("\"\" x", Some("")),
+            ("'' x", Some("")),
+            ("\\#a", None),
+            ("\\;a", None),
+            ("\\ a", Some("a")),
+            ("\\\ta", Some("a")),
+            ("\"a\\ b\"", Some("a b")),
+            ("\"a\tb\"", Some("a\tb")),
+            ("a\u{b}b", Some("a")),
+            ("a\u{c}b", Some("a")),
+            ("a\u{a0}b", Some("a\u{a0}b")),
+            ("\"a\"\"b\"", Some("a")),
+            ("'a'\"b\"", Some("a")),
+            ("'a\\'", Some("a\\")),
+            ("'a\\\\b'", Some("a\\\\b")),
+            ("\"a\\\\\"", Some("a\\")),
+            ("\"'\"", Some("'")),
+            ("'\"'", Some("\"")),
+            ("a#b", Some("a#b")),
+            ("a;b", Some("a;b")),
+            ("\"a\"#b", Some("a")),
+            ("\"a#b\"", Some("a#b")),
+            ("'a;b'", Some("a;b")),
+            ("a\\\tb", Some("a\tb")),
+            ("\\\"a b\\\"", Some("\"a")),
+            ("\\\\", Some("\\")),
+            ("a\\\\ b", Some("a\\")),
+            ("<x> y", Some("<x>")),
+            ("x \r", Some("x")),
+            ("\"x\"\r", Some("x")),
+            ("a \\", Some("a")),
+            ("a\"", Some("a\"")),
+            ("a'", Some("a'")),
+            ("-a", Some("-a")),
+        ] {
+            let words = split(line).unwrap_or_else(|why| panic!("{line:?}: {why}"));
+            assert_eq!(words.first().map(String::as_str), word, "{line:?}");
+        }
+        // It stops here too.
+        for line in ["a\\'b", "\"a\\nb\"", "a\\n", "a\\;b", "\"a", "'a", "\"a\\", "a \"b"] {
+            assert!(split(line).is_err(), "{line:?}");
         }
     }
 

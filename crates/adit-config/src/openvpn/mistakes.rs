@@ -202,8 +202,23 @@ fn what_is_ignored_at_a_cost_is_told_at_each_start() {
 
 #[test]
 fn text_that_is_none() {
-    let failure = parse("f", b"client\n\xff\n", &nothing).unwrap_err();
-    assert!(failure.to_string().contains("f:2: this is not UTF-8"), "{failure}");
+    let lines: [&[u8]; 3] = [
+        b"client\n\xff\n",
+        b"client\nremote b\xfccher.example\n",
+        b"<auth-user-pass>\nb\xfcch\n</auth-user-pass>\n",
+    ];
+    for bad in lines {
+        let failure = parse("f", bad, &nothing).unwrap_err();
+        assert!(failure.to_string().contains("f:2: this is not UTF-8"), "{failure}");
+    }
+    // Around what counts there may be anything.
+    let latin1 = format!(
+        "{CLIENT}\n# f?r das B?ro\nverb 3 # gr??er\n{}",
+        MATERIAL.replace("<ca>\n", "<ca>\nO=Universit?t\n")
+    );
+    let latin1: Vec<u8> = latin1.bytes().map(|byte| if byte == b'?' { 0xfc } else { byte }).collect();
+    assert!(std::str::from_utf8(&latin1).is_err());
+    parse("f", &latin1, &nothing).unwrap();
     let failure = parse("f", b"client\nkey \x01\n", &nothing).unwrap_err();
     assert!(failure.to_string().contains("f:2: the line holds the control character U+0001"), "{failure}");
 }

@@ -143,17 +143,15 @@ impl Parser<'_> {
         dir: &mut PathBuf,
         into: &mut Vec<Entry>,
     ) {
-        let Ok(text) = std::str::from_utf8(text) else {
-            let good = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-            let line = u32::try_from(good.matches('\n').count()).unwrap_or(u32::MAX).saturating_add(1);
-            self.problems.push(Problem {
-                file: file.to_string(),
-                line: Some(line),
-                text: "this is not UTF-8 text; save the file as UTF-8".into(),
-            });
-            return;
-        };
-        for entry in lex(file, text, 1, &mut self.problems) {
+        let is_utf8 = std::str::from_utf8(text).is_ok();
+        let text = Zeroizing::new(String::from_utf8_lossy(text).into_owned());
+        for entry in lex(file, &text, 1, &mut self.problems) {
+            // What stands in comments, and around certificates, may be anything.
+            if let Some(line) = (!is_utf8).then(|| entry.garbled_line()).flatten() {
+                let text = "this is not UTF-8 text; save the file as UTF-8".into();
+                self.problems.push(Problem { file: file.to_string(), line: Some(line), text });
+                return;
+            }
             if into.len() >= MAX_ENTRIES {
                 self.problems.push(entry.at.problem(format!("more than {MAX_ENTRIES} directives")));
                 return;
