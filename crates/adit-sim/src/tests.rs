@@ -98,3 +98,34 @@ fn renegotiating_in_a_hurry_lost_packets_in_these_seeds() {
         run_all(seed..seed + 1);
     }
 }
+
+/// Data that nobody can open, in the name of every client and key, from a stranger's address, all the time. Were one
+/// client followed there, a clean net would lose packets.
+#[test]
+fn cve_2020_11810_an_undecryptable_packet_does_not_float_a_client() {
+    use adit_core::Transport;
+
+    use crate::net::Transit;
+    use crate::world::Happening;
+
+    let by_udp = |seed: &u64| Scenario::from_seed(*seed).remotes.first() == Some(&Transport::Udp);
+    for seed in (0..).filter(by_udp).take(4) {
+        let mut scenario = Scenario::from_seed(seed);
+        // What is forged is dropped, and counted: that is no fault. The usual attacker stays away.
+        scenario.attack_every = Some(Duration::from_secs(1 << 40));
+        let phases = scenario.phases;
+        let end = START + phases.start + phases.faults + phases.recovery + phases.calm;
+        let mut world = World::new(seed, scenario, false);
+        let mut at = START;
+        while at < end {
+            at += Duration::from_secs(1);
+            for (peer, key) in (0..40u8).flat_map(|peer| (0..8).map(move |key| (peer, key))) {
+                // OpenVPN's `P_DATA_V2`, and nothing of worth behind it.
+                let datagram = [&[9 << 3 | key, 0, 0, peer][..], &[peer ^ key; 60]].concat();
+                let from = ([203, 0, 113, 77], 1194).into();
+                world.schedule(at, Happening::Arrival(Transit::ToServer { from, datagram }));
+            }
+        }
+        world.run().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+}

@@ -235,6 +235,29 @@ fn first_opened_and_moved_are_told_once() {
     assert_eq!(notices(&mut server, 6, udp(1)), [back]);
 }
 
+/// What cannot be opened, or was there before, says nothing about where a peer is, whatever peer it names.
+#[test]
+fn cve_2020_11810_an_undecryptable_packet_does_not_float_a_client() {
+    let (mut server, mut one, _) = three(false);
+    let seen = one.send_one(&packet(1, 77));
+    assert_eq!(server.receive(udp(1), &seen, seen.len()).packets.len(), 1);
+    let fresh = one.send_one(&packet(1, 77));
+    let mut forged = vec![seen.clone(), fresh[..fresh.len() - 1].to_vec(), fresh[..8].to_vec()];
+    for at in 0..fresh.len() {
+        let mut changed = fresh.clone();
+        changed[at] ^= 1;
+        forged.push(changed);
+    }
+    for datagram in &forged {
+        let told = server.receive(udp(7), datagram, datagram.len());
+        let moved = told.notices.iter().any(|notice| matches!(notice, Notice::Moved { .. }));
+        assert!(!moved && told.packets.is_empty(), "{datagram:?}");
+    }
+    // The same untouched is the peer's, wherever it comes from.
+    let moved = Notice::Moved { peer: PeerId(1), path: udp(7) };
+    assert!(server.receive(udp(7), &fresh, fresh.len()).notices.contains(&moved));
+}
+
 #[test]
 fn control_goes_to_the_protocol() {
     let (mut server, ..) = three(false);
