@@ -51,6 +51,11 @@ impl Routing {
         self.device
     }
 
+    /// The addresses of all devices.
+    pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        self.netlink.addresses()
+    }
+
     /// Tells which name servers the system has without the tunnel; for `redirect-gateway bypass-dns`.
     pub fn set_name_servers(&mut self, servers: Vec<IpAddr>) {
         self.name_servers = servers;
@@ -526,6 +531,48 @@ mod tests {
                 assert_ne!(device(address), inside, "{address}");
             }
         });
+    }
+
+    #[test]
+    fn the_flags_of_redirect_gateway_do_what_they_say() {
+        let none = RedirectGateway::default();
+        // Flags, the server, and which of server, 8.8.8.8, 2001:db8:9::1 and 192.0.2.200 go into the tunnel.
+        for (flags, server, expected) in [
+            (RedirectGateway { ipv4: true, ..none }, "198.51.100.9", [false, true, false, false]),
+            (RedirectGateway { ipv6: true, ..none }, "198.51.100.9", [false, false, true, false]),
+            (RedirectGateway { ipv4: true, local: true, ..none }, "198.51.100.9", [true, true, false, false]),
+            (RedirectGateway { ipv4: true, local: true, ..none }, "192.0.2.50", [false, true, false, false]),
+            (
+                RedirectGateway { ipv4: true, autolocal: true, ..none },
+                "192.0.2.50",
+                [false, true, false, false],
+            ),
+            (
+                RedirectGateway { ipv4: true, autolocal: true, ..none },
+                "198.51.100.9",
+                [false, true, false, false],
+            ),
+            // `redirect-private`
+            (RedirectGateway { block_local: true, ..none }, "198.51.100.9", [false, false, false, true]),
+        ] {
+            in_fresh_network(move || {
+                let _world = world();
+                let tun = Tun::create(&TunConfig::default()).unwrap();
+                let mut routing = Routing::new(tun.name()).unwrap();
+                let settings = TunnelSettings {
+                    redirect_gateway: Some(flags),
+                    server: server.parse().ok(),
+                    routes: Vec::new(),
+                    ..full_settings()
+                };
+                assert_eq!(routing.apply(&settings), []);
+                let mut netlink = Netlink::open().unwrap();
+                let inside = netlink.link(tun.name()).unwrap().index;
+                let found = [server, "8.8.8.8", "2001:db8:9::1", "192.0.2.200"]
+                    .map(|to| netlink.next_hop(to.parse().unwrap()).unwrap().device == inside);
+                assert_eq!(found, expected, "{flags:?} {server}");
+            });
+        }
     }
 
     #[test]

@@ -47,20 +47,25 @@ impl Routing {
     ) -> Vec<KernelRoute> {
         let mut routes = Vec::new();
         let servers = settings.server.into_iter().chain(self.detours.clone());
-        for server in servers.filter(|server| is_caught(settings, *server)) {
+        let redirect = settings.redirect_gateway.unwrap_or_default();
+        // Blocking local networks would block the way to a server as well.
+        for server in servers.filter(|server| redirect.block_local || is_caught(settings, *server)) {
             if routes.contains(&fallback(server)) {
                 continue;
             }
             match self.way(server) {
                 Ok(Way::Local) => continue,
                 Ok(Way::By(way)) => {
-                    let redirect = settings.redirect_gateway.unwrap_or_default();
                     // A server on a connected network is reached by that network's own route.
-                    if !(redirect.autolocal && way.gateway.is_none()) {
+                    let by_network = redirect.autolocal && way.gateway.is_none();
+                    if !by_network {
                         routes.push(to(server, &way));
                     }
                     if redirect.block_local {
                         self.block_local(&way, &mut routes, reports);
+                    }
+                    if by_network {
+                        continue;
                     }
                 }
                 Ok(Way::None) => {
