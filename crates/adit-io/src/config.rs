@@ -15,6 +15,9 @@ pub struct DriverConfig {
     pub tun: TunConfig,
     /// Where to wait for peers (a server).
     pub listen: Vec<Listen>,
+    /// Answer UDP peers from the address that they wrote to, also where `listen` names none: each address that
+    /// the machine has at the start gets a socket of its own.
+    pub multihome: bool,
     /// Whom to reach (a client); [`adit_core::Event::Open`] names them by index.
     pub remotes: Vec<Remote>,
     /// Sizes of the socket buffers.

@@ -116,6 +116,32 @@ impl Netlink {
         Err(io::Error::from_raw_os_error(libc::ENODEV))
     }
 
+    /// The addresses of all devices.
+    pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        let message = AddressMessage::default();
+        let answers = self.request(RouteNetlinkMessage::GetAddress(message), NLM_F_DUMP)?;
+        let own = |message: &AddressMessage| {
+            let local = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Local(address) => Some(*address),
+                _ => None,
+            });
+            // Where the other end has an address of its own, the plain attribute is that.
+            local.or_else(|| {
+                message.attributes.iter().find_map(|attribute| match attribute {
+                    AddressAttribute::Address(address) => Some(*address),
+                    _ => None,
+                })
+            })
+        };
+        Ok(answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewAddress(message) => own(message),
+                _ => None,
+            })
+            .collect())
+    }
+
     /// Takes the device up or down.
     pub fn set_up(&mut self, device: u32, up: bool) -> io::Result<()> {
         let mut message = LinkMessage::default();

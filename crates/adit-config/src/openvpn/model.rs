@@ -524,6 +524,8 @@ pub struct SocketOptions {
     pub rcvbuf: Option<u32>,
     /// Let the peer change its address (`float`; servers always do).
     pub float: bool,
+    /// A server answers from the address that was written to (`multihome`).
+    pub multihome: bool,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).
     pub tcp_nodelay: bool,
 }

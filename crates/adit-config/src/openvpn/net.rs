@@ -213,6 +213,11 @@ pub(super) fn float(draft: &mut Draft, _: &Args<'_>) -> Done {
     done()
 }
 
+pub(super) fn multihome(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.socket.multihome = true;
+    done_but("for the addresses that the machine has when adit starts")
+}
+
 pub(super) fn tcp_nodelay(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.socket.tcp_nodelay = true;
     draft.server.push_nodelay = true;

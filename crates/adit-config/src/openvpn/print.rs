@@ -450,6 +450,9 @@ fn print_socket(out: &mut Out, socket: &SocketOptions) {
     if let Some(bytes) = socket.rcvbuf {
         out.one("rcvbuf", bytes);
     }
+    if socket.multihome {
+        out.flag("multihome");
+    }
     if socket.float {
         out.flag("float");
     }

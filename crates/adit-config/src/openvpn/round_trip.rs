@@ -414,8 +414,16 @@ fn timers() -> impl Strategy<Value = (Liveness, Rekey)> {
 }
 
 fn socket() -> impl Strategy<Value = SocketOptions> {
-    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), any::<bool>(), any::<bool>())
-        .prop_map(|(sndbuf, rcvbuf, float, tcp_nodelay)| SocketOptions { sndbuf, rcvbuf, float, tcp_nodelay })
+    let flags = any::<[bool; 3]>();
+    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), flags).prop_map(
+        |(sndbuf, rcvbuf, [float, multihome, tcp_nodelay])| SocketOptions {
+            sndbuf,
+            rcvbuf,
+            float,
+            multihome,
+            tcp_nodelay,
+        },
+    )
 }
 
 fn route() -> impl Strategy<Value = Route> {
@@ -474,11 +482,12 @@ fn config() -> impl Strategy<Value = Config> {
         server().prop_map(|server| Role::Server(Box::new(server))),
     ];
     (role, device(), tls(), wrap(), data(), timers(), socket(), vec(route(), 0..4), process()).prop_map(
-        |(role, device, tls, mut wrap, data, (liveness, rekey), socket, mut routes, process)| {
+        |(role, device, tls, mut wrap, data, (liveness, rekey), mut socket, mut routes, process)| {
             // A server's tls-crypt-v2 stands beside the wrapping.
             if let (Role::Server(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
                 wrap = Wrap::None;
             }
+            socket.multihome &= matches!(role, Role::Server(_));
             // A default metric holds for every route that names none.
             let metric = match &role {
                 Role::Client(client) => client.route_metric,

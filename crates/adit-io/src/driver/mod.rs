@@ -197,14 +197,18 @@ impl<P: Protocol> Driver<P> {
             gso: offloads.udp_send.is_on(),
             gro: offloads.udp_receive.is_on(),
         };
+        let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
         let mut sockets = Vec::new();
         let mut listeners = Vec::new();
         for listen in &config.listen {
             let failed = |source| DriverError::Listen { listen: *listen, source };
             match listen.transport {
                 Transport::Udp => {
-                    let group = UdpSocket::bind_group(listen.address, workers, &udp_options);
-                    sockets.push(group.map_err(failed)?);
+                    let group =
+                        UdpSocket::bind_group(listen.address, workers, &udp_options).map_err(failed)?;
+                    let beside = UdpSocket::bind_beside(&group, &homes, &udp_options).map_err(failed)?;
+                    sockets.push(group);
+                    sockets.extend(beside);
                 }
                 Transport::Tcp => {
                     listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)

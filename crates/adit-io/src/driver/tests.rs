@@ -179,6 +179,7 @@ fn config(role: Role) -> DriverConfig {
     DriverConfig {
         tun: TunConfig::default(),
         listen: Vec::new(),
+        multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
         workers: 1,

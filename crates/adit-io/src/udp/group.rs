@@ -2,7 +2,7 @@
 //! them a datagram goes to.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use super::{UdpOptions, UdpSocket};
@@ -47,7 +47,48 @@ impl UdpSocket {
         count: usize,
         options: &UdpOptions,
     ) -> io::Result<Vec<UdpSocket>> {
-        let first = UdpSocket::bind(address, options)?;
+        UdpSocket::bind(address, options)?.into_group(count, options)
+    }
+
+    /// More groups, for these addresses of the machine, beside one for all of them, so that answers leave from the
+    /// address that was written to. Addresses that cannot be used so are left to the one for all.
+    pub(crate) fn bind_beside(
+        group: &[UdpSocket],
+        homes: &[IpAddr],
+        options: &UdpOptions,
+    ) -> io::Result<Vec<Vec<UdpSocket>>> {
+        let Some(first) = group.first() else { return Ok(Vec::new()) };
+        let bound = first.local_address()?;
+        let fits = |home: &&IpAddr| {
+            let family = home.is_ipv4() || bound.is_ipv6();
+            // A link-local address means nothing without its link.
+            let local = match home {
+                IpAddr::V4(home) => home.is_loopback(),
+                IpAddr::V6(home) => home.is_loopback() || home.is_unicast_link_local(),
+            };
+            bound.ip().is_unspecified() && family && !local
+        };
+        let homes: Vec<IpAddr> = homes.iter().filter(fits).copied().collect();
+        if homes.is_empty() {
+            return Ok(Vec::new());
+        }
+        for socket in group {
+            socket.socket.set_reuse_port(true)?;
+        }
+        let bind = |home: &IpAddr| {
+            let address = SocketAddr::new(*home, bound.port());
+            match UdpSocket::bind_sharing(address, options) {
+                // It is gone, or not usable yet (IPv6, until nobody else was found to have it).
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
+                bound => Some(bound.and_then(|first| first.into_group(group.len(), options))),
+            }
+        };
+        homes.iter().filter_map(bind).collect()
+    }
+
+    /// With as many more sockets at its address as make `count`.
+    fn into_group(self, count: usize, options: &UdpOptions) -> io::Result<Vec<UdpSocket>> {
+        let first = self;
         let bound = first.local_address()?;
         let mut group = vec![first];
         let Ok(number @ 2..) = u32::try_from(count) else { return Ok(group) };
@@ -114,6 +155,45 @@ mod tests {
                     check(&sender, &[9 << 3, 0, 0], 0);
                 }
                 assert!(group.iter().all(|socket| receive(socket).is_none()));
+            }
+        });
+    }
+
+    /// Where an answer comes from, for one who wrote to each of two addresses.
+    #[test]
+    fn answers_come_from_the_address_that_was_written_to() {
+        in_fresh_network(|| {
+            let mut netlink = crate::netlink::Netlink::open().unwrap();
+            let loopback = netlink.link("lo").unwrap().index;
+            for address in ["192.0.2.1/32", "192.0.2.2/32", "2001:db8::2/128"] {
+                netlink.add_address(loopback, address.parse().unwrap(), None).unwrap();
+            }
+            // The kernel looks whether anybody else has it.
+            while Plain::bind("[2001:db8::2]:0").is_err() {
+                std::thread::yield_now();
+            }
+            let homes = netlink.addresses().unwrap();
+            for (all, count) in [("0.0.0.0:0", 1), ("[::]:0", 2)] {
+                let group = UdpSocket::bind_group(all.parse().unwrap(), count, &options(true)).unwrap();
+                let port = group[0].local_address().unwrap().port();
+                let beside = UdpSocket::bind_beside(&group, &homes, &options(true)).unwrap();
+                assert!(beside.iter().all(|group| group.len() == count));
+                assert_eq!(beside.len(), if all.starts_with('[') { 3 } else { 2 });
+                for group in &beside {
+                    let home = group[0].local_address().unwrap().ip();
+                    let from = if home.is_ipv4() { "192.0.2.1:0" } else { "[2001:db8::2]:0" };
+                    let sender = Plain::bind(from).unwrap();
+                    sender.send_to(&datagram(7, 0), (home, port)).unwrap();
+                    assert!(wait_readable(&group[0]).unwrap());
+                    let (_, received) = receive(&group[0]).unwrap();
+                    group[0].send(b"answer", 6, received.from).unwrap();
+                    let answered = sender.recv_from(&mut [0; 9]).unwrap().1;
+                    assert_eq!(answered, SocketAddr::new(home, port));
+                }
+                // What is written to another address still arrives.
+                let sender = Plain::bind("127.0.0.1:0").unwrap();
+                sender.send_to(&datagram(7, 0), ("127.0.0.1", port)).unwrap();
+                assert!(wait_readable(&group[0]).unwrap() && receive(&group[0]).is_some());
             }
         });
     }

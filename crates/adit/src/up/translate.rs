@@ -44,6 +44,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             offloads,
         },
         listen,
+        multihome: config.socket.multihome,
         remotes,
         buffers: Buffers {
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),

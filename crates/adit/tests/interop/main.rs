@@ -14,6 +14,7 @@ mod demo;
 mod dns;
 mod errors;
 mod matrix;
+mod moving;
 mod options;
 mod passwords;
 mod per_client;

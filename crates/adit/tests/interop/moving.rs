@@ -1,0 +1,98 @@
+//! Peers that answer from another address, and peers that move.
+
+use std::time::Duration;
+
+use adit_testbed::{can_run, wait_until_reachable};
+
+use crate::bed::{Bed, PROGRAMS};
+use crate::options::{Options, Program, Transport};
+
+const WAIT: Duration = Duration::from_secs(10);
+/// A second address of the server's, which it does not answer from by itself.
+const SECOND: [&str; 2] = ["10.9.77.1", "fd00:9:77::1"];
+
+/// A client that connects to the server's second address.
+fn bed(server: Program, client: Program, transport: Transport, lines: [&str; 2]) -> Bed {
+    let options = Options { transport, ..Options::BASE };
+    let v6 = transport.is_v6();
+    let second = SECOND[usize::from(v6)];
+    let bed = Bed::build_with(&options, server, &[client], |_, [server, client]| {
+        server.push_str(lines[0]);
+        *client = client
+            .replace("remote 10.9.1.1 ", &format!("remote {second} "))
+            .replace("remote fd00:9:1::1 ", &format!("remote {second} "));
+        client.push_str(lines[1]);
+    })
+    .unwrap();
+    let (add, via): (&[&str], &str) =
+        if v6 { (&["-6", "route", "add"], "fd00:9:1::1") } else { (&["route", "add"], "10.9.1.1") };
+    let network = &bed.server.namespace;
+    let length = if v6 { "128" } else { "32" };
+    network.ip(&["address", "add", &format!("{second}/{length}"), "dev", "lo"]).unwrap();
+    bed.clients[0].namespace.ip(&[add, &[second, "via", via]].concat()).unwrap();
+    bed
+}
+
+/// Whether the tunnel comes up and carries something.
+fn comes_up(bed: &mut Bed, client: Program) -> bool {
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let up = match client {
+        Program::Adit => "tunnel up: ",
+        Program::OpenVpn => "Initialization Sequence Completed",
+    };
+    bed.clients[0].process().wait_for_line(0, up, WAIT).is_ok()
+        && wait_until_reachable(&bed.clients[0].namespace, "10.8.0.1".parse().unwrap(), WAIT).is_ok()
+}
+
+#[test]
+fn a_client_with_float_takes_an_answer_from_another_address() {
+    for (lines, answered) in [("float\n", true), ("connect-timeout 1\nconnect-retry-max 1\n", false)] {
+        if !can_run("float", &PROGRAMS) {
+            return;
+        }
+        let mut bed = bed(Program::OpenVpn, Program::Adit, Transport::Udp4, ["", lines]);
+        assert_eq!(comes_up(&mut bed, Program::Adit), answered, "{}", bed.logs());
+    }
+}
+
+#[test]
+fn a_server_with_multihome_answers_from_where_it_was_asked() {
+    for (client, transport) in [
+        (Program::OpenVpn, Transport::Udp4),
+        (Program::Adit, Transport::Udp4),
+        (Program::OpenVpn, Transport::Udp6),
+    ] {
+        if !can_run("multihome", &PROGRAMS) {
+            return;
+        }
+        // Waits at all addresses, of both families.
+        let mut bed = bed(Program::Adit, client, transport, ["proto udp\nmultihome\n", ""]);
+        assert!(comes_up(&mut bed, client), "{}", bed.logs());
+    }
+}
+
+/// The client gets another address under a running tunnel; the server follows it.
+#[test]
+fn a_server_follows_a_client_that_moves() {
+    for client in [Program::OpenVpn, Program::Adit] {
+        for server in [Program::OpenVpn, Program::Adit] {
+            if client == Program::OpenVpn && server == Program::OpenVpn || !can_run("moving", &PROGRAMS) {
+                continue;
+            }
+            let mut bed = Bed::build_with(&Options::BASE, server, &[client], |_, _| {}).unwrap();
+            assert!(comes_up(&mut bed, client), "{}", bed.logs());
+            let namespace = &bed.clients[0].namespace;
+            namespace.ip(&["address", "add", "10.9.1.3/24", "dev", "wire1"]).unwrap();
+            namespace.ip(&["address", "delete", "10.9.1.2/24", "dev", "wire1"]).unwrap();
+            // With the first address of a network the kernel may remove the others of it.
+            let _ = namespace.ip(&["address", "add", "10.9.1.3/24", "dev", "wire1"]);
+            let follows =
+                wait_until_reachable(namespace, "10.8.0.1".parse().unwrap(), Duration::from_secs(3));
+            assert!(follows.is_ok(), "{client:?} at {server:?}: {}", bed.logs());
+            if server == Program::Adit {
+                assert_eq!(bed.server.process().count_lines(0, "moved here from"), 1, "{}", bed.logs());
+            }
+        }
+    }
+}
