@@ -47,7 +47,8 @@ pub(crate) fn more_is_better(figure: &str) -> Option<bool> {
     if figure.contains("offered") {
         return None;
     }
-    let less = ["_us", "_ms", "_s_per_gb", "_lost", "_kib"].iter().any(|unit| figure.ends_with(unit));
+    let less =
+        ["_us", "_ms", "_s_per_gb", "_lost", "_dropped", "_kib"].iter().any(|unit| figure.ends_with(unit));
     Some(!less)
 }
 

@@ -61,6 +61,29 @@ impl Ground {
         Ends { server: &self.server, client: &self.client, target }
     }
 
+    /// Gives the tunnel's devices a queue of so many packets.
+    pub(crate) fn set_queue(&self, packets: u32) -> Result<(), TestbedError> {
+        for end in [&self.server, &self.client] {
+            for device in end.devices()?.iter().filter(|device| *device != WIRE) {
+                end.ip(&["link", "set", "dev", device, "txqueuelen", &packets.to_string()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets that the tunnel's devices dropped in their queues so far, both ends together.
+    pub(crate) fn dropped(&self) -> Result<u64, TestbedError> {
+        let mut dropped = 0;
+        for end in [&self.server, &self.client] {
+            let text = end.ip(&["-json", "-statistics", "link", "show"])?;
+            let links: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let links = links.as_array().map(Vec::as_slice).unwrap_or_default();
+            let ours = links.iter().filter(|link| !matches!(link["ifname"].as_str(), Some("lo" | WIRE)));
+            dropped += ours.filter_map(|link| link["stats64"]["tx"]["dropped"].as_u64()).sum::<u64>();
+        }
+        Ok(dropped)
+    }
+
     /// Starts the server's program.
     pub(crate) fn start_server(&mut self, command: Command) -> Result<(), TestbedError> {
         self.processes.push(self.server.spawn("the server", command)?);

@@ -7,6 +7,7 @@ mod error;
 mod ground;
 mod measure;
 mod plan;
+mod published;
 mod record;
 mod report;
 mod results;
@@ -32,7 +33,12 @@ use crate::results::Results;
 use crate::subjects::Tools;
 
 /// Plans that come with the program.
-const PLANS: [(&str, &str); 1] = [("smoke", include_str!("../plans/smoke.toml"))];
+const PLANS: [(&str, &str); 4] = [
+    ("smoke", include_str!("../plans/smoke.toml")),
+    ("dekker-2020", include_str!("../plans/dekker-2020.toml")),
+    ("dekker-2020-unbounded", include_str!("../plans/dekker-2020-unbounded.toml")),
+    ("vari-txqueuelen", include_str!("../plans/vari-txqueuelen.toml")),
+];
 
 /// Measure VPNs on this machine, as the published studies did
 #[derive(Parser)]

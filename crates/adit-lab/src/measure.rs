@@ -6,6 +6,7 @@ use adit_testbed::{
     Ends, Flood, PingReport, TcpLoad, TestbedError, find_saturation, round_trips, tcp_flow, while_busy,
 };
 
+use crate::ground::Ground;
 use crate::plan::Workload;
 use crate::record::Outcome;
 use crate::subjects::Tunnel;
@@ -16,19 +17,26 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// Runs one workload.
 pub(crate) fn run(
     load: &Workload,
-    ends: &Ends<'_>,
+    ground: &Ground,
     tunnel: Tunnel,
     time: Duration,
 ) -> Result<Outcome, TestbedError> {
     let mut outcome = Outcome::default();
+    let ends = &ground.ends(tunnel.inner);
+    let before = ground.dropped()?;
     match load {
         Workload::Tcp { write } => tcp(&mut outcome, ends, *write, time)?,
         Workload::Udp { size } => udp(&mut outcome, ends, (*size).into(), time)?,
         Workload::Latency {} => latency(&mut outcome, ends, time)?,
-        Workload::Start {} => match tunnel.first_reply {
-            Some(first) => note(&mut outcome, "start_ms", first.as_secs_f64() * 1e3),
-            None => outcome.failure = Some("there is no tunnel to start".to_owned()),
-        },
+        // The bare wire has no tunnel to start.
+        Workload::Start {} => {
+            if let Some(first) = tunnel.first_reply {
+                note(&mut outcome, "start_ms", first.as_secs_f64() * 1e3);
+            }
+        }
+    }
+    if tunnel.inner && !matches!(load, Workload::Start {}) {
+        note(&mut outcome, "queue_dropped", (ground.dropped()? - before) as f64);
     }
     Ok(outcome)
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::published;
+
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -47,6 +49,9 @@ pub(crate) struct Link {
     /// Share of the datagrams that arrive behind their successors, 0 to 1.
     #[serde(default)]
     pub(crate) reorder: f64,
+    /// Packets that the tunnel's own device may hold at either end; what the tunnel chose if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<u32>,
     /// Whether the wire carries large UDP sends whole, as a virtual one can and a real one cannot.
     #[serde(default = "yes")]
     pub(crate) segmentation: bool,
@@ -101,6 +106,7 @@ fn unlimited() -> Vec<Link> {
         delay_ms: 0.0,
         loss: 0.0,
         reorder: 0.0,
+        queue: None,
         segmentation: true,
     }]
 }
@@ -157,6 +163,10 @@ impl Plan {
             .or_else(|| {
                 twice(self.workloads.iter().map(Workload::name))
                     .map(|name| format!("[[workload]]: {name} is there twice"))
+            })
+            .or_else(|| {
+                let unknown = self.study.as_ref().filter(|name| published::study(name).is_none())?;
+                Some(format!("study: nothing is known of {unknown}"))
             })
             .or_else(|| self.links.iter().find_map(Link::fault))
             .or_else(|| {
@@ -219,6 +229,7 @@ mod tests {
             ("title = 3\n".to_owned(), "line 1"),
             (format!("{SMALL}sizes = 3\n"), "sizes"),
             (SMALL.replace("'tcp'", "'tpc'"), "tpc"),
+            (format!("study = 'mine'\n{SMALL}"), "nothing is known of mine"),
             (SMALL.replace("['veth']", "[]"), "subjects: at least one"),
             (SMALL.replace("['veth']", "['veth', 'veth']"), "veth is there twice"),
             (format!("rounds = 0\n{SMALL}"), "rounds and seconds"),

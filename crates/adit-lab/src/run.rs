@@ -155,11 +155,15 @@ fn take(
         Ok(tunnel) => tunnel,
         Err(error) => return all(&error.to_string()),
     };
-    let ends = ground.ends(tunnel.inner);
+    if let Some(packets) = link.queue
+        && let Err(error) = ground.set_queue(packets)
+    {
+        return all(&error.to_string());
+    }
     let time = Duration::from_secs(plan.seconds.into());
     let measured = missing.iter().filter_map(|(index, cell)| {
         let load = plan.workloads.get(*index)?;
-        let outcome = measure::run(load, &ends, tunnel, time);
+        let outcome = measure::run(load, &ground, tunnel, time);
         let outcome = outcome.unwrap_or_else(|error| Outcome::failed(error.to_string()));
         Some(Record { cell: cell.clone(), outcome })
     });

@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::{self, Bar, Curve};
 use super::words;
+use crate::published;
 use crate::results::{Place, Results};
 use crate::stats;
 
@@ -44,6 +45,7 @@ pub(super) fn page(results: &Results) -> String {
                         }
                     }
                 }
+                (study(results))
                 (failures(results))
                 (environment(results))
             }
@@ -159,6 +161,29 @@ fn cell(values: Option<&Vec<f64>>) -> Markup {
         (words::number(median))
         @if let Some(interval) = stats::median_interval(values) {
             " " small { (words::number(interval.low)) "–" (words::number(interval.high)) }
+        }
+    }
+}
+
+/// The published table, clearly apart.
+fn study(results: &Results) -> Markup {
+    let Some(study) = results.plan.study.as_ref().and_then(|name| published::study(name)) else {
+        return html! {};
+    };
+    html! {
+        section.published {
+            h3 { "Published: " (study.title) }
+            p { "Not measured here. " (study.conditions) "." }
+            div.wide {
+                table {
+                    thead { tr { th { } @for column in &study.columns { th { (column) } } } }
+                    tbody {
+                        @for row in &study.rows {
+                            tr { th { (row.name) } @for value in &row.values { td { (words::number(*value)) } } }
+                        }
+                    }
+                }
+            }
         }
     }
 }

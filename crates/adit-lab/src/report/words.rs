@@ -1,7 +1,7 @@
 //! What figures are called.
 
 /// Figures in the order in which they are shown, with their words and units.
-const FIGURES: [(&str, &str); 18] = [
+const FIGURES: [(&str, &str); 19] = [
     ("up_mbit", "to the server, Mbit/s"),
     ("down_mbit", "to the client, Mbit/s"),
     ("up_cpu_s_per_gb", "to the server, CPU seconds a GB"),
@@ -19,6 +19,7 @@ const FIGURES: [(&str, &str); 18] = [
     ("loaded_p99_us", "under load, 99 %, µs"),
     ("loaded_p999_us", "under load, 99.9 %, µs"),
     ("loaded_lost", "under load, lost"),
+    ("queue_dropped", "dropped in the TUN queue"),
     ("start_ms", "start to first reply, ms"),
 ];
 

@@ -140,6 +140,7 @@ mod tests {
             delay_ms: 10.0,
             loss: 0.05,
             reorder: 0.0,
+            queue: None,
             segmentation: false,
         };
         let _wire = Wire::lay(&server, &client, &link).unwrap();

@@ -75,6 +75,7 @@ mod tests {
             delay_ms: 0.0,
             loss: 0.0,
             reorder: 0.0,
+            queue: None,
             segmentation: false,
         };
         change(&mut link);

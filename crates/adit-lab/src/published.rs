@@ -1,0 +1,51 @@
+//! Figures that others published, as they published them. They stand beside what is measured, never among it.
+
+use serde::Deserialize;
+
+/// A study's table.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Study {
+    pub(crate) title: String,
+    /// What its figures hold for.
+    pub(crate) conditions: String,
+    pub(crate) columns: Vec<String>,
+    #[serde(rename = "row")]
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A line of it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    /// One for each column.
+    pub(crate) values: Vec<f64>,
+}
+
+const STUDIES: [(&str, &str); 4] = [
+    ("dekker-2020", include_str!("../studies/dekker-2020.toml")),
+    ("pena-2000", include_str!("../studies/pena-2000.toml")),
+    ("robur-2024", include_str!("../studies/robur-2024.toml")),
+    ("vari", include_str!("../studies/vari.toml")),
+];
+
+/// The study of that name, if it comes with the program.
+pub(crate) fn study(name: &str) -> Option<Study> {
+    let (_, text) = STUDIES.iter().find(|(known, _)| *known == name)?;
+    toml::from_str(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_study_is_a_whole_table() {
+        for (name, _) in STUDIES {
+            let study = study(name).unwrap();
+            assert!(!study.rows.is_empty());
+            assert!(study.rows.iter().all(|row| row.values.len() == study.columns.len()), "{name}");
+        }
+    }
+}
