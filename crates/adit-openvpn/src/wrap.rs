@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use adit_core::{Rejected, UnixTime};
-use aes::Aes256;
+use aes::Aes256Enc;
 use ctr::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
@@ -329,7 +329,7 @@ impl CryptKey {
     /// AES-256-CTR; the counter starts at the first 16 bytes of the tag, which has 32.
     fn apply_keystream(&self, tag: &[u8], data: &mut [u8]) {
         let iv = tag.get(..16).unwrap_or_default();
-        let Ok(mut cipher) = ctr::Ctr128BE::<Aes256>::new_from_slices(&self.cipher, iv) else {
+        let Ok(mut cipher) = ctr::Ctr128BE::<Aes256Enc>::new_from_slices(&self.cipher, iv) else {
             unreachable!("the key has 32 bytes and the tag has 32");
         };
         cipher.apply_keystream(data);

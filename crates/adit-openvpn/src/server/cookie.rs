@@ -6,25 +6,30 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{Instant, Path};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::wire::{SID_LEN, Sid};
-use crate::wrap::{HmacDigest, authenticate};
 
 /// Cookies of this many slots of time before the present one still hold.
 const OLD_SLOTS: u64 = 2;
 
-/// Makes and checks cookies. Debug shows nothing of its secret.
+/// Makes and checks cookies.
 pub(super) struct CookieMaker {
-    secret: Zeroizing<[u8; 32]>,
+    /// HMAC-SHA256 that has taken in its secret, of which nothing else is left.
+    mac: Hmac<Sha256>,
     slot: Duration,
 }
 
 impl CookieMaker {
     /// Cookies hold from one to one and a half `hand_window`s.
     pub(super) fn new(secret: Zeroizing<[u8; 32]>, hand_window: Duration) -> Self {
-        CookieMaker { secret, slot: (hand_window / 2).max(Duration::from_secs(1)) }
+        let Ok(mac) = Hmac::new_from_slice(secret.as_slice()) else {
+            unreachable!("HMAC takes keys of any length");
+        };
+        CookieMaker { mac, slot: (hand_window / 2).max(Duration::from_secs(1)) }
     }
 
     /// The session id we take for a client with that session id on that path.
@@ -76,8 +81,10 @@ impl CookieMaker {
         Sid(sid)
     }
 
-    fn digest(&self, parts: [&[u8]; 3]) -> Vec<u8> {
-        authenticate(HmacDigest::Sha256, self.secret.as_slice(), parts)
+    fn digest(&self, parts: [&[u8]; 3]) -> [u8; 32] {
+        let mut mac = self.mac.clone();
+        parts.into_iter().for_each(|part| mac.update(part));
+        mac.finalize().into_bytes().into()
     }
 }
 
