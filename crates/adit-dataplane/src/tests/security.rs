@@ -58,6 +58,12 @@ fn cve_2017_7508_malformed_ipv6_packets_pass_or_are_dropped() {
         }
     }
     assert!(through > 100, "what is sound goes through");
+    // TCP options that end in the middle of an MSS: what follows them is none of it.
+    for payload in [&[4][..], &[4, 0xff], &[4, 0xff, 0xff, 0xff]] {
+        let syn = Flow { options: vec![1, 1, 1, 2], ..flow.clone() }.tcp(1, 0x02, payload);
+        let sealed = end.send_one(&syn);
+        assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets, [syn]);
+    }
 }
 
 #[test]
