@@ -109,7 +109,9 @@ fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
     })?;
     let addresses: Vec<SocketAddr> = found
         .filter(|address| match remote.family {
-            Family::Any => remote.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
+            Family::Any => remote
+                .bind
+                .is_none_or(|bind| bind.ip().is_unspecified() || bind.is_ipv4() == address.is_ipv4()),
             Family::V4 => address.is_ipv4(),
             Family::V6 => address.is_ipv6(),
         })
@@ -126,7 +128,7 @@ fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
 }
 
 fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
-    let local = remote.bind.unwrap_or_else(|| any_address(address));
+    let local = local_end(remote, address).unwrap_or_else(|| any_address(address, 0));
     let step = Duration::from_millis(50);
     let mut waited = Duration::ZERO;
     loop {
@@ -143,13 +145,19 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
     }
 }
 
-fn any_address(like: SocketAddr) -> SocketAddr {
-    if like.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() }
+fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
+    if like.is_ipv4() { ([0, 0, 0, 0], port).into() } else { ([0_u16; 8], port).into() }
+}
+
+/// Where to bind on the way to `address`. A port of any address is one of that address's family.
+fn local_end(remote: &Remote, address: SocketAddr) -> Option<SocketAddr> {
+    let bind = remote.bind?;
+    Some(if bind.ip().is_unspecified() { any_address(address, bind.port()) } else { bind })
 }
 
 fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(local) = remote.bind {
+    if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket
             .bind(&SockAddr::from(local))

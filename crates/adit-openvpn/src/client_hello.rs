@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::key_method::KeyMethod2;
 use crate::keys::KeySource;
-use crate::negotiate::iv_proto;
+use crate::negotiate::{iv_proto, point_proto};
 use crate::occ::{OccParams, options_string};
 use crate::params::{ClientParams, DataParams, ServerParams};
 use crate::peer_info::PeerVariables;
@@ -15,6 +15,10 @@ use crate::wrap::{KeyDirection, WrapConfig};
 
 /// A client's key method 2; its random numbers are filled in for each exchange.
 pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
+    if !params.pull {
+        let info = point_info(&params.data);
+        return message(Role::Client, &params.data, &params.control.wrap, path, info);
+    }
     let mut info = PeerVariables::new();
     info.push("IV_VER", concat!("adit_", env!("CARGO_PKG_VERSION")));
     info.push("IV_PLAT", "linux");
@@ -43,7 +47,16 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
 
 /// A server's key method 2.
 pub(crate) fn server_hello(params: &ServerParams, path: Path) -> KeyMethod2 {
-    message(Role::Server, &params.data, &params.control.wrap, path, String::new())
+    let info = params.point.as_ref().map(|_| point_info(&params.data)).unwrap_or_default();
+    message(Role::Server, &params.data, &params.control.wrap, path, info)
+}
+
+/// What an end of a point-to-point tunnel tells: no more than the agreement needs.
+fn point_info(data: &DataParams) -> String {
+    let mut info = PeerVariables::new();
+    info.push("IV_CIPHERS", &cipher_list(&data.ciphers));
+    info.push("IV_PROTO", &point_proto(data).to_string());
+    info.to_string()
 }
 
 fn message(role: Role, data: &DataParams, wrap: &WrapConfig, path: Path, peer_info: String) -> KeyMethod2 {

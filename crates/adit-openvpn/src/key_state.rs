@@ -20,6 +20,8 @@ use crate::wrap::v2::asks_for_wrapped_key;
 const EXPORT_DATA_KEYS: &str = "EXPORTER-OpenVPN-datakeys";
 /// TLS exporter label of the key that wraps renegotiations (`EXPORT_DYNAMIC_TLS_CRYPT_LABEL`).
 const EXPORT_DYNAMIC_TLS_CRYPT: &str = "EXPORTER-OpenVPN-dynamic-tls-crypt";
+/// TLS exporter label of the peer-id that both ends of a point-to-point tunnel use (`EXPORT_P2P_PEERID_LABEL`).
+const EXPORT_POINT_PEER_ID: &str = "EXPORTER-OpenVPN-p2p-peerid";
 /// ACKs in a packet that carries something else; ACK_V1 takes up to 8 (OpenVPN ssl_pkt.h).
 const MAX_ACKS_WITH_DATA: usize = 4;
 /// TLS in a packet that brings a wrapped key, however long the key is.
@@ -166,6 +168,8 @@ pub(crate) struct KeyState {
     remote: Option<KeySource>,
     /// The peer's options string.
     remote_options: Option<String>,
+    /// The peer's `IV_` lines.
+    remote_info: Option<String>,
     /// What a client says in key method 2, until it was said.
     hello: Option<KeyMethod2>,
     shape: PacketShape,
@@ -217,6 +221,7 @@ impl KeyState {
             local: None,
             remote: None,
             remote_options: None,
+            remote_info: None,
             hello,
             shape,
             bring_key: false,
@@ -241,6 +246,11 @@ impl KeyState {
     /// The peer's options string, once its key method 2 is known.
     pub(crate) fn remote_options(&self) -> Option<&str> {
         self.remote_options.as_deref()
+    }
+
+    /// The peer's `IV_` lines, once its key method 2 is known.
+    pub(crate) fn remote_info(&self) -> Option<&str> {
+        self.remote_info.as_deref()
     }
 
     pub(crate) fn tls(&self) -> &TlsChannel {
@@ -296,6 +306,7 @@ impl KeyState {
             .map_err(|error| KeyStateError::Peer(format!("its key method 2 message: {error}")))?;
         self.remote = Some(message.source.clone());
         self.remote_options = Some(message.options.clone());
+        self.remote_info = Some(message.peer_info.clone());
         match self.role {
             Role::Server => self.outputs.push(KeyStateOutput::ClientHello(Box::new(message))),
             Role::Client => {
@@ -425,6 +436,14 @@ impl KeyState {
         let mut bytes = Zeroizing::new([0; STATIC_KEY_LEN]);
         self.tls.export(EXPORT_DYNAMIC_TLS_CRYPT, bytes.as_mut_slice())?;
         Ok(StaticKey::from_bytes(&bytes))
+    }
+
+    /// The peer-id of a point-to-point tunnel whose ends can export.
+    pub(crate) fn export_point_peer_id(&self) -> Result<u32, KeyStateError> {
+        let mut id = [0; 3];
+        self.tls.export(EXPORT_POINT_PEER_ID, &mut id)?;
+        let [a, b, c] = id;
+        Ok(u32::from_be_bytes([0, a, b, c]))
     }
 
     /// The data keys: by TLS exporter, or by OpenVPN's own PRF for peers before 2.6.

@@ -8,8 +8,13 @@ use adit_core::{
 };
 
 use crate::key_state::KeyStateError;
+use crate::negotiate::{PointTerms, iv_proto};
+use crate::params::DataParams;
 use crate::session::Session;
 use crate::wire::Role;
+
+/// The peer-id of a point-to-point tunnel whose ends cannot export one (OpenVPN ssl_ncp.c: "vpn").
+const FIXED_PEER_ID: u32 = 0x0076_706e;
 
 /// What both ends agreed on for the data channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,33 @@ pub(crate) struct Agreement {
     /// Keys come from the TLS exporter, not from OpenVPN's PRF.
     pub(crate) exporter: bool,
     pub(crate) replay_window: u32,
+}
+
+impl Agreement {
+    /// What the terms of a point-to-point tunnel mean for its data channel.
+    ///
+    /// # Errors
+    /// When TLS cannot export.
+    pub(crate) fn of_point(
+        terms: &PointTerms,
+        data: &DataParams,
+        session: &Session,
+    ) -> Result<Self, KeyStateError> {
+        let exporter = terms.has(iv_proto::TLS_KEY_EXPORT);
+        let header = match (terms.has(iv_proto::DATA_V2), exporter) {
+            (false, _) => OpenVpnHeader::V1,
+            (true, true) => OpenVpnHeader::V2 { peer_id: session.point_peer_id()? },
+            (true, false) => OpenVpnHeader::V2 { peer_id: FIXED_PEER_ID },
+        };
+        Ok(Agreement {
+            cipher: terms.cipher,
+            digest: data.digest,
+            header,
+            compression: data.compression,
+            exporter,
+            replay_window: data.replay_window,
+        })
+    }
 }
 
 /// Follows the key exchanges of one peer and tells the data plane.

@@ -8,6 +8,7 @@ use crate::link::Agreement;
 use crate::occ::parse_options;
 use crate::params::{DataParams, MssFix};
 use crate::peer_info::PeerVariables;
+use crate::wire::Role;
 
 /// `IV_PROTO` bits (OpenVPN ssl.h). Only those that adit implements are named here.
 pub(crate) mod iv_proto {
@@ -19,6 +20,8 @@ pub(crate) mod iv_proto {
     pub(crate) const TLS_KEY_EXPORT: u32 = 1 << 3;
     /// `AUTH_PENDING` may carry `timeout SECONDS`.
     pub(crate) const AUTH_PENDING_KW: u32 = 1 << 4;
+    /// Ciphers and the rest are agreed on without a push.
+    pub(crate) const NCP_P2P: u32 = 1 << 5;
     /// `AUTH_FAILED,TEMP` is understood.
     pub(crate) const AUTH_FAIL_TEMP: u32 = 1 << 8;
     /// `EXIT` on the control channel, and `protocol-flags`.
@@ -120,6 +123,73 @@ pub(crate) fn client_cipher(
             "the server chose no cipher; if it is old, name its cipher with data-ciphers-fallback".to_owned()
         ),
     }
+}
+
+/// What two ends agree on that push nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PointTerms {
+    pub(crate) cipher: Cipher,
+    /// The `IV_PROTO` bits that both ends have, if the peer negotiates at all.
+    pub(crate) proto: u32,
+}
+
+impl PointTerms {
+    pub(crate) fn has(&self, bit: u32) -> bool {
+        self.proto & bit != 0
+    }
+
+    /// Renegotiations are wrapped by dynamic tls-crypt.
+    pub(crate) fn wraps_dynamically(&self) -> bool {
+        self.has(iv_proto::DYNAMIC_TLS_CRYPT)
+    }
+}
+
+/// What a point-to-point end says of itself in `IV_PROTO`.
+pub(crate) fn point_proto(data: &DataParams) -> u32 {
+    if data.before_2_6 { POINT_PROTO & iv_proto::BEFORE_2_6 } else { POINT_PROTO }
+}
+
+const POINT_PROTO: u32 = iv_proto::DATA_V2
+    | iv_proto::TLS_KEY_EXPORT
+    | iv_proto::NCP_P2P
+    | iv_proto::CC_EXIT
+    | iv_proto::DYNAMIC_TLS_CRYPT;
+
+/// What follows for both ends alike from what each says of itself (OpenVPN ssl_ncp.c `p2p_mode_ncp`,
+/// `get_p2p_ncp_cipher`): the first cipher of the TLS server that the TLS client has too; with a peer that
+/// names none, `data-ciphers-fallback`, or `cipher`. `role` is ours.
+///
+/// # Errors
+/// Says why there is no cipher, and the way out.
+pub(crate) fn point_terms(
+    role: Role,
+    data: &DataParams,
+    theirs: &PeerAbilities,
+) -> Result<PointTerms, String> {
+    let listed: Vec<Cipher> = match theirs.lists_ciphers {
+        true => theirs.ciphers.iter().filter_map(|name| Cipher::from_name(name)).collect(),
+        false => Vec::new(),
+    };
+    let (first, second) = match role {
+        Role::Server => (&data.ciphers, &listed),
+        Role::Client => (&listed, &data.ciphers),
+    };
+    let common = first.iter().copied().find(|cipher| second.contains(cipher));
+    let Some(cipher) = common.or(data.fallback).or(data.cipher) else {
+        let ours: Vec<&str> = data.ciphers.iter().map(|cipher| cipher.name()).collect();
+        return Err(match theirs.lists_ciphers {
+            true => format!(
+                "no data cipher in common: the peer has {}, data-ciphers here has {}",
+                theirs.ciphers.join(":"),
+                ours.join(":")
+            ),
+            false => {
+                "the peer cannot negotiate ciphers; name the one it has with data-ciphers-fallback".to_owned()
+            }
+        });
+    };
+    let both = theirs.proto & point_proto(data);
+    Ok(PointTerms { cipher, proto: if both & iv_proto::NCP_P2P != 0 { both } else { 0 } })
 }
 
 /// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
@@ -256,6 +326,31 @@ mod tests {
         assert_eq!(choose_cipher(&cbc, fallback, &silent, Some("BF-CBC")), None);
         assert_eq!(choose_cipher(&cbc, fallback, &silent, None), fallback);
         assert_eq!(choose_cipher(&cbc, None, &silent, None), None);
+    }
+
+    #[test]
+    fn both_ends_of_a_point_to_point_tunnel_agree() {
+        let list = |ciphers: &[Cipher]| DataParams { ciphers: ciphers.to_vec(), ..DataParams::default() };
+        let says = |data: &DataParams, proto: u32| {
+            let names: Vec<&str> = data.ciphers.iter().map(|cipher| cipher.name()).collect();
+            PeerAbilities::parse(&format!("IV_CIPHERS={}\nIV_PROTO={proto}\n", names.join(":")))
+        };
+        let server = list(&[Cipher::ChaCha20Poly1305, Cipher::Aes128Gcm]);
+        let client = list(&[Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305]);
+        let at_server = point_terms(Role::Server, &server, &says(&client, POINT_PROTO)).unwrap();
+        let at_client = point_terms(Role::Client, &client, &says(&server, POINT_PROTO)).unwrap();
+        assert_eq!(at_server, at_client);
+        assert_eq!(at_server.cipher, Cipher::ChaCha20Poly1305, "the TLS server's order decides");
+        assert!(at_server.has(iv_proto::TLS_KEY_EXPORT) && at_server.wraps_dynamically());
+        // A peer of 2.5 negotiates nothing, whatever else it says.
+        let old = point_terms(Role::Server, &server, &says(&client, iv_proto::DATA_V2)).unwrap();
+        assert_eq!(old.proto, 0);
+        let none = point_terms(Role::Client, &list(&[Cipher::Aes256Gcm]), &says(&server, POINT_PROTO));
+        assert!(none.unwrap_err().contains("CHACHA20-POLY1305:AES-128-GCM"));
+        let silent = PeerAbilities::default();
+        assert!(point_terms(Role::Client, &client, &silent).unwrap_err().contains("data-ciphers-fallback"));
+        let named = DataParams { cipher: Some(Cipher::Aes256Cbc), ..client };
+        assert_eq!(point_terms(Role::Client, &named, &silent).unwrap().cipher, Cipher::Aes256Cbc);
     }
 
     #[test]

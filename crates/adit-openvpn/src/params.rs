@@ -126,7 +126,7 @@ pub struct Keepalive {
     pub ping: Option<Duration>,
     /// Give the peer up after this long without hearing from it.
     pub timeout: Option<Duration>,
-    /// End instead of starting over (`ping-exit`). Clients only.
+    /// End instead of starting over (`ping-exit`). A server of many clients does not.
     pub exit: bool,
 }
 
@@ -180,6 +180,8 @@ pub struct ClientParams {
     pub peer_info: Vec<(String, String)>,
     /// `auth-user-pass`.
     pub auth: Option<UserAuth>,
+    /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
+    pub pull: bool,
 }
 
 impl ClientParams {
@@ -199,6 +201,7 @@ impl ClientParams {
             local: LocalSettings::default(),
             peer_info: Vec::new(),
             auth: None,
+            pull: true,
         }
     }
 }
@@ -290,6 +293,19 @@ pub struct ServerParams {
     pub per_client: PerClientParams,
     /// What strangers get.
     pub admission: AdmissionParams,
+    /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
+    pub point: Option<PointParams>,
+}
+
+/// The listening end of a point-to-point tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PointParams {
+    /// Our own end of the tunnel.
+    pub local: LocalSettings,
+    /// The only outer addresses that the peer may have (`remote` without `float`); empty: any.
+    pub only_from: Vec<IpAddr>,
+    /// `explicit-exit-notify`: say goodbye.
+    pub exit_notify: bool,
 }
 
 /// What differs from client to client.

@@ -104,7 +104,7 @@ impl Server {
 
     /// The clients that are up.
     pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.info()?))).collect()
+        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
     }
 
     /// Clients in the middle of their first handshake.
@@ -125,6 +125,9 @@ impl Server {
     fn admit(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
         if self.goodbye_until.is_some() {
             return Err(Rejected::Limited("the server is shutting down"));
+        }
+        if !self.may_be_at(path) {
+            return Err(Rejected::Unexpected("not from the address that `remote` names (without `float`)"));
         }
         let newcomer = match self.door.knock(self.now, &self.params, path, datagram, &mut self.events)? {
             Knock::Answered => return Ok(None),
@@ -149,6 +152,20 @@ impl Server {
         self.by_sid.insert((path, sid), id);
         self.silent.remove(&path);
         Ok(Some(id))
+    }
+
+    /// Whether a peer may have this outer address.
+    fn may_be_at(&self, path: Path) -> bool {
+        let only_from = self.params.point.as_ref().map_or(&[][..], |point| &point.only_from);
+        only_from.is_empty() || only_from.contains(&path.remote().ip().to_canonical())
+    }
+
+    /// The peer whose id in the data plane this is.
+    fn by_data_id(&self, id: PeerId) -> PeerId {
+        match self.params.point {
+            Some(_) => self.peers.iter().find(|(_, peer)| peer.is_up()).map_or(id, |(id, _)| *id),
+            None => id,
+        }
     }
 
     /// Whether one more client may begin its handshake.
@@ -192,6 +209,7 @@ impl Server {
             Verdict::Continue => {}
             Verdict::Authenticated => self.welcome(id),
             Verdict::Remove { reason, severity } => return self.remove(id, &reason, severity),
+            Verdict::End(reason) => return self.end(Ended::Failed(reason)),
         }
         self.reschedule(id);
     }
@@ -266,6 +284,9 @@ impl Server {
         if self.up >= self.params.max_clients {
             return self.remove(id, "max-clients are connected; refused", Severity::Warning);
         }
+        if self.params.point.is_some() {
+            return self.come_up(id, name, Lease::default(), settings);
+        }
         // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
         let remembered = (!self.params.duplicate_cn).then_some(name.as_str());
         let Some(mut lease) = self.pool.take(remembered, settings) else {
@@ -287,6 +308,10 @@ impl Server {
             self.remove(other, &reason, Severity::Warning);
         }
         self.pool.reserve(&mut lease);
+        self.come_up(id, name, lease, settings);
+    }
+
+    fn come_up(&mut self, id: PeerId, name: String, lease: Lease, settings: &PeerSettings) {
         let entry = self.pool.entry(&lease);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.come_up(self.now, lease.clone(), settings, &mut self.events);
@@ -319,7 +344,9 @@ impl Server {
 
     fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
         let same_name = self.by_name.get(name).copied();
-        same_name.into_iter().chain(self.at(path)).filter(|other| *other != id).collect()
+        let only = self.params.point.is_some().then(|| self.by_data_id(id));
+        let replaced: BTreeSet<PeerId> = same_name.into_iter().chain(only).chain(self.at(path)).collect();
+        replaced.into_iter().filter(|other| *other != id).collect()
     }
 
     fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
@@ -333,8 +360,9 @@ impl Server {
         self.by_sid.remove(&(path, peer.sid()));
         if let Some(lease) = peer.lease() {
             self.pool.release(lease);
-            self.events.push_back(Event::Data(DataEvent::RemovePeer(id)));
-            self.events.push_back(Event::PeerDown { peer: id, reason: reason.to_owned() });
+            let peer = peer.data_id();
+            self.events.push_back(Event::Data(DataEvent::RemovePeer(peer)));
+            self.events.push_back(Event::PeerDown { peer, reason: reason.to_owned() });
         }
         self.report(severity, Some(path), format!("{}: {reason}", peer.name()));
         if peer.is_up() {
@@ -352,7 +380,10 @@ impl Server {
     fn moved(&mut self, id: PeerId, path: Path) {
         // A late word about a peer that is gone, whose id another took over.
         let Some(peer) = self.peers.get(&id).filter(|peer| peer.is_up()) else { return };
-        let old = peer.path();
+        if !self.may_be_at(path) {
+            return;
+        }
+        let (old, data_id) = (peer.path(), peer.data_id());
         let (name, sid) = (peer.name().to_owned(), peer.sid());
         // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
         let there = |other: &Peer| other.is_up() && other.path() == path;
@@ -374,7 +405,7 @@ impl Server {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.move_to(path);
         }
-        self.events.push_back(Event::Data(DataEvent::MovePeer { peer: id, path }));
+        self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path }));
         self.report(Severity::Info, Some(path), format!("{name} moved here from {old}"));
     }
 
@@ -395,11 +426,15 @@ impl Server {
             ExitNotify::Restart => Some("RESTART"),
             ExitNotify::NextServer => Some("RESTART,[N]"),
         };
-        self.goodbye_until = Some(if message.is_some() { self.now + GOODBYE_TIME } else { self.now });
+        let says_goodbye =
+            message.is_some() || self.params.point.as_ref().is_some_and(|point| point.exit_notify);
+        self.goodbye_until = Some(if says_goodbye { self.now + GOODBYE_TIME } else { self.now });
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
-            if let (Some(text), Some(peer)) = (message, self.peers.get_mut(&id)) {
-                peer.send_message(self.now, text);
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            match message {
+                Some(text) => peer.send_message(self.now, text),
+                None => peer.say_goodbye(self.now, &mut self.events),
             }
             self.settle(id);
         }
@@ -412,13 +447,19 @@ impl Server {
         if self.ended || (self.now < until && !quiet) {
             return;
         }
-        self.ended = true;
+        self.end(Ended::Shutdown);
+    }
+
+    fn end(&mut self, ended: Ended) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
             self.remove(id, "the server stops", Severity::Info);
         }
         self.after_words.push(Event::Down);
-        self.after_words.push(Event::Ended(Ended::Shutdown));
+        self.after_words.push(Event::Ended(ended));
     }
 
     /// The next handshakes are judged by the new lists, and who is on them goes now.
@@ -483,14 +524,17 @@ impl Protocol for Server {
             }
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
-            Command::Rekey { peer: id } => {
+            Command::Rekey { peer } => {
+                let id = self.by_data_id(peer);
                 if let Some(peer) = self.peers.get_mut(&id) {
                     peer.rekey(now);
                 }
                 self.settle(id);
             }
             Command::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
-            Command::Disconnect { peer } => self.remove(peer, "disconnected on request", Severity::Info),
+            Command::Disconnect { peer } => {
+                self.remove(self.by_data_id(peer), "disconnected on request", Severity::Info)
+            }
             Command::Restart => {
                 let ids: Vec<PeerId> = self.peers.keys().copied().collect();
                 for id in ids {
@@ -511,7 +555,7 @@ impl Protocol for Server {
             | Notice::FirstOpened { peer, .. }
             | Notice::Moved { peer, .. }
             | Notice::Message { peer, .. }
-            | Notice::LimitNear { peer, .. } => *peer,
+            | Notice::LimitNear { peer, .. } => self.by_data_id(*peer),
         };
         if let Notice::Moved { path, .. } = notice {
             self.moved(id, path);

@@ -81,6 +81,7 @@ pub(crate) struct Session {
     failed: bool,
     /// What is still to be sent is stale.
     silent: bool,
+    server_may_begin: bool,
     /// A client's key method 2 with random numbers still to be filled in.
     hello: Option<KeyMethod2>,
     rng: ChaCha20Rng,
@@ -149,6 +150,7 @@ impl Session {
             agreed: false,
             failed: false,
             silent: false,
+            server_may_begin: false,
             hello,
             rng,
             params,
@@ -236,6 +238,22 @@ impl Session {
         self.exchanges.iter().rev().find_map(|exchange| exchange.state.remote_options())
     }
 
+    /// The `IV_` lines that the peer told in the first exchange.
+    pub(crate) fn peer_info(&self) -> Option<&str> {
+        self.exchanges.first().and_then(|exchange| exchange.state.remote_info())
+    }
+
+    /// The peer-id of a point-to-point tunnel whose ends can export.
+    pub(crate) fn point_peer_id(&self) -> Result<u32, KeyStateError> {
+        let first = self.exchanges.first().ok_or(KeyStateError::MissingKeySource)?;
+        first.state.export_point_peer_id()
+    }
+
+    /// A server may speak first: a point-to-point one does that knows where we are.
+    pub(crate) fn let_server_begin(&mut self) {
+        self.server_may_begin = true;
+    }
+
     /// Version and suite of the control channel, for people.
     pub(crate) fn tls_description(&self) -> &str {
         &self.tls_description
@@ -259,7 +277,7 @@ impl Session {
         let key_id = datagram.first().map_or(0, |byte| byte & MAX_KEY_ID);
         let opened = self.wrapping(key_id).0.open(datagram)?;
         let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
-        self.check_sids(opened.sid, &body)?;
+        self.check_sids(opened.sid, opened.header.opcode, &body)?;
         let index = self.find_exchange(opened.header, &body)?;
         if let Some(id) = opened.wrap_id {
             self.wrapping(key_id).1.check(now, id)?;
@@ -281,7 +299,7 @@ impl Session {
         Ok(())
     }
 
-    fn check_sids(&self, sid: Sid, body: &ControlBody) -> Result<(), Rejected> {
+    fn check_sids(&self, sid: Sid, opcode: Opcode, body: &ControlBody) -> Result<(), Rejected> {
         if self.peer_sid.is_some_and(|known| known != sid) {
             return Err(Rejected::Unexpected("another session id of the peer"));
         }
@@ -289,6 +307,7 @@ impl Session {
             Some(own) if own != self.own_sid => {
                 Err(Rejected::Unexpected("acknowledges another session of ours"))
             }
+            None if self.server_may_begin && opcode == Opcode::HardResetServerV2 => Ok(()),
             // A server's first packet must prove that it saw our reset.
             None if self.peer_sid.is_none() => Err(Rejected::Unexpected("does not acknowledge our reset")),
             _ => Ok(()),

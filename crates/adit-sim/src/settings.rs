@@ -125,6 +125,7 @@ pub(crate) fn server(
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams { ask: scenario.special, remembered },
         admission: AdmissionParams { v2, ..AdmissionParams::default() },
+        point: None,
     })
 }
 

@@ -103,6 +103,11 @@ fn up(args: &Args) -> Result<(), Failure> {
             params.per_client.remembered = remembered;
             run_protocol(args, &parsed, source, None, log, |now| Server::new(params, now, seed))
         }
+        Role::Point(point) => {
+            let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
+                .map_err(|error| locate(&parsed, &args.file, &error))?;
+            run_protocol(args, &parsed, source, None, log, |now| Server::new(params, now, seed))
+        }
     }
 }
 

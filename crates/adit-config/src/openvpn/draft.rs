@@ -51,6 +51,8 @@ pub(super) struct Sides {
     pub(super) pull: bool,
     pub(super) tls_client: Option<At>,
     pub(super) tls_server: Option<At>,
+    /// `proto` says that we are the listening end of TCP, or the connecting one.
+    pub(super) tcp_end: Option<(bool, At)>,
     pub(super) server: Option<At>,
 }
 

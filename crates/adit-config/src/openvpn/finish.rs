@@ -12,6 +12,7 @@ use super::data::DEFAULT_CIPHERS;
 use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
 use super::lexer::MAX_WORD;
 use super::model::*;
+use super::point;
 use crate::Problem;
 
 /// OpenVPN's port (IANA).
@@ -19,9 +20,10 @@ const PORT: u16 = 1194;
 
 /// The configuration, or `None` after telling why there is none.
 pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Option<Config> {
-    let is_server = side(&draft, file, parser)?;
-    check_sides(is_server, parser);
-    keepalive(&mut draft, is_server, file, parser);
+    let side = side(&draft, file, parser)?;
+    let is_server = side != Side::Client;
+    check_sides(side, parser);
+    keepalive(&mut draft, side == Side::Server, file, parser);
     check_usage(&draft, is_server, parser);
     let wrap = parser.wrap(&draft, is_server);
     let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
@@ -31,10 +33,14 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
         route.metric = route.metric.or(metric);
     }
-    let role = if is_server {
-        server(&mut draft, tls_crypt_v2, file, parser).map(|server| Role::Server(Box::new(server)))
-    } else {
-        client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client)))
+    let role = match side {
+        Side::Server => {
+            server(&mut draft, tls_crypt_v2, file, parser).map(|server| Role::Server(Box::new(server)))
+        }
+        Side::Client => client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client))),
+        Side::Point => {
+            point::point(&mut draft, tls_crypt_v2, file, parser).map(|point| Role::Point(Box::new(point)))
+        }
     };
     let data = data_channel(&mut draft, parser);
     let (role, tls) = (role?, tls?);
@@ -90,8 +96,17 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
     data
 }
 
-/// Whether this is a server; `None` after telling that it is neither or both.
-fn side(draft: &Draft, file: &str, parser: &mut Parser<'_>) -> Option<bool> {
+/// What a file is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+    /// The listening end of a point-to-point tunnel.
+    Point,
+}
+
+/// Which side this is; `None` after telling that it is none or two.
+fn side(draft: &Draft, file: &str, parser: &mut Parser<'_>) -> Option<Side> {
     let sides = &draft.sides;
     let client = sides.client.as_ref().or(sides.tls_client.as_ref());
     match (client, &sides.server) {
@@ -107,20 +122,17 @@ fn side(draft: &Draft, file: &str, parser: &mut Parser<'_>) -> Option<bool> {
             if sides.tls_server.is_some() {
                 parser.problems.push(client.problem("`tls-server` stands in a client's file; remove it"));
             }
-            Some(false)
+            Some(Side::Client)
         }
-        (None, Some(_)) => Some(true),
+        (None, Some(_)) => Some(Side::Server),
+        (None, None) if sides.tls_server.is_some() => Some(Side::Point),
         (None, None) => {
-            match &sides.tls_server {
-                Some(at) => parser.problems.push(at.problem(
-                    "adit has no point-to-point server; write `server NETWORK NETMASK` too, and let the other \
-                     side be a `client`",
-                )),
-                None if draft.client.remotes.is_empty() => parser.problem_in(
+            match () {
+                () if draft.client.remotes.is_empty() => parser.problem_in(
                     file,
                     "neither a client nor a server: write `client` and `remote HOST`, or `server NETWORK NETMASK`",
                 ),
-                None => parser.problem_in(file, "`client` is missing: a file with `remote` is a client's"),
+                () => parser.problem_in(file, "`client` is missing: a file with `remote` is a client's"),
             }
             None
         }
@@ -128,17 +140,23 @@ fn side(draft: &Draft, file: &str, parser: &mut Parser<'_>) -> Option<bool> {
 }
 
 /// Directives of the other side are mistakes.
-fn check_sides(is_server: bool, parser: &mut Parser<'_>) {
-    use super::table::{Side, find};
+fn check_sides(side: Side, parser: &mut Parser<'_>) {
+    use super::table::{self, find};
     use crate::Kind;
 
-    let (wrong, theirs, ours) = if is_server {
-        (Side::Client, "a client's", "a server's")
-    } else {
-        (Side::Server, "a server's", "a client's")
+    let (wrong, theirs, ours) = match side {
+        Side::Server => (&[table::Side::Client][..], "a client's", "a server's"),
+        Side::Client => (&[table::Side::Server][..], "a server's", "a client's"),
+        Side::Point => (
+            &[table::Side::Client, table::Side::Server][..],
+            "a client's or a server's",
+            "the listening end of a point-to-point tunnel",
+        ),
     };
     for entry in parser.report.iter().filter(|entry| entry.kind != Kind::Refused) {
-        if find(&entry.directive).is_some_and(|directive| directive.side == wrong) {
+        // A point may say where the other is.
+        let is_remote = side == Side::Point && matches!(entry.directive.as_str(), "remote" | "connection");
+        if !is_remote && find(&entry.directive).is_some_and(|directive| wrong.contains(&directive.side)) {
             parser.problems.push(Problem {
                 file: entry.file.clone(),
                 line: Some(entry.line),
@@ -215,23 +233,12 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
     }
     let mut remotes = Vec::new();
     for (remote, block) in std::mem::take(&mut draft.client.remotes) {
-        remotes.push(settle(remote, &block.unwrap_or_default(), &draft.general));
+        remotes.push(settle(remote, &block.unwrap_or_default(), &draft.general, draft.sides.pull));
     }
-    let ipv4 = match &draft.device.ifconfig {
-        None => None,
-        Some((local, other, _)) if draft.device.subnet != Some(true) => {
-            Some(StaticIpv4::PointToPoint { local: *local, peer: *other })
-        }
-        Some((local, mask, at)) => match prefix_of(*mask).and_then(|bits| Ipv4Net::new(*local, bits).ok()) {
-            Some(net) => Some(StaticIpv4::Subnet(net)),
-            None => {
-                parser.problems.push(
-                    at.problem(format!("`ifconfig`: {mask} is no netmask, as `topology subnet` wants")),
-                );
-                None
-            }
-        },
-    };
+    let ipv4 = point::static_ipv4(draft, parser);
+    if !draft.sides.pull {
+        point::check_tcp_end(draft, false, parser);
+    }
     if !draft.sides.pull && ipv4.is_none() && draft.device.ifconfig_ipv6.is_none() {
         parser
             .problem_in(file, "nothing gives this side an address: write `client` to ask the server for one");
@@ -269,13 +276,15 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
 }
 
 /// One remote with what its block says, then what the file says, then defaults.
-fn settle(remote: RemoteDraft, block: &Scope, general: &Scope) -> Remote {
+fn settle(remote: RemoteDraft, block: &Scope, general: &Scope, pull: bool) -> Remote {
     let (transport, family) =
         remote.proto.or(block.proto).or(general.proto).unwrap_or((Transport::Udp, Family::Any));
     let local = block.locals.last().or(general.locals.last());
     let local_port = local.and_then(|local| local.port).or(block.local_port).or(general.local_port);
     let nobind = block.nobind.or(general.nobind);
-    let binds = nobind != Some(true) && (nobind.is_some() || local.is_some() || local_port.is_some());
+    // The other point may go by our port.
+    let says_where = !pull || nobind.is_some() || local.is_some() || local_port.is_some();
+    let binds = nobind != Some(true) && says_where;
     Remote {
         host: remote.host,
         port: remote.port.or(block.remote_port).or(general.remote_port).unwrap_or(PORT),
@@ -354,7 +363,7 @@ fn server(
     })
 }
 
-fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {
+pub(super) fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {
     if general.nobind == Some(true) {
         parser.problem_in(file, "`nobind`: a server listens on a port; remove it");
     }

@@ -12,6 +12,7 @@ mod model;
 mod net;
 mod peer;
 mod per_client;
+mod point;
 mod pool_file;
 mod print;
 mod process;
@@ -132,6 +133,10 @@ impl Tolerance {
 impl Parser<'_> {
     fn problem_in(&mut self, file: &str, text: impl Into<String>) {
         self.problems.push(Problem { file: file.into(), line: None, text: text.into() });
+    }
+
+    fn warn_in(&mut self, file: &str, text: impl Into<String>) {
+        self.warnings.push(Problem { file: file.into(), line: None, text: text.into() });
     }
 
     /// Splits a file into directives, with those of files it names in their place.

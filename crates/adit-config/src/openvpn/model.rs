@@ -41,6 +41,26 @@ pub enum Role {
     Client(Box<ClientConfig>),
     /// We listen.
     Server(Box<ServerConfig>),
+    /// We wait for the one other end of a point-to-point tunnel (`tls-server` without `server`). Its other end
+    /// is a client that does not pull.
+    Point(Box<PointConfig>),
+}
+
+/// What belongs to the listening end of a point-to-point tunnel only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointConfig {
+    /// Where to listen; at least one.
+    pub listen: Vec<Listen>,
+    /// Where the other end is, as names or addresses (`remote`); empty if it may be anywhere.
+    pub remotes: Vec<String>,
+    /// Our IPv4 address (`ifconfig`).
+    pub ipv4: Option<StaticIpv4>,
+    /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
+    pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
+    /// Say goodbye on exit (`explicit-exit-notify`); 0 not at all.
+    pub exit_notify: u8,
+    /// The other end has a key of its own (`tls-crypt-v2`).
+    pub tls_crypt_v2: Option<TlsCryptV2>,
 }
 
 /// What belongs to a client only.
@@ -60,7 +80,7 @@ pub struct ClientConfig {
     pub connect_retry_longest: Duration,
     /// Give up after so many rounds (`connect-retry-max`); `None` never.
     pub connect_retry_max: Option<u32>,
-    /// Ask the server for settings (`client`, `pull`).
+    /// Ask the server for settings (`client`, `pull`). Without, the tunnel is point-to-point.
     pub pull: bool,
     /// Take no routes, gateways and DNS from the server (`route-nopull`).
     pub route_nopull: bool,

@@ -107,6 +107,10 @@ fn opt_port(args: &Args<'_>, index: usize) -> Result<Option<u16>, String> {
 
 pub(super) fn proto(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.scope().proto = Some(protocol(args, 0)?);
+    let name = args.get(0)?;
+    if name.ends_with("-server") || name.ends_with("-client") {
+        draft.sides.tcp_end = Some((name.ends_with("-server"), args.entry.at.clone()));
+    }
     done()
 }
 

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, RedirectGateway, Route, RouteVia, Transport,
+    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia, Transport,
 };
 use zeroize::Zeroizing;
 
@@ -24,9 +24,10 @@ impl Config {
         match &self.role {
             Role::Client(client) => print_client(&mut out, client),
             Role::Server(server) => print_server(&mut out, server),
+            Role::Point(point) => print_point(&mut out, point),
         }
         print_device(&mut out, &self.device);
-        print_tls(&mut out, &self.tls, matches!(self.role, Role::Server(_)));
+        print_tls(&mut out, &self.tls, !matches!(self.role, Role::Client(_)));
         print_data(&mut out, &self.data);
         match self.keepalive() {
             Some((ping, timeout)) => out.line("keepalive", &[ping.to_string(), timeout.to_string()]),
@@ -141,7 +142,7 @@ fn protocol(transport: Transport, family: Family) -> &'static str {
 fn print_client(out: &mut Out, client: &ClientConfig) {
     out.flag(if client.pull { "client" } else { "tls-client" });
     for remote in &client.remotes {
-        print_remote(out, remote);
+        print_remote(out, remote, client.pull);
     }
     if client.remote_random_hostname {
         out.flag("remote-random-hostname");
@@ -175,19 +176,7 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
         print_redirect(out, flags);
     }
     print_dns(out, &client.dns);
-    match client.ipv4 {
-        None => {}
-        Some(StaticIpv4::Subnet(net)) => {
-            out.one("topology", "subnet");
-            print_ifconfig(out, net);
-        }
-        Some(StaticIpv4::PointToPoint { local, peer }) => {
-            out.line("ifconfig", &[local.to_string(), peer.to_string()]);
-        }
-    }
-    if let Some((net, peer)) = client.ipv6 {
-        out.line("ifconfig-ipv6", &[net.to_string(), peer.to_string()]);
-    }
+    print_addresses(out, client.ipv4, client.ipv6);
     if let Some(auth) = &client.auth {
         match &auth.source {
             UserPass::Prompt => out.flag("auth-user-pass"),
@@ -205,11 +194,46 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
     }
 }
 
+/// `ifconfig` and `ifconfig-ipv6`.
+fn print_addresses(out: &mut Out, ipv4: Option<StaticIpv4>, ipv6: Option<(Ipv6Net, Ipv6Addr)>) {
+    match ipv4 {
+        None => {}
+        Some(StaticIpv4::Subnet(net)) => {
+            out.one("topology", "subnet");
+            print_ifconfig(out, net);
+        }
+        Some(StaticIpv4::PointToPoint { local, peer }) => {
+            out.line("ifconfig", &[local.to_string(), peer.to_string()]);
+        }
+    }
+    if let Some((net, peer)) = ipv6 {
+        out.line("ifconfig-ipv6", &[net.to_string(), peer.to_string()]);
+    }
+}
+
+fn print_point(out: &mut Out, point: &PointConfig) {
+    out.flag("tls-server");
+    print_listen(out, &point.listen);
+    if let [Listen { transport: Transport::Tcp, family, .. }] = point.listen[..] {
+        out.one("proto", format!("{}-server", protocol(Transport::Tcp, family)));
+    }
+    for host in &point.remotes {
+        out.one("remote", host);
+    }
+    print_addresses(out, point.ipv4, point.ipv6);
+    print_admission(out, &Admission { tls_crypt_v2: point.tls_crypt_v2.clone(), ..Admission::default() });
+    if point.exit_notify > 0 {
+        out.one("explicit-exit-notify", point.exit_notify);
+    }
+}
+
 /// Every remote in a block of its own, so that nothing of one holds for another.
-fn print_remote(out: &mut Out, remote: &Remote) {
+fn print_remote(out: &mut Out, remote: &Remote, pull: bool) {
     out.flag("<connection>");
     let proto = protocol(remote.transport, remote.family);
-    out.line("remote", &[&remote.host, &remote.port.to_string(), proto]);
+    // Between two points OpenVPN wants to hear who connects.
+    let side = if !pull && remote.transport == Transport::Tcp { "-client" } else { "" };
+    out.line("remote", &[&remote.host, &remote.port.to_string(), &format!("{proto}{side}")]);
     match remote.bind {
         None => out.flag("nobind"),
         Some(bind) => {

@@ -38,7 +38,7 @@ fn client(text: &str) -> (Config, ClientConfig, Parsed) {
     let parsed = good(text);
     match parsed.config.role.clone() {
         Role::Client(client) => (parsed.config.clone(), *client, parsed),
-        Role::Server(_) => panic!("a client"),
+        _ => panic!("a client"),
     }
 }
 
@@ -46,7 +46,7 @@ fn server(text: &str) -> (Config, ServerConfig, Parsed) {
     let parsed = good(text);
     match parsed.config.role.clone() {
         Role::Server(server) => (parsed.config.clone(), *server, parsed),
-        Role::Client(_) => panic!("a server"),
+        _ => panic!("a server"),
     }
 }
 

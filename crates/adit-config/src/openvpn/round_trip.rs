@@ -104,11 +104,29 @@ fn net6() -> impl Strategy<Value = Ipv6Net> {
     (any::<Ipv6Addr>(), 0..=128u8).prop_map(|(address, bits)| Ipv6Net::new(address, bits).unwrap())
 }
 
-fn client() -> impl Strategy<Value = ClientConfig> {
-    let ipv4 = prop_oneof![
+fn static_ipv4() -> impl Strategy<Value = StaticIpv4> {
+    prop_oneof![
         net4().prop_map(StaticIpv4::Subnet),
         any::<(Ipv4Addr, Ipv4Addr)>().prop_map(|(local, peer)| StaticIpv4::PointToPoint { local, peer }),
-    ];
+    ]
+}
+
+fn point() -> impl Strategy<Value = PointConfig> {
+    let remotes = vec("[a-z]{1,9}|10\\.0\\.0\\.[1-9]|fd00::[1-9]", 0..3);
+    let addresses = (static_ipv4(), option::of((net6(), any::<Ipv6Addr>())));
+    (vec(listen(), 1..3), remotes, addresses, 0..3u8, admission()).prop_map(
+        |(listen, remotes, (ipv4, ipv6), exit_notify, admission)| PointConfig {
+            listen,
+            remotes,
+            ipv4: Some(ipv4),
+            ipv6,
+            exit_notify,
+            tls_crypt_v2: admission.tls_crypt_v2.map(|v2| TlsCryptV2 { max_age: None, ..v2 }),
+        },
+    )
+}
+
+fn client() -> impl Strategy<Value = ClientConfig> {
     let first = (
         vec(remote(), 1..4),
         any::<bool>(),
@@ -123,7 +141,7 @@ fn client() -> impl Strategy<Value = ClientConfig> {
         option::of(0..1000u32),
         option::of(redirect()),
         dns(),
-        option::of(ipv4),
+        option::of(static_ipv4()),
         option::of((net6(), any::<Ipv6Addr>())),
         option::of(user_auth()),
     );
@@ -480,18 +498,19 @@ fn config() -> impl Strategy<Value = Config> {
     let role = prop_oneof![
         client().prop_map(|client| Role::Client(Box::new(client))),
         server().prop_map(|server| Role::Server(Box::new(server))),
+        point().prop_map(|point| Role::Point(Box::new(point))),
     ];
     (role, device(), tls(), wrap(), data(), timers(), socket(), vec(route(), 0..4), process()).prop_map(
         |(role, device, tls, mut wrap, data, (liveness, rekey), mut socket, mut routes, process)| {
             // A server's tls-crypt-v2 stands beside the wrapping.
-            if let (Role::Server(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
+            if let (Role::Server(_) | Role::Point(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
                 wrap = Wrap::None;
             }
             socket.multihome &= matches!(role, Role::Server(_));
             // A default metric holds for every route that names none.
             let metric = match &role {
                 Role::Client(client) => client.route_metric,
-                Role::Server(_) => None,
+                Role::Server(_) | Role::Point(_) => None,
             };
             for route in routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
                 route.metric = route.metric.or(metric);

@@ -31,7 +31,7 @@ fn client(text: &str) -> (Config, ClientConfig) {
     let config = good(&format!("client\nremote vpn.example\nremote-cert-tls server\n{text}")).config;
     match config.role.clone() {
         Role::Client(client) => (config, *client),
-        Role::Server(_) => panic!("a client"),
+        _ => panic!("a client"),
     }
 }
 
@@ -39,7 +39,7 @@ fn server(text: &str) -> (Config, ServerConfig) {
     let config = good(&format!("server 10.8.0.0 255.255.255.0\n{text}")).config;
     match config.role.clone() {
         Role::Server(server) => (config, *server),
-        Role::Client(_) => panic!("a server"),
+        _ => panic!("a server"),
     }
 }
 
@@ -61,6 +61,48 @@ fn smallest_client() {
     assert!(config.tls.peer.usage);
     assert_eq!(config.tls.identity.unwrap().cert.text(), CERT);
     assert_eq!(config.wrap, Wrap::None);
+}
+
+#[test]
+fn two_points() {
+    let point = |text: &str| {
+        let parsed = good(&format!("tls-server\nifconfig 10.4.0.1 10.4.0.2\n{text}"));
+        match parsed.config.role.clone() {
+            Role::Point(point) => (parsed, *point),
+            _ => panic!("a point"),
+        }
+    };
+    let (parsed, west) = point("proto tcp-server\nremote 192.0.2.1\nkeepalive 10 60\nfloat");
+    let [local, peer] = ["10.4.0.1", "10.4.0.2"].map(|address| address.parse().unwrap());
+    assert_eq!(west.ipv4, Some(StaticIpv4::PointToPoint { local, peer }));
+    assert_eq!(
+        (west.remotes[0].as_str(), west.listen[0].transport),
+        ("192.0.2.1", adit_core::Transport::Tcp)
+    );
+    assert_eq!(parsed.config.liveness.timeout, Some(std::time::Duration::from_secs(60)), "not doubled");
+    assert!(parsed.config.socket.float);
+    let (parsed, _) = point("remote peer.example");
+    assert!(parsed.warnings.iter().any(|warning| warning.text.contains("`remote peer.example`")));
+
+    let east = good("tls-client\nremote west.example\nifconfig 10.4.0.2 10.4.0.1").config;
+    let Role::Client(east) = east.role else { panic!("a client") };
+    assert!(!east.pull);
+    assert_eq!(east.remotes[0].bind, Some(Bind { address: None, port: 1194 }), "the other end may go by it");
+
+    assert!(
+        bad("tls-server\nifconfig 10.4.0.1 10.4.0.2\nproto tcp-client")[0]
+            .contains("must be the `tcp-server`")
+    );
+    assert!(
+        bad("tls-client\nremote a\nproto tcp-server\nifconfig 10.4.0.2 10.4.0.1")[0].contains("tcp-client")
+    );
+    assert!(bad("tls-server")[0].contains("nothing gives this end an address"));
+    assert!(
+        bad("tls-server\nifconfig 10.4.0.1 10.4.0.2\npush \"route 10.0.0.0\"")[0].contains("`push` belongs")
+    );
+    assert!(
+        bad("tls-server\nifconfig 10.4.0.1 10.4.0.2\nauth-user-pass")[0].contains("`auth-user-pass` belongs")
+    );
 }
 
 #[test]

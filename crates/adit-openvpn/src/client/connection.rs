@@ -1,12 +1,14 @@
 //! A client's connection to one server.
 
+mod point;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
     Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenVpnHeader, Path, PeerConfig,
-    PeerId, PeerInfo, Rejected, Report, Severity, Transport, UserPassword,
+    PeerId, PeerInfo, Rejected, Report, Severity, Transport, TunnelSettings, UserPassword,
 };
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
@@ -67,6 +69,17 @@ struct Up {
     exit_notify: bool,
 }
 
+/// On what terms a tunnel comes up.
+struct Terms {
+    agreement: Agreement,
+    /// Renegotiations are wrapped by dynamic tls-crypt.
+    dynamic: bool,
+    keepalive: Keepalive,
+    cc_exit: bool,
+    exit_notify: bool,
+    settings: TunnelSettings,
+}
+
 /// One connection to one server, from the first reset to the last goodbye.
 pub(super) struct Connection {
     path: Path,
@@ -105,10 +118,14 @@ impl Connection {
             hello.username.clone_from(&credentials.username);
             hello.password.clone_from(&credentials.password);
         }
+        let mut session = Session::client(now, control, hello, rng)?;
+        if !params.pull {
+            session.let_server_begin();
+        }
         Ok(Connection {
             path,
             remote,
-            session: Session::client(now, control, hello, rng)?,
+            session,
             link: Link::new(PeerId::SERVER, Role::Client),
             // Until the push arrives, the hand window watches.
             liveness: Liveness::new(now, Keepalive::default()),
@@ -329,7 +346,10 @@ impl Connection {
                         events,
                     );
                 }
-                if self.up.is_none() && self.push_deadline.is_none() {
+                if !self.params.pull && self.up.is_none() {
+                    self.come_up_unpushed(now, events)?;
+                }
+                if self.up.is_none() && self.params.pull && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
                     self.session.send_message(now, "PUSH_REQUEST");
                     self.ask_at = Some(now + PUSH_REQUEST_AGAIN);
@@ -370,6 +390,7 @@ impl Connection {
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         match ControlMessage::parse(text) {
+            ControlMessage::PushReply(_) if !self.params.pull => {}
             ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
                 Ok(Some(options)) => self.come_up(now, &options, events)?,
                 Ok(None) => {}
@@ -484,24 +505,42 @@ impl Connection {
             exporter: pushed.exporter,
             replay_window: data.replay_window,
         };
+        let server = self.path.remote().ip();
+        let terms = Terms {
+            agreement,
+            dynamic: pushed.dynamic_tls_crypt,
+            keepalive: pushed.keepalive(self.params.keepalive),
+            cc_exit: pushed.cc_exit,
+            exit_notify: self.remote.exit_notify || pushed.exit_notify,
+            settings: pushed.settings(&self.params.local, self.params.route_nopull, mtu, server),
+        };
+        self.enter(now, terms, events)
+    }
+
+    /// The tunnel comes up on these terms.
+    fn enter(
+        &mut self,
+        now: Instant,
+        terms: Terms,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let Terms { agreement, settings, .. } = terms;
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
             path: self.path,
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
-            max_mss: max_mss(data.mssfix, mtu, self.path, &agreement),
+            max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
         })));
-        self.session.agreed(now, pushed.dynamic_tls_crypt)?;
+        self.session.agreed(now, terms.dynamic)?;
         self.link.agree(agreement, &self.session, events)?;
-        let server = self.path.remote().ip();
-        let settings = pushed.settings(&self.params.local, self.params.route_nopull, mtu, server);
-        self.liveness = Liveness::new(now, pushed.keepalive(self.params.keepalive));
+        self.liveness = Liveness::new(now, terms.keepalive);
         self.up = Some(Up {
             name: self.session.peer_name().unwrap_or("server").to_owned(),
             addresses: settings.addresses.iter().map(IpNet::addr).collect(),
-            cipher,
+            cipher: agreement.cipher,
             since: now,
-            cc_exit: pushed.cc_exit,
-            exit_notify: self.remote.exit_notify || pushed.exit_notify,
+            cc_exit: terms.cc_exit,
+            exit_notify: terms.exit_notify,
         });
         (self.ask_at, self.push_deadline) = (None, None);
         events.push_back(Event::Up(settings));

@@ -1,5 +1,7 @@
 //! One client of a server.
 
+mod point;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +38,8 @@ const REFUSAL_TIME: Duration = Duration::from_secs(5);
 /// What the server shall do with a peer after an input.
 pub(super) enum Verdict {
     Continue,
+    /// The whole server ends (`ping-exit` of a point-to-point tunnel).
+    End(String),
     /// It proved its name; the server admits it or not.
     Authenticated,
     Remove {
@@ -50,10 +54,13 @@ struct Up {
     since: Instant,
     push_messages: Vec<String>,
     pushed_at: Option<Instant>,
+    /// It takes `EXIT` on the control channel.
+    cc_exit: bool,
 }
 
 /// One client, from its first reset to its end.
 pub(super) struct Peer {
+    /// Its id in the data plane: in a point-to-point tunnel that of the only peer, whoever it is.
     id: PeerId,
     path: Path,
     sid: Sid,
@@ -86,6 +93,7 @@ impl Peer {
         control: Arc<ControlParams>,
         rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
+        let id = if params.point.is_some() { PeerId::SERVER } else { id };
         Ok(Peer {
             id,
             path,
@@ -104,6 +112,11 @@ impl Peer {
             verdict: None,
             params,
         })
+    }
+
+    /// Its id in the data plane.
+    pub(super) fn data_id(&self) -> PeerId {
+        self.id
     }
 
     pub(super) fn path(&self) -> Path {
@@ -164,7 +177,7 @@ impl Peer {
         Some(PeerInfo {
             name: self.name().to_owned(),
             path: self.path,
-            addresses: up.lease.addresses(),
+            addresses: self.inner_addresses(&up.lease),
             cipher: agreement.cipher,
             tls: self.session.tls_description().to_owned(),
             rekeys: self.link.rekeys(),
@@ -222,8 +235,14 @@ impl Peer {
             }
             Some(Due::Timeout) => {
                 self.session.fall_silent();
-                let reason = format!("not heard for {} s (ping-restart)", self.liveness.patience().as_secs());
-                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Info });
+                let seconds = self.liveness.patience().as_secs();
+                self.verdict = Some(match self.params.point.is_some() && self.liveness.exits() {
+                    true => Verdict::End(format!("{}: not heard for {seconds} s (ping-exit)", self.name())),
+                    false => Verdict::Remove {
+                        reason: format!("not heard for {seconds} s (ping-restart)"),
+                        severity: Severity::Info,
+                    },
+                });
             }
             None => {}
         }
@@ -310,6 +329,9 @@ impl Peer {
         settings: &PeerSettings,
         events: &mut VecDeque<Event>,
     ) {
+        if self.params.point.is_some() {
+            return self.come_up_unpushed(now, lease, events);
+        }
         let Some(agreement) = self.agree() else {
             self.refuse_cipher(now, events);
             return;
@@ -336,18 +358,23 @@ impl Peer {
                 return;
             }
         };
-        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None });
+        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false });
+        self.enter(now, agreement, self.abilities.wraps_dynamically(), events);
+        if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
+            self.push(now);
+        }
+    }
+
+    /// The keys go to the data plane, and all hear that the client is up.
+    fn enter(&mut self, now: Instant, agreement: Agreement, dynamic: bool, events: &mut VecDeque<Event>) {
         self.liveness = Liveness::new(now, self.params.keepalive);
         let outcome = self
             .session
-            .agreed(now, self.abilities.wraps_dynamically())
+            .agreed(now, dynamic)
             .and_then(|()| self.link.agree(agreement, &self.session, events));
         if let Err(error) = outcome {
             self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
             return;
-        }
-        if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
-            self.push(now);
         }
         if let Some(info) = self.info() {
             events.push_back(Event::PeerUp { peer: self.id, info: Box::new(info) });

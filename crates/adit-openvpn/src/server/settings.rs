@@ -6,11 +6,21 @@ use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSetting
 
 use crate::link::Agreement;
 use crate::negotiate::{PeerAbilities, iv_proto};
-use crate::params::ServerParams;
+use crate::params::{PointParams, ServerParams};
 use crate::pool::Lease;
 
 /// The server's end of the tunnel.
 pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
+    if let Some(PointParams { local, .. }) = &params.point {
+        return TunnelSettings {
+            addresses: local.addresses.clone(),
+            peer_address: local.peer_address,
+            mtu: params.data.tun_mtu,
+            routes: local.routes.clone(),
+            dns: local.dns.clone(),
+            ..TunnelSettings::default()
+        };
+    }
     TunnelSettings {
         addresses: params.address4.map(IpNet::V4).into_iter().chain(params.address6.map(IpNet::V6)).collect(),
         mtu: params.data.tun_mtu,

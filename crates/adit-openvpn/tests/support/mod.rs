@@ -148,6 +148,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams::default(),
         admission: AdmissionParams::default(),
+        point: None,
     }
 }
 

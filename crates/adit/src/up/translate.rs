@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_config::openvpn as file;
-use adit_config::openvpn::{ClientConfig, Config, ServerConfig};
-use adit_core::{IpNet, Ipv4Net, Transport, UnixTime};
+use adit_config::openvpn::{ClientConfig, Config, PointConfig, ServerConfig};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
-    LocalSettings, MssFix, PerClientParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
-    UserAuth,
+    LocalSettings, MssFix, PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams,
+    TlsCryptV2, UserAuth,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
@@ -36,6 +36,10 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             server.listen.iter().map(listen).collect(),
             Vec::new(),
         ),
+        // One peer, whatever peer-id it sends: the data plane of a client.
+        file::Role::Point(point) => {
+            (dataplane::Role::Client, false, point.listen.iter().map(listen).collect(), Vec::new())
+        }
     };
     DriverConfig {
         tun: TunConfig {
@@ -50,7 +54,8 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
-        workers,
+        // One peer is served by one worker.
+        workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
         dataplane: dataplane::Config { role, wire: dataplane::Wire::OpenVpn, client_to_client },
     }
@@ -74,22 +79,22 @@ fn remotes(client: &ClientConfig) -> Vec<Remote> {
         port: remote.port,
         transport: remote.transport,
         family: family(remote.family),
-        bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
+        bind: remote.bind.and_then(|bind| local_end(bind, remote.family, client.pull)),
         connect_timeout: remote.connect_timeout,
     };
     client.remotes.iter().map(remote).collect()
 }
 
 /// Any port of any address is what the system chooses by itself.
-fn local_end(bind: file::Bind, family: file::Family) -> Option<SocketAddr> {
+fn local_end(bind: file::Bind, family: file::Family, pull: bool) -> Option<SocketAddr> {
     let any = match family {
         file::Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         file::Family::Any | file::Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     };
     match bind {
         file::Bind { address: None, port: 0 } => None,
-        // A client bound to a fixed port and no address would be tied to one family; the port matters to nobody.
-        file::Bind { address: None, .. } if family == file::Family::Any => None,
+        // A server does not care for our port. The other end of a point-to-point tunnel may.
+        file::Bind { address: None, .. } if family == file::Family::Any && pull => None,
         file::Bind { address, port } => Some(SocketAddr::new(address.unwrap_or(any), port)),
     }
 }
@@ -141,6 +146,7 @@ pub(super) fn client_params(
             },
             nocache: auth.nocache,
         }),
+        pull: client.pull,
     })
 }
 
@@ -155,22 +161,70 @@ fn pull_filter(filter: &file::PullFilter) -> (PullAction, String) {
 
 /// What the file itself says of the client's end of the tunnel.
 fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
-    let (address4, peer_address) = match client.ipv4 {
+    let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
+    LocalSettings {
+        routes: config.routes.clone(),
+        redirect_gateway: client.redirect_gateway,
+        dns: client.dns.clone(),
+        addresses,
+        peer_address,
+        route_metric: client.route_metric,
+    }
+}
+
+/// Our addresses, and the other end's, as `ifconfig` and `ifconfig-ipv6` say.
+fn own_addresses(
+    ipv4: Option<file::StaticIpv4>,
+    ipv6: Option<(Ipv6Net, Ipv6Addr)>,
+) -> (Vec<IpNet>, Option<IpAddr>) {
+    let (address4, peer_address) = match ipv4 {
         None => (None, None),
         Some(file::StaticIpv4::Subnet(network)) => (Some(network), None),
         Some(file::StaticIpv4::PointToPoint { local, peer }) => {
             (Ipv4Net::new(local, 32).ok(), Some(IpAddr::V4(peer)))
         }
     };
-    let address6 = client.ipv6.map(|(network, _)| network);
-    LocalSettings {
-        routes: config.routes.clone(),
-        redirect_gateway: client.redirect_gateway,
-        dns: client.dns.clone(),
-        addresses: address4.map(IpNet::V4).into_iter().chain(address6.map(IpNet::V6)).collect(),
-        peer_address,
-        route_metric: client.route_metric,
-    }
+    let address6 = ipv6.map(|(network, _)| IpNet::V6(network));
+    (address4.map(IpNet::V4).into_iter().chain(address6).collect(), peer_address)
+}
+
+/// The parameters of the listening end of a point-to-point tunnel.
+pub(super) fn point_params(
+    config: &Config,
+    point: &PointConfig,
+    credentials: &Credentials,
+    revocations: Option<Revocations>,
+    wall: UnixTime,
+) -> Result<ServerParams, CredentialError> {
+    let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
+    let literals: Option<Vec<IpAddr>> = point.remotes.iter().map(|host| host.parse().ok()).collect();
+    let only_from = if config.socket.float { None } else { literals };
+    // Only what both kinds of server share is taken from here.
+    let server = ServerConfig {
+        listen: point.listen.clone(),
+        ipv4: None,
+        ipv6: None,
+        push: Vec::new(),
+        client_to_client: false,
+        duplicate_cn: false,
+        max_clients: 1,
+        exit_notify: 0,
+        per_client: file::PerClient::default(),
+        admission: file::Admission { tls_crypt_v2: point.tls_crypt_v2.clone(), ..Default::default() },
+    };
+    Ok(ServerParams {
+        point: Some(PointParams {
+            local: LocalSettings {
+                routes: config.routes.clone(),
+                addresses,
+                peer_address,
+                ..LocalSettings::default()
+            },
+            only_from: only_from.unwrap_or_default(),
+            exit_notify: point.exit_notify > 0,
+        }),
+        ..server_params(config, &server, credentials, revocations, wall)?
+    })
 }
 
 /// A server's parameters; `config` is a server's.
@@ -203,6 +257,7 @@ pub(super) fn server_params(
         },
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
+        point: None,
     })
 }
 

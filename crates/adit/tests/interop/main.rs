@@ -18,6 +18,7 @@ mod moving;
 mod options;
 mod passwords;
 mod per_client;
+mod point;
 mod revocation;
 mod routes;
 mod rows;

@@ -1,0 +1,184 @@
+//! Point-to-point: two ends that push nothing agree by what each says of itself.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, Command, DataEvent, Ended, Event, Framing, Install, Notice, OpenVpnHeader, Path, PeerId,
+    Protocol, Transport,
+};
+use adit_openvpn::params::{ClientParams, Keepalive, LocalSettings, PointParams, ServerParams};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose;
+use support::{Authority, Pair, client_params, server_params};
+
+fn ends(transport: Transport) -> (ClientParams, ServerParams) {
+    let authority = Authority::new();
+    let client = authority.issue("east", ExtendedKeyUsagePurpose::ClientAuth);
+    let server = authority.issue("west", ExtendedKeyUsagePurpose::ServerAuth);
+    let local = |own: &str, other: &str| LocalSettings {
+        addresses: vec![own.parse().unwrap()],
+        peer_address: Some(other.parse().unwrap()),
+        ..LocalSettings::default()
+    };
+    let client = ClientParams {
+        pull: false,
+        local: local("10.4.0.2/32", "10.4.0.1"),
+        ..client_params(&client, WrapConfig::Plain, transport)
+    };
+    let mut server = server_params(&server, WrapConfig::Plain);
+    server.point = Some(PointParams {
+        local: local("10.4.0.1/32", "10.4.0.2"),
+        exit_notify: true,
+        ..PointParams::default()
+    });
+    (client, server)
+}
+
+fn installs(events: &[Event]) -> Vec<&Install> {
+    let install = |event| match event {
+        &Event::Data(DataEvent::Install(ref install)) => Some(&**install),
+        _ => None,
+    };
+    events.iter().filter_map(install).collect()
+}
+
+fn header(install: &Install) -> OpenVpnHeader {
+    match install.framing {
+        Framing::OpenVpn(framing) => framing.header,
+        Framing::WireGuard { .. } => panic!("an OpenVPN session"),
+    }
+}
+
+#[test]
+fn both_ends_come_up_with_the_same_keys_and_peer_id() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let (mut client, mut server) = ends(transport);
+        client.data.ciphers = vec![Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+        server.data.ciphers = vec![Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm];
+        let mut pair = Pair::new(client, server);
+        assert!(pair.is_up());
+        assert_eq!(pair.cipher(), Some(Cipher::ChaCha20Poly1305), "the TLS server's order decides");
+        let (at_client, at_server) = (installs(&pair.client_events)[0], installs(&pair.server_events)[0]);
+        assert_eq!(at_client.seal.key, at_server.open.key);
+        assert_eq!(at_client.open.key, at_server.seal.key);
+        assert_eq!(header(at_client), header(at_server));
+        assert!(matches!(header(at_client), OpenVpnHeader::V2 { peer_id } if peer_id != 0));
+        assert_eq!((at_client.peer, at_server.peer), (PeerId::SERVER, PeerId::SERVER));
+        let up = pair.client_events.iter().find_map(|event| match event {
+            Event::Up(settings) => Some(settings.clone()),
+            _ => None,
+        });
+        assert_eq!(up.unwrap().peer_address, Some("10.4.0.1".parse::<IpAddr>().unwrap()));
+
+        pair.server.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+        pair.exchange();
+        assert_eq!(installs(&pair.server_events).len(), 2);
+        assert_eq!(pair.client.peers()[0].1.rekeys, 1);
+    }
+}
+
+/// What the events leave of the data plane's peer, and how often it was added.
+fn peer_of(events: &[Event]) -> (bool, usize) {
+    let (mut there, mut added) = (false, 0);
+    for event in events {
+        match event {
+            Event::Data(DataEvent::AddPeer(config)) => {
+                assert!(!there, "two peers at once");
+                assert_eq!(config.peer, PeerId::SERVER);
+                (there, added) = (true, added + 1);
+            }
+            Event::Data(DataEvent::RemovePeer(peer)) => {
+                assert_eq!((there, *peer), (true, PeerId::SERVER));
+                there = false;
+            }
+            _ => {}
+        }
+    }
+    (there, added)
+}
+
+#[test]
+fn a_peer_that_comes_back_takes_its_own_place() {
+    let (client, server) = ends(Transport::Udp);
+    let mut pair = Pair::new(client, server);
+    // From another port, and the server never heard that the first connection ended.
+    pair.cut = true;
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.exchange();
+    pair.cut = false;
+    pair.advance(Duration::from_secs(2));
+    assert!(pair.is_up());
+    assert_eq!(peer_of(&pair.server_events), (true, 2));
+    assert_eq!(pair.server.peers()[0].0, PeerId::SERVER);
+}
+
+#[test]
+fn goodbyes_are_heard() {
+    let (client, server) = ends(Transport::Udp);
+    let mut pair = Pair::new(client.clone(), server.clone());
+    pair.client.handle_command(pair.now, Command::Shutdown);
+    pair.exchange();
+    assert_eq!(peer_of(&pair.server_events), (false, 1));
+
+    let mut pair = Pair::new(client, server);
+    pair.server.handle_command(pair.now, Command::Shutdown);
+    pair.exchange();
+    assert_eq!(peer_of(&pair.client_events), (false, 1));
+    let ended = |event: &Event| matches!(event, Event::Ended(Ended::Shutdown));
+    assert!(pair.server_events.iter().any(ended));
+}
+
+#[test]
+fn ping_exit_ends_either_end() {
+    let keepalive = Keepalive { ping: None, timeout: Some(Duration::from_secs(5)), exit: true };
+    let (client, server) = ends(Transport::Udp);
+    let mut pair = Pair::new(ClientParams { keepalive, ..client }, ServerParams { keepalive, ..server });
+    assert!(pair.is_up());
+    pair.advance(Duration::from_secs(6));
+    for events in [&pair.client_events, &pair.server_events] {
+        let failed = |event: &Event| matches!(event, Event::Ended(Ended::Failed(why)) if why.contains("not heard") || why.contains("nothing heard"));
+        assert!(events.iter().any(failed));
+        assert!(!peer_of(events).0);
+    }
+}
+
+#[test]
+fn remote_says_where_the_other_end_is_unless_it_floats() {
+    let (client, mut server) = ends(Transport::Udp);
+    server.point.as_mut().unwrap().only_from = vec!["192.0.2.77".parse().unwrap()];
+    assert!(!Pair::new(client.clone(), server.clone()).is_up());
+    server.point.as_mut().unwrap().only_from = vec!["192.0.2.2".parse().unwrap()];
+    let mut pair = Pair::new(client.clone(), server.clone());
+    assert!(pair.is_up());
+    let elsewhere = Path::Udp { socket: 1, remote: "198.51.100.9:7".parse().unwrap() };
+    let moved =
+        |events: &[Event]| events.iter().any(|e| matches!(e, Event::Data(DataEvent::MovePeer { .. })));
+    let notice = Notice::Moved { peer: PeerId::SERVER, path: elsewhere };
+    pair.server.handle_notice(pair.now, notice.clone());
+    pair.client.handle_notice(pair.now, notice.clone());
+    pair.exchange();
+    assert!(!moved(&pair.server_events) && !moved(&pair.client_events));
+
+    server.point.as_mut().unwrap().only_from.clear();
+    let mut pair = Pair::new(ClientParams { float: true, ..client }, server);
+    pair.server.handle_notice(pair.now, notice.clone());
+    pair.client.handle_notice(pair.now, notice);
+    pair.exchange();
+    assert!(moved(&pair.server_events) && moved(&pair.client_events));
+    assert_eq!(pair.server.peers()[0].1.path, elsewhere);
+}
+
+#[test]
+fn ends_without_a_common_cipher_say_so() {
+    let (mut client, mut server) = ends(Transport::Udp);
+    client.data.ciphers = vec![Cipher::Aes128Gcm];
+    server.data.ciphers = vec![Cipher::ChaCha20Poly1305];
+    let pair = Pair::new(client, server);
+    let told = |event: &Event| matches!(event, Event::Ended(Ended::Failed(why)) if why.contains("no data cipher in common"));
+    assert!(pair.client_events.iter().any(told), "{:?}", pair.client_events);
+    assert!(pair.server.peers().is_empty());
+}
