@@ -4,7 +4,6 @@
 use adit_openvpn::locked::{is_locked, open_pkcs12, pkcs12_der, unlock};
 use libfuzzer_sys::fuzz_target;
 
-/// Times that each try would take are the input's to choose within bounds; few are tried.
 fuzz_target!(|data: &[u8]| {
     let Some((first, rest)) = data.split_first() else { return };
     match first % 3 {
