@@ -286,7 +286,13 @@ impl World {
         let session = SessionId::openvpn(peer, (value >> 3) & 7);
         let path = self.path(9, self.connections);
         let notice = match value % 5 {
-            0 => Notice::Traffic { peer, received: u64::from(value), sent: u64::from(value) },
+            0 => Notice::Traffic {
+                peer,
+                received: u64::from(value),
+                sent: u64::from(value),
+                received_bytes: u64::from(value),
+                sent_bytes: u64::from(value),
+            },
             1 => Notice::FirstOpened { peer, session },
             2 => Notice::Moved { peer, path },
             3 => Notice::Message { peer, session, payload: payload.to_vec() },

@@ -14,5 +14,5 @@ mod secret;
 mod tls_crypt_v2;
 
 pub use report::{Disposition, Failure, Kind, Problem};
-pub use secret::{Pem, Secret, StaticKey};
+pub use secret::{Pem, Secret, StaticKey, TokenSecret};
 pub use tls_crypt_v2::{KeyOwner, TlsCryptV2Key};

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use base64ct::{Base64, Encoding as _};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -97,6 +98,75 @@ impl fmt::Debug for Pem {
 /// dropped, compared in constant time, never shown.
 #[derive(Clone)]
 pub struct StaticKey(Zeroizing<[u8; 256]>);
+
+/// A key of `auth-gen-token-secret` (`openvpn --genkey auth-token`). Wiped when dropped, compared in constant
+/// time, never shown.
+#[derive(Clone)]
+pub struct TokenSecret(Zeroizing<[u8; 128]>);
+
+const TOKEN_BEGIN: &str = "-----BEGIN OpenVPN auth-token server key-----";
+const TOKEN_END: &str = "-----END OpenVPN auth-token server key-----";
+
+impl TokenSecret {
+    /// A key from its bytes.
+    pub fn from_bytes(bytes: [u8; 128]) -> Self {
+        TokenSecret(Zeroizing::new(bytes))
+    }
+
+    /// The part that OpenVPN makes tokens with (auth_token.c `auth_token_init_secret`: the HMAC key of its
+    /// `struct key`, as long as SHA-256's output).
+    pub fn hmac_key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        key.iter_mut().zip(self.0.iter().skip(64)).for_each(|(to, from)| *to = *from);
+        key
+    }
+
+    /// Reads the file form. The error says what is wrong, without a byte of the key.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let lines = text.lines().map(str::trim).skip_while(|line| *line != TOKEN_BEGIN).skip(1);
+        let mut body = Zeroizing::new(String::with_capacity(text.len()));
+        lines.take_while(|line| *line != TOKEN_END).for_each(|line| body.push_str(line));
+        if body.is_empty() {
+            return Err(format!(
+                "no `{TOKEN_BEGIN}` line: `openvpn --genkey auth-token FILE` makes such a key"
+            ));
+        }
+        let mut key = TokenSecret(Zeroizing::new([0; 128]));
+        match Base64::decode(body.as_bytes(), key.0.as_mut_slice()) {
+            Ok(bytes) if bytes.len() == 128 => Ok(key),
+            _ => Err("the token secret is not 128 bytes in base64".into()),
+        }
+    }
+
+    /// The file form that [`TokenSecret::parse`] and OpenVPN read.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let body = Zeroizing::new(Base64::encode_string(self.0.as_slice()));
+        let mut text = Zeroizing::new(String::with_capacity(400));
+        text.push_str(TOKEN_BEGIN);
+        text.push('\n');
+        for line in body.as_bytes().chunks(64) {
+            text.push_str(std::str::from_utf8(line).unwrap_or_default());
+            text.push('\n');
+        }
+        text.push_str(TOKEN_END);
+        text.push('\n');
+        text
+    }
+}
+
+impl PartialEq for TokenSecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_slice().ct_eq(other.0.as_slice()).into()
+    }
+}
+
+impl Eq for TokenSecret {}
+
+impl fmt::Debug for TokenSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSecret(..)")
+    }
+}
 
 const BEGIN: &str = "-----BEGIN OpenVPN Static key V1-----";
 const END: &str = "-----END OpenVPN Static key V1-----";

@@ -3,7 +3,8 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::{
-    Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings, PoolEntry, SessionId, TunnelSettings,
+    Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings, PoolEntry, Script, ScriptId,
+    ScriptOutcome, SessionId, TunnelSettings,
 };
 
 /// What a protocol asks of the data plane and of the world.
@@ -23,6 +24,10 @@ pub enum Event {
         /// The path.
         path: Path,
     },
+    /// A program is to be run. Answered with [`Command::ScriptDone`].
+    RunScript(Box<Script>),
+    /// Nobody waits for this script any more: what it said it would do later is of no interest.
+    DropScript(ScriptId),
     /// A client needs a username and a password. Answered with [`Command::Credentials`].
     AskCredentials {
         /// Why the last ones did not do, for the person who is asked.
@@ -138,6 +143,13 @@ pub enum Command {
     Shutdown,
     /// Drop all connections and start over (SIGUSR1).
     Restart,
+    /// A script has ended, or said what it had put off.
+    ScriptDone {
+        /// Which.
+        id: ScriptId,
+        /// What came of it.
+        outcome: ScriptOutcome,
+    },
     /// The answer to [`Event::AskCredentials`]; or why there is none, which ends the client.
     Credentials(Result<UserPassword, String>),
     /// The file of revoked certificates has this new content.

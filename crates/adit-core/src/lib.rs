@@ -13,6 +13,7 @@ mod notice;
 mod path;
 mod peer_settings;
 mod protocol;
+mod script;
 mod session;
 mod time;
 mod tunnel;
@@ -24,6 +25,7 @@ pub use notice::Notice;
 pub use path::{Path, Transport};
 pub use peer_settings::{PeerSettings, PoolEntry, PushChange};
 pub use protocol::{Protocol, Rejected};
+pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, PeerConfig,

@@ -12,6 +12,10 @@ pub enum Notice {
         received: u64,
         /// Datagrams sealed since the peer was added.
         sent: u64,
+        /// Bytes in what was received.
+        received_bytes: u64,
+        /// Bytes in what was sent.
+        sent_bytes: u64,
     },
     /// A session opened its first packet: the peer has these keys.
     FirstOpened {

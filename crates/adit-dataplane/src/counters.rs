@@ -171,6 +171,13 @@ impl Counters {
         Some((read(pair.received.as_ref()).0, read(pair.sent.as_ref()).0))
     }
 
+    /// Bytes (received, sent) of a peer since it was added, of the same datagrams.
+    pub fn traffic_bytes(&self, peer: PeerId) -> Option<(u64, u64)> {
+        let registry = self.registry();
+        let pair = registry.get(&peer)?;
+        Some((read(pair.received.as_ref()).1, read(pair.sent.as_ref()).1))
+    }
+
     #[inline]
     pub(crate) fn drop_one(&self, half: Half, reason: Drop) {
         if let Some(cell) = self.direction(half).drops.get(reason as usize) {

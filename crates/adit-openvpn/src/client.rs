@@ -322,7 +322,10 @@ impl Protocol for Client {
         match command {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
-            Command::OpenFailed { .. } | Command::Disconnect { .. } | Command::PeerSettings { .. } => {}
+            Command::ScriptDone { .. }
+            | Command::OpenFailed { .. }
+            | Command::Disconnect { .. }
+            | Command::PeerSettings { .. } => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
                     self.try_again(&format!("the connection broke: {reason}"), false);

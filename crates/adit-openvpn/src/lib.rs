@@ -1,6 +1,8 @@
 //! The OpenVPN protocol as pure state machines.
 #![forbid(unsafe_code)]
 
+pub mod access;
+mod auth_token;
 mod certificate;
 mod client;
 mod client_hello;
@@ -24,14 +26,21 @@ pub mod revocation;
 mod server;
 mod session;
 pub mod static_key;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 mod tls;
 mod verify;
 pub mod wire;
 pub mod wrap;
 
+// So that what the integration tests share can be used by unit tests, too.
+#[cfg(test)]
+extern crate self as adit_openvpn;
+
 pub use certificate::{NameField, NameFields};
 pub use client::Client;
 pub use server::Server;
 pub use tls::TlsConfig;
-pub use verify::{NameCheck, PeerRequirements, Purpose};
+pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose};
 pub use wire::Role;

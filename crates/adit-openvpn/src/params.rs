@@ -9,6 +9,7 @@ use adit_core::{
     Route, Transport, UnixTime, UserPassword,
 };
 
+use crate::access::AccessParams;
 use crate::certificate::NameFields;
 use crate::revocation::Revocations;
 use crate::tls::TlsConfig;
@@ -291,6 +292,8 @@ pub struct ServerParams {
     pub exit_notify: ExitNotify,
     /// What differs from client to client.
     pub per_client: PerClientParams,
+    /// Who is let in, besides what TLS says, and which scripts run for it.
+    pub access: AccessParams,
     /// What strangers get.
     pub admission: AdmissionParams,
     /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.

@@ -1,10 +1,15 @@
 //! An OpenVPN server: admits clients, gives them addresses and settings, renews their keys.
 
+mod connect;
 mod cookie;
 mod door;
+mod environment;
+mod gate;
 mod peer;
 mod rate;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,7 +17,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Protocol,
-    Rejected, Report, Severity, Transport,
+    Rejected, Report, ScriptId, ScriptOutcome, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -21,8 +26,10 @@ use zeroize::Zeroizing;
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::pool::{Lease, Pool};
 use crate::wire::Sid;
+use connect::Connected;
 use cookie::network;
 use door::{Door, Knock};
+use gate::Gate;
 use peer::{Peer, Verdict};
 
 /// Clients in the middle of their first handshake, all together.
@@ -61,6 +68,8 @@ pub struct Server {
     door: Door,
     pool: Pool,
     next_peer: u32,
+    /// Clients that began a handshake; numbers them for scripts.
+    admitted: u64,
     events: VecDeque<Event>,
     goodbye_until: Option<Instant>,
     ended: bool,
@@ -95,6 +104,7 @@ impl Server {
             silent: BTreeMap::new(),
             pool: Pool::new(&params),
             next_peer: 0,
+            admitted: 0,
             events,
             goodbye_until: None,
             ended: false,
@@ -138,16 +148,15 @@ impl Server {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let sid = newcomer.sid;
-        let peer = Peer::new(
-            self.now,
-            id,
-            path,
-            newcomer,
-            self.params.clone(),
-            self.control.clone(),
-            ChaCha20Rng::from_seed(seed),
-        )
-        .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
+        let mut session = [0; 12];
+        if self.params.access.tokens.is_some() {
+            self.rng.fill_bytes(&mut session);
+        }
+        self.admitted += 1;
+        let gate = Gate::new(self.params.clone(), self.admitted, session);
+        let peer =
+            Peer::new(self.now, id, path, newcomer, gate, self.control.clone(), ChaCha20Rng::from_seed(seed))
+                .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
         self.peers.insert(id, peer);
         self.by_sid.insert((path, sid), id);
         self.silent.remove(&path);
@@ -243,7 +252,7 @@ impl Server {
     /// A client proved who it is: what holds for it alone must be known first, if anything may.
     fn welcome(&mut self, id: PeerId) {
         if !self.params.per_client.ask {
-            return self.let_in(id, &PeerSettings::default());
+            return self.let_in(id, &PeerSettings::default(), false);
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.wait_for_settings(self.now);
@@ -265,7 +274,7 @@ impl Server {
                 peer.refuse(self.now, "", why, &mut self.events);
                 self.settle(id);
             }
-            Ok(settings) => self.let_in(id, &settings),
+            Ok(settings) => self.let_in(id, &settings, false),
             Err(why) => {
                 peer.refuse(self.now, "", &why, &mut self.events);
                 self.settle(id);
@@ -274,8 +283,12 @@ impl Server {
     }
 
     /// Takes over from the client's own earlier connections and gives it its addresses.
-    fn let_in(&mut self, id: PeerId, settings: &PeerSettings) {
+    /// `asked`: `client-connect` had its say.
+    fn let_in(&mut self, id: PeerId, settings: &PeerSettings, asked: bool) {
         let Some(peer) = self.peers.get(&id) else { return };
+        if peer.is_refused() {
+            return self.settle(id);
+        }
         let (name, path) = (peer.name().to_owned(), peer.path());
         for old in self.replaced_by(id, &name, path) {
             self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
@@ -285,7 +298,7 @@ impl Server {
             return self.remove(id, "max-clients are connected; refused", Severity::Warning);
         }
         if self.params.point.is_some() {
-            return self.come_up(id, name, Lease::default(), settings);
+            return self.bring_up(id, Lease::default(), settings);
         }
         // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
         let remembered = (!self.params.duplicate_cn).then_some(name.as_str());
@@ -308,12 +321,53 @@ impl Server {
             self.remove(other, &reason, Severity::Warning);
         }
         self.pool.reserve(&mut lease);
-        self.come_up(id, name, lease, settings);
+        let asks = self.params.access.client_connect.is_some() && !asked;
+        match self.peers.get_mut(&id) {
+            Some(peer) if asks => {
+                peer.ask_client_connect(self.now, lease, settings, &mut self.events);
+                self.settle(id);
+            }
+            _ => self.bring_up(id, lease, settings),
+        }
     }
 
-    fn come_up(&mut self, id: PeerId, name: String, lease: Lease, settings: &PeerSettings) {
+    /// A script answered.
+    fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
+        let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
+        let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
+        match peer.client_connected(script, outcome, &mut self.events) {
+            Connected::NotOurs => peer.script_done(self.now, script, outcome, &mut self.events),
+            Connected::NotYet => {}
+            // Judged again meanwhile, in a renegotiation.
+            Connected::Accepted { lease, .. } if peer.is_refused() => self.pool.release(&lease),
+            Connected::Refused { lease, reason } => {
+                self.pool.release(&lease);
+                peer.refuse(self.now, "", &reason, &mut self.events);
+            }
+            Connected::Accepted { mut lease, mut settings, added } => {
+                let moves = added.ipv4.is_some() || added.ipv6.is_some();
+                settings.merge(added);
+                if moves {
+                    self.pool.release(&lease);
+                    return self.let_in(id, &settings, true);
+                }
+                lease.routes.clone_from(&settings.routes);
+                let (name, path) = (peer.name().to_owned(), peer.path());
+                for old in self.replaced_by(id, &name, path) {
+                    self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
+                    self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+                }
+                return self.bring_up(id, lease, &settings);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// The client has its addresses and may use them.
+    fn bring_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
         let entry = self.pool.entry(&lease);
         if let Some(peer) = self.peers.get_mut(&id) {
+            let name = peer.name().to_owned();
             peer.come_up(self.now, lease.clone(), settings, &mut self.events);
             if peer.is_up() {
                 self.up += 1;
@@ -358,6 +412,9 @@ impl Server {
             self.last_words.push_back((path, std::mem::take(&mut datagram)));
         }
         self.by_sid.remove(&(path, peer.sid()));
+        if let Some(lease) = peer.leave(self.now, &mut self.events) {
+            self.pool.release(&lease);
+        }
         if let Some(lease) = peer.lease() {
             self.pool.release(lease);
             let peer = peer.data_id();
@@ -543,6 +600,7 @@ impl Protocol for Server {
                 // Else a late packet could begin one of them again, under the same ids as before.
                 self.door.renew(&self.params, secret(&mut self.rng));
             }
+            Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
             Command::RevocationList(content) => self.take_revocations(&content),
             Command::OpenFailed { .. } | Command::Credentials(_) => {}
         }

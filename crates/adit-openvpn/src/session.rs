@@ -7,6 +7,7 @@ use std::time::Duration;
 use adit_core::{Instant, Rejected, UserPassword};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
+use rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use crate::key_method::KeyMethod2;
@@ -75,6 +76,8 @@ pub(crate) struct Session {
     reneg_at: Option<Instant>,
     reneg_after: Option<Duration>,
     peer_name: Option<String>,
+    /// The peer has proved its name, or that it has none.
+    identified: bool,
     tls_description: String,
     outputs: VecDeque<SessionOutput>,
     agreed: bool,
@@ -145,6 +148,7 @@ impl Session {
             reneg_at: None,
             reneg_after,
             peer_name: None,
+            identified: false,
             tls_description: String::new(),
             outputs: VecDeque::new(),
             agreed: false,
@@ -225,6 +229,12 @@ impl Session {
     /// The common name the peer proved.
     pub(crate) fn peer_name(&self) -> Option<&str> {
         self.peer_name.as_deref()
+    }
+
+    /// The certificates that the peer showed, its own first.
+    pub(crate) fn peer_certificates(&self) -> Vec<CertificateDer<'static>> {
+        let shown = self.exchanges.iter().rev().find_map(|exchange| exchange.state.tls().peer_certificates());
+        shown.map(<[_]>::to_vec).unwrap_or_default()
     }
 
     /// Whether the peer's certificate is on one of the lists.
@@ -376,7 +386,7 @@ impl Session {
         let tls = self.exchanges[index].state.tls();
         let name = tls.peer_certificate().and_then(|it| self.params.name_fields.name(it));
         self.tls_description = tls.description();
-        if self.peer_name.is_some() && self.peer_name != name {
+        if self.identified && self.peer_name != name {
             let text = format!(
                 "the peer proved to be \"{}\" and then, in a renegotiation, \"{}\"",
                 self.peer_name.as_deref().unwrap_or_default(),
@@ -385,7 +395,7 @@ impl Session {
             self.give_up(text, true);
             return false;
         }
-        self.peer_name = name;
+        (self.peer_name, self.identified) = (name, true);
         true
     }
 

@@ -109,7 +109,12 @@ impl TlsChannel {
 
     /// The peer's own certificate.
     pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
-        self.connection.peer_certificates()?.first()
+        self.peer_certificates()?.first()
+    }
+
+    /// The certificates that the peer showed, its own first.
+    pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.connection.peer_certificates()
     }
 
     /// Version and suite, for people.

@@ -55,6 +55,18 @@ impl fmt::Display for NameCheck {
     }
 }
 
+/// Whether a client must show a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CertificateDemand {
+    /// It must.
+    #[default]
+    Require,
+    /// It may; one that is shown must be good.
+    Optional,
+    /// It is not asked.
+    None,
+}
+
 /// What the configuration asks of the peer's certificate, besides a chain to a trusted CA.
 #[derive(Clone, Debug, Default)]
 pub struct PeerRequirements {
@@ -74,6 +86,8 @@ pub struct PeerRequirements {
     pub name: Option<NameCheck>,
     /// `x509-username-field`: what names the peer.
     pub name_fields: NameFields,
+    /// `verify-client-cert`: whether clients must show a certificate. A server always must.
+    pub demand: CertificateDemand,
     /// `crl-verify`: which certificates are valid no more.
     pub revocations: Option<Revocations>,
 }
@@ -341,6 +355,14 @@ impl ServerCertVerifier for PeerVerifier {
 }
 
 impl ClientCertVerifier for PeerVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.requirements.demand != CertificateDemand::None
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.requirements.demand == CertificateDemand::Require
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

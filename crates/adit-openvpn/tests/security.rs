@@ -577,7 +577,13 @@ fn cve_2026_84471_keys_that_were_retired_say_nothing_more() {
         for datagram in ends.client_says().iter().filter(|datagram| !first(datagram)) {
             let _ = ends.tell_server(datagram);
         }
-        let heard = Notice::Traffic { peer: PeerId(0), received: second, sent: 0 };
+        let heard = Notice::Traffic {
+            peer: PeerId(0),
+            received: second,
+            sent: 0,
+            received_bytes: second,
+            sent_bytes: 0,
+        };
         ends.server.handle_notice(ends.now, heard);
         ends.server.handle_timeout(ends.now);
         for datagram in ends.server_says() {

@@ -267,7 +267,9 @@ impl End {
                 continue;
             }
             let (received, sent) = totals;
-            self.machine.protocol().handle_notice(now, Notice::Traffic { peer, received, sent });
+            let (received_bytes, sent_bytes) = self.counters.traffic_bytes(peer).unwrap_or_default();
+            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes };
+            self.machine.protocol().handle_notice(now, notice);
             self.drain()?;
         }
         Ok(())
@@ -325,6 +327,8 @@ impl End {
             Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
+            // No simulated server has a script.
+            Event::RunScript(_) | Event::DropScript(_) => {}
         }
     }
 

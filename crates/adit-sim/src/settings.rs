@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, UnixTime};
+use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
@@ -124,6 +125,7 @@ pub(crate) fn server(
         max_clients: 250,
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams { ask: scenario.special, remembered },
+        access: AccessParams::default(),
         admission: AdmissionParams { v2, ..AdmissionParams::default() },
         point: None,
     })

@@ -5,6 +5,7 @@ mod credentials;
 mod observer;
 mod offloads;
 mod revocations;
+mod scripts;
 mod signals;
 mod tls;
 mod translate;
@@ -28,6 +29,8 @@ use crate::status::{self, StatusSource};
 use clients::Clients;
 use credentials::Asker;
 use observer::LogObserver;
+use scripts::Scripts;
+use zeroize::Zeroizing;
 
 /// Run an OpenVPN configuration, client or server, in the foreground
 #[derive(clap::Args)]
@@ -96,8 +99,11 @@ fn up(args: &Args) -> Result<(), Failure> {
             run_protocol(args, &parsed, source, asker, log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
-            let mut params = translate::server_params(&parsed.config, server, &credentials, lists, wall)
-                .map_err(|error| locate(&parsed, &args.file, &error))?;
+            let mut secret = Zeroizing::new([0; 32]);
+            OsRng.try_fill_bytes(secret.as_mut_slice()).map_err(no_randomness)?;
+            let mut params =
+                translate::server_params(&parsed.config, server, &credentials, lists, &secret, wall)
+                    .map_err(|error| locate(&parsed, &args.file, &error))?;
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
             params.per_client.remembered = remembered;
@@ -171,7 +177,14 @@ fn run_protocol<P: Protocol + StatusSource>(
         log.log(Severity::Info, format_args!("listening on {address}"));
     }
     let clients = start_clients(args, parsed, &handle, &log)?;
-    let mut observer = LogObserver::new(log, handle.clone(), clients, asker);
+    let scripts = match &parsed.config.role {
+        Role::Server(server) if Scripts::any(&server.access) => Some(
+            Scripts::start(handle.clone())
+                .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?,
+        ),
+        _ => None,
+    };
+    let mut observer = LogObserver::new(log, handle.clone(), clients, asker, scripts);
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
     drop(socket);
     match ended.map_err(world)? {

@@ -8,8 +8,8 @@ use adit_core::{
 
 use super::lexer::{At, Inline};
 use super::model::{
-    AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix, PeerCheck,
-    Process, PullFilter, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
+    Access, AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix,
+    PeerCheck, Process, PullFilter, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -29,6 +29,12 @@ pub(super) struct Draft {
     pub(super) status_version: Option<u8>,
     pub(super) client: ClientDraft,
     pub(super) server: ServerDraft,
+    pub(super) access: Access,
+    /// Where scripts stand, with the `script-security` that they need.
+    pub(super) access_at: Vec<(At, u8)>,
+    pub(super) certificates_at: Option<At>,
+    pub(super) script_security: Option<u8>,
+    pub(super) token_secret: Option<Material>,
     /// What holds outside `<connection>` blocks.
     pub(super) general: Scope,
     /// The `<connection>` block being read.

@@ -330,6 +330,11 @@ fn server(
     if draft.server.push_nodelay {
         push_once(draft, "socket-flags TCP_NODELAY".into());
     }
+    super::access::check(draft, &mut parser.problems);
+    let token_secret = match draft.token_secret.take() {
+        None => None,
+        Some(material) => parser.token_secret(&material, draft),
+    };
     let server = std::mem::take(&mut draft.server);
     if let (Some(at), None) = (&server.ccd_exclusive, &server.client_files) {
         parser.problems.push(at.problem("`ccd-exclusive` needs `client-config-dir DIRECTORY`"));
@@ -360,6 +365,7 @@ fn server(
         },
         exit_notify: draft.general.exit_notify.unwrap_or(0),
         per_client,
+        access: Access { token_secret, ..std::mem::take(&mut draft.access) },
     })
 }
 

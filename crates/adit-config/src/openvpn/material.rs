@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::Parser;
 use super::draft::{Draft, Material, Source, TlsDraft};
 use super::model::{Crl, Identity, KeyPassword, Tls, TlsCryptV2, TlsVersion, Wrap};
-use crate::{KeyOwner, Pem, Problem, Secret, StaticKey, TlsCryptV2Key};
+use crate::{KeyOwner, Pem, Problem, Secret, StaticKey, TlsCryptV2Key, TokenSecret};
 
 /// Larger files are no certificates or keys.
 const MAX_FILE: usize = 4 << 20;
@@ -248,6 +248,18 @@ impl Parser<'_> {
         let text = self.text(material, draft)?;
         let key = TlsCryptV2Key::parse(&text, owner).map_err(|why| material.at.problem(why));
         key.map_err(|problem| self.problems.push(problem)).ok()
+    }
+
+    /// `auth-gen-token-secret`; `None` after telling what is wrong.
+    pub(super) fn token_secret(&mut self, material: &Material, draft: &Draft) -> Option<TokenSecret> {
+        let text = self.text(material, draft)?;
+        match TokenSecret::parse(&text) {
+            Ok(key) => Some(key),
+            Err(why) => {
+                self.problems.push(material.at.problem(why));
+                None
+            }
+        }
     }
 
     fn static_key(&mut self, material: &Material, draft: &Draft) -> Option<StaticKey> {

@@ -133,7 +133,7 @@ fn values_of_a_client() {
             ("<connection>\n</connection>", "has no `remote HOST`"),
             ("<connection>\nremote a\nremote b\n</connection>", "holds one"),
             ("<connection>\nremote a\ndev tun\n</connection>", "cannot stand in a `<connection>` block"),
-            ("verify-client-cert none", "write `require`"),
+            ("verify-client-cert none", "belongs into a server's file"),
         ],
     );
 }
@@ -160,6 +160,17 @@ fn values_of_a_server() {
             ("remote-cert-tls server", "write `remote-cert-tls client`"),
             ("tls-auth a\ntls-crypt b", "cannot both be used"),
             ("iroute 10.0.0.0", "belongs into a client's own file"),
+            ("verify-client-cert none", "must show a password"),
+            ("verify-client-cert never", "`require` or `optional` or `none`"),
+            ("auth-user-pass-verify /check via-file", "`script-security 2`"),
+            ("script-security 2\nauth-user-pass-verify /check via-env", "`script-security 3`"),
+            ("script-security 2\nauth-user-pass-verify check via-file", "the whole path"),
+            ("auth-user-pass-verify /check via-mail", "`via-file` or `via-env`"),
+            ("client-connect /connect", "`script-security 2`"),
+            ("script-security 4", "from 0 to 3"),
+            ("auth-gen-token 1 2 3", "takes [LIFETIME]"),
+            ("auth-gen-token soon", "found `soon`"),
+            ("setenv A=B x", "without `=`"),
             ("crl-verify crl.pem directory", "`dir` or nothing"),
         ],
     );

@@ -1,5 +1,6 @@
 //! OpenVPN's configuration files.
 
+mod access;
 mod args;
 mod auth;
 mod data;

@@ -7,7 +7,7 @@ use adit_core::{
 };
 
 pub use super::peer::{NameCheck, NameField, NameKind, PeerCheck};
-use crate::{Pem, Secret, StaticKey, TlsCryptV2Key};
+use crate::{Pem, Secret, StaticKey, TlsCryptV2Key, TokenSecret};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,6 +235,66 @@ pub struct ServerConfig {
     pub exit_notify: u8,
     /// What differs from client to client.
     pub per_client: PerClient,
+    /// Who is let in, and which scripts run.
+    pub access: Access,
+}
+
+/// Who is let in by a server besides what certificates say, and which scripts run for it. Each command is a
+/// program and its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Whether clients must show certificates (`verify-client-cert`).
+    pub certificates: ClientCertificates,
+    /// Who judges usernames and passwords (`auth-user-pass-verify`).
+    pub verify: Option<PasswordScript>,
+    /// Clients without them are judged too (`auth-user-pass-optional`).
+    pub optional: bool,
+    /// A client's name is its username (`username-as-common-name`).
+    pub username_as_name: bool,
+    /// Clients get tokens in place of their passwords (`auth-gen-token`).
+    pub tokens: Option<TokenTimes>,
+    /// The key of the tokens (`auth-gen-token-secret`); without, each start makes a new one.
+    pub token_secret: Option<TokenSecret>,
+    /// Judges each certificate (`tls-verify`).
+    pub tls_verify: Option<Vec<String>>,
+    /// Judges each client that has its addresses (`client-connect`).
+    pub client_connect: Option<Vec<String>>,
+    /// Is told of each client that goes (`client-disconnect`).
+    pub client_disconnect: Option<Vec<String>>,
+    /// Environment of all scripts (`setenv`).
+    pub env: Vec<(String, String)>,
+}
+
+/// `verify-client-cert`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClientCertificates {
+    /// Every client must show one.
+    #[default]
+    Require,
+    /// One that is shown must be good.
+    Optional,
+    /// They are not asked for.
+    None,
+}
+
+/// `auth-user-pass-verify`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PasswordScript {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Username and password come in a file (`via-file`), not in the environment (`via-env`).
+    pub by_file: bool,
+}
+
+/// `auth-gen-token`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenTimes {
+    /// How long tokens are good after the first authentication; `None` without end.
+    pub lifetime: Option<Duration>,
+    /// Half of how long one token is good; `None` for as long as a key lives.
+    pub renewal: Option<Duration>,
+    /// The script judges tokens too (`external-auth`).
+    pub external: bool,
 }
 
 /// What a server has for single clients.

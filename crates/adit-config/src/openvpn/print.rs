@@ -340,6 +340,63 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
         out.one("explicit-exit-notify", server.exit_notify);
     }
     print_per_client(out, &server.per_client);
+    print_access(out, &server.access);
+}
+
+fn print_access(out: &mut Out, access: &Access) {
+    let scripts = [
+        ("tls-verify", &access.tls_verify),
+        ("client-connect", &access.client_connect),
+        ("client-disconnect", &access.client_disconnect),
+    ];
+    if access.verify.is_some() || scripts.iter().any(|(_, script)| script.is_some()) {
+        let by_env = access.verify.as_ref().is_some_and(|verify| !verify.by_file);
+        out.one("script-security", if by_env { 3 } else { 2 });
+    }
+    if let Some(verify) = &access.verify {
+        let via = if verify.by_file { "via-file" } else { "via-env" };
+        out.line("auth-user-pass-verify", &[&command(&verify.argv), via]);
+    }
+    for (name, script) in scripts {
+        if let Some(argv) = script {
+            out.one(name, command(argv));
+        }
+    }
+    match access.certificates {
+        ClientCertificates::Require => {}
+        ClientCertificates::Optional => out.one("verify-client-cert", "optional"),
+        ClientCertificates::None => out.one("verify-client-cert", "none"),
+    }
+    if access.optional {
+        out.flag("auth-user-pass-optional");
+    }
+    if access.username_as_name {
+        out.flag("username-as-common-name");
+    }
+    if let Some(times) = &access.tokens {
+        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs().to_string();
+        let mut words = vec![seconds(times.lifetime), seconds(times.renewal)];
+        words.extend(times.external.then(|| "external-auth".to_owned()));
+        out.line("auth-gen-token", &words);
+    }
+    if let Some(secret) = &access.token_secret {
+        out.block("auth-gen-token-secret", &secret.to_text());
+    }
+    for (name, value) in &access.env {
+        out.line("setenv", &[name, value]);
+    }
+}
+
+/// A command line as one word.
+fn command(argv: &[String]) -> String {
+    let mut line = Out(Zeroizing::new(String::new()));
+    for (index, word) in argv.iter().enumerate() {
+        if index > 0 {
+            line.0.push(' ');
+        }
+        line.word(word);
+    }
+    line.0.to_string()
 }
 
 fn print_admission(out: &mut Out, admission: &Admission) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::args::Args;
 use super::draft::Draft;
 use super::model::Log;
-use super::table::{Effect, done, skip};
+use super::table::{Effect, done};
 
 type Done = Result<Effect, String>;
 
@@ -79,14 +79,6 @@ pub(super) fn nested(_: &mut Draft, _: &Args<'_>) -> Done {
 /// Read before all other directives.
 pub(super) fn ignore_unknown(_: &mut Draft, _: &Args<'_>) -> Done {
     done()
-}
-
-pub(super) fn setenv(_: &mut Draft, args: &Args<'_>) -> Done {
-    match args.get(0)? {
-        "FORWARD_COMPATIBLE" => skip("it was heeded: unknown directives are ignored"),
-        "CLIENT_CERT" => skip("it speaks to other programs; `cert` and `key` decide"),
-        _ => done(),
-    }
 }
 
 /// `up` and `down`: the scripts that only set name servers are not needed; others are.

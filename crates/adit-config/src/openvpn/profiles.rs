@@ -93,7 +93,8 @@ fn edu_server() {
     assert_eq!(server.ipv6.unwrap().pool, Some("fd42::2/112".parse().unwrap()));
     assert_eq!(server.listen[0].family, Family::V6);
     assert_eq!(server.push.iter().filter(|option| option.contains("TCP_NODELAY")).count(), 1);
-    assert_eq!(kind(&parsed, "setenv"), Kind::Ignored);
+    assert_eq!(kind(&parsed, "setenv"), Kind::Used);
+    assert_eq!(server.access.env, [("PROFILE_ID".to_owned(), "default".to_owned())]);
 }
 
 /// The form that commercial providers hand out: CRLF, old options, passwords.

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
-use crate::{KeyOwner, Pem, Secret, StaticKey, TlsCryptV2Key};
+use crate::{KeyOwner, Pem, Secret, StaticKey, TlsCryptV2Key, TokenSecret};
 
 fn nothing(_: &Path) -> Result<Vec<u8>, String> {
     Err("no such file".into())
@@ -218,23 +218,84 @@ fn server() -> impl Strategy<Value = ServerConfig> {
     ];
     let push = vec(prop_oneof!["[ -+.-~--]{1,60}", "ping [1-3]", "ping-restart [5-7]"], 0..4);
     let flags = any::<[bool; 2]>();
-    (vec(listen(), 1..4), networks, push, flags, (1..100_000u32, admission()), 0..3u8, per_client()).prop_map(
-        |(listen, (ipv4, ipv6), push, flags, (max_clients, admission), exit_notify, per_client)| {
-            let [client_to_client, duplicate_cn] = flags;
-            ServerConfig {
-                listen,
-                ipv4,
-                ipv6,
-                push,
-                client_to_client,
-                duplicate_cn,
-                max_clients,
-                admission,
-                exit_notify,
-                per_client,
-            }
-        },
+    (
+        vec(listen(), 1..4),
+        networks,
+        push,
+        flags,
+        (1..100_000u32, admission()),
+        0..3u8,
+        (per_client(), access()),
     )
+        .prop_map(
+            |(
+                listen,
+                (ipv4, ipv6),
+                push,
+                flags,
+                (max_clients, admission),
+                exit_notify,
+                (per_client, access),
+            )| {
+                let [client_to_client, duplicate_cn] = flags;
+                ServerConfig {
+                    listen,
+                    ipv4,
+                    ipv6,
+                    push,
+                    client_to_client,
+                    duplicate_cn,
+                    max_clients,
+                    admission,
+                    exit_notify,
+                    per_client,
+                    access,
+                }
+            },
+        )
+}
+
+fn access() -> impl Strategy<Value = Access> {
+    let argv = || {
+        ("/[a-z /]{1,9}", vec("[ -~]{0,9}", 0..2)).prop_map(|(program, mut rest)| {
+            rest.insert(0, program);
+            rest
+        })
+    };
+    let verify = (argv(), any::<bool>()).prop_map(|(argv, by_file)| PasswordScript { argv, by_file });
+    let times = (option::of(seconds(1..99)), option::of(seconds(1..99)), any::<bool>())
+        .prop_map(|(lifetime, renewal, external)| TokenTimes { lifetime, renewal, external });
+    let secret = any::<[u8; 32]>().prop_map(|part| {
+        let mut bytes = [0; 128];
+        bytes.iter_mut().zip(part.iter().cycle()).for_each(|(byte, part)| *byte = *part);
+        TokenSecret::from_bytes(bytes)
+    });
+    let modes = vec![ClientCertificates::Require, ClientCertificates::Optional, ClientCertificates::None];
+    (
+        (option::of(verify), any::<[bool; 2]>(), select(modes)),
+        (option::of(times), option::of(secret)),
+        (option::of(argv()), option::of(argv()), option::of(argv())),
+        vec(("[A-Z_]{1,9}", "[ -~]{0,9}"), 0..3),
+    )
+        .prop_map(
+            |((verify, [optional, username_as_name], mode), (tokens, token_secret), scripts, env)| {
+                let certificates = if verify.is_some() { mode } else { ClientCertificates::Require };
+                let (tls_verify, client_connect, client_disconnect) = scripts;
+                let env = env.into_iter().filter(|(name, _)| name != "CLIENT_CERT").collect();
+                Access {
+                    certificates,
+                    verify,
+                    optional,
+                    username_as_name,
+                    tokens,
+                    token_secret,
+                    tls_verify,
+                    client_connect,
+                    client_disconnect,
+                    env,
+                }
+            },
+        )
 }
 
 fn per_client() -> impl Strategy<Value = PerClient> {

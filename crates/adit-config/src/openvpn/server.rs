@@ -143,13 +143,3 @@ pub(super) fn ifconfig_pool_persist(draft: &mut Draft, args: &Args<'_>) -> Done 
     draft.server.pool_file = Some((path(args)?, every));
     done()
 }
-
-pub(super) fn verify_client_cert(_: &mut Draft, args: &Args<'_>) -> Done {
-    match args.opt(0).unwrap_or("require") {
-        "require" => done(),
-        mode @ ("none" | "optional") => Err(format!(
-            "`verify-client-cert {mode}`: adit tells clients apart by their certificates; write `require`"
-        )),
-        other => Err(args.bad(other, "`require`")),
-    }
-}

@@ -1,6 +1,6 @@
 use super::args::Args;
 use super::draft::Draft;
-use super::{auth, data, net, peer, process, routes, server, tls};
+use super::{access, auth, data, net, peer, process, routes, server, tls};
 use crate::Kind;
 
 /// One directive of the dialect: the single definition that the parser, `adit check` and the
@@ -163,9 +163,7 @@ pub(super) fn find(name: &str) -> Option<&'static Directive> {
     DIRECTIVES.iter().find(|directive| directive.name == name)
 }
 
-const NO_SCRIPTS: &str = "adit runs no scripts yet; remove it, or run it from the service manager";
-const NO_PASSWORDS: &str = "adit does not ask for user names and passwords yet; use a certificate and key \
-                            (`cert`, `key`)";
+const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
 const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
 const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
 const KEEPS_RIGHTS: &str = "adit keeps the rights it was started with, to take back its routes at the end; confine it \
@@ -253,7 +251,15 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     per_client("disable", ""),
     server("connect-freq", "CLIENTS SECONDS", server::connect_freq),
     server("connect-freq-initial", "ANSWERS SECONDS", server::connect_freq_initial),
-    server("verify-client-cert", "[MODE]", server::verify_client_cert),
+    server("verify-client-cert", "[none|optional|require]", access::client_certificates),
+    server("auth-user-pass-verify", "COMMAND via-file|via-env", access::verify),
+    server("auth-user-pass-optional", "", access::optional),
+    server("username-as-common-name", "", access::username_as_name),
+    server("auth-gen-token", "[LIFETIME] [RENEWAL] [external-auth]", access::tokens),
+    server("auth-gen-token-secret", "FILE", access::token_secret).inline(),
+    server("tls-verify", "COMMAND", access::tls_verify),
+    server("client-connect", "COMMAND", access::client_connect),
+    server("client-disconnect", "COMMAND", access::client_disconnect),
     // Certificates and TLS
     both("ca", "FILE", tls::ca).inline(),
     both("cert", "FILE", tls::cert).inline(),
@@ -288,8 +294,8 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("engine", "[NAME]", "adit brings its own cryptography"),
     ignored("providers", "NAME ...", "adit brings its own cryptography"),
     ignored("prng", "ALGORITHM [BYTES]", "adit takes random numbers from the system"),
-    ignored("tls-export-cert", "DIRECTORY", "it is only for scripts, which adit does not run"),
-    ignored("x509-track", "ATTRIBUTE", "it is only for scripts, which adit does not run"),
+    ignored("tls-export-cert", "DIRECTORY", "scripts are told of the certificate by `X509_…`, `tls_serial_…` and `tls_digest_…` anyway"),
+    ignored("x509-track", "ATTRIBUTE", "scripts are told of the certificate by `X509_…`, `tls_serial_…` and `tls_digest_…` anyway"),
     client("auth-user-pass", "[FILE]", auth::user_pass).inline(),
     client("auth-retry", "none|nointeract|interact", auth::retry),
     both("auth-nocache", "", auth::nocache),
@@ -333,14 +339,14 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     kept("status-version", "VERSION", process::status_version, NO_STATUS_FILE),
     both("writepid", "FILE", process::writepid),
     both("cd", "DIRECTORY", process::cd),
-    kept("setenv", "NAME [VALUE] ...", process::setenv, "it is for scripts, which adit does not run"),
-    kept("setenv-safe", "NAME [VALUE]", process::setenv, "it is for scripts, which adit does not run"),
+    both("setenv", "NAME [VALUE] ...", access::setenv),
+    both("setenv-safe", "NAME [VALUE]", access::setenv),
+    both("script-security", "LEVEL", access::script_security),
     kept("up", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
     kept("down", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
     both("ignore-unknown-option", "NAME ...", process::ignore_unknown),
     both("config", "FILE", process::nested),
     client("connection", "", net::connection).inline(),
-    ignored("script-security", "LEVEL", "adit runs no scripts"),
     ignored("down-pre", "", "adit runs no scripts"),
     ignored("up-restart", "", "adit runs no scripts"),
     ignored("up-delay", "", "adit configures the device when the server has answered"),
@@ -356,7 +362,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("errors-to-stderr", "", "errors go to the standard error anyway"),
     ignored("echo", "[TEXT] ...", QUERY_ONLY),
     ignored("parameter", "[TEXT] ...", QUERY_ONLY),
-    ignored("tmp-dir", "DIRECTORY", "adit writes no temporary files"),
+    ignored("tmp-dir", "DIRECTORY", "files for scripts are in a directory of their own, which only adit can enter"),
     ignored("remap-usr1", "SIGNAL", "signals keep their usual meaning"),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
     ignored("dns-updown", "COMMAND ...", SETS_NAME_SERVERS),
@@ -412,16 +418,11 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("management-client-user", "NAME", QUERY_ONLY),
     ignored("management-client-group", "NAME", QUERY_ONLY),
     // Not yet
-    refused("auth-user-pass-verify", NO_PASSWORDS),
-    refused("auth-user-pass-optional", NO_PASSWORDS),
-    refused("username-as-common-name", NO_PASSWORDS),
-    refused("client-cert-not-required", NO_PASSWORDS),
+    refused("client-cert-not-required", "write `verify-client-cert none`"),
     refused("static-challenge", "adit cannot answer a challenge yet; remove it if the server does without"),
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
-    refused("auth-gen-token", NO_PASSWORDS),
-    refused("auth-gen-token-secret", NO_PASSWORDS),
-    refused("override-username", NO_PASSWORDS),
+    refused("override-username", "adit takes usernames as clients give them; remove it"),
     refused("management", NO_MANAGEMENT),
     refused("management-client", NO_MANAGEMENT),
     refused("management-client-auth", NO_MANAGEMENT),
@@ -434,11 +435,8 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("route-up", NO_SCRIPTS),
     refused("route-pre-down", NO_SCRIPTS),
     refused("ipchange", NO_SCRIPTS),
-    refused("client-connect", NO_SCRIPTS),
-    refused("client-disconnect", NO_SCRIPTS),
     refused("client-crresponse", NO_SCRIPTS),
     refused("learn-address", NO_SCRIPTS),
-    refused("tls-verify", NO_SCRIPTS),
     refused("plugin", "adit loads no plugins; remove it"),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),

@@ -276,7 +276,9 @@ impl<'a, P: Protocol> Control<'a, P> {
             }
         }
         for (peer, (received, sent)) in changed {
-            self.protocol.handle_notice(now, Notice::Traffic { peer, received, sent });
+            let (received_bytes, sent_bytes) = self.workers.traffic_bytes(peer).unwrap_or_default();
+            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes };
+            self.protocol.handle_notice(now, notice);
             self.pump();
         }
     }
@@ -347,6 +349,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             | Event::WantPeerSettings { .. }
             | Event::Leased(_)
             | Event::AskCredentials { .. }
+            | Event::RunScript(_)
+            | Event::DropScript(_)
             | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());

@@ -156,6 +156,12 @@ impl Workers {
         self.all.get(number)?.counters.traffic(peer)
     }
 
+    /// Bytes in what a peer's datagrams brought and took.
+    pub(super) fn traffic_bytes(&self, peer: PeerId) -> Option<(u64, u64)> {
+        let number = self.peers.get(&peer)?.worker;
+        self.all.get(number)?.counters.traffic_bytes(peer)
+    }
+
     /// The counters of all, and what part each has in them.
     pub(super) fn snapshot(&self) -> (Snapshot, Vec<WorkerStatus>) {
         let mut total = Snapshot::default();

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use adit_core::{
     DataEvent, Event, Instant, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, PeerSettings,
-    Rejected, Report, Severity, Transport,
+    Rejected, Report, Script, ScriptId, ScriptOutcome, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+use super::connect::{Connected, Connecting};
 use super::door::Newcomer;
+use super::environment::Environment;
+use super::gate::{Claim, Gate, Judgement};
 use super::settings::{PushOf, push_options};
 use crate::client_hello::server_hello;
 use crate::control_message::{ControlMessage, encode_push_reply, split};
@@ -72,6 +75,15 @@ pub(super) struct Peer {
     liveness: Liveness,
     abilities: PeerAbilities,
     occ_cipher: Option<String>,
+    /// Bytes received and sent in the tunnel.
+    bytes: (u64, u64),
+    /// What it told of itself, for scripts.
+    peer_info: String,
+    gate: Gate,
+    /// Its first key exchange is complete.
+    established: bool,
+    /// The script that is asked about it now.
+    connecting: Option<Box<Connecting>>,
     up: Option<Up>,
     last_handshake: Instant,
     /// It waits for what holds for it alone, until then.
@@ -89,12 +101,17 @@ impl Peer {
         id: PeerId,
         path: Path,
         newcomer: Newcomer,
-        params: Arc<ServerParams>,
+        gate: Gate,
         control: Arc<ControlParams>,
         rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
-        let id = if params.point.is_some() { PeerId::SERVER } else { id };
+        let id = if gate.params().point.is_some() { PeerId::SERVER } else { id };
         Ok(Peer {
+            params: gate.params().clone(),
+            gate,
+            established: false,
+            connecting: None,
+            peer_info: String::new(),
             id,
             path,
             sid: newcomer.sid,
@@ -104,13 +121,13 @@ impl Peer {
             liveness: Liveness::new(now, Keepalive::default()),
             abilities: PeerAbilities::default(),
             occ_cipher: None,
+            bytes: (0, 0),
             up: None,
             last_handshake: now,
             waits_until: None,
             asked_early: false,
             refused_until: None,
             verdict: None,
-            params,
         })
     }
 
@@ -134,7 +151,19 @@ impl Peer {
 
     /// The proven name, or what stands for it before.
     pub(super) fn name(&self) -> &str {
-        self.session.peer_name().unwrap_or("unknown client")
+        self.known_name().unwrap_or("unknown client")
+    }
+
+    /// The common name of its certificate, or its username.
+    fn known_name(&self) -> Option<&str> {
+        let username = Some(self.gate.username()).filter(|name| !name.is_empty());
+        let certified = self.session.peer_name();
+        if self.params.access.username_as_name { username.or(certified) } else { certified.or(username) }
+    }
+
+    /// By what scripts know it.
+    pub(super) fn owner(&self) -> u64 {
+        self.gate.owner()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -168,6 +197,11 @@ impl Peer {
         self.session.fall_silent();
     }
 
+    /// It is being sent away.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused_until.is_some()
+    }
+
     pub(super) fn move_to(&mut self, path: Path) {
         self.path = path;
     }
@@ -194,7 +228,10 @@ impl Peer {
 
     pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
-            Notice::Traffic { received, sent, .. } => self.liveness.traffic(now, received, sent),
+            Notice::Traffic { received, sent, received_bytes, sent_bytes, .. } => {
+                self.bytes = (received_bytes, sent_bytes);
+                self.liveness.traffic(now, received, sent);
+            }
             Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
             Notice::LimitNear { .. } => self.session.rekey(now),
             Notice::Message { payload, .. } => {
@@ -221,8 +258,12 @@ impl Peer {
             let reason = "was refused".to_owned();
             self.verdict = Some(Verdict::Remove { reason, severity: Severity::Debug });
         }
+        if self.gate.deadline().is_some_and(|at| now >= at) {
+            let judgement = self.gate.late(events);
+            self.follow(now, judgement, events);
+        }
         if self.waits_until.is_some_and(|until| now >= until) {
-            let reason = "nobody told what holds for it (client-config-dir)".to_owned();
+            let reason = "nobody told what holds for it (client-config-dir, client-connect)".to_owned();
             self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
         }
         if self.up.is_none() {
@@ -250,6 +291,7 @@ impl Peer {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let next = earliest(earliest(self.session.poll_timeout(), self.refused_until), self.waits_until);
+        let next = earliest(next, self.gate.deadline());
         if self.up.is_some() { earliest(next, self.liveness.poll_timeout()) } else { next }
     }
 
@@ -276,7 +318,7 @@ impl Peer {
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         match output {
-            SessionOutput::Hello { key_id, message } => self.answer_hello(now, key_id, &message),
+            SessionOutput::Hello { key_id, message } => self.answer_hello(now, key_id, &message, events),
             SessionOutput::Established { key_id } => {
                 self.last_handshake = now;
                 self.link.established(key_id, &self.session, events)?;
@@ -284,9 +326,8 @@ impl Peer {
                     let text = format!("{}: renegotiated keys (number {})", self.name(), self.link.rekeys());
                     self.tell(Severity::Info, text, events);
                 }
-                if self.up.is_none() && self.refused_until.is_none() && self.waits_until.is_none() {
-                    self.verdict = Some(Verdict::Authenticated);
-                }
+                self.established = true;
+                self.proceed();
             }
             SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
             SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
@@ -302,16 +343,136 @@ impl Peer {
         events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
     }
 
-    fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2) {
-        if self.session.peer_name().is_none() {
-            let reason =
-                "its certificate has no common name (CN, or what x509-username-field names instead), by which \
-                 clients are told apart"
-                    .to_owned();
-            self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
-            return;
+    /// Once all is known that it takes to let the client in, the server goes on with it.
+    fn proceed(&mut self) {
+        let waits = self.waits_until.is_some() || self.refused_until.is_some();
+        if self.established && self.gate.is_open() && self.up.is_none() && !waits {
+            self.verdict.get_or_insert(Verdict::Authenticated);
         }
+    }
+
+    /// A script answered that judges the client.
+    pub(super) fn script_done(
+        &mut self,
+        now: Instant,
+        id: ScriptId,
+        outcome: &ScriptOutcome,
+        events: &mut VecDeque<Event>,
+    ) {
+        if let Some(judgement) = self.gate.script_done(now, id, outcome, events) {
+            self.follow(now, judgement, events);
+        }
+    }
+
+    fn follow(&mut self, now: Instant, judgement: Judgement, events: &mut VecDeque<Event>) {
+        match judgement {
+            Judgement::Pending(messages) => {
+                messages.iter().for_each(|message| self.session.send_message(now, message));
+            }
+            Judgement::Passed if self.known_name().is_none() => {
+                let reason = "nothing names it: there is neither a certificate nor a username";
+                self.refuse(now, "", reason, events);
+            }
+            Judgement::Passed if self.up.is_some() => {
+                if let Some(token) = self.gate.token(now) {
+                    self.session.send_message(now, &format!("PUSH_REPLY,auth-token {}", *token));
+                }
+            }
+            Judgement::Passed => self.proceed(),
+            Judgement::Refused { told, reason } if self.up.is_some() => {
+                self.refuse(now, &told, &reason, events);
+                let reason = "was refused at a renegotiation".to_owned();
+                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
+            }
+            Judgement::Refused { told, reason } => self.refuse(now, &told, &reason, events),
+        }
+    }
+
+    /// What scripts are told of the client once it is somebody.
+    fn environment(&self) -> Environment {
+        let mut env = Environment::new(&self.params.access.env);
+        env.peer_info(&self.peer_info);
+        env.certificates(&self.session.peer_certificates());
+        env.place(self.path, false);
+        env.place(self.path, true);
+        env.set("common_name", self.name());
+        if !self.gate.username().is_empty() {
+            env.set("username", self.gate.username());
+        }
+        env
+    }
+
+    /// Asks `client-connect` about the client, which would have that lease.
+    pub(super) fn ask_client_connect(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        settings: &PeerSettings,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(argv) = self.params.access.client_connect.clone() else { return };
+        let mut env = self.environment();
+        env.lease(&self.params, &lease, now);
+        let connecting = Connecting::new(self.gate.next_script(), lease, settings.clone());
+        events.push_back(Event::RunScript(Box::new(connecting.script(
+            argv,
+            env.finish("client-connect"),
+            self.params.control.hand_window,
+        ))));
+        self.connecting = Some(Box::new(connecting));
+        self.wait_for_settings(now);
+    }
+
+    /// What `client-connect` says.
+    pub(super) fn client_connected(
+        &mut self,
+        id: ScriptId,
+        outcome: &ScriptOutcome,
+        events: &mut VecDeque<Event>,
+    ) -> Connected {
+        match self.connecting.take() {
+            Some(connecting) if connecting.is(id) => match connecting.done(outcome) {
+                Ok(connected) => {
+                    self.waits_until = None;
+                    events.push_back(Event::DropScript(id));
+                    connected
+                }
+                Err(connecting) => {
+                    self.connecting = Some(connecting);
+                    Connected::NotYet
+                }
+            },
+            other => {
+                self.connecting = other;
+                Connected::NotOurs
+            }
+        }
+    }
+
+    /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts.
+    pub(super) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
+        self.gate.forget(events);
+        if let (Some(up), Some(argv)) = (&self.up, &self.params.access.client_disconnect) {
+            let mut env = self.environment();
+            env.lease(&self.params, &up.lease, up.since);
+            env.set("time_duration", &(now - up.since).as_secs().to_string());
+            let (received, sent) = self.bytes;
+            env.set("bytes_received", &received.to_string());
+            env.set("bytes_sent", &sent.to_string());
+            let id = self.gate.next_script();
+            let (argv, patience) = (argv.clone(), self.params.control.hand_window);
+            let env = env.finish("client-disconnect");
+            let script = Script { id, argv, env, files: Vec::new(), settings: None, defers: false, patience };
+            events.push_back(Event::RunScript(Box::new(script)));
+        }
+        let connecting = self.connecting.take()?;
+        events.push_back(Event::DropScript(connecting.id()));
+        Some(connecting.into_lease())
+    }
+
+    fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2, events: &mut VecDeque<Event>) {
         if self.up.is_none() {
+            self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
             if self.params.data.before_2_6 {
                 self.abilities.proto &= iv_proto::BEFORE_2_6;
@@ -319,6 +480,11 @@ impl Peer {
             self.occ_cipher = parse_options(&hello.options).get("cipher").map(|name| (*name).to_owned());
         }
         self.session.answer_hello(now, key_id, server_hello(&self.params, self.path));
+        let chain = self.session.peer_certificates();
+        let certified = self.session.peer_name();
+        let claim = Claim { now, path: self.path, hello, certified, chain: &chain };
+        let judgement = self.gate.judge(&claim, events);
+        self.follow(now, judgement, events);
     }
 
     /// The server admitted us with these addresses: agree on the data channel and push.
@@ -350,7 +516,8 @@ impl Peer {
         })));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
-        let options = push_options(&self.params, &of);
+        let mut options = push_options(&self.params, &of);
+        options.extend(self.gate.token(now).map(|token| format!("auth-token {}", *token)));
         let push_messages = match encode_push_reply(&options) {
             Ok(messages) => messages,
             Err(error) => {
@@ -404,7 +571,8 @@ impl Peer {
     pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
         let comma = if told.is_empty() { "" } else { "," };
         self.session.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
-        self.refused_until = Some(now + REFUSAL_TIME);
+        // Whatever it says meanwhile does not put its end off.
+        self.refused_until.get_or_insert(now + REFUSAL_TIME);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
     }
 

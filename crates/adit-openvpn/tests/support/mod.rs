@@ -6,6 +6,8 @@
     reason = "test support; each test file uses its part"
 )]
 
+pub mod judged;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use adit_core::{
     Cipher, Command, ConnectionId, Event, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
 };
+use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, PerClientParams,
@@ -147,6 +150,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         max_clients: 100,
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams::default(),
+        access: AccessParams::default(),
         admission: AdmissionParams::default(),
         point: None,
     }
@@ -295,7 +299,14 @@ impl Pair {
     pub fn advance_busy(&mut self, time: Duration) {
         for second in 0..time.as_secs() {
             self.advance(Duration::from_secs(1));
-            let traffic = |peer| Notice::Traffic { peer, received: second + 1, sent: second + 1 };
+            let count = second + 1;
+            let traffic = |peer| Notice::Traffic {
+                peer,
+                received: count,
+                sent: count,
+                received_bytes: count,
+                sent_bytes: count,
+            };
             self.client.handle_notice(self.now, traffic(PeerId::SERVER));
             self.server.handle_notice(self.now, traffic(PeerId(0)));
             self.exchange();

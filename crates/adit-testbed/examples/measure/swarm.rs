@@ -233,7 +233,9 @@ impl Runner {
             {
                 *told = traffic;
                 let (received, sent) = traffic;
-                member.client.handle_notice(now, Notice::Traffic { peer: *peer, received, sent });
+                let (received_bytes, sent_bytes) = member.counters.traffic_bytes(*peer).unwrap_or_default();
+                let totals = Notice::Traffic { peer: *peer, received, sent, received_bytes, sent_bytes };
+                member.client.handle_notice(now, totals);
                 busy = true;
             }
             if busy {

@@ -5,6 +5,7 @@ use adit_io::{Handle, Observer};
 
 use super::clients::Clients;
 use super::credentials::Asker;
+use super::scripts::Scripts;
 use crate::log::Logger;
 
 /// Writes events to the log, and does what the protocol asks of the program.
@@ -13,6 +14,7 @@ pub(super) struct LogObserver<P> {
     handle: Handle<P>,
     clients: Option<Clients>,
     asker: Option<Asker>,
+    scripts: Option<Scripts>,
 }
 
 impl<P> LogObserver<P> {
@@ -22,8 +24,9 @@ impl<P> LogObserver<P> {
         handle: Handle<P>,
         clients: Option<Clients>,
         asker: Option<Asker>,
+        scripts: Option<Scripts>,
     ) -> Self {
-        LogObserver { log, handle, clients, asker }
+        LogObserver { log, handle, clients, asker, scripts }
     }
 }
 
@@ -62,6 +65,16 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
             Event::Leased(entry) => {
                 if let Some(clients) = &self.clients {
                     clients.leased(entry.clone());
+                }
+            }
+            Event::RunScript(script) => {
+                if let Some(scripts) = &self.scripts {
+                    scripts.run(script, tun_name);
+                }
+            }
+            Event::DropScript(id) => {
+                if let Some(scripts) = &self.scripts {
+                    scripts.forget(*id);
                 }
             }
             Event::AskCredentials { reason } => {

@@ -4,11 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use adit_config::TokenSecret;
 use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config, PointConfig, ServerConfig};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
+use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
@@ -19,7 +21,8 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{NameCheck, NameField, NameFields, PeerRequirements, Role, TlsConfig};
+use adit_openvpn::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Role, TlsConfig};
+use zeroize::Zeroizing;
 
 use super::tls::environment;
 
@@ -211,7 +214,10 @@ pub(super) fn point_params(
         exit_notify: 0,
         per_client: file::PerClient::default(),
         admission: file::Admission { tls_crypt_v2: point.tls_crypt_v2.clone(), ..Default::default() },
+        access: file::Access::default(),
     };
+    // There are no tokens to make.
+    let no_secret = [0; 32];
     Ok(ServerParams {
         point: Some(PointParams {
             local: LocalSettings {
@@ -223,7 +229,7 @@ pub(super) fn point_params(
             only_from: only_from.unwrap_or_default(),
             exit_notify: point.exit_notify > 0,
         }),
-        ..server_params(config, &server, credentials, revocations, wall)?
+        ..server_params(config, &server, credentials, revocations, &no_secret, wall)?
     })
 }
 
@@ -233,6 +239,7 @@ pub(super) fn server_params(
     server: &ServerConfig,
     credentials: &Credentials,
     revocations: Option<Revocations>,
+    secret: &[u8; 32],
     wall: UnixTime,
 ) -> Result<ServerParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
@@ -255,6 +262,7 @@ pub(super) fn server_params(
             1 => ExitNotify::Restart,
             _ => ExitNotify::NextServer,
         },
+        access: access(config, server, secret),
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
         point: None,
@@ -285,6 +293,41 @@ fn transport_name(transport: Transport) -> &'static str {
     }
 }
 
+/// What a server's file says on who is let in. `secret` makes tokens, unless the file has a key for them.
+fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessParams {
+    let access = &server.access;
+    let forever = Duration::from_secs(u64::from(u32::MAX));
+    AccessParams {
+        verify: access
+            .verify
+            .as_ref()
+            .map(|script| PasswordScript { argv: script.argv.clone(), by_file: script.by_file }),
+        optional: access.optional,
+        username_as_name: access.username_as_name,
+        tokens: access.tokens.map(|times| TokenParams {
+            lifetime: times.lifetime,
+            renewal: times.renewal.or(config.rekey.after).unwrap_or(forever),
+            secret: Zeroizing::new(access.token_secret.as_ref().map_or(*secret, TokenSecret::hmac_key)),
+            external: times.external,
+        }),
+        tls_verify: access.tls_verify.clone(),
+        client_connect: access.client_connect.clone(),
+        client_disconnect: access.client_disconnect.clone(),
+        env: access.env.clone(),
+    }
+}
+
+fn demand(config: &Config) -> CertificateDemand {
+    match &config.role {
+        file::Role::Client(_) | file::Role::Point(_) => CertificateDemand::Require,
+        file::Role::Server(server) => match server.access.certificates {
+            file::ClientCertificates::Require => CertificateDemand::Require,
+            file::ClientCertificates::Optional => CertificateDemand::Optional,
+            file::ClientCertificates::None => CertificateDemand::None,
+        },
+    }
+}
+
 fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequirements {
     let peer = &config.tls.peer;
     let name = peer.name.as_ref().map(|check| match check.kind {
@@ -300,6 +343,7 @@ fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequir
         issuer_fingerprints: peer.issuer_fingerprints.clone(),
         name,
         name_fields: name_fields(config),
+        demand: demand(config),
         revocations,
     }
 }

@@ -22,6 +22,7 @@ mod point;
 mod revocation;
 mod routes;
 mod rows;
+mod scripts;
 mod status;
 mod strangers;
 mod variants;

@@ -156,3 +156,106 @@ fn openvpn_server_asks_adit_client_to_come_later() {
     let came_up = process.wait_for_line(0, "tunnel up: ", WAIT).is_ok();
     assert!(told && came_up, "{}", bed.logs());
 }
+
+#[test]
+fn adit_server_lets_openvpn_client_in() {
+    lets_in(Program::Adit, Program::OpenVpn);
+}
+
+#[test]
+fn adit_server_lets_adit_client_in() {
+    lets_in(Program::Adit, Program::Adit);
+}
+
+#[test]
+fn adit_server_keeps_openvpn_client_out() {
+    keeps_out(Program::Adit, Program::OpenVpn);
+}
+
+#[test]
+fn adit_server_keeps_adit_client_out() {
+    keeps_out(Program::Adit, Program::Adit);
+}
+
+/// Without certificates; the password is in the environment; the name is the username; at each renegotiation
+/// the token does.
+#[test]
+fn adit_server_gives_openvpn_client_a_token() {
+    if !can_run("tokens", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let body = "echo >>\"$HERE/calls\"\n[ \"$username/$password\" = 'ann/s3 cret' ]\n";
+    let judge = script(&scratch, "judge", body);
+    let file = scratch.write("secret", "ann\ns3 cret\n").unwrap();
+    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::OpenVpn], |_, [server, client]| {
+        server.push_str(&format!(
+            "script-security 3\nauth-user-pass-verify {} via-env\nauth-gen-token 3600\nverify-client-cert none\n\
+             username-as-common-name\n",
+            judge.display()
+        ));
+        *server = server.replace("remote-cert-tls client\n", "").replace("reneg-sec 10", "reneg-sec 3");
+        let (start, rest) = client.split_once("<cert>").unwrap();
+        let (_, rest) = rest.split_once("</key>\n").unwrap();
+        *client = format!("{start}{rest}auth-user-pass {}\nauth-nocache\n", file.display());
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let came_up = bed.clients[0].process().wait_for_line(0, up(Program::OpenVpn), WAIT);
+    let renegotiated = bed.server.process().wait_for_line(0, "ann: renegotiated keys (number 2)", WAIT);
+    assert!(came_up.is_ok() && renegotiated.is_ok(), "{}", bed.logs());
+    assert_eq!(bed.clients[0].process().count_lines(0, "AUTH_FAILED"), 0, "{}", bed.logs());
+    assert_eq!(calls(&scratch), 1, "{}", bed.logs());
+}
+
+/// One client is judged slowly, and its answer comes by a file; another comes in meanwhile.
+#[test]
+fn adit_server_waits_for_one_and_serves_the_other() {
+    if !can_run("deferred answers", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let body = "[ -e \"$HERE/calls\" ] && exit 0\necho >\"$HERE/calls\"\n\
+                (while [ ! -e \"$HERE/go\" ]; do sleep 0.05; done; printf 1 >\"$auth_control_file\") \
+                >/dev/null 2>&1 &\nexit 2\n";
+    let judge = script(&scratch, "judge", body);
+    let clients = [Program::OpenVpn, Program::Adit];
+    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &clients, |_, [server, client]| {
+        let line = format!("script-security 2\nauth-user-pass-verify {} via-file\n", judge.display());
+        if !server.contains(&line) {
+            server.push_str(&line);
+        }
+        client.push_str(GOOD);
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let deadline = std::time::Instant::now() + WAIT;
+    while calls(&scratch) == 0 && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bed.clients[1].start().unwrap();
+    let second = bed.clients[1].process().wait_for_line(0, "tunnel up: ", WAIT).is_ok();
+    assert!(second, "{}", bed.logs());
+    assert_eq!(bed.clients[0].process().count_lines(0, up(Program::OpenVpn)), 0, "{}", bed.logs());
+    scratch.write("go", "").unwrap();
+    let first = bed.clients[0].process().wait_for_line(0, up(Program::OpenVpn), WAIT).is_ok();
+    assert!(first, "{}", bed.logs());
+}
+
+#[test]
+fn adit_server_asks_openvpn_client_to_come_later() {
+    if !can_run("temporary failures", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let body = "printf 'TEMP[backoff 2]:busy' >\"$auth_failed_reason_file\"\nexit 1\n";
+    let busy = script(&scratch, "busy", body);
+    let mut bed = bed(Program::Adit, Program::OpenVpn, &busy, "", GOOD);
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let told = bed.clients[0].process().wait_for_line(0, "AUTH_FAILED,TEMP[backoff 2]:busy", WAIT).is_ok();
+    let restarts = bed.clients[0].process().wait_for_line(0, "auth-temp-failure", WAIT).is_ok();
+    assert!(told && restarts, "{}", bed.logs());
+}

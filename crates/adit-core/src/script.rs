@@ -1,0 +1,63 @@
+use std::fmt;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::PeerSettings;
+
+/// Names one run of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScriptId {
+    /// For whom it runs; never used twice.
+    pub owner: u64,
+    /// Counts the runs for that owner.
+    pub number: u32,
+}
+
+/// A program to run beside the protocol, which waits for no one. Nothing of it is read by a shell.
+#[derive(Clone)]
+pub struct Script {
+    /// Names this run.
+    pub id: ScriptId,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// All of its environment but `PATH` and `dev`, the tunnel's device. May hold secrets.
+    pub env: Vec<(String, String)>,
+    /// Files made for it and removed afterwards, readable by us alone.
+    pub files: Vec<ScriptFile>,
+    /// Which of the files holds settings of a peer, in the form of the configuration, when it has succeeded.
+    pub settings: Option<usize>,
+    /// With exit code 2 the result stands in the first file later: when that is no longer empty, nor `2`, a second
+    /// [`crate::Command::ScriptDone`] follows.
+    pub defers: bool,
+    /// After this long it is killed.
+    pub patience: Duration,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script").field("id", &self.id).field("argv", &self.argv).finish_non_exhaustive()
+    }
+}
+
+/// A file for a script.
+#[derive(Clone)]
+pub struct ScriptFile {
+    /// What it holds at first.
+    pub content: Zeroizing<Vec<u8>>,
+    /// Its path is the next argument.
+    pub is_argument: bool,
+    /// The environment variable that holds its path.
+    pub variable: Option<&'static str>,
+}
+
+/// What came of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptOutcome {
+    /// Its exit code; or why it could not be run to its end.
+    pub exit: Result<i32, String>,
+    /// What its files hold now, in their order.
+    pub files: Vec<Vec<u8>>,
+    /// The settings that it wrote, if it was to write some and succeeded; or what is wrong with them.
+    pub settings: Option<Result<Box<PeerSettings>, String>>,
+}

@@ -1,0 +1,67 @@
+//! Who is let in, besides what TLS says, and which scripts run for it: what a server's configuration says.
+
+use std::fmt;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+/// How clients are judged, and which programs run for them. The default judges by certificates alone.
+#[derive(Clone, Debug, Default)]
+pub struct AccessParams {
+    /// `auth-user-pass-verify`: who judges usernames and passwords.
+    pub verify: Option<PasswordScript>,
+    /// `auth-user-pass-optional`: clients without username and password are judged, too.
+    pub optional: bool,
+    /// `username-as-common-name`: a client's name is its username.
+    pub username_as_name: bool,
+    /// `auth-gen-token`.
+    pub tokens: Option<TokenParams>,
+    /// `tls-verify`: judges each certificate a client shows.
+    pub tls_verify: Option<Vec<String>>,
+    /// `client-connect`: judges a client that has its addresses, and may say more for it.
+    pub client_connect: Option<Vec<String>>,
+    /// `client-disconnect`: is told when a client has gone.
+    pub client_disconnect: Option<Vec<String>>,
+    /// `setenv`: for all scripts.
+    pub env: Vec<(String, String)>,
+}
+
+/// `auth-user-pass-verify`.
+#[derive(Clone, Debug)]
+pub struct PasswordScript {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Username and password come in a file whose path is the last argument; otherwise they are environment
+    /// variables.
+    pub by_file: bool,
+}
+
+/// `auth-gen-token` and `auth-gen-token-secret`.
+#[derive(Clone)]
+pub struct TokenParams {
+    /// How long after the first authentication tokens are good; `None` for ever.
+    pub lifetime: Option<Duration>,
+    /// Half of how long one token is good.
+    pub renewal: Duration,
+    /// The key that tokens are made with.
+    pub secret: Zeroizing<[u8; 32]>,
+    /// `external-auth`: the script judges tokens too, and is told what they are.
+    pub external: bool,
+}
+
+impl fmt::Debug for TokenParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenParams")
+            .field("lifetime", &self.lifetime)
+            .field("renewal", &self.renewal)
+            .field("external", &self.external)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AccessParams {
+    /// Whether clients are asked for usernames and passwords.
+    pub(crate) fn wants_password(&self) -> bool {
+        self.verify.is_some()
+    }
+}

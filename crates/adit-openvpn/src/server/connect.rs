@@ -1,0 +1,89 @@
+//! `client-connect`: a script that judges a client that has its addresses, and may say more for it.
+
+use std::time::Duration;
+
+use adit_core::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
+use zeroize::Zeroizing;
+
+use super::gate::deferred_result;
+use crate::pool::Lease;
+
+/// The exit code by which a script puts off its answer.
+const DEFERRED: i32 = 2;
+
+/// A client about which the script is being asked.
+pub(super) struct Connecting {
+    id: ScriptId,
+    lease: Lease,
+    settings: PeerSettings,
+}
+
+/// What the script says.
+pub(super) enum Connected {
+    /// That was another script.
+    NotOurs,
+    /// It will say later.
+    NotYet,
+    /// No, and why.
+    Refused { lease: Lease, reason: String },
+    /// Yes.
+    Accepted {
+        lease: Lease,
+        /// What was known before, and what the script adds.
+        settings: PeerSettings,
+        added: PeerSettings,
+    },
+}
+
+impl Connecting {
+    pub(super) fn new(id: ScriptId, lease: Lease, settings: PeerSettings) -> Self {
+        Connecting { id, lease, settings }
+    }
+
+    pub(super) fn id(&self) -> ScriptId {
+        self.id
+    }
+
+    pub(super) fn is(&self, id: ScriptId) -> bool {
+        self.id == id
+    }
+
+    pub(super) fn into_lease(self) -> Lease {
+        self.lease
+    }
+
+    /// The script to run; it writes settings to the file that is its last argument.
+    pub(super) fn script(&self, argv: Vec<String>, env: Vec<(String, String)>, patience: Duration) -> Script {
+        let file = |is_argument, variable| ScriptFile {
+            content: Zeroizing::default(),
+            is_argument,
+            variable: Some(variable),
+        };
+        let files =
+            vec![file(false, "client_connect_deferred_file"), file(true, "client_connect_config_file")];
+        Script { id: self.id, argv, env, files, settings: Some(1), defers: true, patience }
+    }
+
+    /// The script answered; an error if it will do so later.
+    pub(super) fn done(self: Box<Self>, outcome: &ScriptOutcome) -> Result<Connected, Box<Self>> {
+        let passed = match (&outcome.exit, deferred_result(outcome)) {
+            (Ok(0), _) | (Ok(DEFERRED), Some(true)) => Ok(()),
+            (Ok(DEFERRED), None) => return Err(self),
+            (Ok(code), _) => Err(format!("client-connect says no (exit code {code})")),
+            (Err(why), _) => Err(format!("client-connect: {why}")),
+        };
+        let Connecting { lease, settings, .. } = *self;
+        let refused = |lease, reason| Ok(Connected::Refused { lease, reason });
+        match (passed, &outcome.settings) {
+            (Err(reason), _) => refused(lease, reason),
+            (Ok(()), Some(Err(why))) => refused(lease, format!("client-connect: {why}")),
+            (Ok(()), Some(Ok(added))) if added.disabled => {
+                refused(lease, "client-connect says `disable`".to_owned())
+            }
+            (Ok(()), Some(Ok(added))) => {
+                Ok(Connected::Accepted { lease, settings, added: (**added).clone() })
+            }
+            (Ok(()), None) => Ok(Connected::Accepted { lease, settings, added: PeerSettings::default() }),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The environment of a server's scripts, in OpenVPN's names (its manual, "Environmental Variables").
+
+use std::net::IpAddr;
+
+use adit_core::{Instant, Path};
+use rustls::pki_types::CertificateDer;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+use x509_parser::objects::{oid_registry, oid2abbrev};
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+use crate::certificate::subject_text;
+use crate::params::ServerParams;
+use crate::peer_info::PeerVariables;
+use crate::pool::Lease;
+
+/// Environment variables; a later value takes the place of an earlier one.
+#[derive(Clone, Default)]
+pub(super) struct Environment(Vec<(String, String)>);
+
+impl Environment {
+    /// The variables that hold for all scripts.
+    pub(super) fn new(general: &[(String, String)]) -> Self {
+        let mut env = Environment::default();
+        for (name, value) in general {
+            env.set(name, value);
+        }
+        env
+    }
+
+    /// What no environment can hold becomes `_`: in names all but letters, digits and `_`, in values control
+    /// characters.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+        let name: String = name.chars().map(plain).collect();
+        let value: String = value.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// The same, under a name of its own if that one is taken: `NAME_1`, `NAME_2`, ...
+    fn add(&mut self, name: &str, value: &str) {
+        let taken = |name: &str| self.0.iter().any(|(known, _)| known == name);
+        let free = (1..=16).map(|number| format!("{name}_{number}"));
+        if let Some(name) = std::iter::once(name.to_owned()).chain(free).find(|name| !taken(name)) {
+            self.set(&name, value);
+        }
+    }
+
+    /// Where the client is: `untrusted_ip` and the like before it is authenticated, `trusted_ip` after.
+    pub(super) fn place(&mut self, path: Path, trusted: bool) {
+        let prefix = if trusted { "trusted" } else { "untrusted" };
+        let remote = path.remote();
+        let ip = remote.ip().to_canonical();
+        let suffix = if ip.is_ipv4() { "ip" } else { "ip6" };
+        self.set(&format!("{prefix}_{suffix}"), &ip.to_string());
+        self.set(&format!("{prefix}_port"), &remote.port().to_string());
+    }
+
+    /// What the client told of itself.
+    pub(super) fn peer_info(&mut self, info: &str) {
+        for (name, value) in PeerVariables::parse(info).iter() {
+            self.set(name, value);
+        }
+    }
+
+    /// What the certificates say, the client's own first.
+    pub(super) fn certificates(&mut self, chain: &[CertificateDer<'_>]) {
+        for (depth, der) in chain.iter().enumerate() {
+            let Ok((_, certificate)) = X509Certificate::from_der(der) else { continue };
+            let serial = &certificate.tbs_certificate.serial;
+            self.set(&format!("tls_id_{depth}"), &subject_text(certificate.subject()));
+            self.set(&format!("tls_serial_{depth}"), &serial.to_string());
+            self.set(&format!("tls_serial_hex_{depth}"), &hex(certificate.raw_serial()));
+            self.set(&format!("tls_digest_{depth}"), &hex(&Sha1::digest(der.as_ref())));
+            self.set(&format!("tls_digest_sha256_{depth}"), &hex(&Sha256::digest(der.as_ref())));
+            for attribute in certificate.subject().iter_attributes() {
+                let Ok(value) = attribute.as_str() else { continue };
+                let oid = attribute.attr_type();
+                let field = match oid2abbrev(oid, oid_registry()) {
+                    Ok("Email") => "emailAddress".to_owned(),
+                    Ok(name) => name.to_owned(),
+                    Err(_) => oid.to_id_string(),
+                };
+                let field: String =
+                    field.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+                self.add(&format!("X509_{depth}_{field}"), value);
+            }
+        }
+    }
+
+    /// The client's inner addresses.
+    pub(super) fn addresses(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            match address {
+                IpAddr::V4(address) => self.set("ifconfig_pool_remote_ip", &address.to_string()),
+                IpAddr::V6(address) => self.set("ifconfig_pool_remote_ip6", &address.to_string()),
+            }
+        }
+    }
+
+    /// What the client has been given, and since when.
+    pub(super) fn lease(&mut self, params: &ServerParams, lease: &Lease, since: Instant) {
+        self.addresses(&lease.addresses());
+        if let Some(network) = params.address4 {
+            self.set("ifconfig_local", &network.addr().to_string());
+            self.set("ifconfig_netmask", &network.netmask().to_string());
+            self.set("ifconfig_pool_netmask", &network.netmask().to_string());
+        }
+        if let Some(network) = params.address6 {
+            self.set("ifconfig_ipv6_local", &network.addr().to_string());
+            self.set("ifconfig_ipv6_netbits", &network.prefix_len().to_string());
+            self.set("ifconfig_pool_ip6_netbits", &network.prefix_len().to_string());
+        }
+        let unix = params.control.wall_at_origin.0.saturating_add(since.as_nanos() / 1_000_000_000);
+        self.set("time_unix", &unix.to_string());
+        self.set("time_ascii", &time_text(unix));
+    }
+
+    pub(super) fn finish(self, script_type: &str) -> Vec<(String, String)> {
+        let mut env = self;
+        env.set("script_type", script_type);
+        env.0
+    }
+}
+
+/// A time (in seconds since 1970) as OpenVPN prints it, in UTC: `2026-01-31 08:05:00`.
+fn time_text(unix: u64) -> String {
+    let time = i64::try_from(unix).ok().and_then(|unix| ASN1Time::from_timestamp(unix).ok());
+    time.map_or_else(String::new, |time| {
+        let time = time.to_datetime();
+        let (date, clock) = (time.date(), time.time());
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+        let (hour, minute, second) = (clock.hour(), clock.minute(), clock.second());
+        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    })
+}
+
+/// Bytes as OpenVPN prints them: `0a:1b`.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+        env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn names_and_values_are_tamed() {
+        let mut env = Environment::new(&[("PROFILE_ID".to_owned(), "a\nb".to_owned())]);
+        env.set("A=B;c", "x\0y");
+        env.peer_info("IV_VER=2.6\nLD_PRELOAD=/evil\nUV_X=$(reboot)\n");
+        let env = env.finish("client-connect");
+        assert_eq!(get(&env, "PROFILE_ID"), Some("a_b"));
+        assert_eq!(get(&env, "A_B_c"), Some("x_y"));
+        assert_eq!(get(&env, "IV_VER"), Some("2.6"));
+        assert_eq!(get(&env, "UV_X"), Some("__reboot)"));
+        assert_eq!(get(&env, "LD_PRELOAD"), None);
+        assert_eq!(get(&env, "script_type"), Some("client-connect"));
+    }
+
+    #[test]
+    fn mapped_addresses_are_ipv4() {
+        let mut env = Environment::default();
+        env.place(Path::Udp { socket: 0, remote: "[::ffff:192.0.2.1]:5000".parse().unwrap() }, false);
+        env.place(Path::Udp { socket: 0, remote: "[2001:db8::1]:5001".parse().unwrap() }, true);
+        let env = env.finish("x");
+        assert_eq!(get(&env, "untrusted_ip"), Some("192.0.2.1"));
+        assert_eq!(get(&env, "untrusted_port"), Some("5000"));
+        assert_eq!(get(&env, "trusted_ip6"), Some("2001:db8::1"));
+    }
+}

@@ -1,0 +1,437 @@
+//! Whether a client is let in: by its username and password or token, and by the scripts that judge it.
+//!
+//! Every check of a key exchange must succeed before the client is somebody; one that fails decides at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
+use rustls::pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use zeroize::Zeroizing;
+
+use super::environment::Environment;
+use crate::access::PasswordScript;
+use crate::auth_token::{self, TokenSession, Verified, is_token};
+use crate::certificate::subject_text;
+use crate::key_method::KeyMethod2;
+use crate::negotiate::{PeerAbilities, iv_proto};
+use crate::params::ServerParams;
+use crate::peer_info::PeerVariables;
+
+/// The exit code by which a script puts off its answer (OpenVPN run_command.h).
+const DEFERRED: i32 = 2;
+
+/// What is known of a client when it is judged.
+pub(super) struct Claim<'a> {
+    pub(super) now: Instant,
+    pub(super) path: Path,
+    pub(super) hello: &'a KeyMethod2,
+    /// The name that its certificate proves.
+    pub(super) certified: Option<&'a str>,
+    /// The certificates it showed, its own first.
+    pub(super) chain: &'a [CertificateDer<'a>],
+}
+
+/// What became of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Nothing yet; the client is told these messages.
+    Pending(Vec<String>),
+    /// It is who it says.
+    Passed,
+    /// It is not let in: words for the client, and for the log.
+    Refused { told: String, reason: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Password,
+    Certificate,
+}
+
+/// A script that has not answered yet.
+struct Check {
+    script: ScriptId,
+    kind: Kind,
+}
+
+/// Judges one client, at its first key exchange and at each later one.
+pub(super) struct Gate {
+    params: Arc<ServerParams>,
+    owner: u64,
+    next: u32,
+    checks: Vec<Check>,
+    deadline: Option<Instant>,
+    open: bool,
+    /// The username that is being judged, and then the one that was found true.
+    username: String,
+    locked: bool,
+    /// The username may be told by the client alone, as its token holds none.
+    nameless: bool,
+    token: Option<TokenSession>,
+    fresh_session: [u8; 12],
+    can_wait: bool,
+    knows_temporary: bool,
+    sso: String,
+}
+
+impl Gate {
+    /// `owner` is used for no other client. `fresh_session` is random.
+    pub(super) fn new(params: Arc<ServerParams>, owner: u64, fresh_session: [u8; 12]) -> Self {
+        Gate {
+            params,
+            owner,
+            next: 0,
+            checks: Vec::new(),
+            deadline: None,
+            open: false,
+            username: String::new(),
+            locked: false,
+            nameless: false,
+            token: None,
+            fresh_session,
+            can_wait: false,
+            knows_temporary: false,
+            sso: String::new(),
+        }
+    }
+
+    pub(super) fn params(&self) -> &Arc<ServerParams> {
+        &self.params
+    }
+
+    pub(super) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// The client passed once; later exchanges are judged while the tunnel stands.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// The username that was found true; empty if there is none.
+    pub(super) fn username(&self) -> &str {
+        if self.open { &self.username } else { "" }
+    }
+
+    pub(super) fn next_script(&mut self) -> ScriptId {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        ScriptId { owner: self.owner, number }
+    }
+
+    /// Judges a client by what it says in a key exchange.
+    pub(super) fn judge(&mut self, claim: &Claim<'_>, events: &mut impl Extend<Event>) -> Judgement {
+        self.forget(events);
+        let hello = claim.hello;
+        if claim.certified.is_none() && !claim.chain.is_empty() {
+            let reason = "its certificate has no common name (CN, or what x509-username-field names instead), by which \
+                          clients are told apart"
+                .to_owned();
+            return refused("", reason);
+        }
+        let abilities = PeerAbilities::parse(&hello.peer_info);
+        self.can_wait = abilities.has(iv_proto::AUTH_PENDING_KW);
+        self.knows_temporary = abilities.has(iv_proto::AUTH_FAIL_TEMP);
+        self.sso = PeerVariables::parse(&hello.peer_info).get("IV_SSO").unwrap_or_default().to_owned();
+        if self.locked && self.username != hello.username && !self.nameless {
+            let reason = format!("it was {} and now says to be {}", self.username, hello.username);
+            return refused("", reason);
+        }
+        if !self.locked {
+            self.username.clone_from(&hello.username);
+        }
+        self.check_certificates(claim, events);
+        if self.params.access.wants_password()
+            && let Err(judgement) = self.check_password(claim, events)
+        {
+            self.forget(events);
+            return judgement;
+        }
+        if self.checks.is_empty() {
+            return self.pass();
+        }
+        self.deadline = Some(claim.now + self.params.control.hand_window);
+        Judgement::Pending(Vec::new())
+    }
+
+    fn pass(&mut self) -> Judgement {
+        (self.open, self.locked, self.deadline) = (true, true, None);
+        Judgement::Passed
+    }
+
+    /// `tls-verify`, for each certificate shown, the client's own last.
+    fn check_certificates(&mut self, claim: &Claim<'_>, events: &mut impl Extend<Event>) {
+        let Some(argv) = self.params.access.tls_verify.clone() else { return };
+        for (depth, der) in claim.chain.iter().enumerate().rev() {
+            let subject = X509Certificate::from_der(der)
+                .map(|(_, certificate)| subject_text(certificate.subject()))
+                .unwrap_or_default();
+            let mut argv = argv.clone();
+            argv.extend([depth.to_string(), subject]);
+            let env = self.environment(claim).finish("tls-verify");
+            let script = self.script(argv, env, Vec::new(), false);
+            self.start(script, Kind::Certificate, events);
+        }
+    }
+
+    /// The token or the password. An error decides at once.
+    fn check_password(
+        &mut self,
+        claim: &Claim<'_>,
+        events: &mut impl Extend<Event>,
+    ) -> Result<(), Judgement> {
+        let access = &self.params.clone().access;
+        let hello = claim.hello;
+        if (hello.username.is_empty() || hello.password.is_empty()) && !access.optional {
+            let reason = "it gave no username and password (auth-user-pass)".to_owned();
+            return Err(refused("", reason));
+        }
+        let token = match &access.tokens {
+            Some(tokens) if is_token(&hello.password) => {
+                Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(claim.now)))
+            }
+            _ => None,
+        };
+        let external = access.tokens.as_ref().is_some_and(|tokens| tokens.external);
+        match token {
+            Some(verified) if !external => self.take_token(verified),
+            token => {
+                if let Some(Some(verified)) = &token
+                    && !verified.expired
+                {
+                    self.take_token(Some(*verified))?;
+                }
+                if let Some(script) = &access.verify {
+                    let script = self.password_script(claim, script, token);
+                    self.start(script, Kind::Password, events);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_token(&mut self, verified: Option<Verified>) -> Result<(), Judgement> {
+        match verified {
+            None => Err(refused("", "its token is none of ours".to_owned())),
+            Some(verified) if verified.expired => {
+                Err(refused("SESSION: token expired", "its token has run out".to_owned()))
+            }
+            Some(verified) if self.token.is_some_and(|known| known.id != verified.session.id) => {
+                Err(refused("", "its token is of another session".to_owned()))
+            }
+            Some(verified) => {
+                self.token = Some(verified.session);
+                self.nameless = verified.nameless;
+                if verified.nameless {
+                    self.username.clear();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn password_script(
+        &mut self,
+        claim: &Claim<'_>,
+        script: &PasswordScript,
+        token: Option<Option<Verified>>,
+    ) -> Script {
+        let hello = claim.hello;
+        let mut env = self.environment(claim);
+        if let Some(tokens) = self.params.access.tokens.as_ref().filter(|tokens| tokens.external) {
+            let shown = TokenSession { id: self.session_id(), since: 0 }.token(tokens, "", 0);
+            env.set("session_state", session_state(token));
+            // The session id is the beginning of a token: 12 bytes are 16 letters.
+            env.set("session_id", shown.get(11..27).unwrap_or_default());
+        }
+        let control = |variable| ScriptFile {
+            content: Zeroizing::default(),
+            is_argument: false,
+            variable: Some(variable),
+        };
+        let mut files = vec![
+            control("auth_control_file"),
+            control("auth_pending_file"),
+            control("auth_failed_reason_file"),
+        ];
+        if script.by_file {
+            let mut content =
+                Zeroizing::new(Vec::with_capacity(hello.username.len() + hello.password.len() + 2));
+            content.extend_from_slice(hello.username.as_bytes());
+            content.push(b'\n');
+            content.extend_from_slice(hello.password.as_bytes());
+            content.push(b'\n');
+            files.push(ScriptFile { content, is_argument: true, variable: None });
+        } else {
+            env.set("password", &hello.password);
+        }
+        self.script(script.argv.clone(), env.finish("user-pass-verify"), files, true)
+    }
+
+    fn session_id(&self) -> [u8; 12] {
+        self.token.map_or(self.fresh_session, |token| token.id)
+    }
+
+    fn environment(&self, claim: &Claim<'_>) -> Environment {
+        let mut env = Environment::new(&self.params.access.env);
+        env.peer_info(&claim.hello.peer_info);
+        env.certificates(claim.chain);
+        env.place(claim.path, false);
+        if let Some(name) = claim.certified {
+            env.set("common_name", name);
+        }
+        env.set("username", &claim.hello.username);
+        env
+    }
+
+    fn script(
+        &mut self,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        files: Vec<ScriptFile>,
+        defers: bool,
+    ) -> Script {
+        let patience = self.params.control.hand_window;
+        Script { id: self.next_script(), argv, env, files, settings: None, defers, patience }
+    }
+
+    fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {
+        self.checks.push(Check { script: script.id, kind });
+        events.extend([Event::RunScript(Box::new(script))]);
+    }
+
+    /// A script answered. `None` if it was not one of those that are waited for.
+    pub(super) fn script_done(
+        &mut self,
+        now: Instant,
+        id: ScriptId,
+        outcome: &ScriptOutcome,
+        events: &mut impl Extend<Event>,
+    ) -> Option<Judgement> {
+        let index = self.checks.iter().position(|check| check.script == id)?;
+        let kind = self.checks.get(index)?.kind;
+        let passed = match (&outcome.exit, deferred_result(outcome)) {
+            (Ok(0), _) => true,
+            (Ok(DEFERRED), Some(result)) if kind == Kind::Password => result,
+            (Ok(DEFERRED), None) if kind == Kind::Password => {
+                return Some(self.put_off(now, outcome, events));
+            }
+            _ => false,
+        };
+        if passed {
+            self.checks.remove(index);
+            events.extend([Event::DropScript(id)]);
+            return Some(if self.checks.is_empty() { self.pass() } else { Judgement::Pending(Vec::new()) });
+        }
+        self.forget(events);
+        Some(refused(&self.words_for_client(outcome), reason(kind, outcome)))
+    }
+
+    /// What the script wants the client to hear (`auth_failed_reason_file`).
+    fn words_for_client(&self, outcome: &ScriptOutcome) -> String {
+        let words = printable(outcome.files.get(2).map_or(&[][..], Vec::as_slice));
+        if words.starts_with("TEMP") && !self.knows_temporary { String::new() } else { words }
+    }
+
+    /// The script will say later; the client is told what it is to do meanwhile (`auth_pending_file`: seconds,
+    /// method, text).
+    fn put_off(
+        &mut self,
+        now: Instant,
+        outcome: &ScriptOutcome,
+        events: &mut impl Extend<Event>,
+    ) -> Judgement {
+        let pending =
+            String::from_utf8_lossy(outcome.files.get(1).map_or(&[][..], Vec::as_slice)).into_owned();
+        let mut lines = pending.lines();
+        let (Some(seconds), Some(method), Some(text)) = (lines.next(), lines.next(), lines.next()) else {
+            return Judgement::Pending(Vec::new());
+        };
+        let offered = self.sso.split(',').any(|known| known == method);
+        let Some(seconds) = seconds.trim().parse::<u32>().ok().filter(|_| offered) else {
+            self.forget(events);
+            let reason =
+                format!("its client cannot authenticate itself by {method}, as auth-user-pass-verify wants");
+            return refused("", reason);
+        };
+        self.deadline = Some(now + Duration::from_secs(seconds.into()));
+        let pending =
+            if self.can_wait { format!("AUTH_PENDING,timeout {seconds}") } else { "AUTH_PENDING".to_owned() };
+        Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
+    }
+
+    /// When a judgement must be there.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The deadline has passed.
+    pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> Judgement {
+        self.forget(events);
+        refused("", "the scripts that judge it did not answer in time".to_owned())
+    }
+
+    /// Nobody waits for the scripts any more.
+    pub(super) fn forget(&mut self, events: &mut impl Extend<Event>) {
+        self.deadline = None;
+        events.extend(self.checks.drain(..).map(|check| Event::DropScript(check.script)));
+    }
+
+    /// What to push to the client that passed, so that it needs its password no more.
+    pub(super) fn token(&mut self, now: Instant) -> Option<Zeroizing<String>> {
+        let params = self.params.clone();
+        let tokens = params.access.tokens.as_ref().filter(|_| params.access.wants_password())?;
+        if self.username.is_empty() && !self.nameless && !params.access.optional {
+            return None;
+        }
+        let wall = self.wall(now);
+        let id = self.session_id();
+        let session = self.token.get_or_insert(TokenSession { id, since: wall });
+        let name = if self.nameless { "" } else { self.username.as_str() };
+        Some(session.token(tokens, name, wall))
+    }
+
+    fn wall(&self, now: Instant) -> u64 {
+        self.params.control.wall_at_origin.0.saturating_add(now.as_nanos() / 1_000_000_000)
+    }
+}
+
+fn refused(told: &str, reason: String) -> Judgement {
+    Judgement::Refused { told: told.to_owned(), reason }
+}
+
+/// The words for it in OpenVPN's `session_state`.
+fn session_state(token: Option<Option<Verified>>) -> &'static str {
+    match token {
+        None => "Initial",
+        Some(None) => "Invalid",
+        Some(Some(Verified { expired: false, nameless: false, .. })) => "Authenticated",
+        Some(Some(Verified { expired: true, nameless: false, .. })) => "Expired",
+        Some(Some(Verified { expired: false, nameless: true, .. })) => "AuthenticatedEmptyUser",
+        Some(Some(Verified { expired: true, nameless: true, .. })) => "ExpiredEmptyUser",
+    }
+}
+
+/// What the first file says, as soon as it says anything: `1` is yes, `2` not yet, all else no.
+pub(super) fn deferred_result(outcome: &ScriptOutcome) -> Option<bool> {
+    outcome.files.first()?.first().filter(|first| **first != b'2').map(|first| *first == b'1')
+}
+
+fn reason(kind: Kind, outcome: &ScriptOutcome) -> String {
+    let what = match kind {
+        Kind::Password => "auth-user-pass-verify",
+        Kind::Certificate => "tls-verify",
+    };
+    match &outcome.exit {
+        Ok(code) => format!("{what} says no (exit code {code})"),
+        Err(why) => format!("{what}: {why}"),
+    }
+}
+
+/// The first line, without what a control message cannot hold.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(500).collect()
+}

@@ -1,0 +1,127 @@
+//! What went wrong in OpenVPN's authentication over the years, and shall not here. Each test fails without
+//! the guard that it names. (CVE-2024-28882 takes a client of bad manners: `src/server/tests.rs`.)
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use adit_core::{Event, Transport};
+use adit_openvpn::credentials::{client_tls, server_tls};
+use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::{PeerRequirements, TlsConfig};
+use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
+use rcgen::{CertificateParams, DnType, DnValue, KeyUsagePurpose};
+use support::judged::{asked, end_of, ends, let_in, pair, tokens, user, variable};
+use support::{Authority, Pair, client_params, environment, requirements, server_params};
+
+const VERIFY: &str = "user-pass-verify";
+
+/// A client that finished the key exchange and asks for its options gets none while it is being judged
+/// (`Peer::proceed`).
+#[test]
+fn cve_2020_15078_nothing_is_pushed_before_the_judgement() {
+    let mut pair = pair(|_, _| {});
+    for _ in 0..4 {
+        // It asks every 5 s.
+        pair.advance(Duration::from_secs(6));
+        assert!(!let_in(&pair), "{:?}", pair.server_events);
+    }
+    ends(&mut pair, VERIFY, 1, &[]);
+    pair.advance(Duration::from_secs(10));
+    assert!(!let_in(&pair) && end_of(&pair).is_some());
+}
+
+/// Several judges: all must say yes, in whatever order they answer (`Gate::script_done`).
+#[test]
+fn cve_2022_0547_every_judge_must_agree() {
+    let judged = || pair(|_, server| server.access.tls_verify = Some(vec!["/tls".to_owned()]));
+    for [first, second] in [[VERIFY, "tls-verify"], ["tls-verify", VERIFY]] {
+        let mut one = judged();
+        ends(&mut one, first, 0, &[]);
+        assert!(!let_in(&one), "only {first} has answered");
+        ends(&mut one, second, 1, &[]);
+        assert!(!let_in(&one) && end_of(&one).is_some(), "{second} said no");
+        let mut both = judged();
+        ends(&mut both, first, 0, &[]);
+        ends(&mut both, second, 0, &[]);
+        assert!(both.is_up());
+    }
+    // The one puts its answer off, and says yes later; the other had said no meanwhile.
+    let mut pair = judged();
+    ends(&mut pair, VERIFY, 2, &[""]);
+    ends(&mut pair, "tls-verify", 1, &[]);
+    ends(&mut pair, VERIFY, 2, &["1"]);
+    assert!(!let_in(&pair));
+    // Only passwords can be judged later.
+    let mut pair = judged();
+    ends(&mut pair, VERIFY, 0, &[]);
+    ends(&mut pair, "tls-verify", 2, &["1"]);
+    assert!(!let_in(&pair) && end_of(&pair).is_some());
+}
+
+/// Fewer bytes than a token has are a password (`auth_token::is_token`).
+#[test]
+fn cve_2026_13122_a_short_token_is_judged_as_a_password() {
+    for password in ["SESS_ID_AT_", "SESS_ID_AT_AAAA", "SESS_ID_AT_0123456789abcdefAAAA"] {
+        let pair = pair(|client, server| {
+            client.auth = Some(user(password));
+            server.access.tokens = Some(tokens());
+        });
+        let scripts = asked(&pair, VERIFY);
+        assert_eq!(scripts.len(), 1, "{password}");
+        assert_eq!(variable(scripts[0], "password"), Some(password));
+        assert!(!let_in(&pair));
+    }
+}
+
+fn certified(name: DnValue, usage: &[ExtendedKeyUsagePurpose]) -> (Authority, CertificateParams) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = usage.to_vec();
+    params.not_before = rcgen::date_time_ymd(2025, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2027, 1, 1);
+    (Authority::new(), params)
+}
+
+/// `alice\0.example` is not alice, nor anybody (`verify::common_name`, `Gate::judge`).
+#[test]
+fn a_nul_in_the_subject() {
+    for name in ["alice\0.example", "\0"] {
+        let (authority, params) = certified(DnValue::Utf8String(name.to_owned()), &[ClientAuth]);
+        let mut client = client_params(&authority.sign(params), WrapConfig::Plain, Transport::Udp);
+        client.auth = Some(user("s3 cret"));
+        let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        let pair = Pair::new(client, server);
+        assert!(!let_in(&pair) && end_of(&pair).is_some(), "{name:?}");
+    }
+}
+
+/// A certificate for the other end, or for nothing in particular, does not do with `remote-cert-tls`
+/// (`PeerVerifier::verify`).
+#[test]
+fn eku_bypass() {
+    let any = ExtendedKeyUsagePurpose::Any;
+    for usage in [vec![ServerAuth], vec![], vec![ExtendedKeyUsagePurpose::EmailProtection], vec![any]] {
+        let (authority, params) = certified(DnValue::Utf8String("alice".to_owned()), &usage);
+        let client = client_params(&authority.sign(params), WrapConfig::Plain, Transport::Udp);
+        let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        let pair = Pair::new(client, server);
+        assert!(!let_in(&pair), "{usage:?} at a server");
+    }
+    // A client that plays the server.
+    let authority = Authority::new();
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    let false_server = authority.issue("alice", ClientAuth);
+    server.control.tls =
+        TlsConfig::Server(server_tls(&false_server, PeerRequirements::default(), &environment()).unwrap());
+    let own = authority.issue("bob", ClientAuth);
+    for requirements in [requirements(), PeerRequirements::default()] {
+        let mut client = client_params(&own, WrapConfig::Plain, Transport::Udp);
+        client.control.tls = TlsConfig::Client(client_tls(&own, requirements, &environment()).unwrap());
+        let pair = Pair::new(client, server.clone());
+        assert!(!pair.client_events.iter().any(|event| matches!(event, Event::Up(_))));
+    }
+}

@@ -1,0 +1,406 @@
+//! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use adit_config::openvpn::{Access, parse_client_file};
+use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_io::Handle;
+use rand_core::{OsRng, TryRngCore as _};
+
+/// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
+const MOST_AT_ONCE: usize = 8;
+/// Scripts that wait for their turn; further ones fail.
+const MOST_WAITING: usize = 4096;
+/// How often a running script is looked at, and a file that will hold an answer.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
+/// Scripts that put their answer off, at once.
+const MOST_DEFERRED: usize = 4096;
+/// How long scripts may take after the tunnel has ended.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+/// The exit code by which a script puts its answer off.
+const DEFERRED: i32 = 2;
+/// The largest file that is read back.
+const MAX_FILE: u64 = 256 << 10;
+/// What scripts find programs by.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+enum Job {
+    Run { script: Box<Script>, device: String },
+    Forget(ScriptId),
+}
+
+/// The thread that runs scripts. When this is dropped, those that run have ended.
+pub(super) struct Scripts {
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scripts {
+    /// Whether a server has scripts to run at all.
+    pub(super) fn any(access: &Access) -> bool {
+        let others = [&access.tls_verify, &access.client_connect, &access.client_disconnect];
+        access.verify.is_some() || others.iter().any(|script| script.is_some())
+    }
+
+    pub(super) fn start<P: Protocol + 'static>(handle: Handle<P>) -> io::Result<Self> {
+        let (jobs, receiver) = mpsc::channel();
+        let answer = move |id, outcome| {
+            handle.command(Order::ScriptDone { id, outcome });
+        };
+        let work = move || Runner::new(Box::new(answer)).run(&receiver);
+        let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
+        Ok(Scripts { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs a script; `device` is the tunnel's.
+    pub(super) fn run(&self, script: &Script, device: &str) {
+        self.post(Job::Run { script: Box::new(script.clone()), device: device.to_owned() });
+    }
+
+    /// What this script put off is of no interest any more.
+    pub(super) fn forget(&self, id: ScriptId) {
+        self.post(Job::Forget(id));
+    }
+
+    fn post(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // The thread ends when this value is dropped, not before.
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+impl Drop for Scripts {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A script that runs.
+struct Running {
+    script: Box<Script>,
+    child: Child,
+    until: Instant,
+    desk: Desk,
+}
+
+/// A script that put its answer off.
+struct Deferred {
+    script: Box<Script>,
+    desk: Desk,
+}
+
+struct Runner {
+    answer: Box<dyn Fn(ScriptId, ScriptOutcome)>,
+    waiting: VecDeque<(Box<Script>, String)>,
+    running: Vec<Running>,
+    deferred: Vec<Deferred>,
+    look_at_files: Instant,
+}
+
+impl Runner {
+    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>) -> Self {
+        Runner {
+            answer,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            deferred: Vec::new(),
+            look_at_files: Instant::now(),
+        }
+    }
+
+    fn run(mut self, jobs: &mpsc::Receiver<Job>) {
+        loop {
+            let patience = match (self.running.is_empty(), self.deferred.is_empty()) {
+                (false, _) => LOOK_EVERY,
+                (true, false) => LOOK_AT_FILES_EVERY,
+                (true, true) => Duration::from_secs(3600),
+            };
+            match jobs.recv_timeout(patience) {
+                Ok(job) => self.take(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.finish(),
+            }
+            jobs.try_iter().for_each(|job| self.take(job));
+            self.look();
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        match job {
+            Job::Run { script, .. } if self.waiting.len() >= MOST_WAITING => {
+                self.fail(&script, "too many scripts wait for their turn".to_owned());
+            }
+            Job::Run { script, device } => self.waiting.push_back((script, device)),
+            Job::Forget(id) => self.deferred.retain(|deferred| deferred.script.id != id),
+        }
+    }
+
+    /// The tunnel has ended: what was started, or was to be, may end in peace.
+    fn finish(&mut self) {
+        self.deferred.clear();
+        let until = Instant::now() + LAST_PATIENCE;
+        while !(self.running.is_empty() && self.waiting.is_empty()) && Instant::now() < until {
+            self.look();
+            thread::sleep(LOOK_EVERY);
+        }
+        for running in &mut self.running {
+            end(&mut running.child);
+        }
+    }
+
+    fn look(&mut self) {
+        let mut still = Vec::new();
+        for mut running in std::mem::take(&mut self.running) {
+            match running.child.try_wait() {
+                Ok(None) if Instant::now() < running.until => still.push(running),
+                Ok(None) => {
+                    end(&mut running.child);
+                    let seconds = running.script.patience.as_secs();
+                    self.fail(&running.script, format!("it did not end within {seconds} s"));
+                }
+                Ok(Some(status)) => {
+                    let exit = status.code().ok_or_else(|| format!("it ended by {status}"));
+                    self.ended(running, exit);
+                }
+                Err(error) => self.fail(&running.script, error.to_string()),
+            }
+        }
+        self.running = still;
+        while self.running.len() < MOST_AT_ONCE {
+            let Some((script, device)) = self.waiting.pop_front() else { break };
+            match begin(&script, &device) {
+                Ok((child, desk)) => {
+                    let until = Instant::now() + script.patience;
+                    self.running.push(Running { script, child, until, desk });
+                }
+                Err(why) => self.fail(&script, why),
+            }
+        }
+        if Instant::now() >= self.look_at_files {
+            self.look_at_files = Instant::now() + LOOK_AT_FILES_EVERY;
+            self.look_at_deferred();
+        }
+    }
+
+    fn ended(&mut self, running: Running, exit: Result<i32, String>) {
+        let Running { script, desk, .. } = running;
+        let outcome = desk.outcome(&script, exit);
+        let answered = outcome.files.first().is_some_and(|file| is_answer(file));
+        let put_off = script.defers && outcome.exit == Ok(DEFERRED) && !answered;
+        (self.answer)(script.id, outcome);
+        if put_off && self.deferred.len() < MOST_DEFERRED {
+            self.deferred.push(Deferred { script, desk });
+        }
+    }
+
+    fn look_at_deferred(&mut self) {
+        let answer = &self.answer;
+        self.deferred.retain(|Deferred { script, desk }| {
+            let says = desk.files.first().is_some_and(|file| read_small(file).is_ok_and(|it| is_answer(&it)));
+            if says {
+                answer(script.id, desk.outcome(script, Ok(DEFERRED)));
+            }
+            !says
+        });
+    }
+
+    fn fail(&self, script: &Script, why: String) {
+        let outcome = ScriptOutcome { exit: Err(why), files: Vec::new(), settings: None };
+        (self.answer)(script.id, outcome);
+    }
+}
+
+fn end(child: &mut Child) {
+    // It may have ended meanwhile.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn begin(script: &Script, device: &str) -> Result<(Child, Desk), String> {
+    let (program, arguments) = script.argv.split_first().ok_or("no program is named")?;
+    let desk = Desk::lay(&script.files).map_err(|error| format!("its files cannot be made: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
+    command.envs(script.env.iter().map(|(name, value)| (name, value)));
+    for (file, path) in script.files.iter().zip(&desk.files) {
+        if let Some(variable) = file.variable {
+            command.env(variable, path);
+        }
+        if file.is_argument {
+            command.arg(path);
+        }
+    }
+    let child = command.spawn().map_err(|error| format!("{program} cannot be run: {error}"))?;
+    Ok((child, desk))
+}
+
+/// The files of one script, in a directory that only we can enter. Gone when this is dropped.
+struct Desk {
+    directory: Option<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+impl Desk {
+    fn lay(files: &[ScriptFile]) -> io::Result<Self> {
+        let mut desk = Desk { directory: None, files: Vec::new() };
+        if files.is_empty() {
+            return Ok(desk);
+        }
+        let tag = OsRng.try_next_u64().map_err(io::Error::other)?;
+        let directory = std::env::temp_dir().join(format!("adit-{tag:016x}"));
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        desk.directory = Some(directory.clone());
+        for (number, file) in files.iter().enumerate() {
+            let path = directory.join(number.to_string());
+            let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            made.write_all(&file.content)?;
+            desk.files.push(path);
+        }
+        Ok(desk)
+    }
+
+    /// What came of the script, with what its files hold now.
+    fn outcome(&self, script: &Script, exit: Result<i32, String>) -> ScriptOutcome {
+        let read = |path: &PathBuf| read_small(path).unwrap_or_default();
+        let files: Vec<Vec<u8>> = self.files.iter().map(read).collect();
+        let good = match exit {
+            Ok(0) => true,
+            Ok(DEFERRED) => script.defers && files.first().is_some_and(|file| file.first() == Some(&b'1')),
+            _ => false,
+        };
+        let text = script.settings.filter(|_| good).and_then(|index| files.get(index));
+        let settings = text.map(|text| settings_of(&script.argv, text));
+        ScriptOutcome { exit, files, settings }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
+    let name = format!("what {} wrote", argv.first().map_or("the script", String::as_str));
+    match parse_client_file(&name, text) {
+        Ok((settings, _)) => Ok(Box::new(settings)),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+/// Whether a script has said what it had put off.
+fn is_answer(file: &[u8]) -> bool {
+    file.first().is_some_and(|first| *first != b'2')
+}
+
+fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    if fs::metadata(path)?.len() > MAX_FILE {
+        return Err(io::Error::other("too large"));
+    }
+    fs::read(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::Receiver;
+    use zeroize::Zeroizing;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// A thread that runs scripts, and what they come to.
+    fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
+        let (jobs, receiver) = mpsc::channel();
+        let (answers, came) = mpsc::channel();
+        thread::spawn(move || {
+            Runner::new(Box::new(move |id, outcome| {
+                let _ = answers.send((id, outcome));
+            }))
+            .run(&receiver)
+        });
+        (jobs, came)
+    }
+
+    fn shell(number: u32, text: &str, patience: Duration) -> Job {
+        let file = |content: &[u8], is_argument, variable| ScriptFile {
+            content: Zeroizing::new(content.to_vec()),
+            is_argument,
+            variable,
+        };
+        let script = Script {
+            id: ScriptId { owner: 1, number },
+            argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
+            env: vec![("WORD".to_owned(), "a b".to_owned())],
+            files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
+            settings: Some(1),
+            defers: true,
+            patience,
+        };
+        Job::Run { script: Box::new(script), device: "tun7".to_owned() }
+    }
+
+    #[test]
+    fn environment_files_and_settings() {
+        let (jobs, came) = runner();
+        let text =
+            "[ \"$(cat \"$1\")$WORD$dev\" = ina\\ btun7 ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
+        jobs.send(shell(1, text, SOON)).unwrap();
+        let (id, outcome) = came.recv_timeout(SOON).unwrap();
+        assert_eq!((id.number, outcome.exit), (1, Ok(0)));
+        let settings = outcome.settings.unwrap().unwrap();
+        assert_eq!(settings.routes, ["10.7.0.0/16".parse().unwrap()]);
+        jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
+        let (_, outcome) = came.recv_timeout(SOON).unwrap();
+        assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
+    }
+
+    #[test]
+    fn slow_scripts_keep_nobody_waiting_and_are_killed() {
+        let (jobs, came) = runner();
+        jobs.send(shell(1, "exec sleep 60", Duration::from_millis(300))).unwrap();
+        jobs.send(shell(2, "exit 3", SOON)).unwrap();
+        let (id, outcome) = came.recv_timeout(SOON).unwrap();
+        assert_eq!((id.number, outcome.exit), (2, Ok(3)));
+        let (id, outcome) = came.recv_timeout(SOON).unwrap();
+        assert_eq!(id.number, 1);
+        assert!(outcome.exit.unwrap_err().contains("did not end"));
+    }
+
+    #[test]
+    fn an_answer_that_was_put_off_comes_later() {
+        let (jobs, came) = runner();
+        let text = "(sleep 0.3; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
+        jobs.send(shell(1, text, SOON)).unwrap();
+        let (_, outcome) = came.recv_timeout(SOON).unwrap();
+        assert_eq!((outcome.exit, outcome.files[0].len()), (Ok(2), 0));
+        let (_, outcome) = came.recv_timeout(SOON).unwrap();
+        assert_eq!((outcome.exit, outcome.files[0].as_slice()), (Ok(2), &b"1"[..]));
+        // Said once.
+        assert!(came.recv_timeout(Duration::from_millis(300)).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_said() {
+        let (jobs, came) = runner();
+        let Job::Run { mut script, device } = shell(1, "", SOON) else { unreachable!() };
+        script.argv = vec!["/nowhere/script".to_owned()];
+        jobs.send(Job::Run { script, device }).unwrap();
+        let (_, outcome) = came.recv_timeout(SOON).unwrap();
+        assert!(outcome.exit.unwrap_err().contains("/nowhere/script"));
+    }
+}
