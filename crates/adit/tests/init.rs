@@ -274,10 +274,10 @@ fn check_tells_what_becomes_of_a_file() {
     assert!(output.status.success() && said.contains("can be used"), "{said}");
     assert!(said.contains("ignored `dh`") && !said.contains("used `dev`"), "{said}");
 
-    let text = fs::read_to_string(&server).unwrap() + "auth-user-pass-verify x via-env\nbogus\n";
+    let text = fs::read_to_string(&server).unwrap() + "plugin x.so\nbogus\n";
     let file = scratch.write("wrong.conf", &text).unwrap();
     let said = bad(&["check", file.to_str().unwrap()], 2);
-    assert!(said.contains("`auth-user-pass-verify` cannot be used") && said.contains("`bogus`"), "{said}");
+    assert!(said.contains("`plugin` cannot be used") && said.contains("`bogus`"), "{said}");
     assert!(!said.contains("PRIVATE KEY"), "{said}");
     assert_eq!(said, bad(&["up", file.to_str().unwrap()], 2).replacen("adit: ", &prefix(&file), 1));
 }

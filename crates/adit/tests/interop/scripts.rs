@@ -109,3 +109,31 @@ fn client_connect_refuses_openvpn_client() {
 fn tls_verify_refuses_adit_client() {
     refuses(Program::Adit, "tls-verify");
 }
+
+/// A script that takes 3 s for one client; another comes in meanwhile, and the first in the end.
+#[test]
+fn a_slow_script_keeps_no_other_client_waiting() {
+    if !can_run("slow scripts", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("scripts").unwrap();
+    let body = "[ \"$common_name\" = client2 ] && exit 0\n: >\"$HERE/began\"\nsleep 3\n: >\"$HERE/ended\"\n";
+    let slow = script(&scratch, "slow", body);
+    let (began, ended) = (scratch.path().join("began"), scratch.path().join("ended"));
+    let line = format!("script-security 2\nclient-connect {}\n", slow.display());
+    let clients = [Program::OpenVpn, Program::Adit];
+    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &clients, |_, [server, _]| {
+        if !server.contains(&line) {
+            server.push_str(&line);
+        }
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    wait_until("the slow script", WAIT, || began.exists()).unwrap();
+    bed.clients[1].start().unwrap();
+    let second = bed.clients[1].process().wait_for_line(0, "tunnel up: ", WAIT).is_ok();
+    assert!(second && !ended.exists(), "{}", bed.logs());
+    let first = bed.clients[0].process().wait_for_line(0, "Initialization Sequence Completed", WAIT).is_ok();
+    assert!(first && ended.exists(), "{}", bed.logs());
+}
