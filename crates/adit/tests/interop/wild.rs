@@ -352,7 +352,7 @@ fn express_is_refused() {
 
 #[test]
 fn ddwrt_is_refused() {
-    let scripts = "adit runs no scripts yet; remove it, or run it from the service manager";
+    let scripts = "adit does not run this script yet; remove it, or run it from the service manager";
     refused(
         "ddwrt.conf",
         &[
