@@ -32,8 +32,9 @@ pub(crate) struct Storm {
 }
 
 impl Gathering {
-    /// All clients show one certificate; `duplicate-cn` allows that.
-    pub(crate) fn new(kind: KeyKind) -> Result<Gathering, TestbedError> {
+    /// All clients show one certificate; `duplicate-cn` allows that. `groups` is what the server may exchange
+    /// keys by; without it, each takes what it likes best.
+    pub(crate) fn new(kind: KeyKind, groups: Option<&str>) -> Result<Gathering, TestbedError> {
         let authority = Authority::create(kind)?;
         let server = authority.issue("server", Purpose::Server, Validity::Now)?;
         let client = authority.issue("client", Purpose::Client, Validity::Now)?;
@@ -44,10 +45,11 @@ impl Gathering {
             )
         };
         let [address, _] = OUTER;
+        let groups = groups.map_or(String::new(), |groups| format!("tls-groups {groups}\n"));
         let configs = [
             format!(
                 "dev tun\ntopology subnet\nserver 10.8.0.0 255.255.240.0\nlocal {address}\nport {PORT}\ndh none\n\
-                 data-ciphers AES-256-GCM\nduplicate-cn\nmax-clients 4000\nkeepalive 10 60\nverb 1\n{}",
+                 data-ciphers AES-256-GCM\nduplicate-cn\nmax-clients 4000\nkeepalive 10 60\nverb 1\n{groups}{}",
                 inline(&server)
             ),
             format!(

@@ -58,6 +58,7 @@ const TABLES: [(&str, &[Column]); 7] = [
         &[
             ("ecdsa_handshakes", "P-256, handshakes a second and core", 0),
             ("ecdsa_handshakes_wall", "P-256, a second", 0),
+            ("hybrid_handshakes", "P-256 and X25519MLKEM768 where known, a second and core", 0),
             ("rsa_handshakes", "RSA-2048, handshakes a second and core", 0),
             ("rsa_handshakes_wall", "RSA-2048, a second", 0),
             ("client_rss_kib", "resident KiB a client", 1),
@@ -78,7 +79,7 @@ const TABLES: [(&str, &[Column]); 7] = [
 ];
 
 /// Metrics whose ratios to the bases are shown.
-const COMPARED: [&str; 11] = [
+const COMPARED: [&str; 12] = [
     "up_mbit",
     "down_mbit",
     "up_cpu_s_per_gb",
@@ -88,6 +89,7 @@ const COMPARED: [&str; 11] = [
     "idle_p50_us",
     "loaded_p99_us",
     "ecdsa_handshakes",
+    "hybrid_handshakes",
     "rsa_handshakes",
     "client_rss_kib",
 ];
