@@ -138,8 +138,9 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         Command::Run { plan: name, subjects, rounds, seconds, out } => {
             let mut plan = find_plan(&name)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
-            plan.rounds = rounds.unwrap_or(plan.rounds).max(1);
-            plan.seconds = seconds.unwrap_or(plan.seconds).max(1);
+            plan.rounds = rounds.unwrap_or(plan.rounds);
+            plan.seconds = seconds.unwrap_or(plan.seconds);
+            plan.check(&name)?;
             let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")));
             let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "iperf3", "openssl"]);

@@ -137,8 +137,13 @@ impl Plan {
     pub(crate) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text)
             .map_err(|source| PlanError::Syntax { file: file.to_owned(), source: Box::new(source) })?;
-        plan.fault().map_or(Ok(()), |what| Err(PlanError::Value { file: file.to_owned(), what }))?;
+        plan.check(file)?;
         Ok(plan)
+    }
+
+    /// An error for values that cannot be; also for those that the command line put in their place.
+    pub(crate) fn check(&self, file: &str) -> Result<(), PlanError> {
+        self.fault().map_or(Ok(()), |what| Err(PlanError::Value { file: file.to_owned(), what }))
     }
 
     fn fault(&self) -> Option<String> {

@@ -20,6 +20,7 @@ mod programs;
 mod scratch;
 mod strangers;
 mod transfer;
+mod wireguard;
 
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
 pub use echo::{Probe, round_trips};
@@ -35,3 +36,4 @@ pub use programs::{can_run, is_root, missing_prerequisites, program};
 pub use scratch::Scratch;
 pub use strangers::Strangers;
 pub use transfer::{Transfer, transfer};
+pub use wireguard::{WireGuardKeys, configure_wireguard, wireguard_keys, wireguard_socket};

@@ -1,12 +1,9 @@
 //! Tunnels that speak WireGuard: built by the tools of their languages, configured through their sockets.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use adit_testbed::{TestbedError, program, wait_until};
+use adit_testbed::{configure_wireguard, program, wireguard_keys, wireguard_socket};
 
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
@@ -14,8 +11,6 @@ use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
 
 /// What wireguard-go and wg-quick choose for an outer MTU of 1500.
 const MTU: u16 = 1420;
-/// Where the programs put their sockets.
-const SOCKETS: &str = "/var/run/wireguard";
 
 /// A program that speaks WireGuard.
 #[derive(Debug)]
@@ -104,98 +99,18 @@ impl Subject for WireGuard {
     }
 
     fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
-        let keys = pair(ground.directory.path())?;
+        let keys = wireguard_keys(ground.directory.path())?;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
-        ground.leftovers = devices.iter().map(|device| socket(device)).collect();
+        ground.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();
         ground.start_server(self.command(tools, &devices[0]))?;
-        configure(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
+        configure_wireguard(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
         bring_up(&ground.server, &devices[0], INNER[0], MTU)?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
         let command = self.command(tools, &devices[1]);
         let first_reply = ground.start_client(command, |client| {
-            configure(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
+            configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], MTU)
         })?;
         Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
-    }
-}
-
-/// A key pair, in the hexadecimal digits of the sockets' language.
-struct Keys {
-    private: String,
-    public: String,
-}
-
-/// Two key pairs, made by openssl.
-fn pair(directory: &Path) -> Result<[Keys; 2], TestbedError> {
-    Ok([keys(directory)?, keys(directory)?])
-}
-
-fn keys(directory: &Path) -> Result<Keys, TestbedError> {
-    let file = directory.join("x25519.der");
-    let openssl = |arguments: &[&str]| -> Result<Vec<u8>, TestbedError> {
-        let mut command = program("openssl")?;
-        let output = command.current_dir(directory).args(arguments).output();
-        let output =
-            output.map_err(|source| TestbedError::Start { command: "openssl".to_owned(), source })?;
-        Ok(output.stdout)
-    };
-    openssl(&["genpkey", "-algorithm", "X25519", "-outform", "DER", "-out", "x25519.der"])?;
-    let private = std::fs::read(&file).map_err(|source| TestbedError::File { path: file, source })?;
-    let public = openssl(&["pkey", "-inform", "DER", "-in", "x25519.der", "-pubout", "-outform", "DER"])?;
-    // RFC 8410: in both forms the last 32 bytes are the key itself.
-    Ok(Keys { private: hex(&private)?, public: hex(&public)? })
-}
-
-fn hex(der: &[u8]) -> Result<String, TestbedError> {
-    let key: &[u8; 32] = der.last_chunk().ok_or_else(|| TestbedError::Output {
-        command: "openssl".to_owned(),
-        output: format!("a key of {} bytes", der.len()),
-    })?;
-    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Where a device is configured.
-fn socket(device: &str) -> PathBuf {
-    Path::new(SOCKETS).join(format!("{device}.sock"))
-}
-
-/// Gives a device its keys and its peer (wireguard.com, "Cross-platform Userspace Implementation").
-fn configure(
-    device: &str,
-    own: &Keys,
-    port: Option<u16>,
-    peer: &Keys,
-    endpoint: Option<&str>,
-    allowed: &str,
-) -> Result<(), TestbedError> {
-    let path = socket(device);
-    let connected = || UnixStream::connect(&path);
-    wait_until("the device's socket", Duration::from_secs(5), || connected().is_ok())?;
-    let mut request = format!("set=1\nprivate_key={}\n", own.private);
-    if let Some(port) = port {
-        request += &format!("listen_port={port}\n");
-    }
-    request += &format!("public_key={}\nallowed_ip={allowed}/32\n", peer.public);
-    if let Some(endpoint) = endpoint {
-        request += &format!("endpoint={endpoint}\n");
-    }
-    request += "\n";
-    let mut answer = String::new();
-    let mut exchange = || -> std::io::Result<()> {
-        let mut socket = connected()?;
-        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-        socket.write_all(request.as_bytes())?;
-        let mut byte = [0];
-        while !answer.ends_with("\n\n") && socket.read(&mut byte)? == 1 {
-            answer.push(char::from(byte[0]));
-        }
-        Ok(())
-    };
-    exchange()
-        .map_err(|source| TestbedError::Network { what: format!("cannot configure {device}"), source })?;
-    match answer.contains("errno=0") {
-        true => Ok(()),
-        false => Err(TestbedError::Output { command: format!("the socket of {device}"), output: answer }),
     }
 }

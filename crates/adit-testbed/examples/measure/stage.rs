@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, Ends, KeyKind, Namespace, Probe, Process, Purpose, Scratch, TestbedError, Validity, connect,
-    openvpn_command, program, wait_until,
+    Authority, Ends, KeyKind, Namespace, Probe, Process, Purpose, Scratch, TestbedError, Validity,
+    configure_wireguard, connect, openvpn_command, program, wait_until, wireguard_keys, wireguard_socket,
 };
 
 use crate::subject::{Speaker, Subject};
@@ -231,16 +231,16 @@ impl Stage {
             Some(Err(why)) => return Err(TestbedError::NoProgram(why.clone())),
             None => return Err(TestbedError::NoProgram(subject.to_string())),
         };
-        let keys = wireguard::pair(self.directory.path())?;
+        let keys = wireguard_keys(self.directory.path())?;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
-        self.leftovers = devices.iter().map(|device| wireguard::socket(device)).collect();
+        self.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();
         let process = self.server.spawn("the server", wireguard::command(subject, path, &devices[0]))?;
         self.processes.push(process);
-        wireguard::configure(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
+        configure_wireguard(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
         bring_up(&self.server, &devices[0], INNER[0], wireguard::MTU)?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
         self.start_client(wireguard::command(subject, path, &devices[1]), |client| {
-            wireguard::configure(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
+            configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], wireguard::MTU)
         })
     }

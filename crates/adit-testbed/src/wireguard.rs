@@ -1,0 +1,92 @@
+//! What programs that speak WireGuard in user space are configured with, through their sockets.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{TestbedError, program, wait_until};
+
+/// Where their sockets are, in every namespace.
+const SOCKETS: &str = "/var/run/wireguard";
+
+/// A key pair in hexadecimal digits, as the sockets want it.
+#[derive(Clone)]
+pub struct WireGuardKeys {
+    private: String,
+    public: String,
+}
+
+/// Two key pairs, made by openssl.
+pub fn wireguard_keys(directory: &Path) -> Result<[WireGuardKeys; 2], TestbedError> {
+    Ok([keys(directory)?, keys(directory)?])
+}
+
+fn keys(directory: &Path) -> Result<WireGuardKeys, TestbedError> {
+    let file = directory.join("x25519.der");
+    let openssl = |arguments: &[&str]| -> Result<Vec<u8>, TestbedError> {
+        let mut command = program("openssl")?;
+        let output = command.current_dir(directory).args(arguments).output();
+        let output =
+            output.map_err(|source| TestbedError::Start { command: "openssl".to_owned(), source })?;
+        Ok(output.stdout)
+    };
+    openssl(&["genpkey", "-algorithm", "X25519", "-outform", "DER", "-out", "x25519.der"])?;
+    let private = std::fs::read(&file).map_err(|source| TestbedError::File { path: file, source })?;
+    let public = openssl(&["pkey", "-inform", "DER", "-in", "x25519.der", "-pubout", "-outform", "DER"])?;
+    // RFC 8410: in both forms the last 32 bytes are the key itself.
+    Ok(WireGuardKeys { private: hex(&private)?, public: hex(&public)? })
+}
+
+fn hex(der: &[u8]) -> Result<String, TestbedError> {
+    let key: &[u8; 32] = der.last_chunk().ok_or_else(|| TestbedError::Output {
+        command: "openssl".to_owned(),
+        output: format!("a key of {} bytes", der.len()),
+    })?;
+    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Where a device is configured.
+pub fn wireguard_socket(device: &str) -> PathBuf {
+    Path::new(SOCKETS).join(format!("{device}.sock"))
+}
+
+/// Gives a device its keys and its peer (wireguard.com, "Cross-platform Userspace Implementation").
+pub fn configure_wireguard(
+    device: &str,
+    own: &WireGuardKeys,
+    port: Option<u16>,
+    peer: &WireGuardKeys,
+    endpoint: Option<&str>,
+    allowed: &str,
+) -> Result<(), TestbedError> {
+    let path = wireguard_socket(device);
+    let connected = || UnixStream::connect(&path);
+    wait_until("the device's socket", Duration::from_secs(5), || connected().is_ok())?;
+    let mut request = format!("set=1\nprivate_key={}\n", own.private);
+    if let Some(port) = port {
+        request += &format!("listen_port={port}\n");
+    }
+    request += &format!("public_key={}\nallowed_ip={allowed}/32\n", peer.public);
+    if let Some(endpoint) = endpoint {
+        request += &format!("endpoint={endpoint}\n");
+    }
+    request += "\n";
+    let mut answer = String::new();
+    let mut exchange = || -> std::io::Result<()> {
+        let mut socket = connected()?;
+        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+        socket.write_all(request.as_bytes())?;
+        let mut byte = [0];
+        while !answer.ends_with("\n\n") && socket.read(&mut byte)? == 1 {
+            answer.push(char::from(byte[0]));
+        }
+        Ok(())
+    };
+    exchange()
+        .map_err(|source| TestbedError::Network { what: format!("cannot configure {device}"), source })?;
+    match answer.contains("errno=0") {
+        true => Ok(()),
+        false => Err(TestbedError::Output { command: format!("the socket of {device}"), output: answer }),
+    }
+}
