@@ -23,6 +23,9 @@ pub(crate) struct Environment {
     pub(crate) load_average: f64,
     /// Each subject's version, or why it is not measured.
     pub(crate) subjects: BTreeMap<String, String>,
+    /// Subjects that stand in for something that cannot run here, and for what.
+    #[serde(default)]
+    pub(crate) stand_ins: BTreeMap<String, String>,
 }
 
 impl Environment {
@@ -45,6 +48,8 @@ impl Environment {
             .subjects
             .iter()
             .filter_map(|name| Some((name.clone(), subjects.get(name)?.availability(tools).to_string())));
+        let stand_ins =
+            plan.subjects.iter().filter_map(|name| Some((name.clone(), subjects.get(name)?.stand_in()?)));
         Environment {
             lab: env!("CARGO_PKG_VERSION").to_owned(),
             date: date
@@ -60,6 +65,7 @@ impl Environment {
                 .and_then(|word| word.parse().ok())
                 .unwrap_or_default(),
             subjects: described.collect(),
+            stand_ins: stand_ins.collect(),
         }
     }
 }

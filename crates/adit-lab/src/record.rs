@@ -32,6 +32,9 @@ pub(crate) struct Outcome {
     /// Series in ascending order, thinned to [`SAMPLES`] if there were more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) samples: BTreeMap<String, Vec<f64>>,
+    /// What came of what was asked for, as pairs: `delivered_pps` has packets offered and packets delivered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) curves: BTreeMap<String, Vec<[f64; 2]>>,
     /// Why there are no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<String>,

@@ -1,11 +1,19 @@
 //! What figures are called.
 
 /// Figures in the order in which they are shown, with their words and units.
-const FIGURES: [(&str, &str); 19] = [
+const FIGURES: &[(&str, &str)] = &[
     ("up_mbit", "to the server, Mbit/s"),
     ("down_mbit", "to the client, Mbit/s"),
     ("up_cpu_s_per_gb", "to the server, CPU seconds a GB"),
     ("down_cpu_s_per_gb", "to the client, CPU seconds a GB"),
+    ("up_server_cpu_s_per_gb", "of it the server's program, CPU seconds a GB"),
+    ("up_client_cpu_s_per_gb", "of it the client's program, CPU seconds a GB"),
+    ("down_server_cpu_s_per_gb", "to the client: the server's program, CPU seconds a GB"),
+    ("down_client_cpu_s_per_gb", "to the client: the client's program, CPU seconds a GB"),
+    ("server_pss_kib", "the server's memory, KiB"),
+    ("client_pss_kib", "the client's memory, KiB"),
+    ("ndr_pps", "most without loss (NDR), packets a second"),
+    ("pdr_pps", "most with up to 1 % lost (PDR), packets a second"),
     ("offered_pps", "offered, packets a second"),
     ("received_pps", "received, packets a second"),
     ("double_offered_pps", "offered at twice that"),
@@ -21,6 +29,12 @@ const FIGURES: [(&str, &str); 19] = [
     ("loaded_lost", "under load, lost"),
     ("queue_dropped", "dropped in the TUN queue"),
     ("start_ms", "start to first reply, ms"),
+    ("move_outage_ms", "nothing came through, ms"),
+    ("move_lost", "lost by moving"),
+    ("link_lost", "share that the link lost"),
+    ("link_reordered", "share that the link held back"),
+    ("link_duplicated", "share that the link sent twice"),
+    ("link_crowded_out", "share that found the link's queue full"),
 ];
 
 /// A figure in words, with its unit.
@@ -38,6 +52,7 @@ pub(super) fn workload(name: &str) -> String {
     match name {
         "tcp" => "One TCP flow".to_owned(),
         "latency" => "Round trips, a thousand a second".to_owned(),
+        "move" => "The client's address changes".to_owned(),
         "start" => "From start to the first reply".to_owned(),
         _ => match (name.strip_prefix("udp-"), name.strip_prefix("tcp-")) {
             (Some(size), _) => format!("UDP, {size} bytes"),

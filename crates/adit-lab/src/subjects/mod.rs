@@ -69,6 +69,10 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
     /// What it is, in a line.
     fn about(&self) -> String;
+    /// What it stands in for, if that cannot run here: it is then labelled so.
+    fn stand_in(&self) -> Option<String> {
+        None
+    }
     /// Whether it can run here.
     fn availability(&self, tools: &Tools) -> Availability;
     /// Brings the tunnel up.

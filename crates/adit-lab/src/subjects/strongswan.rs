@@ -103,6 +103,10 @@ impl Subject for StrongSwan {
         format!("strongSwan with ESP in user space (kernel-libipsec), {}", self.cipher)
     }
 
+    fn stand_in(&self) -> Option<String> {
+        Some("strongSwan with the kernel's ESP".to_owned())
+    }
+
     fn availability(&self, _tools: &Tools) -> Availability {
         let there = [CHARON, LIBIPSEC].iter().all(|path| std::path::Path::new(path).exists());
         match program("swanctl").ok().filter(|_| there) {
