@@ -44,7 +44,7 @@ impl fmt::Display for Change {
 
 /// Whether more of a figure is better; nothing of one that is neither, such as an offered load.
 pub(crate) fn more_is_better(figure: &str) -> Option<bool> {
-    if figure.contains("offered") {
+    if figure.contains("offered") || figure.starts_with("link_") {
         return None;
     }
     let less =

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use adit_testbed::{Ends, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until};
 
-use crate::plan::Link;
-use crate::wire::Wire;
+use crate::link::Link;
+use crate::wire::{Counts, FRAMING, LEAST, Wire};
 
 /// The ends' addresses on the wire (RFC 5737), server first.
 pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -20,10 +20,13 @@ pub(crate) const WIRE: &str = "wire";
 pub(crate) const PORT: u16 = 1194;
 /// How long something may take to come up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
-/// What a rate limit lets through at once, at least.
-const BURST: u64 = 10_000;
-/// What waits in front of a rate limit before it drops: a tenth of a second.
+/// The client's address after it moved.
+pub(crate) const MOVED: &str = "192.0.2.3";
+/// A full frame on the wire (IEEE 802.3, with preamble and gap).
+const FRAME: u64 = 1538;
+/// What waits in front of a rate limit before it drops: a tenth of a second, and so many frames at least.
 const QUEUE_SECONDS: f64 = 0.1;
+const QUEUE_FRAMES: u64 = 8;
 
 /// Two namespaces with a wire, and whatever runs in them. All of it is gone when this is dropped.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ pub(crate) struct Ground {
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) directory: Scratch,
     /// Laid where the kernel's own wire cannot do what the link asks for. Ends before its namespaces do.
-    _wire: Option<Wire>,
+    wire: Option<Wire>,
     pub(crate) server: Namespace,
     pub(crate) client: Namespace,
 }
@@ -44,14 +47,14 @@ impl Ground {
     pub(crate) fn build(link: &Link) -> Result<Ground, TestbedError> {
         let directory = Scratch::create("lab")?;
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
-        let wire = match Wire::is_needed(link) {
+        let wire = match link.is_in_user_space() {
             true => Some(Wire::lay(&server, &client, link)?),
             false => {
                 connect_by_veth(&server, &client, link)?;
                 None
             }
         };
-        Ok(Ground { processes: Vec::new(), leftovers: Vec::new(), directory, _wire: wire, server, client })
+        Ok(Ground { processes: Vec::new(), leftovers: Vec::new(), directory, wire, server, client })
     }
 
     /// Where load runs: the tunnel's addresses, or the wire's.
@@ -69,6 +72,21 @@ impl Ground {
             }
         }
         Ok(())
+    }
+
+    /// What became of the frames on the lab's own wire so far; nothing where the kernel's does.
+    pub(crate) fn frames(&self) -> Option<Counts> {
+        self.wire.as_ref().map(Wire::counts)
+    }
+
+    /// Takes the client's outer address away and gives it the other one, as a machine that changes its network
+    /// does. Nobody is told; who notices is the client's program.
+    pub(crate) fn move_client(&self) -> Result<(), TestbedError> {
+        let addresses = self.client.ip(&["-brief", "address", "show", "dev", WIRE])?;
+        let moved = addresses.split_whitespace().any(|word| word == format!("{MOVED}/24"));
+        let (old, new) = if moved { (MOVED, OUTER[1]) } else { (OUTER[1], MOVED) };
+        self.client.ip(&["address", "delete", &format!("{old}/24"), "dev", WIRE])?;
+        self.client.ip(&["address", "add", &format!("{new}/24"), "dev", WIRE]).map(drop)
     }
 
     /// Packets that the tunnel's devices dropped in their queues so far, both ends together.
@@ -152,8 +170,12 @@ fn connect_by_veth(server: &Namespace, client: &Namespace, link: &Link) -> Resul
     connect(server, &[&left], client, &[&right], WIRE)?;
     for end in [server, client] {
         if !link.segmentation {
+            // The limit sees what the device is handed: without these, 64 KiB at once and one frame's framing.
             let mut ethtool = program("ethtool")?;
-            ethtool.args(["-K", WIRE, "tx-udp-segmentation", "off"]);
+            ethtool.args(["-K", WIRE]);
+            for offload in ["tx-udp-segmentation", "tso", "gso"] {
+                ethtool.args([offload, "off"]);
+            }
             end.run(ethtool)?;
         }
         if let Some(rate) = link.rate {
@@ -176,13 +198,14 @@ pub(crate) fn bring_up(
     namespace.ip(&["link", "set", device, "mtu", &mtu.to_string(), "up"]).map(drop)
 }
 
-/// A token bucket (tc-tbf(8)) in front of the wire.
+/// A token bucket (tc-tbf(8)) in front of the wire, which counts as Ethernet does.
 fn limit(rate: u64) -> Result<Command, TestbedError> {
     let mut tc = program("tc")?;
-    // Tokens come with the timer's tick: a bucket must hold what is sent between two.
-    let burst = (rate / 8 / 250).max(BURST);
-    let queue = ((rate as f64 / 8.0 * QUEUE_SECONDS) as u64).max(4 * BURST);
+    // Tokens come with the timer's tick: a bucket must hold what is sent between two, and one frame.
+    let burst = (rate / 8 / 250).max(2 * FRAME);
+    let queue = ((rate as f64 / 8.0 * QUEUE_SECONDS) as u64).max(QUEUE_FRAMES * FRAME);
     tc.args(["qdisc", "add", "dev", WIRE, "root", "tbf", "rate", &format!("{rate}bit")]);
     tc.args(["burst", &burst.to_string(), "limit", &queue.to_string()]);
+    tc.args(["overhead", &FRAMING.to_string(), "mpu", &LEAST.to_string()]);
     Ok(tc)
 }

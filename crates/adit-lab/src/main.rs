@@ -5,6 +5,7 @@ mod compare;
 mod environment;
 mod error;
 mod ground;
+mod link;
 mod measure;
 mod plan;
 mod published;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::link::Link;
 use crate::published;
 
 /// What is measured.
@@ -32,31 +33,6 @@ pub(crate) struct Plan {
     pub(crate) workloads: Vec<Workload>,
 }
 
-/// The wire between the two ends.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Link {
-    pub(crate) name: String,
-    /// Bits a second, each direction. No limit if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rate: Option<u64>,
-    /// Milliseconds that each direction takes.
-    #[serde(default)]
-    pub(crate) delay_ms: f64,
-    /// Share of the datagrams that are lost, 0 to 1.
-    #[serde(default)]
-    pub(crate) loss: f64,
-    /// Share of the datagrams that arrive behind their successors, 0 to 1.
-    #[serde(default)]
-    pub(crate) reorder: f64,
-    /// Packets that the tunnel's own device may hold at either end; what the tunnel chose if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) queue: Option<u32>,
-    /// Whether the wire carries large UDP sends whole, as a virtual one can and a real one cannot.
-    #[serde(default = "yes")]
-    pub(crate) segmentation: bool,
-}
-
 /// A load and what is looked at meanwhile. (The braces of those without settings make an unknown key an error.)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
@@ -76,6 +52,8 @@ pub(crate) enum Workload {
     Latency {},
     /// From the start of the client's process to the first reply.
     Start {},
+    /// A thousand echoes a second, and in their midst the client's outer address changes.
+    Move {},
 }
 
 impl Workload {
@@ -87,6 +65,7 @@ impl Workload {
             Workload::Udp { size } => format!("udp-{size}"),
             Workload::Latency {} => "latency".to_owned(),
             Workload::Start {} => "start".to_owned(),
+            Workload::Move {} => "move".to_owned(),
         }
     }
 }
@@ -95,20 +74,8 @@ fn five() -> u32 {
     5
 }
 
-fn yes() -> bool {
-    true
-}
-
 fn unlimited() -> Vec<Link> {
-    vec![Link {
-        name: "no limit".to_owned(),
-        rate: None,
-        delay_ms: 0.0,
-        loss: 0.0,
-        reorder: 0.0,
-        queue: None,
-        segmentation: true,
-    }]
+    vec![Link::plain("no limit")]
 }
 
 /// What is wrong with a plan.
@@ -181,27 +148,6 @@ impl Plan {
                     }
                     Workload::Udp { size: 0 } => Some("[[workload]]: size must be 1 or more".to_owned()),
                     _ => None,
-                })
-            })
-    }
-}
-
-impl Link {
-    fn fault(&self) -> Option<String> {
-        let name = &self.name;
-        let share = |what: &str, value: f64| {
-            (!(0.0..1.0).contains(&value))
-                .then(|| format!("[[link]] {name:?}: {what} must be 0 or more and less than 1, not {value}"))
-        };
-        share("loss", self.loss)
-            .or_else(|| share("reorder", self.reorder))
-            .or_else(|| {
-                (!(0.0..=10_000.0).contains(&self.delay_ms))
-                    .then(|| format!("[[link]] {name:?}: delay-ms must be 0 to 10000, not {}", self.delay_ms))
-            })
-            .or_else(|| {
-                self.rate.filter(|rate| *rate < 1000).map(|rate| {
-                    format!("[[link]] {name:?}: rate is in bits a second, 1000 or more, not {rate}")
                 })
             })
     }

@@ -1,7 +1,7 @@
 //! A wire in user space: two TAP devices and a thread for each direction between them.
 //!
-//! It delays, loses and reorders frames, which the kernel can only where it has netem. It also costs: a thread
-//! that copies each frame twice. A plan can show how much by measuring the bare link.
+//! It delays, loses, reorders and repeats frames, which the kernel can only where it has netem. It also costs: a
+//! thread that copies each frame twice. A run that lays one measures first what it costs.
 
 mod schedule;
 
@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 use self::schedule::Schedule;
+pub(crate) use self::schedule::{Counts, FRAMING, LEAST};
 use crate::ground::{OUTER, WIRE};
-use crate::plan::Link;
+use crate::link::Link;
 
 /// A frame of an MTU of 1500, with room.
 const FRAME: usize = 2048;
@@ -31,6 +32,8 @@ const IDLE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Wire {
     stop: Arc<AtomicBool>,
+    /// Of either direction.
+    counts: [Arc<Mutex<Counts>>; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -38,22 +41,28 @@ pub(crate) struct Wire {
 type UnderWay = Reverse<(Duration, u64, Vec<u8>)>;
 
 impl Wire {
-    /// Whether a link needs one: what the kernel's own can do is left to it.
-    pub(crate) fn is_needed(link: &Link) -> bool {
-        link.delay_ms > 0.0 || link.loss > 0.0 || link.reorder > 0.0
-    }
-
     /// Lays the wire and gives both ends their addresses.
     pub(crate) fn lay(server: &Namespace, client: &Namespace, link: &Link) -> Result<Wire, TestbedError> {
         let left = Arc::new(tap(server, OUTER[0])?);
         let right = Arc::new(tap(client, OUTER[1])?);
         let stop = Arc::new(AtomicBool::new(false));
+        let counts: [Arc<Mutex<Counts>>; 2] = Default::default();
         let ways = [(Arc::clone(&left), Arc::clone(&right), 1), (right, left, 2)];
-        let threads = ways.into_iter().map(|(from, to, seed)| {
-            let (stop, schedule) = (Arc::clone(&stop), Schedule::new(link, seed));
-            std::thread::spawn(move || carry(&from, &to, schedule, &stop))
+        let threads = ways.into_iter().zip(&counts).map(|((from, to, seed), counts)| {
+            let (stop, counts) = (Arc::clone(&stop), Arc::clone(counts));
+            let schedule = Schedule::new(link, seed);
+            std::thread::spawn(move || carry(&from, &to, schedule, &stop, &counts))
         });
-        Ok(Wire { threads: threads.collect(), stop })
+        Ok(Wire { threads: threads.collect(), stop, counts })
+    }
+
+    /// What became of the frames of both directions so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counts in &self.counts {
+            sum += *counts.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        sum
     }
 }
 
@@ -82,7 +91,13 @@ fn tap(namespace: &Namespace, address: &str) -> Result<SyncDevice, TestbedError>
 }
 
 /// Carries frames one way until told to stop or until a device is gone.
-fn carry(from: &SyncDevice, to: &SyncDevice, mut schedule: Schedule, stop: &AtomicBool) {
+fn carry(
+    from: &SyncDevice,
+    to: &SyncDevice,
+    mut schedule: Schedule,
+    stop: &AtomicBool,
+    counts: &Mutex<Counts>,
+) {
     let start = Instant::now();
     let mut under_way: BinaryHeap<UnderWay> = BinaryHeap::new();
     let mut frame = vec![0; FRAME];
@@ -96,7 +111,7 @@ fn carry(from: &SyncDevice, to: &SyncDevice, mut schedule: Schedule, stop: &Atom
             match from.recv(&mut frame) {
                 Ok(length) => {
                     let bytes = frame.get(..length).unwrap_or_default();
-                    if let Some(arrival) = schedule.arrival(start.elapsed(), length) {
+                    for arrival in schedule.arrivals(start.elapsed(), length).into_iter().flatten() {
                         number += 1;
                         under_way.push(Reverse((arrival, number, bytes.to_vec())));
                     }
@@ -109,6 +124,7 @@ fn carry(from: &SyncDevice, to: &SyncDevice, mut schedule: Schedule, stop: &Atom
                 break;
             }
         }
+        *counts.lock().unwrap_or_else(PoisonError::into_inner) = schedule.counts();
         while is_due(&under_way, start.elapsed()) {
             if let Some(Reverse((_, _, bytes))) = under_way.pop() {
                 // A device that is full drops it, as a real one would.
@@ -134,21 +150,32 @@ mod tests {
             return;
         }
         let (server, client) = (Namespace::create("server").unwrap(), Namespace::create("client").unwrap());
-        let link = Link {
-            name: "x".to_owned(),
-            rate: None,
-            delay_ms: 10.0,
-            loss: 0.05,
-            reorder: 0.0,
-            queue: None,
-            segmentation: false,
-        };
-        let _wire = Wire::lay(&server, &client, &link).unwrap();
+        let link = Link { delay_ms: 10.0, loss: 0.05, ..Link::plain("x") };
+        let wire = Wire::lay(&server, &client, &link).unwrap();
         let target: IpAddr = OUTER[0].parse().unwrap();
         let report = Ping::new(400, Duration::from_millis(2)).run(&client, target).unwrap();
         let median = report.percentile(0.5).unwrap();
         assert!(median >= Duration::from_millis(20) && median < Duration::from_millis(25), "{median:?}");
         // Of 400 pairs, 9.75 % lose one or both.
         assert!((15..=70).contains(&report.lost()), "{}", report.lost());
+        // A request that is lost has no answer that could be lost; the rest are the neighbours' questions.
+        let counts = wire.counts();
+        assert!(counts.handed >= 800 - u64::from(report.lost()), "{counts:?}");
+        assert!(counts.lost >= u64::from(report.lost()), "{counts:?}");
+    }
+
+    #[test]
+    fn what_arrives_twice_is_answered_twice() {
+        if !can_run("what_arrives_twice_is_answered_twice", &["ip"]) {
+            return;
+        }
+        let (server, client) = (Namespace::create("server").unwrap(), Namespace::create("client").unwrap());
+        let link = Link { duplicate: 0.2, ..Link::plain("x") };
+        let _wire = Wire::lay(&server, &client, &link).unwrap();
+        let target: IpAddr = OUTER[0].parse().unwrap();
+        let report = Ping::new(200, Duration::from_millis(1)).run(&client, target).unwrap();
+        assert_eq!(report.lost(), 0);
+        // The last answers' second copies come after the receiver has left.
+        assert!(report.duplicates >= 40, "{}", report.duplicates);
     }
 }
