@@ -44,7 +44,8 @@ impl fmt::Display for Change {
 
 /// Whether more of a figure is better; nothing of one that is neither, such as an offered load.
 pub(crate) fn more_is_better(figure: &str) -> Option<bool> {
-    if figure.contains("offered") || figure.starts_with("link_") {
+    let neither = ["_percent", "_bytes"].iter().any(|unit| figure.ends_with(unit));
+    if neither || figure.contains("offered") || figure.starts_with("link_") {
         return None;
     }
     let less =
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(more_is_better("idle_p99_us"), Some(false));
         assert_eq!(more_is_better("up_cpu_s_per_gb"), Some(false));
         assert_eq!(more_is_better("double_offered_pps"), None);
+        assert_eq!(more_is_better("up_busy_percent"), None);
     }
 
     #[test]

@@ -3,11 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_testbed::{Ends, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until};
+use adit_testbed::{
+    Ends, FirstDatagram, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until,
+};
 
 use crate::link::Link;
+use crate::subjects::Started;
 use crate::wire::{Counts, FRAMING, LEAST, Wire};
 
 /// The ends' addresses on the wire (RFC 5737), server first.
@@ -20,6 +24,8 @@ pub(crate) const WIRE: &str = "wire";
 pub(crate) const PORT: u16 = 1194;
 /// How long something may take to come up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes that no handshake exceeds, with all that is sent again.
+const HANDSHAKE: u64 = 60_000;
 /// The client's address after it moved.
 pub(crate) const MOVED: &str = "192.0.2.3";
 /// A full frame on the wire (IEEE 802.3, with preamble and gap).
@@ -36,6 +42,8 @@ pub(crate) struct Ground {
     /// Files outside the directory that programs leave behind.
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) directory: Scratch,
+    /// How long a tunnel may take to come up on this wire.
+    pub(crate) patience: Duration,
     /// Laid where the kernel's own wire cannot do what the link asks for. Ends before its namespaces do.
     wire: Option<Wire>,
     pub(crate) server: Namespace,
@@ -54,7 +62,15 @@ impl Ground {
                 None
             }
         };
-        Ok(Ground { processes: Vec::new(), leftovers: Vec::new(), directory, wire, server, client })
+        Ok(Ground {
+            processes: Vec::new(),
+            leftovers: Vec::new(),
+            directory,
+            patience: PATIENCE + link.rate.map_or(Duration::ZERO, handshake_time),
+            wire,
+            server,
+            client,
+        })
     }
 
     /// Where load runs: the tunnel's addresses, or the wire's.
@@ -114,10 +130,10 @@ impl Ground {
         &mut self,
         command: Command,
         set_up: impl FnOnce(&Namespace) -> Result<(), TestbedError> + Send,
-    ) -> Result<Duration, TestbedError> {
-        let (process, reply) = self.started_client(command, set_up)?;
+    ) -> Result<Started, TestbedError> {
+        let (process, started) = self.started_client(command, set_up)?;
         self.processes.push(process);
-        Ok(reply)
+        Ok(started)
     }
 
     /// The same for one who needs the ground while setting up: the process is still to be kept.
@@ -125,19 +141,28 @@ impl Ground {
         &self,
         command: Command,
         set_up: impl FnOnce(&Namespace) -> Result<(), TestbedError> + Send,
-    ) -> Result<(Process, Duration), TestbedError> {
+    ) -> Result<(Process, Started), TestbedError> {
         let target = self.ends(true).target;
         let client = &self.client;
+        let patience = self.patience;
         let started = client.enter(|| -> Result<_, TestbedError> {
             let probe = Probe::open(target)?;
+            let outer = FirstDatagram::open(OUTER[0].parse().unwrap_or(Ipv4Addr::LOCALHOST))?;
+            let done = AtomicBool::new(false);
             let start = Instant::now();
             let process = Process::spawn("the client", command)?;
-            let reply = set_up(client).and_then(|()| probe.first_reply(start, PATIENCE));
-            Ok((process, reply))
+            let (reply, first) = std::thread::scope(|scope| {
+                let first = scope.spawn(|| outer.wait(&done));
+                let reply = set_up(client).and_then(|()| probe.first_reply(start, patience));
+                done.store(true, Ordering::Relaxed);
+                (reply, first.join().ok().flatten())
+            });
+            let handshake = |reply: Duration| (start + reply).checked_duration_since(first?);
+            Ok((process, reply.map(|reply| Started { reply, handshake: handshake(reply) })))
         })?;
-        let (process, reply) = started?;
-        match reply {
-            Ok(reply) => Ok((process, reply)),
+        let (process, started) = started?;
+        match started {
+            Ok(started) => Ok((process, started)),
             Err(error) => Err(self.with_logs(&error, &process)),
         }
     }
@@ -162,6 +187,11 @@ impl Drop for Ground {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// What a slow link needs for all that a handshake may send.
+fn handshake_time(rate: u64) -> Duration {
+    Duration::from_secs_f64((HANDSHAKE * 8) as f64 / rate.max(1) as f64)
 }
 
 /// A pair of virtual devices, with the kernel's own rate limit.

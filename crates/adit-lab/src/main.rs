@@ -14,9 +14,11 @@ mod report;
 mod results;
 mod run;
 mod setup;
+mod shipped;
 mod stats;
 mod subjects;
 mod wire;
+mod workload;
 
 use std::fmt;
 use std::io::Write as _;
@@ -32,14 +34,6 @@ use crate::error::LabError;
 use crate::plan::Plan;
 use crate::results::Results;
 use crate::subjects::Tools;
-
-/// Plans that come with the program.
-const PLANS: [(&str, &str); 4] = [
-    ("smoke", include_str!("../plans/smoke.toml")),
-    ("dekker-2020", include_str!("../plans/dekker-2020.toml")),
-    ("dekker-2020-unbounded", include_str!("../plans/dekker-2020-unbounded.toml")),
-    ("vari-txqueuelen", include_str!("../plans/vari-txqueuelen.toml")),
-];
 
 /// Measure VPNs on this machine, as the published studies did
 #[derive(Parser)]
@@ -137,13 +131,12 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             Ok(setup::setup(&all, &tools))
         }
         Command::Run { plan: name, subjects, rounds, seconds, out } => {
-            let mut plan = find_plan(&name)?;
+            let mut plan = shipped::find(&name)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
             plan.rounds = rounds.unwrap_or(plan.rounds);
             plan.seconds = seconds.unwrap_or(plan.seconds);
             plan.check(&name)?;
-            let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")));
+            let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
             let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "iperf3", "openssl"]);
             if !missing.is_empty() {
                 return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
@@ -197,24 +190,9 @@ fn list(tools: &Tools) {
         say(format_args!("  {name:<22} {}; {}", subject.about(), subject.availability(tools)));
     }
     say("plans:");
-    for (name, text) in PLANS {
+    for (name, text) in shipped::PLANS {
         let title = Plan::parse(name, text).map(|plan| plan.title).unwrap_or_default();
         say(format_args!("  {name:<22} {title}"));
-    }
-}
-
-fn find_plan(name: &str) -> Result<Plan, LabError> {
-    if let Some((name, text)) = PLANS.iter().find(|(known, _)| *known == name) {
-        return Ok(Plan::parse(name, text)?);
-    }
-    match std::fs::read_to_string(name) {
-        Ok(text) => Ok(Plan::parse(name, &text)?),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let known: Vec<&str> = PLANS.iter().map(|(name, _)| *name).collect();
-            let known = known.join(", ");
-            Err(LabError::Usage(format!("{name} is neither a file nor a plan; the plans are: {known}")))
-        }
-        Err(source) => Err(LabError::File { path: name.into(), source }),
     }
 }
 
@@ -226,22 +204,5 @@ mod tests {
     fn the_arguments_are_consistent() {
         use clap::CommandFactory as _;
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn every_plan_that_comes_along_is_right_and_names_subjects_that_exist() {
-        let subjects = subjects::all();
-        for (name, text) in PLANS {
-            let plan = Plan::parse(name, text).unwrap();
-            for subject in plan.subjects {
-                assert!(subjects.contains_key(&subject), "{name}: {subject}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_plan_that_is_not_there_is_told_with_those_that_are() {
-        let error = find_plan("nothing-of-this-name").unwrap_err().to_string();
-        assert!(error.contains("smoke"), "{error}");
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
 use crate::published;
+use crate::workload::Workload;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,43 +32,6 @@ pub(crate) struct Plan {
     /// How.
     #[serde(rename = "workload")]
     pub(crate) workloads: Vec<Workload>,
-}
-
-/// A load and what is looked at meanwhile. (The braces of those without settings make an unknown key an error.)
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) enum Workload {
-    /// One TCP flow each way, and the processor time it takes.
-    Tcp {
-        /// Bytes that the sender writes at once; 128 KiB if absent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        write: Option<u32>,
-    },
-    /// UDP packets of one size, at the load that saturates and at twice that.
-    Udp {
-        /// Bytes of payload.
-        size: u16,
-    },
-    /// A thousand echoes a second, idle and while a TCP flow saturates the tunnel.
-    Latency {},
-    /// From the start of the client's process to the first reply.
-    Start {},
-    /// A thousand echoes a second, and in their midst the client's outer address changes.
-    Move {},
-}
-
-impl Workload {
-    /// A name that tells it from the others of its plan.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Workload::Tcp { write: None } => "tcp".to_owned(),
-            Workload::Tcp { write: Some(size) } => format!("tcp-{size}"),
-            Workload::Udp { size } => format!("udp-{size}"),
-            Workload::Latency {} => "latency".to_owned(),
-            Workload::Start {} => "start".to_owned(),
-            Workload::Move {} => "move".to_owned(),
-        }
-    }
 }
 
 fn five() -> u32 {
@@ -141,15 +105,7 @@ impl Plan {
                 Some(format!("study: nothing is known of {unknown}"))
             })
             .or_else(|| self.links.iter().find_map(Link::fault))
-            .or_else(|| {
-                self.workloads.iter().find_map(|load| match load {
-                    Workload::Tcp { write: Some(0) } => {
-                        Some("[[workload]]: write must be 1 or more".to_owned())
-                    }
-                    Workload::Udp { size: 0 } => Some("[[workload]]: size must be 1 or more".to_owned()),
-                    _ => None,
-                })
-            })
+            .or_else(|| self.workloads.iter().find_map(Workload::fault))
     }
 }
 
@@ -161,6 +117,7 @@ fn twice(names: impl Iterator<Item = String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Payload;
 
     const SMALL: &str = "title = 'x'\nsubjects = ['veth']\n[[workload]]\nkind = 'tcp'\n";
 
@@ -169,7 +126,7 @@ mod tests {
         let plan = Plan::parse("small", SMALL).unwrap();
         assert_eq!((plan.rounds, plan.seconds), (5, 5));
         assert_eq!(plan.links, unlimited());
-        assert_eq!(plan.workloads, [Workload::Tcp { write: None }]);
+        assert_eq!(plan.workloads, [Workload::Tcp { write: None, payload: Payload::Random }]);
         let again = Plan::parse("again", &toml::to_string(&plan).unwrap()).unwrap();
         assert_eq!(again, plan);
     }

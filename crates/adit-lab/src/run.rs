@@ -14,8 +14,9 @@ use crate::link::Link;
 use crate::measure;
 use crate::plan::Plan;
 use crate::record::{Cell, Log, Outcome, Record};
-use crate::subjects::{Availability, Subject, Tools};
+use crate::subjects::{Availability, Subject, Tools, Tunnel};
 use crate::tell;
+use crate::workload::Workload;
 
 /// The plan of a run, in its folder.
 pub(crate) const PLAN: &str = "plan.toml";
@@ -148,27 +149,59 @@ fn take(
         return all(&not.to_string());
     }
     let Some(link) = plan.links.get(turn.link) else { return Vec::new() };
-    let mut ground = match Ground::build(link) {
-        Ok(ground) => ground,
-        Err(error) => return all(&error.to_string()),
-    };
-    let tunnel = match subject.start(&mut ground, tools) {
-        Ok(tunnel) => tunnel,
-        Err(error) => return all(&error.to_string()),
-    };
-    if let Some(packets) = link.queue
-        && let Err(error) = ground.set_queue(packets)
-    {
-        return all(&error.to_string());
-    }
     let time = Duration::from_secs(plan.seconds.into());
-    let measured = missing.iter().filter_map(|(index, cell)| {
-        let load = plan.workloads.get(*index)?;
-        let outcome = measure::run(load, &ground, tunnel, time);
+    let is_apart = |index: usize| plan.workloads.get(index).is_some_and(Workload::is_apart);
+    let (apart, through): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(index, _)| is_apart(*index));
+    let mut records = Vec::new();
+    for (index, cell) in apart {
+        let Some(load) = plan.workloads.get(index) else { continue };
+        let outcome = measure::run_apart(load, link, subject, tools, time);
         let outcome = outcome.unwrap_or_else(|error| Outcome::failed(error.to_string()));
-        Some(Record { cell: cell.clone(), outcome })
-    });
-    measured.collect()
+        records.push(Record { cell, outcome });
+    }
+    let loads: Vec<&Workload> = through.iter().filter_map(|(index, _)| plan.workloads.get(*index)).collect();
+    if loads.is_empty() {
+        return records;
+    }
+    match bring_up(link, &loads, subject, tools) {
+        Err(error) => {
+            let outcome = Outcome::failed(error.to_string());
+            records.extend(through.into_iter().map(|(_, cell)| Record { cell, outcome: outcome.clone() }));
+        }
+        Ok((ground, tunnel)) => {
+            records.extend(through.into_iter().zip(loads).map(|((_, cell), load)| {
+                let outcome = measure::run(load, &ground, &tunnel, time);
+                Record { cell, outcome: outcome.unwrap_or_else(|error| Outcome::failed(error.to_string())) }
+            }));
+        }
+    }
+    records
+}
+
+/// Brings the tunnel up, after as many others that are taken down again as its starts are to be measured.
+fn bring_up(
+    link: &Link,
+    loads: &[&Workload],
+    subject: &dyn Subject,
+    tools: &Tools,
+) -> Result<(Ground, Tunnel), LabError> {
+    let times = loads.iter().map(|load| if let Workload::Start { times } = load { *times } else { 1 });
+    let mut starts = Vec::new();
+    for _ in 1..times.max().unwrap_or(1) {
+        let mut ground = Ground::build(link)?;
+        let tunnel = subject.start(&mut ground, tools)?;
+        if !tunnel.inner {
+            break;
+        }
+        starts.extend(tunnel.starts);
+    }
+    let mut ground = Ground::build(link)?;
+    let mut tunnel = subject.start(&mut ground, tools)?;
+    tunnel.starts.extend(starts);
+    if let Some(packets) = link.queue {
+        ground.set_queue(packets)?;
+    }
+    Ok((ground, tunnel))
 }
 
 fn progress(plan: &Plan, turn: &Turn, done: usize, all: usize, elapsed: Duration) {

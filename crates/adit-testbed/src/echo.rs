@@ -1,7 +1,8 @@
 //! Round trips through a tunnel.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::{Ends, Ping, PingReport, TestbedError};
@@ -10,16 +11,72 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// A thousand a second.
 const INTERVAL: Duration = Duration::from_millis(1);
+/// if_ether.h: packets of every protocol.
+const ETH_P_ALL: u16 = 3;
+/// How often somebody who looks at packets asks whether he is still to.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Between two requests of a [`Probe`].
 const PROBE_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000 };
 /// An echo request (RFC 792) with its checksum; the identifier is "ad".
 const REQUEST: [u8; 8] = [8, 0, 0x96, 0x9b, 0x61, 0x64, 0, 0];
 const REPLY: [u8; 8] = [0, 0, 0x9e, 0x9b, 0x61, 0x64, 0, 0];
 
-/// A thousand echoes a second, from the client to the server.
-pub fn round_trips(ends: &Ends<'_>, time: Duration) -> Result<PingReport, TestbedError> {
-    let count = u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
-    Ping::new(count, INTERVAL).run(ends.client, ends.target)
+/// Requests have numbers of 16 bits: more than this are sent as several series.
+const SERIES: u32 = 50_000;
+
+/// So many echoes, a thousand a second, from the client to the server.
+pub fn round_trips(ends: &Ends<'_>, count: u32) -> Result<PingReport, TestbedError> {
+    let mut report = PingReport::default();
+    let mut left = count;
+    while left > 0 {
+        let series = left.min(SERIES);
+        left -= series;
+        let ping = Ping::new(u16::try_from(series).unwrap_or(u16::MAX), INTERVAL);
+        report.add(ping.run(ends.client, ends.target)?);
+    }
+    Ok(report)
+}
+
+/// Sees when the first IPv4 packet to an address leaves the namespace it was opened in, on any device.
+pub struct FirstDatagram {
+    socket: Socket,
+    target: Ipv4Addr,
+}
+
+impl FirstDatagram {
+    /// Begins to look. What leaves before is not seen.
+    pub fn open(target: Ipv4Addr) -> Result<FirstDatagram, TestbedError> {
+        // packet(7): only who asks for every protocol sees what leaves.
+        let every = Protocol::from(i32::from(ETH_P_ALL.to_be()));
+        let open = || -> std::io::Result<Socket> {
+            let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(every))?;
+            socket.set_read_timeout(Some(LOOK_EVERY))?;
+            Ok(socket)
+        };
+        let socket = open()
+            .map_err(|source| TestbedError::Network { what: "cannot look at packets".to_owned(), source })?;
+        Ok(FirstDatagram { socket, target })
+    }
+
+    /// When it left; nothing if `done` came true before.
+    pub fn wait(&self, done: &AtomicBool) -> Option<Instant> {
+        let mut packet = [0; 64];
+        let mut socket = &self.socket;
+        loop {
+            let count = std::io::Read::read(&mut socket, &mut packet).unwrap_or(0);
+            if is_to(packet.get(..count).unwrap_or_default(), self.target) {
+                return Some(Instant::now());
+            }
+            if done.load(Ordering::Relaxed) {
+                return None;
+            }
+        }
+    }
+}
+
+/// RFC 791: the version in the first four bits, the destination at 16.
+fn is_to(packet: &[u8], target: Ipv4Addr) -> bool {
+    packet.first().is_some_and(|first| first >> 4 == 4) && packet.get(16..20) == Some(&target.octets())
 }
 
 /// Asks again and again until the tunnel answers. Belongs to the namespace it was opened in.
@@ -75,6 +132,17 @@ fn target_text(probe: &Probe) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_packets_to_the_address_are_seen() {
+        let mut packet = [0x45; 20];
+        packet[16..].copy_from_slice(&[192, 0, 2, 1]);
+        assert!(is_to(&packet, Ipv4Addr::new(192, 0, 2, 1)));
+        assert!(!is_to(&packet, Ipv4Addr::new(192, 0, 2, 2)));
+        assert!(!is_to(&packet[..19], Ipv4Addr::new(192, 0, 2, 1)));
+        packet[0] = 0x60;
+        assert!(!is_to(&packet, Ipv4Addr::new(192, 0, 2, 1)));
+    }
 
     #[test]
     fn the_probe_has_the_right_checksum() {

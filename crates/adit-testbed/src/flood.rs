@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::{Ends, TestbedError};
-use nix::sys::socket::sockopt::UdpGsoSegment;
-use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, setsockopt};
+use nix::sys::socket::sockopt::{IpMtu, UdpGsoSegment};
+use nix::sys::socket::{MsgFlags, MultiHeaders, getsockopt, recvmmsg, setsockopt};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 /// Packets a system call, at either end.
@@ -24,6 +24,8 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// The most that one send may carry over IPv4.
 const MAX_PAYLOAD: usize = 65_507;
 const PORT: u16 = 5001;
+/// Bytes of the headers of IPv4 and UDP.
+const HEADERS: usize = 28;
 
 /// The search for the load at which most packets arrive: from here, by half as much again, so long each.
 const FIRST_RATE: u32 = 20_000;
@@ -50,13 +52,25 @@ pub struct Flood {
     pub segmented: bool,
 }
 
-/// Packets a second.
-#[derive(Clone, Copy)]
+/// Packets a second, and how many in all.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// By the source.
     pub sent: f64,
     /// By the sink.
     pub received: f64,
+    /// By the source, in all.
+    pub packets_sent: u64,
+    /// By the sink, in all.
+    pub packets_received: u64,
+}
+
+impl Rates {
+    /// The share that did not arrive.
+    pub fn lost(&self) -> f64 {
+        let missing = self.packets_sent.saturating_sub(self.packets_received);
+        missing as f64 / self.packets_sent.max(1) as f64
+    }
 }
 
 impl Flood {
@@ -84,7 +98,12 @@ impl Flood {
             let (packets, time) = sink.join().map_err(|_| TestbedError::Worker("counting packets"))?;
             let (sent, sending) = sent.map_err(network("cannot send"))?;
             let seconds = time.max(sending).as_secs_f64();
-            Ok(Rates { sent: sent as f64 / sending.as_secs_f64(), received: packets as f64 / seconds })
+            Ok(Rates {
+                sent: sent as f64 / sending.as_secs_f64(),
+                received: packets as f64 / seconds,
+                packets_sent: sent,
+                packets_received: packets,
+            })
         })
     }
 
@@ -169,6 +188,18 @@ fn drain(socket: &UdpSocket, done: &AtomicBool) -> (u64, Duration) {
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// The most that a UDP packet may carry to the other end without being cut, over IPv4: by the route's MTU.
+pub fn largest_payload(ends: &Ends<'_>) -> Result<usize, TestbedError> {
+    let target = SocketAddr::new(ends.target, PORT);
+    let mtu = ends.client.enter(|| -> std::io::Result<i32> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect(target)?;
+        Ok(getsockopt(&socket, IpMtu)?)
+    })?;
+    let mtu = mtu.map_err(network("cannot ask for the MTU"))?;
+    Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(HEADERS))
 }
 
 /// The lowest offered load at which about as many packets arrive as at any: from a low one upwards until twice

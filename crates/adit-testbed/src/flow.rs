@@ -17,6 +17,8 @@ pub struct TcpLoad {
     pub back: bool,
     /// Bytes that the sender writes at once; iperf3's own 128 KiB if absent.
     pub write: Option<u32>,
+    /// The same characters again and again instead of random bytes.
+    pub compressible: bool,
 }
 
 /// How a TCP flow went.
@@ -55,6 +57,9 @@ pub fn tcp_flow(ends: &Ends<'_>, load: TcpLoad) -> Result<TcpFlow, TestbedError>
     if let Some(write) = load.write {
         client.args(["--length", &write.to_string()]);
     }
+    if load.compressible {
+        client.arg("--repeating-payload");
+    }
     let before = processor_seconds()?;
     let text = ends.client.run(client)?;
     let processor_seconds = processor_seconds()? - before;
@@ -87,7 +92,7 @@ pub fn while_busy<T>(
 
 /// What all processors have worked since the machine started (proc(5): user, nice, system, irq, softirq, in
 /// hundredths of a second).
-fn processor_seconds() -> Result<f64, TestbedError> {
+pub fn processor_seconds() -> Result<f64, TestbedError> {
     let path = "/proc/stat";
     let text =
         std::fs::read_to_string(path).map_err(|source| TestbedError::File { path: path.into(), source })?;

@@ -53,6 +53,11 @@ impl Namespace {
         &self.name
     }
 
+    /// The file that stands for it.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        Path::new(DIRECTORY).join(&self.name)
+    }
+
     /// Runs `ip -n NAME` with these arguments and returns what it wrote.
     pub fn ip(&self, arguments: &[&str]) -> Result<String, TestbedError> {
         run(program("ip")?.args(["-n", &self.name]).args(arguments))
@@ -87,11 +92,11 @@ impl Namespace {
     /// Runs `work` on a thread that is inside the namespace. Sockets opened and processes started there
     /// belong to the namespace for good.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
-        let path = format!("{DIRECTORY}/{}", self.name);
+        let path = self.path();
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let link = std::fs::File::open(&path)
-                    .map_err(|source| TestbedError::File { path: path.clone().into(), source })?;
+                    .map_err(|source| TestbedError::File { path: path.clone(), source })?;
                 move_into_link_name_space(std::os::fd::AsFd::as_fd(&link), Some(LinkNameSpaceType::Network))
                     .map_err(|error| TestbedError::Network {
                         what: format!("cannot enter the namespace {}", self.name),

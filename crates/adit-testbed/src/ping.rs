@@ -58,6 +58,27 @@ impl PingReport {
         self.sent.saturating_sub(self.received)
     }
 
+    /// Puts another series behind this one. Numbers of missing requests are each series' own.
+    pub(crate) fn add(&mut self, later: PingReport) {
+        let sums = [self.received, later.received].map(f64::from);
+        self.sent += later.sent;
+        self.received += later.received;
+        self.duplicates += later.duplicates;
+        self.changed += later.changed;
+        self.round_trip = match (self.round_trip, later.round_trip) {
+            (Some([least, mean, most]), Some(other)) => {
+                let mean =
+                    (mean.as_secs_f64() * sums[0] + other[1].as_secs_f64() * sums[1]) / (sums[0] + sums[1]);
+                Some([least.min(other[0]), Duration::from_secs_f64(mean), most.max(other[2])])
+            }
+            (first, second) => first.or(second),
+        };
+        self.round_trips.extend(later.round_trips);
+        self.round_trips.sort_unstable();
+        self.missing.extend(later.missing);
+        self.refused = later.refused.or(self.refused.take());
+    }
+
     /// The round trip that this share of all answers (0.5: half of them) did not exceed.
     pub fn percentile(&self, share: f64) -> Option<Duration> {
         let rank = (share * self.round_trips.len() as f64).ceil() as usize;
@@ -242,6 +263,23 @@ fn checksum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn series_add_up() {
+        let one = |millis: u64, lost: u32| PingReport {
+            sent: 10,
+            received: 10 - lost,
+            round_trip: Some([Duration::from_millis(millis); 3]),
+            round_trips: vec![Duration::from_millis(millis); 10 - lost as usize],
+            ..PingReport::default()
+        };
+        let mut all = PingReport::default();
+        all.add(one(8, 0));
+        all.add(one(2, 5));
+        assert_eq!((all.sent, all.lost()), (20, 5));
+        assert_eq!(all.round_trip, Some([2, 6, 8].map(Duration::from_millis)));
+        assert_eq!(all.percentile(0.2), Some(Duration::from_millis(2)));
+    }
 
     #[test]
     fn the_checksum_is_rfc_1071s() {

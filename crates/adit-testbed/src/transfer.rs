@@ -37,7 +37,31 @@ pub fn transfer(
     address: IpAddr,
     length: usize,
 ) -> Result<Transfer, TestbedError> {
-    let content = pseudo_random(length);
+    transfer_patiently(from, to, address, length, Content::Random, STALLED)
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing compresses it.
+    Random,
+    /// The ten digits, again and again.
+    Digits,
+}
+
+/// The same with that content, where either end waits so long for the other's next byte.
+pub fn transfer_patiently(
+    from: &Namespace,
+    to: &Namespace,
+    address: IpAddr,
+    length: usize,
+    content: Content,
+    patience: Duration,
+) -> Result<Transfer, TestbedError> {
+    let content = match content {
+        Content::Random => pseudo_random(length),
+        Content::Digits => b"0123456789".iter().copied().cycle().take(length).collect(),
+    };
     let expected = Sha256::digest(&content);
     let failed = |what: &str| {
         let what = format!("{what} ({} to {address} in {})", from.name(), to.name());
@@ -48,12 +72,12 @@ pub fn transfer(
         .map_err(failed("cannot listen for the file"))?;
     let target = listener.local_addr().map_err(failed("cannot listen for the file"))?;
     let connection = from
-        .enter(|| TcpStream::connect_timeout(&target, STALLED))?
+        .enter(|| TcpStream::connect_timeout(&target, patience))?
         .map_err(failed("cannot connect to send the file"))?;
     let start = Instant::now();
     std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&listener, length));
-        let sent = send(connection, &content);
+        let receiver = scope.spawn(|| receive(&listener, length, patience));
+        let sent = send(connection, &content, patience);
         let received = receiver.join().map_err(|_| TestbedError::Worker("receiving a file"))?;
         sent.map_err(failed("sending the file stalled"))?;
         let received = received.map_err(failed("receiving the file stalled"))?;
@@ -63,12 +87,12 @@ pub fn transfer(
     })
 }
 
-fn send(mut connection: TcpStream, content: &[u8]) -> std::io::Result<()> {
-    connection.set_write_timeout(Some(STALLED))?;
+fn send(mut connection: TcpStream, content: &[u8], patience: Duration) -> std::io::Result<()> {
+    connection.set_write_timeout(Some(patience))?;
     connection.write_all(content)?;
     connection.shutdown(std::net::Shutdown::Write)?;
     // The end is the receiver's, so that the connection is not reset under the last bytes.
-    connection.set_read_timeout(Some(STALLED))?;
+    connection.set_read_timeout(Some(patience))?;
     read(&mut connection, &mut [0]).map(drop)
 }
 
@@ -82,9 +106,9 @@ fn read(connection: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize>
     }
 }
 
-fn receive(listener: &TcpListener, length: usize) -> std::io::Result<Vec<u8>> {
+fn receive(listener: &TcpListener, length: usize, patience: Duration) -> std::io::Result<Vec<u8>> {
     let (mut connection, _) = listener.accept()?;
-    connection.set_read_timeout(Some(STALLED))?;
+    connection.set_read_timeout(Some(patience))?;
     let mut received = Vec::with_capacity(length);
     let mut chunk = vec![0; CHUNK];
     loop {

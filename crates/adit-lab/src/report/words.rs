@@ -10,12 +10,34 @@ const FIGURES: &[(&str, &str)] = &[
     ("up_client_cpu_s_per_gb", "of it the client's program, CPU seconds a GB"),
     ("down_server_cpu_s_per_gb", "to the client: the server's program, CPU seconds a GB"),
     ("down_client_cpu_s_per_gb", "to the client: the client's program, CPU seconds a GB"),
-    ("server_pss_kib", "the server's memory, KiB"),
-    ("client_pss_kib", "the client's memory, KiB"),
+    ("up_server_cpu_percent", "to the server: the server's program, % of a processor"),
+    ("up_client_cpu_percent", "to the server: the client's program, % of a processor"),
+    ("down_server_cpu_percent", "to the client: the server's program, % of a processor"),
+    ("down_client_cpu_percent", "to the client: the client's program, % of a processor"),
+    ("up_busy_percent", "to the server: the machine, % busy"),
+    ("down_busy_percent", "to the client: the machine, % busy"),
+    ("up_kbyte_s", "to the server, kB/s"),
+    ("server_rss_kib", "the server's memory, RSS, KiB"),
+    ("client_rss_kib", "the client's memory, RSS, KiB"),
+    ("server_pss_kib", "the server's memory, PSS, KiB"),
+    ("client_pss_kib", "the client's memory, PSS, KiB"),
+    ("payload_bytes", "bytes of payload"),
     ("ndr_pps", "most without loss (NDR), packets a second"),
+    ("ndr_mbit", "the same, Mbit/s"),
     ("pdr_pps", "most with up to 1 % lost (PDR), packets a second"),
+    ("pdr_mbit", "the same, Mbit/s"),
+    ("most_pps", "the most that arrived at any load, packets a second"),
+    ("most_mbit", "the same, Mbit/s"),
+    ("overload_pps", "arrived at the highest load, packets a second"),
+    ("overload_mbit", "the same, Mbit/s"),
     ("offered_pps", "offered, packets a second"),
     ("received_pps", "received, packets a second"),
+    ("received_mbit", "received, Mbit/s"),
+    ("server_cpu_s_per_gb", "of the server's program, CPU seconds a GB"),
+    ("client_cpu_s_per_gb", "of the client's program, CPU seconds a GB"),
+    ("server_cpu_percent", "the server's program, % of a processor"),
+    ("client_cpu_percent", "the client's program, % of a processor"),
+    ("busy_percent", "the machine, % busy"),
     ("double_offered_pps", "offered at twice that"),
     ("double_received_pps", "received then"),
     ("kept", "kept at twice the load"),
@@ -28,7 +50,20 @@ const FIGURES: &[(&str, &str)] = &[
     ("loaded_p999_us", "under load, 99.9 %, µs"),
     ("loaded_lost", "under load, lost"),
     ("queue_dropped", "dropped in the TUN queue"),
+    ("idle_server_cpu_percent", "idle: the server's program, % of a processor"),
+    ("idle_client_cpu_percent", "idle: the client's program, % of a processor"),
     ("start_ms", "start to first reply, ms"),
+    ("handshake_ms", "first datagram to first reply, ms"),
+    ("clients", "clients that came up"),
+    ("storm_ms", "all clients up, ms"),
+    ("storm_per_s", "clients a second"),
+    ("server_cpu_per_client_ms", "the server's CPU for each client, ms"),
+    ("client_cpu_per_client_ms", "a client's CPU until it is up, ms"),
+    ("server_pss_per_client_kib", "the server's memory for each client, PSS, KiB"),
+    ("seal_ns", "seal a packet in memory, ns"),
+    ("open_ns", "open a packet in memory, ns"),
+    ("seal_mbit", "seal in memory, Mbit/s"),
+    ("open_mbit", "open in memory, Mbit/s"),
     ("move_outage_ms", "nothing came through, ms"),
     ("move_lost", "lost by moving"),
     ("link_lost", "share that the link lost"),
@@ -54,11 +89,36 @@ pub(super) fn workload(name: &str) -> String {
         "latency" => "Round trips, a thousand a second".to_owned(),
         "move" => "The client's address changes".to_owned(),
         "start" => "From start to the first reply".to_owned(),
-        _ => match (name.strip_prefix("udp-"), name.strip_prefix("tcp-")) {
-            (Some(size), _) => format!("UDP, {size} bytes"),
-            (_, Some(size)) => format!("One TCP flow, {size} bytes a write"),
-            _ => name.to_owned(),
-        },
+        "in-memory" => "Sealing and opening in memory, 1024 bytes".to_owned(),
+        _ => sized(name).unwrap_or_else(|| name.to_owned()),
+    }
+}
+
+/// The words of a workload whose name ends with a number, and perhaps with what the bytes look like.
+fn sized(name: &str) -> Option<String> {
+    let (plain, after) = match name.strip_suffix("-compressible") {
+        Some(plain) => (plain, ", bytes that compress"),
+        None => (name, ""),
+    };
+    if plain == "tcp" {
+        return Some(format!("One TCP flow{after}"));
+    }
+    let (kind, number) = plain.rsplit_once('-')?;
+    let words = match kind {
+        "udp" => format!("UDP, {}", packet(number)),
+        "sweep" => format!("UDP, {}, loads from low to beyond saturation", packet(number)),
+        "tcp" => format!("One TCP flow, {number} bytes a write"),
+        "transfer" => format!("A file of {number} KiB over TCP"),
+        "clients" => format!("{number} clients of one server, all at once"),
+        _ => return None,
+    };
+    Some(words + after)
+}
+
+fn packet(size: &str) -> String {
+    match size {
+        "max" => "as many bytes as the tunnel's MTU holds".to_owned(),
+        size => format!("{size} bytes"),
     }
 }
 
@@ -86,6 +146,8 @@ mod tests {
     #[test]
     fn what_has_no_words_keeps_its_name() {
         assert_eq!(figure("odd_thing"), "odd_thing");
+        assert_eq!(workload("odd-thing"), "odd-thing");
         assert_eq!(workload("udp-64"), "UDP, 64 bytes");
+        assert_eq!(workload("transfer-32-compressible"), "A file of 32 KiB over TCP, bytes that compress");
     }
 }

@@ -78,8 +78,7 @@ impl Subject for Fastd {
         let [server, client] = commands;
         ground.start_server(server)?;
         bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
-        let first_reply =
-            ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
-        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+        let started = ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
+        Ok(Tunnel::up(started))
     }
 }

@@ -44,12 +44,28 @@ impl fmt::Display for Availability {
 }
 
 /// A tunnel that carries packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tunnel {
     /// Whether there is one at all; the bare wire is none.
     pub(crate) inner: bool,
+    /// How it came up, and how others before it did.
+    pub(crate) starts: Vec<Started>,
+}
+
+/// How long a tunnel took to come up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Started {
     /// From the start of the client's process to the first reply.
-    pub(crate) first_reply: Option<Duration>,
+    pub(crate) reply: Duration,
+    /// From the first datagram to the server to the first reply.
+    pub(crate) handshake: Option<Duration>,
+}
+
+impl Tunnel {
+    /// One that came up.
+    fn up(started: Started) -> Tunnel {
+        Tunnel { inner: true, starts: vec![started] }
+    }
 }
 
 /// Where programs are that no package manager puts into PATH.
@@ -75,6 +91,10 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
     }
     /// Whether it can run here.
     fn availability(&self, tools: &Tools) -> Availability;
+    /// Figures of the program's own benchmark in memory, by name; nothing if it has none.
+    fn in_memory(&self, _tools: &Tools) -> Result<Vec<(String, f64)>, LabError> {
+        Ok(Vec::new())
+    }
     /// Brings the tunnel up.
     fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError>;
 }

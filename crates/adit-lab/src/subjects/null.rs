@@ -41,8 +41,7 @@ impl Subject for Null {
         };
         ground.start_server(command(0))?;
         bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
-        let first_reply =
-            ground.start_client(command(1), |client| bring_up(client, DEVICE, INNER[1], MTU))?;
-        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+        let started = ground.start_client(command(1), |client| bring_up(client, DEVICE, INNER[1], MTU))?;
+        Ok(Tunnel::up(started))
     }
 }

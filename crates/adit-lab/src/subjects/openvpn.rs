@@ -86,8 +86,8 @@ pub(super) fn start(
             && ground.server.devices().is_ok_and(|devices| devices.len() > 1)
     };
     wait_until("the server to listen", PATIENCE, up)?;
-    let first_reply = ground.start_client(command(&client)?, |_| Ok(()))?;
-    Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+    let started = ground.start_client(command(&client)?, |_| Ok(()))?;
+    Ok(Tunnel::up(started))
 }
 
 /// Debian's OpenVPN at both ends, without its kernel module.

@@ -130,13 +130,13 @@ impl Subject for StrongSwan {
         ground.start_server(server?)?;
         End { ground, number: 0 }.load(&ground.server)?;
         let shared = &*ground;
-        let first_reply = shared.started_client(client?, |namespace| {
+        let started = shared.started_client(client?, |namespace| {
             let end = End { ground: shared, number: 1 };
             end.load(namespace)?;
             end.control(namespace, &["--initiate", "--child", "c", "--timeout", "10"])
         })?;
-        let (process, first_reply) = first_reply;
+        let (process, started) = started;
         ground.processes.push(process);
-        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+        Ok(Tunnel::up(started))
     }
 }

@@ -70,8 +70,7 @@ impl Subject for Tinc {
         ground.start_server(Tinc::command(ground, 0)?)?;
         bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
         let client = Tinc::command(ground, 1)?;
-        let first_reply =
-            ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
-        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+        let started = ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
+        Ok(Tunnel::up(started))
     }
 }

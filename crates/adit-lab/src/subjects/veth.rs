@@ -22,6 +22,6 @@ impl Subject for Veth {
     }
 
     fn start(&self, _ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        Ok(Tunnel { inner: false, first_reply: None })
+        Ok(Tunnel { inner: false, starts: Vec::new() })
     }
 }

@@ -107,10 +107,10 @@ impl Subject for WireGuard {
         bring_up(&ground.server, &devices[0], INNER[0], MTU)?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
         let command = self.command(tools, &devices[1]);
-        let first_reply = ground.start_client(command, |client| {
+        let started = ground.start_client(command, |client| {
             configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], MTU)
         })?;
-        Ok(Tunnel { inner: true, first_reply: Some(first_reply) })
+        Ok(Tunnel::up(started))
     }
 }

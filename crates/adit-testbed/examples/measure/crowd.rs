@@ -99,7 +99,7 @@ impl Gathering {
 /// Goodput of the stage's client, to the server and back, in Mbit/s.
 pub(crate) fn goodput(stage: &Stage, time: Duration) -> Result<[f64; 2], TestbedError> {
     let flow = |back| {
-        let load = TcpLoad { time, back, write: None };
+        let load = TcpLoad { time, back, write: None, compressible: false };
         tcp_flow(&stage.ends(), load).map(|flow| flow.megabits)
     };
     Ok([flow(false)?, flow(true)?])

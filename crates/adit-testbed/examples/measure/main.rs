@@ -248,8 +248,14 @@ impl Run<'_> {
     }
 
     fn goodput(&mut self, stage: &Stage) -> Result<(), TestbedError> {
-        let up = tcp_flow(&stage.ends(), TcpLoad { time: self.time(), back: false, write: None })?;
-        let down = tcp_flow(&stage.ends(), TcpLoad { time: self.time(), back: true, write: None })?;
+        let up = tcp_flow(
+            &stage.ends(),
+            TcpLoad { time: self.time(), back: false, write: None, compressible: false },
+        )?;
+        let down = tcp_flow(
+            &stage.ends(),
+            TcpLoad { time: self.time(), back: true, write: None, compressible: false },
+        )?;
         self.note("up_mbit", up.megabits);
         self.note("down_mbit", down.megabits);
         self.note("up_cpu_s_per_gb", up.processor_seconds / up.gigabytes);
@@ -258,12 +264,12 @@ impl Run<'_> {
     }
 
     fn round_trips(&mut self, stage: &Stage) -> Result<(), TestbedError> {
-        let idle = round_trips(&stage.ends(), self.time())?;
+        let idle = round_trips(&stage.ends(), echoes(self.time()))?;
         self.note_round_trips(["idle_p50_us", "idle_p99_us", "idle_lost"], &idle);
         let loaded = while_busy(&stage.ends(), self.time(), || {
             // The flow has found its speed by then.
             std::thread::sleep(Duration::from_millis(500));
-            round_trips(&stage.ends(), self.time())
+            round_trips(&stage.ends(), echoes(self.time()))
         })?;
         self.note_round_trips(["loaded_p50_us", "loaded_p99_us", "loaded_lost"], &loaded);
         Ok(())
@@ -300,6 +306,11 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// As many as are sent meanwhile, a thousand a second.
+fn echoes(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014): good enough to shuffle.

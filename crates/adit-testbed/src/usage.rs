@@ -1,0 +1,89 @@
+//! What processes use: processor time and memory.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use crate::{Namespace, TestbedError};
+
+/// proc(5) counts in these: `sysconf(_SC_CLK_TCK)` is 100 on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What some processes use, all together. Those that have ended count nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Of processors, in user space and in the kernel, since each process started.
+    pub processor_seconds: f64,
+    /// KiB of memory that is there now (RSS); what several share counts for each.
+    pub resident_kib: f64,
+    /// The same, but what is shared is divided among those who share it (PSS).
+    pub proportional_kib: f64,
+}
+
+impl Usage {
+    /// Of these processes.
+    pub fn of(processes: &[u32]) -> Usage {
+        let mut usage = Usage::default();
+        for process in processes {
+            let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+            let memory = read("smaps_rollup");
+            usage.processor_seconds += processor_seconds(&read("stat")).unwrap_or(0.0);
+            usage.resident_kib += kib(&memory, "Rss:").unwrap_or(0.0);
+            usage.proportional_kib += kib(&memory, "Pss:").unwrap_or(0.0);
+        }
+        usage
+    }
+}
+
+impl Namespace {
+    /// The processes in it, without this one: its threads may be inside, it is not.
+    pub fn processes(&self) -> Result<Vec<u32>, TestbedError> {
+        let path = self.path();
+        let own = fs::metadata(&path).map_err(|source| TestbedError::File { path, source })?.ino();
+        let inside = |process: &u32| {
+            fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|namespace| namespace.ino() == own)
+        };
+        let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let processes = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Ok(processes.filter(inside).collect())
+    }
+}
+
+/// proc_pid_stat(5): utime and stime are the 14th and 15th word; the second is in parentheses and may hold blanks.
+fn processor_seconds(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut words = rest.split_whitespace().skip(11).map(|word| word.parse::<f64>().ok());
+    Some((words.next()?? + words.next()??) / TICKS_PER_SECOND)
+}
+
+/// A line of proc_pid_smaps_rollup(5).
+fn kib(text: &str, key: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_process_may_have_any_name() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 3 4 20 0 1 0 5 6 7";
+        assert_eq!(processor_seconds(stat), Some(2.0));
+        assert_eq!(processor_seconds(""), None);
+    }
+
+    #[test]
+    fn work_takes_time_and_memory() {
+        let own = [std::process::id()];
+        let (before, start) = (Usage::of(&own), Instant::now());
+        let mut sum = 0_u64;
+        while start.elapsed() < Duration::from_millis(200) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let after = Usage::of(&own);
+        assert!(after.processor_seconds > before.processor_seconds, "{before:?} {after:?}");
+        assert!(after.resident_kib >= after.proportional_kib && after.proportional_kib > 100.0, "{after:?}");
+        assert_eq!(Usage::of(&[0]), Usage::default());
+    }
+}
