@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::subjects::{Subject, Tools};
+use crate::subjects::{self, Subject, Tools};
+use crate::wire::WireCost;
 
 /// The machine and the programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub(crate) struct Environment {
     /// Subjects that stand in for something that cannot run here, and for what.
     #[serde(default)]
     pub(crate) stand_ins: BTreeMap<String, String>,
+    /// What the lab's own wire costs, if the plan has a link that takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wire: Option<WireCost>,
 }
 
 impl Environment {
@@ -34,6 +38,7 @@ impl Environment {
         plan: &Plan,
         subjects: &BTreeMap<String, Box<dyn Subject>>,
         tools: &Tools,
+        wire: Option<WireCost>,
     ) -> Environment {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
@@ -44,12 +49,13 @@ impl Environment {
         let memory = value(&read("/proc/meminfo"), "MemTotal");
         let memory = memory.and_then(|text| text.split(' ').next().and_then(|word| word.parse().ok()));
         let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output();
-        let described = plan
+        let described = plan.subjects.iter().filter_map(|name| {
+            Some((name.clone(), subjects::find(subjects, name)?.availability(tools).to_string()))
+        });
+        let stand_ins = plan
             .subjects
             .iter()
-            .filter_map(|name| Some((name.clone(), subjects.get(name)?.availability(tools).to_string())));
-        let stand_ins =
-            plan.subjects.iter().filter_map(|name| Some((name.clone(), subjects.get(name)?.stand_in()?)));
+            .filter_map(|name| Some((name.clone(), subjects::find(subjects, name)?.stand_in()?)));
         Environment {
             lab: env!("CARGO_PKG_VERSION").to_owned(),
             date: date
@@ -66,6 +72,7 @@ impl Environment {
                 .unwrap_or_default(),
             subjects: described.collect(),
             stand_ins: stand_ins.collect(),
+            wire,
         }
     }
 }

@@ -30,9 +30,10 @@ const HANDSHAKE: u64 = 60_000;
 pub(crate) const MOVED: &str = "192.0.2.3";
 /// A full frame on the wire (IEEE 802.3, with preamble and gap).
 const FRAME: u64 = 1538;
-/// What waits in front of a rate limit before it drops: a tenth of a second, and so many frames at least.
-const QUEUE_SECONDS: f64 = 0.1;
-const QUEUE_FRAMES: u64 = 8;
+/// What waits in front of a rate limit before it drops: a tenth of a second, but so many frames at least and (as
+/// in front of a Linux device) at most.
+pub(crate) const QUEUE: Duration = Duration::from_millis(100);
+pub(crate) const QUEUE_FRAMES: [u32; 2] = [8, 1000];
 
 /// Two namespaces with a wire, and whatever runs in them. All of it is gone when this is dropped.
 #[derive(Debug)]
@@ -233,7 +234,8 @@ fn limit(rate: u64) -> Result<Command, TestbedError> {
     let mut tc = program("tc")?;
     // Tokens come with the timer's tick: a bucket must hold what is sent between two, and one frame.
     let burst = (rate / 8 / 250).max(2 * FRAME);
-    let queue = ((rate as f64 / 8.0 * QUEUE_SECONDS) as u64).max(QUEUE_FRAMES * FRAME);
+    let [least, most] = QUEUE_FRAMES.map(|frames| u64::from(frames) * FRAME);
+    let queue = ((rate as f64 / 8.0 * QUEUE.as_secs_f64()) as u64).clamp(least, most);
     tc.args(["qdisc", "add", "dev", WIRE, "root", "tbf", "rate", &format!("{rate}bit")]);
     tc.args(["burst", &burst.to_string(), "limit", &queue.to_string()]);
     tc.args(["overhead", &FRAMING.to_string(), "mpu", &LEAST.to_string()]);

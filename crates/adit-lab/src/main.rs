@@ -1,6 +1,7 @@
 //! Measures VPNs on the reader's machine, as the published studies did.
 #![forbid(unsafe_code)]
 
+mod check;
 mod compare;
 mod environment;
 mod error;
@@ -59,6 +60,8 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         subjects: Option<Vec<String>>,
     },
+    /// See whether the lab measures what is there; exit status 1 if it does not
+    Check,
     /// Run a plan
     Run {
         /// The name of a plan that `list` shows, or a TOML file
@@ -130,6 +133,16 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             }
             Ok(setup::setup(&all, &tools))
         }
+        Command::Check => {
+            prepare()?;
+            let right = check::check(&tools, |check| say(check))?;
+            say(if right {
+                "the lab measures what is there"
+            } else {
+                "do not trust what this machine measures"
+            });
+            Ok(right)
+        }
         Command::Run { plan: name, subjects, rounds, seconds, out } => {
             let mut plan = shipped::find(&name)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
@@ -137,11 +150,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             plan.seconds = seconds.unwrap_or(plan.seconds);
             plan.check(&name)?;
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
-            let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "iperf3", "openssl"]);
-            if !missing.is_empty() {
-                return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
-            }
-            clean_up_on_signals()?;
+            prepare()?;
             let failures = run::run(&plan, &out, &subjects::all(), &tools)?;
             report::write(&out)?;
             say(format_args!("{}", out.join(report::HTML).display()));
@@ -158,6 +167,15 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             Ok(changes.iter().all(|change| change.verdict != Verdict::Worse))
         }
     }
+}
+
+/// Before anything is measured.
+fn prepare() -> Result<(), LabError> {
+    let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "ethtool", "iperf3", "openssl"]);
+    if !missing.is_empty() {
+        return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
+    }
+    clean_up_on_signals()
 }
 
 /// Whoever ends a run early finds nothing left behind: no namespace, process or device.

@@ -14,9 +14,9 @@ use crate::link::Link;
 use crate::measure;
 use crate::plan::Plan;
 use crate::record::{Cell, Log, Outcome, Record};
-use crate::subjects::{Availability, Subject, Tools, Tunnel};
-use crate::tell;
+use crate::subjects::{self, Availability, Subject, Tools, Tunnel};
 use crate::workload::Workload;
+use crate::{tell, wire};
 
 /// The plan of a run, in its folder.
 pub(crate) const PLAN: &str = "plan.toml";
@@ -48,8 +48,8 @@ pub(crate) fn run(
     let mut failures = 0;
     for (index, turn) in turns.iter().enumerate() {
         progress(plan, turn, index, turns.len(), start.elapsed());
-        let Some(subject) = subjects.get(&turn.subject) else { continue };
-        for record in take(plan, turn, &**subject, tools, &done) {
+        let Some(subject) = subjects::find(subjects, &turn.subject) else { continue };
+        for record in take(plan, turn, subject, tools, &done) {
             if let Some(why) = &record.outcome.failure {
                 failures += 1;
                 tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
@@ -66,7 +66,7 @@ pub(crate) fn check_subjects(
     subjects: &BTreeMap<String, Box<dyn Subject>>,
 ) -> Result<(), LabError> {
     let unknown: Vec<&str> =
-        names.iter().filter(|name| !subjects.contains_key(*name)).map(String::as_str).collect();
+        names.iter().map(String::as_str).filter(|name| subjects::find(subjects, name).is_none()).collect();
     if unknown.is_empty() {
         return Ok(());
     }
@@ -99,7 +99,7 @@ fn prepare(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => return Err(LabError::File { path, source }),
     }
-    let environment = Environment::of(plan, subjects, tools);
+    let environment = Environment::of(plan, subjects, tools, wire::measure_cost(plan)?);
     let json = serde_json::to_string_pretty(&environment).unwrap_or_default();
     std::fs::write(out.join(ENVIRONMENT), json).map_err(failed(out.join(ENVIRONMENT)))?;
     std::fs::write(&path, text).map_err(failed(path.clone()))
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn an_unknown_subject_is_named_with_the_known_ones() {
-        let error = check_subjects(&plan().subjects, &crate::subjects::all()).unwrap_err().to_string();
+        let error = check_subjects(&plan().subjects, &subjects::all()).unwrap_err().to_string();
         assert!(
             error.contains("no subject is called a, b, c, d") && error.contains("openvpn-udp"),
             "{error}"

@@ -15,6 +15,13 @@ pub(crate) struct Interval {
     pub(crate) high: f64,
 }
 
+impl Interval {
+    /// How much the lower end is below the upper.
+    pub(crate) fn width(self) -> f64 {
+        self.high - self.low
+    }
+}
+
 /// The middle value, or the mean of the two in the middle. Nothing of nothing. NaN is left out.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);

@@ -110,6 +110,12 @@ pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
     all.into_iter().map(|subject| (subject.name(), subject)).collect()
 }
 
+/// The subject that a plan means: `NAME`, or `NAME@WORD` for the same under another name.
+pub(crate) fn find<'a>(all: &'a BTreeMap<String, Box<dyn Subject>>, name: &str) -> Option<&'a dyn Subject> {
+    let plain = name.split_once('@').map_or(name, |(plain, _)| plain);
+    all.get(plain).map(|subject| &**subject)
+}
+
 /// The first line that a program writes about its version; nothing if it is not installed.
 fn version(name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = program(name).ok()?;

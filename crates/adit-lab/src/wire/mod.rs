@@ -3,6 +3,7 @@
 //! It delays, loses, reorders and repeats frames, which the kernel can only where it has netem. It also costs: a
 //! thread that copies each frame twice. A run that lays one measures first what it costs.
 
+mod cost;
 mod schedule;
 
 use std::cmp::Reverse;
@@ -18,6 +19,8 @@ use adit_testbed::{Namespace, TestbedError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
+pub(crate) use self::cost::WireCost;
+pub(crate) use self::cost::measure as measure_cost;
 use self::schedule::Schedule;
 pub(crate) use self::schedule::{Counts, FRAMING, LEAST};
 use crate::ground::{OUTER, WIRE};

@@ -6,14 +6,11 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
+use crate::ground::{QUEUE, QUEUE_FRAMES};
 use crate::link::Link;
 
 /// A frame that is to arrive behind its successors is held back by as much.
 const HELD_BACK: Duration = Duration::from_millis(2);
-/// What waits in front of a rate before more is dropped, as time that it takes to send.
-const QUEUE: Duration = Duration::from_millis(100);
-/// But so many full frames may always wait: on a slow link one takes longer than that.
-const QUEUE_FRAMES: u32 = 8;
 /// What Ethernet adds to what a device is handed: preamble 8, checksum 4, gap 12 (IEEE 802.3 clauses 3 and 4).
 pub(crate) const FRAMING: u32 = 24;
 /// The least that a frame takes of the wire: 64 bytes, preamble and gap.
@@ -131,7 +128,9 @@ impl Schedule {
         let Some(rate) = self.rate else { return Some(now) };
         let time = |bytes: f64| Duration::from_secs_f64(bytes * 8.0 / rate as f64);
         let start = self.busy_until.max(now);
-        if start - now > QUEUE.max(time(f64::from(FULL + FRAMING)) * QUEUE_FRAMES) {
+        let frame = time(f64::from(FULL + FRAMING));
+        let [least, most] = QUEUE_FRAMES.map(|frames| frame * frames);
+        if start - now > QUEUE.clamp(least, most) {
             return None;
         }
         let bytes = (bytes as f64 + f64::from(FRAMING)).max(f64::from(LEAST));

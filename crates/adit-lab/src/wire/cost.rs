@@ -1,0 +1,61 @@
+//! What the lab's own wire costs, beside the kernel's.
+
+use std::time::Duration;
+
+use adit_testbed::{Ends, TcpLoad, TestbedError, round_trips, tcp_flow};
+use serde::{Deserialize, Serialize};
+
+use crate::ground::Ground;
+use crate::link::Link;
+use crate::plan::Plan;
+use crate::stats;
+
+const FLOW: Duration = Duration::from_secs(1);
+/// One a millisecond.
+const ECHOES: u32 = 500;
+
+/// Either wire without a tunnel, a limit or a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireCost {
+    /// The kernel's.
+    pub(crate) kernel: Bare,
+    /// The lab's.
+    pub(crate) own: Bare,
+}
+
+/// A wire and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Bare {
+    /// One TCP flow's goodput.
+    pub(crate) mbit: f64,
+    /// Of all processors, for it.
+    pub(crate) cpu_s_per_gb: f64,
+    /// Half of a thousand echoes a second took no longer.
+    pub(crate) round_trip_us: f64,
+}
+
+/// Measures both where a plan has a link that takes the lab's own.
+pub(crate) fn measure(plan: &Plan) -> Result<Option<WireCost>, TestbedError> {
+    if !plan.links.iter().any(Link::is_in_user_space) {
+        return Ok(None);
+    }
+    let own = Link { user_space: true, ..Link::plain("the lab's own") };
+    Ok(Some(WireCost { kernel: bare(&Link::plain("the kernel's"))?, own: bare(&own)? }))
+}
+
+fn bare(link: &Link) -> Result<Bare, TestbedError> {
+    let ground = Ground::build(link)?;
+    let ends = ground.ends(false);
+    let flow = tcp_flow(&ends, TcpLoad { time: FLOW, back: false, write: None, compressible: false })?;
+    let echoes = round_trips(&ends, ECHOES)?;
+    let times: Vec<f64> = echoes.round_trips.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+    let round_trip_us = stats::median(&times).ok_or_else(|| nothing_came_back(&ends))?;
+    Ok(Bare { mbit: flow.megabits, cpu_s_per_gb: flow.processor_seconds / flow.gigabytes, round_trip_us })
+}
+
+fn nothing_came_back(ends: &Ends<'_>) -> TestbedError {
+    TestbedError::TimedOut {
+        what: format!("an echo from {} on a bare wire", ends.target),
+        waited: Duration::from_millis(ECHOES.into()),
+    }
+}
