@@ -16,6 +16,8 @@ pub enum Notice {
         received_bytes: u64,
         /// Bytes in what was sent.
         sent_bytes: u64,
+        /// Of these bytes, in both directions, those that carried no packets but the protocol's own messages.
+        message_bytes: u64,
     },
     /// A session opened its first packet: the peer has these keys.
     FirstOpened {

@@ -1,4 +1,5 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 
@@ -16,6 +17,35 @@ pub struct PeerSettings {
     pub routes: Vec<IpNet>,
     /// What it is pushed otherwise than the other peers, in order.
     pub push: Vec<PushChange>,
+    /// How long its session may last.
+    pub limits: SessionLimits,
+}
+
+/// How long a session may last. Zero stands for without end, whatever was said elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// It ends when too little passed through the tunnel (`inactive`).
+    pub idle: Option<IdleLimit>,
+    /// It ends so long after it began (`session-timeout`).
+    pub length: Option<Duration>,
+}
+
+/// How little is too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleLimit {
+    /// In this time...
+    pub after: Duration,
+    /// ... at least so many bytes must pass, both directions together and without the protocol's own messages;
+    /// 0: any packet will do.
+    pub bytes: u64,
+}
+
+impl SessionLimits {
+    /// These, where `later` says nothing else.
+    #[must_use]
+    pub fn merged(self, later: SessionLimits) -> SessionLimits {
+        SessionLimits { idle: later.idle.or(self.idle), length: later.length.or(self.length) }
+    }
 }
 
 /// One change to what is pushed.
@@ -37,6 +67,7 @@ impl PeerSettings {
         self.ipv6 = later.ipv6.or(self.ipv6);
         self.routes.extend(later.routes);
         self.push.extend(later.push);
+        self.limits = self.limits.merged(later.limits);
     }
 }
 

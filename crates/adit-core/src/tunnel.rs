@@ -96,6 +96,14 @@ pub struct PeerInfo {
     pub last_handshake: crate::Instant,
     /// When this peer came up.
     pub since: crate::Instant,
+    /// When it was last heard.
+    pub heard: crate::Instant,
+    /// The username it gave; empty if none.
+    pub username: String,
+    /// Networks behind it, besides its inner addresses.
+    pub routes: Vec<IpNet>,
+    /// Which of all peers that ever began a handshake here it is, from 0.
+    pub number: u64,
 }
 
 /// Why a machine ended for good.

@@ -90,6 +90,8 @@ impl Cell {
 pub(crate) struct PeerCounter {
     datagrams: Cell,
     bytes: Cell,
+    /// Of these, what carried the protocol's own messages.
+    message_bytes: Cell,
 }
 
 impl PeerCounter {
@@ -98,6 +100,16 @@ impl PeerCounter {
     pub(crate) fn add(&self, datagrams: u64, bytes: u64) {
         self.datagrams.add(datagrams);
         self.bytes.add(bytes);
+    }
+
+    /// All bytes counted so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// Bytes that were counted are a protocol's own message.
+    pub(crate) fn add_message(&self, bytes: u64) {
+        self.message_bytes.add(bytes);
     }
 }
 
@@ -176,6 +188,15 @@ impl Counters {
         let registry = self.registry();
         let pair = registry.get(&peer)?;
         Some((read(pair.received.as_ref()).1, read(pair.sent.as_ref()).1))
+    }
+
+    /// Of those bytes, in both directions, what carried the protocol's own messages. To be asked after
+    /// [`Counters::traffic_bytes`], so that a message just counted is not taken for packets.
+    pub fn message_bytes(&self, peer: PeerId) -> Option<u64> {
+        let registry = self.registry();
+        let pair = registry.get(&peer)?;
+        let halves = [pair.received.as_ref(), pair.sent.as_ref()];
+        Some(halves.into_iter().flatten().map(|half| half.message_bytes.get()).sum())
     }
 
     #[inline]

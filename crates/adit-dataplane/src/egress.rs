@@ -150,7 +150,9 @@ impl Egress {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut()) {
             None => Err(Drop::NoPeer),
             Some(peer) => {
+                let before = peer.counter.bytes();
                 let sealed = peer.seal(payload, out);
+                peer.counter.add_message(peer.counter.bytes().wrapping_sub(before));
                 peer.note_limit(&mut self.notices);
                 sealed
             }

@@ -225,7 +225,10 @@ impl Ingress {
         match bytes_of.first().map(|first| first >> 4) {
             Some(4 | 6) => {}
             None => return Ok(()),
-            Some(_) => return message(peer.id, session.id, bytes_of, out),
+            Some(_) => {
+                peer.counter.add_message(range.len() as u64);
+                return message(peer.id, session.id, bytes_of, out);
+            }
         }
         let ip = Ip::parse(bytes_of).ok_or(Drop::Malformed)?;
         if let Some(max) = peer.max_mss {

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use adit_core::{Instant, UnixTime};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::sys;
+
 fn boot_nanos() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -23,6 +25,13 @@ pub fn clock() -> Instant {
 /// The time of day (`CLOCK_REALTIME`).
 pub fn unix_now() -> UnixTime {
     UnixTime(u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0))
+}
+
+/// That moment on the clock of this place (`TZ`, `/etc/localtime`), as OpenVPN writes it: `2026-01-31 13:05:00`.
+pub fn local_time(at: UnixTime) -> String {
+    let Some(time) = sys::local_time(at.0) else { return at.0.to_string() };
+    let sys::LocalTime { year, month, day, hour, minute, second } = time;
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod netlink;
 mod offload;
 mod opener;
 mod poller;
+mod privileges;
 mod routing;
 mod sys;
 mod tcp;
@@ -22,13 +23,15 @@ mod testing;
 mod tun;
 mod udp;
 
-pub use clock::{clock, unix_now};
+pub use clock::{clock, local_time, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
+pub use dns::{NameServerHelper, serve_name_servers};
 pub use driver::{
     Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
 };
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
+pub use privileges::{Account, AccountError, lock_memory, set_niceness};
 pub use routing::Routing;
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

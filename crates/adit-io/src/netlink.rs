@@ -84,6 +84,10 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Packets that the device's queue dropped because it was full.
     pub tx_dropped: u64,
+    /// Bytes of packets that were taken from the device.
+    pub tx_bytes: u64,
+    /// Bytes of packets that were given to the device.
+    pub rx_bytes: u64,
 }
 
 /// A connection to the kernel's routing tables, of the network namespace in which it was opened.
@@ -328,7 +332,10 @@ fn link_info(link: &LinkMessage) -> LinkInfo {
     for attribute in &link.attributes {
         match attribute {
             LinkAttribute::Mtu(mtu) => info.mtu = *mtu,
-            LinkAttribute::Stats64(stats) => info.tx_dropped = stats.tx_dropped,
+            LinkAttribute::Stats64(stats) => {
+                (info.tx_dropped, info.tx_bytes) = (stats.tx_dropped, stats.tx_bytes);
+                info.rx_bytes = stats.rx_bytes;
+            }
             _ => {}
         }
     }

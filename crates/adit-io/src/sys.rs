@@ -37,6 +37,41 @@ pub(crate) struct Received {
     pub(crate) truncated: bool,
 }
 
+/// A moment as clocks show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LocalTime {
+    pub(crate) year: i32,
+    /// From 1.
+    pub(crate) month: i32,
+    pub(crate) day: i32,
+    pub(crate) hour: i32,
+    pub(crate) minute: i32,
+    pub(crate) second: i32,
+}
+
+/// What clocks of this place show so many seconds after 1970. `None` beyond what they can show.
+pub(crate) fn local_time(seconds: u64) -> Option<LocalTime> {
+    let seconds = libc::time_t::try_from(seconds).ok()?;
+    let mut time = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both point to values of their types that live through the call. The environment, which the call may
+    // read, never changes: `std::env::set_var` is unsafe, and nobody here calls it.
+    let result = unsafe { libc::localtime_r(&seconds, time.as_mut_ptr()) };
+    if result.is_null() {
+        return None;
+    }
+    // SAFETY: the call succeeded and has filled it in.
+    let time = unsafe { time.assume_init() };
+    let (year, month) = (time.tm_year + 1900, time.tm_mon + 1);
+    Some(LocalTime {
+        year,
+        month,
+        day: time.tm_mday,
+        hour: time.tm_hour,
+        minute: time.tm_min,
+        second: time.tm_sec,
+    })
+}
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

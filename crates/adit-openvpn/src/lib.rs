@@ -12,6 +12,7 @@ pub mod data_message;
 pub mod key_method;
 mod key_state;
 pub mod keys;
+mod lifetime;
 mod link;
 mod liveness;
 pub mod locked;

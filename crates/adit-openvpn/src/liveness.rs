@@ -64,6 +64,11 @@ impl Liveness {
         earliest(self.ping_at(), self.timeout_at())
     }
 
+    /// When the peer was last heard.
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
     /// How long the peer may be silent, for messages.
     pub(crate) fn patience(&self) -> Duration {
         self.keepalive.timeout.unwrap_or_default()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
-    Route, Transport, UnixTime, UserPassword,
+    Route, SessionLimits, Transport, UnixTime, UserPassword,
 };
 
 use crate::access::AccessParams;
@@ -162,6 +162,8 @@ pub struct ClientParams {
     pub remotes: Vec<RemoteParams>,
     /// From the file; a server's push replaces each part it names.
     pub keepalive: Keepalive,
+    /// `inactive` and `session-timeout`, from the file; a server's push replaces each that it names.
+    pub limits: SessionLimits,
     /// `connect-retry`: the first wait between attempts, and the longest. Defaults 1 s and 300 s.
     pub retry: (Duration, Duration),
     /// `connect-retry-max`: give up after so many rounds through all remotes.
@@ -193,6 +195,7 @@ impl ClientParams {
             data: DataParams::default(),
             remotes,
             keepalive: Keepalive::default(),
+            limits: SessionLimits::default(),
             retry: (Duration::from_secs(1), Duration::from_secs(300)),
             retry_max: None,
             resolve_patience: Some(Duration::ZERO),
@@ -282,6 +285,8 @@ pub struct ServerParams {
     pub routes: Vec<Route>,
     /// The server's own side of `keepalive`.
     pub keepalive: Keepalive,
+    /// `inactive` and `session-timeout`: clients whose session is over are dropped.
+    pub limits: SessionLimits,
     /// `client-to-client`.
     pub client_to_client: bool,
     /// `duplicate-cn`: one name may be connected many times.

@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, DnsOptions, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
-    TunnelSettings, is_domain,
+    Cipher, CompressionFraming, DnsOptions, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route,
+    RouteVia, SessionLimits, TunnelSettings, is_domain,
 };
 
+use crate::lifetime::whole_seconds;
 use crate::params::{Keepalive, LocalSettings};
 
 /// The largest `tun-mtu` we take by push; said to servers as `IV_MTU`.
@@ -50,6 +51,7 @@ pub(crate) struct Pushed {
     pub(crate) ping: Option<Duration>,
     pub(crate) ping_timeout: Option<Duration>,
     pub(crate) ping_exit: bool,
+    pub(crate) limits: SessionLimits,
     pub(crate) peer_id: Option<u32>,
     pub(crate) cipher: Option<Cipher>,
     pub(crate) exporter: bool,
@@ -101,6 +103,8 @@ impl Pushed {
             "ping-exit" => {
                 (self.ping_timeout, self.ping_exit) = (seconds(arguments).ok_or_else(malformed)?, true)
             }
+            "inactive" => self.limits.idle = Some(idle(arguments).ok_or_else(malformed)?),
+            "session-timeout" => self.limits.length = Some(length(arguments).ok_or_else(malformed)?),
             "peer-id" => self.peer_id = first(arguments).filter(|id: &u32| *id < 1 << 24),
             "cipher" => self.cipher = Some(cipher(arguments)?),
             "key-derivation" if arguments == ["tls-ekm"] => self.exporter = true,
@@ -268,6 +272,16 @@ fn topology(arguments: &[&str]) -> Option<Topology> {
 fn seconds(arguments: &[&str]) -> Option<Option<Duration>> {
     let seconds: u32 = first(arguments)?;
     Some((seconds > 0).then(|| Duration::from_secs(u64::from(seconds))))
+}
+
+/// `inactive SECONDS [BYTES]`.
+fn idle(arguments: &[&str]) -> Option<IdleLimit> {
+    let bytes = arguments.get(1).map_or(Some(0), |bytes| bytes.parse().ok())?;
+    Some(IdleLimit { after: length(arguments)?, bytes })
+}
+
+fn length(arguments: &[&str]) -> Option<Duration> {
+    whole_seconds(arguments.first()?)
 }
 
 fn cipher(arguments: &[&str]) -> Result<Cipher, Refused> {

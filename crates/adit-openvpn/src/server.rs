@@ -218,7 +218,7 @@ impl Server {
             Verdict::Continue => {}
             Verdict::Authenticated => self.welcome(id),
             Verdict::Remove { reason, severity } => return self.remove(id, &reason, severity),
-            Verdict::End(reason) => return self.end(Ended::Failed(reason)),
+            Verdict::End(ended) => return self.end(ended),
         }
         self.reschedule(id);
     }
@@ -346,7 +346,7 @@ impl Server {
             }
             Connected::Accepted { mut lease, mut settings, added } => {
                 let moves = added.ipv4.is_some() || added.ipv6.is_some();
-                settings.merge(added);
+                settings.merge(*added);
                 if moves {
                     self.pool.release(&lease);
                     return self.let_in(id, &settings, true);

@@ -240,7 +240,14 @@ fn client_disconnect_is_told_the_bytes() {
     let mut pair = connecting();
     writes(&mut pair, Ok(PeerSettings::default()));
     let peer = PeerId(0);
-    let totals = Notice::Traffic { peer, received: 3, sent: 4, received_bytes: 300, sent_bytes: 4000 };
+    let totals = Notice::Traffic {
+        peer,
+        received: 3,
+        sent: 4,
+        received_bytes: 300,
+        sent_bytes: 4000,
+        message_bytes: 0,
+    };
     pair.server.handle_notice(pair.now, totals);
     pair.advance(Duration::from_secs(7));
     pair.server.handle_command(pair.now, Command::Disconnect { peer });

@@ -583,6 +583,7 @@ fn cve_2026_84471_keys_that_were_retired_say_nothing_more() {
             sent: 0,
             received_bytes: second,
             sent_bytes: 0,
+            message_bytes: 0,
         };
         ends.server.handle_notice(ends.now, heard);
         ends.server.handle_timeout(ends.now);

@@ -268,7 +268,8 @@ impl End {
             }
             let (received, sent) = totals;
             let (received_bytes, sent_bytes) = self.counters.traffic_bytes(peer).unwrap_or_default();
-            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes };
+            let message_bytes = self.counters.message_bytes(peer).unwrap_or_default();
+            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes };
             self.machine.protocol().handle_notice(now, notice);
             self.drain()?;
         }

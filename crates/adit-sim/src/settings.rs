@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, UnixTime};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, SessionLimits, UnixTime};
 use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
@@ -120,6 +120,7 @@ pub(crate) fn server(
         push,
         routes: Vec::new(),
         keepalive: Keepalive { ping: Some(scenario.ping), timeout: Some(scenario.patience * 2), exit: false },
+        limits: SessionLimits::default(),
         client_to_client: scenario.client_to_client,
         duplicate_cn: false,
         max_clients: 250,

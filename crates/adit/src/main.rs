@@ -12,6 +12,7 @@ mod demo;
 mod exit;
 mod init;
 mod log;
+mod name_servers;
 mod revoke;
 mod setup;
 mod status;
@@ -39,6 +40,8 @@ enum Command {
     Status(status::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    #[command(name = name_servers::NAME, hide = true)]
+    NameServers(name_servers::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,5 +54,6 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::NameServers(args) => name_servers::run(args),
     }
 }

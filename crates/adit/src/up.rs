@@ -4,9 +4,11 @@ mod clients;
 mod credentials;
 mod observer;
 mod offloads;
+mod privileges;
 mod revocations;
 mod scripts;
 mod signals;
+mod status_file;
 mod tls;
 mod translate;
 mod unlock;
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Ended, Protocol, Severity, UnixTime};
-use adit_io::{Driver, DriverError, Handle, MAX_WORKERS};
+use adit_io::{Account, AccountError, Driver, DriverError, Handle, MAX_WORKERS};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server};
 use rand_core::{OsRng, TryRngCore};
@@ -162,21 +164,33 @@ fn run_protocol<P: Protocol + StatusSource>(
         log.log(Severity::Info, "--workers changes nothing for a client: one peer is served by one worker");
     }
     config.resolv_conf.clone_from(&args.resolv_conf);
-    let driver: Driver<P> = Driver::new(config).map_err(world)?;
+    let account = account(args, parsed)?;
+    privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
+    let mut driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
-    signals::watch(handle.clone())
+    let _pid_file = write_pid(parsed)?;
+    let socket = serve_status(args, &handle, &mut log);
+    let form = status_form(&parsed.config);
+    let status_file = open_status_file(&parsed.config, form, &mut log);
+    let clients = start_clients(args, parsed, &handle, &log)?;
+    // From here on, what only root may do cannot be done.
+    if let Some(account) = account {
+        privileges::assume(&account, &parsed.config, args.resolv_conf.as_deref(), &mut driver)
+            .map_err(Failure::World)?;
+    }
+    signals::watch(handle.clone(), form, log.clone())
         .map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))?;
     if let Some(source) = revocations {
         source
             .watch(handle.clone(), log.clone())
             .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
     }
-    let _pid_file = write_pid(parsed)?;
-    let socket = serve_status(args, &handle, &mut log);
+    if let Some(output) = status_file {
+        output.start(handle.clone(), log.clone()).map_err(no_thread)?;
+    }
     for address in driver.local_addresses() {
         log.log(Severity::Info, format_args!("listening on {address}"));
     }
-    let clients = start_clients(args, parsed, &handle, &log)?;
     let scripts = match &parsed.config.role {
         Role::Server(server) if Scripts::any(&server.access) => Some(
             Scripts::start(handle.clone())
@@ -191,6 +205,17 @@ fn run_protocol<P: Protocol + StatusSource>(
         Ended::Shutdown => Ok(()),
         Ended::Failed(why) => Err(Failure::World(why)),
     }
+}
+
+/// Whom `user` and `group` name.
+fn account(args: &Args, parsed: &Parsed) -> Result<Option<Account>, Failure> {
+    let process = &parsed.config.process;
+    let directive = |error: &AccountError| match error {
+        AccountError::Unknown { kind, .. } | AccountError::LookUp { kind, .. } => kind,
+        AccountError::Assume { .. } => "user",
+    };
+    Account::find(process.user.as_deref(), process.group.as_deref())
+        .map_err(|error| at_line(parsed, &args.file, directive(&error), &error))
 }
 
 /// A server's files on its clients, if it has any.
@@ -209,9 +234,37 @@ fn start_clients<P: Protocol + 'static>(
     }
     // What was remembered is in the protocol already; here it is kept for the next file.
     let remembered = clients::read_pool_file(files.pool_file.as_ref()).unwrap_or_default();
-    Clients::start(files, remembered, handle.clone(), log.clone())
-        .map(Some)
-        .map_err(|error| Failure::World(format!("cannot start a thread: {error}")))
+    Clients::start(files, remembered, handle.clone(), log.clone()).map(Some).map_err(no_thread)
+}
+
+fn no_thread(error: std::io::Error) -> Failure {
+    Failure::World(format!("cannot start a thread: {error}"))
+}
+
+fn status_form(config: &Config) -> status_file::Form {
+    match &config.role {
+        Role::Server(_) => {
+            status_file::Form::Clients(config.process.status.as_ref().map_or(1, |status| status.version))
+        }
+        Role::Client(_) | Role::Point(_) => status_file::Form::Statistics,
+    }
+}
+
+/// `status`: as with OpenVPN, a tunnel goes on without.
+fn open_status_file(
+    config: &Config,
+    form: status_file::Form,
+    log: &mut Logger,
+) -> Option<status_file::Output> {
+    let file = config.process.status.as_ref()?;
+    match status_file::Output::open(file, form) {
+        Ok(output) => Some(output),
+        Err(error) => {
+            let path = file.path.display();
+            log.log(Severity::Warning, format_args!("status {path}: it cannot be written: {error}"));
+            None
+        }
+    }
 }
 
 fn world(error: DriverError) -> Failure {

@@ -1,6 +1,6 @@
 //! Directives on the data channel, pings and renewal of keys.
 
-use adit_core::{Cipher, CompressionFraming, Digest};
+use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit};
 
 use super::args::Args;
 use super::draft::Draft;
@@ -213,6 +213,22 @@ pub(super) fn ping_restart(draft: &mut Draft, args: &Args<'_>) -> Done {
 pub(super) fn ping_exit(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.liveness.timeout = args.seconds_or_never(0)?;
     draft.liveness.on_timeout = OnTimeout::Exit;
+    done()
+}
+
+/// `inactive SECONDS [BYTES]`; 0 is without limit.
+pub(super) fn idle_limit(args: &Args<'_>) -> Result<IdleLimit, String> {
+    let bytes = args.opt_number(1, 0..=i64::MAX as u64)?.unwrap_or(0);
+    Ok(IdleLimit { after: args.seconds(0)?, bytes })
+}
+
+pub(super) fn inactive(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.limits.idle = Some(idle_limit(args)?);
+    done()
+}
+
+pub(super) fn session_timeout(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.limits.length = Some(args.seconds(0)?);
     done()
 }
 

@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
+    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, RedirectGateway, Route,
+    SessionLimits, Transport,
 };
 
 use super::lexer::{At, Inline};
@@ -20,6 +21,7 @@ pub(super) struct Draft {
     pub(super) tls: TlsDraft,
     pub(super) data: DataDraft,
     pub(super) liveness: Liveness,
+    pub(super) limits: SessionLimits,
     pub(super) keepalive: Option<(Duration, Duration)>,
     pub(super) rekey: Rekey,
     pub(super) socket: SocketOptions,

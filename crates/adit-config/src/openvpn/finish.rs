@@ -60,6 +60,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
         wrap: wrap?,
         data,
         liveness: draft.liveness,
+        limits: draft.limits,
         rekey: draft.rekey,
         socket: draft.socket,
         routes: std::mem::take(&mut draft.routes),

@@ -204,14 +204,6 @@ fn a_wrong_push_is_only_doubted() {
 }
 
 #[test]
-fn what_is_ignored_at_a_cost_is_told_at_each_start() {
-    let text = format!("{CLIENT}\nuser nobody\ngroup nogroup\nfast-io\n{MATERIAL}");
-    let parsed = parse("f", text.as_bytes(), &nothing).unwrap();
-    let told: Vec<_> = parsed.warnings.iter().map(|warning| warning.line).collect();
-    assert_eq!(told, [Some(4), Some(5)]);
-}
-
-#[test]
 fn text_that_is_none() {
     let lines: [&[u8]; 3] = [
         b"client\n\xff\n",

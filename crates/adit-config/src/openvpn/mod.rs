@@ -247,9 +247,6 @@ impl Parser<'_> {
     ) {
         match (result, directive.action) {
             (Ok(effect), Action::Keep(_, why)) if effect.kind == Kind::Used => {
-                if directive.loud {
-                    self.warnings.push(entry.at.problem(format!("`{}` is ignored: {why}", entry.name)));
-                }
                 self.tell(entry, Kind::Ignored, why);
             }
             (Ok(effect), _) => {

@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, Transport,
+    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, SessionLimits,
+    Transport,
 };
 
 pub use super::peer::{NameCheck, NameField, NameKind, PeerCheck};
@@ -24,6 +25,8 @@ pub struct Config {
     pub data: DataChannel,
     /// Pings and what their absence means.
     pub liveness: Liveness,
+    /// How long a session may last.
+    pub limits: SessionLimits,
     /// When keys are renewed.
     pub rekey: Rekey,
     /// Options of the outer sockets.
@@ -613,7 +616,7 @@ pub struct SocketOptions {
 /// The process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Become this user once the tunnel stands.
+    /// Become this user once all is set up.
     pub user: Option<String>,
     /// Become this group.
     pub group: Option<String>,
@@ -627,11 +630,25 @@ pub struct Process {
     pub status: Option<StatusFile>,
     /// Where to write the process id.
     pub pid_file: Option<PathBuf>,
+    /// The scheduler's niceness, -20 (urgent) to 19 (`nice`, default 0).
+    pub nice: i32,
+    /// Keep all memory out of swap (`mlock`).
+    pub lock_memory: bool,
 }
 
 impl Default for Process {
     fn default() -> Self {
-        Process { user: None, group: None, verb: 1, mute: None, log: None, status: None, pid_file: None }
+        Process {
+            user: None,
+            group: None,
+            verb: 1,
+            mute: None,
+            log: None,
+            status: None,
+            pid_file: None,
+            nice: 0,
+            lock_memory: false,
+        }
     }
 }
 

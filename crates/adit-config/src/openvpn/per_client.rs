@@ -4,6 +4,7 @@ use adit_core::{IpNet, PeerSettings, PushChange};
 
 use super::args::Args;
 use super::check_form;
+use super::data::idle_limit;
 use super::lexer::{Entry, lex};
 use super::pushed::doubt;
 use super::server::pushable;
@@ -23,6 +24,8 @@ const PER_CLIENT: &[(&str, Handler)] = &[
     ("push-reset", push_reset),
     ("push-remove", push_remove),
     ("disable", disable),
+    ("inactive", inactive),
+    ("session-timeout", session_timeout),
 ];
 
 /// Reads the file of one client. `file` is the name to use in messages. Gives what holds for the client, and
@@ -117,6 +120,16 @@ fn disable(settings: &mut PeerSettings, _: &Args<'_>) -> Result<Option<String>, 
     Ok(None)
 }
 
+fn inactive(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+    settings.limits.idle = Some(idle_limit(args)?);
+    Ok(None)
+}
+
+fn session_timeout(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+    settings.limits.length = Some(args.seconds(0)?);
+    Ok(None)
+}
+
 /// The name of a client's file: its own name, with what would lead elsewhere replaced (OpenVPN platform.c
 /// `platform_gen_path`). `None` if no file can have such a name.
 pub fn client_file_name(name: &str) -> Option<String> {
@@ -126,6 +139,9 @@ pub fn client_file_name(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use adit_core::IdleLimit;
     use proptest::prelude::*;
 
     use super::*;
@@ -151,6 +167,9 @@ mod tests {
         );
         assert!(!settings.disabled);
         assert!(parse_client_file("f", b"disable").unwrap().0.disabled);
+        let limits = parse_client_file("f", b"inactive 60 1000\nsession-timeout 0").unwrap().0.limits;
+        assert_eq!(limits.idle, Some(IdleLimit { after: Duration::from_secs(60), bytes: 1000 }));
+        assert_eq!(limits.length, Some(Duration::ZERO));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia, Transport,
+    Cipher, CompressionFraming, Dns, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
+    SessionLimits, Transport,
 };
 use zeroize::Zeroizing;
 
@@ -33,6 +34,7 @@ impl Config {
             Some((ping, timeout)) => out.line("keepalive", &[ping.to_string(), timeout.to_string()]),
             None => print_liveness(&mut out, &self.liveness),
         }
+        print_limits(&mut out, &self.limits);
         print_rekey(&mut out, &self.rekey);
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
@@ -517,6 +519,15 @@ fn print_liveness(out: &mut Out, liveness: &Liveness) {
     }
 }
 
+fn print_limits(out: &mut Out, limits: &SessionLimits) {
+    if let Some(IdleLimit { after, bytes }) = limits.idle {
+        out.line("inactive", &[after.as_secs().to_string(), bytes.to_string()]);
+    }
+    if let Some(length) = limits.length {
+        out.seconds("session-timeout", length);
+    }
+}
+
 fn print_rekey(out: &mut Out, rekey: &Rekey) {
     out.seconds("reneg-sec", rekey.after.unwrap_or_default());
     out.seconds("tran-window", rekey.transition);
@@ -583,5 +594,11 @@ fn print_process(out: &mut Out, process: &Process) {
     }
     if let Some(path) = &process.pid_file {
         out.one("writepid", path.display());
+    }
+    if process.nice != 0 {
+        out.one("nice", process.nice);
+    }
+    if process.lock_memory {
+        out.flag("mlock");
     }
 }

@@ -66,6 +66,16 @@ pub(super) fn writepid(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(super) fn nice(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.nice = args.number(0, -20..=19)?;
+    done()
+}
+
+pub(super) fn mlock(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.process.lock_memory = true;
+    done()
+}
+
 pub(super) fn cd(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.directory = draft.directory.join(path(args)?);
     done()

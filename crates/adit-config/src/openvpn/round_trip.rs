@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
-    Transport,
+    Cipher, CompressionFraming, Digest, Dns, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route,
+    RouteVia, SessionLimits, Transport,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -479,7 +479,7 @@ fn data() -> impl Strategy<Value = DataChannel> {
         )
 }
 
-fn timers() -> impl Strategy<Value = (Liveness, Rekey)> {
+fn timers() -> impl Strategy<Value = (Liveness, SessionLimits, Rekey)> {
     let liveness = (
         option::of(seconds(1..100)),
         option::of(seconds(1..100)),
@@ -489,7 +489,11 @@ fn timers() -> impl Strategy<Value = (Liveness, Rekey)> {
     let rekey = (option::of(seconds(1..9000)), seconds(0..9000), seconds(1..900), seconds(1..9)).prop_map(
         |(after, transition, handshake, retransmit)| Rekey { after, transition, handshake, retransmit },
     );
-    (liveness, rekey)
+    let idle =
+        (seconds(0..9000), any::<u32>()).prop_map(|(after, bytes)| IdleLimit { after, bytes: bytes.into() });
+    let limits = (option::of(idle), option::of(seconds(0..9000)))
+        .prop_map(|(idle, length)| SessionLimits { idle, length });
+    (liveness, limits, rekey)
 }
 
 fn socket() -> impl Strategy<Value = SocketOptions> {
@@ -534,8 +538,9 @@ fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), option::of(path()))
-        .prop_map(|(user, group, verb, mute, log, status, pid_file)| Process {
+    let rest = (option::of(path()), -20..20i32, any::<bool>());
+    (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
+        |(user, group, verb, mute, log, status, (pid_file, nice, lock_memory))| Process {
             user,
             group,
             verb,
@@ -543,7 +548,10 @@ fn process() -> impl Strategy<Value = Process> {
             log,
             status,
             pid_file,
-        })
+            nice,
+            lock_memory,
+        },
+    )
 }
 
 fn device() -> impl Strategy<Value = Device> {
@@ -562,7 +570,7 @@ fn config() -> impl Strategy<Value = Config> {
         point().prop_map(|point| Role::Point(Box::new(point))),
     ];
     (role, device(), tls(), wrap(), data(), timers(), socket(), vec(route(), 0..4), process()).prop_map(
-        |(role, device, tls, mut wrap, data, (liveness, rekey), mut socket, mut routes, process)| {
+        |(role, device, tls, mut wrap, data, (liveness, limits, rekey), mut socket, mut routes, process)| {
             // A server's tls-crypt-v2 stands beside the wrapping.
             if let (Role::Server(_) | Role::Point(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
                 wrap = Wrap::None;
@@ -576,7 +584,7 @@ fn config() -> impl Strategy<Value = Config> {
             for route in routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
                 route.metric = route.metric.or(metric);
             }
-            Config { role, device, tls, wrap, data, liveness, rekey, socket, routes, process }
+            Config { role, device, tls, wrap, data, liveness, limits, rekey, socket, routes, process }
         },
     )
 }

@@ -17,8 +17,6 @@ pub struct Directive {
     pub in_connection: bool,
     /// Whether it may be a block `<name>…</name>`.
     pub inline: bool,
-    /// Whether its owner should hear at every start that it is ignored.
-    pub(super) loud: bool,
     pub(super) action: Action,
 }
 
@@ -114,12 +112,6 @@ impl Directive {
         self
     }
 
-    /// Said at every start.
-    const fn loud(mut self) -> Self {
-        self.loud = true;
-        self
-    }
-
     const fn inline(mut self) -> Self {
         self.inline = true;
         self
@@ -127,7 +119,7 @@ impl Directive {
 }
 
 const fn new(name: &'static str, usage: &'static str, side: Side, action: Action) -> Directive {
-    Directive { name, usage, side, in_connection: false, inline: false, loud: false, action }
+    Directive { name, usage, side, in_connection: false, inline: false, action }
 }
 
 const fn both(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
@@ -166,10 +158,6 @@ pub(super) fn find(name: &str) -> Option<&'static Directive> {
 const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
 const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
 const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
-const KEEPS_RIGHTS: &str = "adit keeps the rights it was started with, to take back its routes at the end; confine it \
-                            in the service manager (`CapabilityBoundingSet=CAP_NET_ADMIN`)";
-const NO_STATUS_FILE: &str =
-    "adit writes no status file yet; `adit status` and `adit status --json` show the state";
 const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
@@ -314,6 +302,8 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("ping", "SECONDS", data::ping),
     both("ping-restart", "SECONDS", data::ping_restart),
     both("ping-exit", "SECONDS", data::ping_exit),
+    both("inactive", "SECONDS [BYTES]", data::inactive),
+    both("session-timeout", "SECONDS", data::session_timeout),
     both("reneg-sec", "SECONDS [LEAST]", data::reneg_sec),
     both("tran-window", "SECONDS", data::tran_window),
     both("hand-window", "SECONDS", data::hand_window),
@@ -328,16 +318,18 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("opt-verify", "", "differing options are only logged"),
     ignored("ncp-disable", "", "adit always negotiates, and falls back to `data-ciphers-fallback`"),
     // Process
-    kept("user", "NAME", process::user, KEEPS_RIGHTS).loud(),
-    kept("group", "NAME", process::group, KEEPS_RIGHTS).loud(),
+    both("user", "NAME", process::user),
+    both("group", "NAME", process::group),
     both("verb", "LEVEL", process::verb),
     kept("mute", "MESSAGES", process::mute, "adit's log does not repeat itself"),
     both("log", "FILE", process::log),
     both("log-append", "FILE", process::log_append),
     kept("syslog", "[NAME]", process::syslog, "the log goes to the standard error, from where a service manager takes it to the system's log"),
-    kept("status", "FILE [SECONDS]", process::status, NO_STATUS_FILE),
-    kept("status-version", "VERSION", process::status_version, NO_STATUS_FILE),
+    both("status", "FILE [SECONDS]", process::status),
+    both("status-version", "VERSION", process::status_version),
     both("writepid", "FILE", process::writepid),
+    both("nice", "LEVEL", process::nice),
+    both("mlock", "", process::mlock),
     both("cd", "DIRECTORY", process::cd),
     both("setenv", "NAME [VALUE] ...", access::setenv),
     both("setenv-safe", "NAME [VALUE]", access::setenv),
@@ -351,8 +343,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("up-restart", "", "adit runs no scripts"),
     ignored("up-delay", "", "adit configures the device when the server has answered"),
     ignored("daemon", "[NAME]", "adit stays in the foreground; a service manager keeps it running"),
-    ignored("nice", "LEVEL", "the service manager sets priorities"),
-    ignored("mlock", "", "adit wipes keys from memory; forbid swap and core dumps in the service manager"),
     ignored("persist-tun", "", PERSISTS),
     ignored("persist-key", "", PERSISTS),
     ignored("persist-local-ip", "", PERSISTS),
@@ -448,8 +438,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("mark", "adit does not mark its datagrams yet; remove it"),
     refused("bind-dev", "adit does not bind to a device yet; use `local ADDRESS`"),
     refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
-    refused("inactive", "adit has no limit on idleness yet; remove it"),
-    refused("session-timeout", "adit has no limit on session length yet; remove it"),
     refused("capath", "write the certificates into one file and name it with `ca`"),
     refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
     refused("tls-crypt-v2-verify", "adit runs no script on a tls-crypt-v2 key yet; `tls-crypt-v2-max-age` turns old keys away, `crl-verify` revoked clients"),

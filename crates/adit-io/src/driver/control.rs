@@ -94,7 +94,11 @@ impl<'a, P: Protocol> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
-        let name_servers = NameServers::new(driver.routing.device(), driver.config.resolv_conf);
+        let device = driver.routing.device();
+        let name_servers = match driver.helper {
+            Some(helper) => NameServers::by_helper(device, helper),
+            None => NameServers::new(device, driver.config.resolv_conf),
+        };
         let mut control = Control {
             protocol,
             observer,
@@ -277,7 +281,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
         for (peer, (received, sent)) in changed {
             let (received_bytes, sent_bytes) = self.workers.traffic_bytes(peer).unwrap_or_default();
-            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes };
+            let message_bytes = self.workers.message_bytes(peer).unwrap_or_default();
+            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes };
             self.protocol.handle_notice(now, notice);
             self.pump();
         }
@@ -286,10 +291,13 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn inspect(&mut self) {
         while let Ok(inspection) = self.inspections.try_recv() {
             let (snapshot, workers) = self.workers.snapshot();
+            let (tun_read_bytes, tun_written_bytes) = self.routing.bytes();
             let status = IoStatus {
                 tun_name: self.tun.name().to_owned(),
                 offloads: self.offloads(),
                 tun_dropped: self.routing.tx_dropped(),
+                tun_read_bytes,
+                tun_written_bytes,
                 workers,
                 connections: self.connections.len(),
                 losses: self.losses.snapshot(),

@@ -41,6 +41,7 @@ pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::{Worker, Workers};
 use crate::config::{DriverConfig, Listen};
+use crate::dns::NameServerHelper;
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
 use crate::routing::Routing;
@@ -174,6 +175,7 @@ pub struct Driver<P> {
     mail_receiver: MailReceiver<Mail>,
     inspections: mpsc::Sender<Inspection<P>>,
     inspection_receiver: mpsc::Receiver<Inspection<P>>,
+    helper: Option<NameServerHelper>,
 }
 
 impl<P> fmt::Debug for Driver<P> {
@@ -234,12 +236,23 @@ impl<P: Protocol> Driver<P> {
             mail_receiver,
             inspections,
             inspection_receiver,
+            helper: None,
         })
     }
 
     /// Name of the TUN device.
     pub fn tun_name(&self) -> &str {
         self.tun.name()
+    }
+
+    /// The kernel's number of the TUN device.
+    pub fn tun_index(&self) -> u32 {
+        self.routing.device()
+    }
+
+    /// Has another process set the name servers, as this one is about to give up the right to.
+    pub fn set_name_servers_by(&mut self, helper: NameServerHelper) {
+        self.helper = Some(helper);
     }
 
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP

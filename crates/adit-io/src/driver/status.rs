@@ -13,6 +13,10 @@ pub struct IoStatus {
     pub offloads: OffloadStatus,
     /// Packets that the TUN device's queue dropped because adit did not read them in time.
     pub tun_dropped: u64,
+    /// Bytes of packets read from the TUN device.
+    pub tun_read_bytes: u64,
+    /// Bytes of packets written to the TUN device.
+    pub tun_written_bytes: u64,
     /// The threads that move packets.
     pub workers: Vec<WorkerStatus>,
     /// TCP connections that are open.

@@ -162,6 +162,12 @@ impl Workers {
         self.all.get(number)?.counters.traffic_bytes(peer)
     }
 
+    /// Of those bytes, the protocol's own messages.
+    pub(super) fn message_bytes(&self, peer: PeerId) -> Option<u64> {
+        let number = self.peers.get(&peer)?.worker;
+        self.all.get(number)?.counters.message_bytes(peer)
+    }
+
     /// The counters of all, and what part each has in them.
     pub(super) fn snapshot(&self) -> (Snapshot, Vec<WorkerStatus>) {
         let mut total = Snapshot::default();

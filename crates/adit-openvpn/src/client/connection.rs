@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenVpnHeader, Path, PeerConfig,
-    PeerId, PeerInfo, Rejected, Report, Severity, Transport, TunnelSettings, UserPassword,
+    PeerId, PeerInfo, Rejected, Report, SessionLimits, Severity, Transport, TunnelSettings, UserPassword,
 };
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
@@ -18,6 +18,7 @@ use crate::client_hello::client_hello;
 use crate::control_message::{ControlMessage, PushAssembler, redacted, split};
 use crate::data_message;
 use crate::key_state::{KeyStateError, earliest};
+use crate::lifetime::Lifetime;
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{client_cipher, max_mss};
@@ -78,6 +79,7 @@ struct Terms {
     cc_exit: bool,
     exit_notify: bool,
     settings: TunnelSettings,
+    limits: SessionLimits,
 }
 
 /// One connection to one server, from the first reset to the last goodbye.
@@ -88,6 +90,7 @@ pub(super) struct Connection {
     session: Session,
     link: Link,
     liveness: Liveness,
+    lifetime: Lifetime,
     started: Instant,
     assembler: PushAssembler,
     ask_at: Option<Instant>,
@@ -129,6 +132,7 @@ impl Connection {
             link: Link::new(PeerId::SERVER, Role::Client),
             // Until the push arrives, the hand window watches.
             liveness: Liveness::new(now, Keepalive::default()),
+            lifetime: Lifetime::default(),
             started: now,
             assembler: PushAssembler::new(),
             ask_at: None,
@@ -172,6 +176,10 @@ impl Connection {
             rekeys: self.link.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
+            heard: self.liveness.last_heard(),
+            username: self.username.clone(),
+            routes: Vec::new(),
+            number: 0,
         })
     }
 
@@ -221,7 +229,11 @@ impl Connection {
 
     pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
-            Notice::Traffic { received, sent, .. } => self.liveness.traffic(now, received, sent),
+            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
+                self.liveness.traffic(now, received, sent);
+                let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
+                self.lifetime.traffic(now, bytes);
+            }
             Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
             Notice::LimitNear { .. } => self.session.rekey(now),
             Notice::Message { payload, .. } => {
@@ -266,6 +278,7 @@ impl Connection {
             self.check_patience(now);
             return;
         }
+        self.end_when_over(now, events);
         match self.liveness.poll(now) {
             Some(Due::Ping) => {
                 let payload = data_message::PING.to_vec();
@@ -276,11 +289,21 @@ impl Connection {
         }
     }
 
+    /// A session that is over ends the client for good, as in OpenVPN, and politely.
+    fn end_when_over(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        if self.says_goodbye() {
+            return;
+        }
+        if let Some(why) = self.lifetime.over(now) {
+            self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
+            self.say_goodbye(now, events);
+        }
+    }
+
     fn silence(&self) -> Outcome {
-        let reason = format!(
-            "nothing heard from the server for {} s (ping-restart)",
-            self.liveness.patience().as_secs()
-        );
+        let directive = if self.liveness.exits() { "ping-exit" } else { "ping-restart" };
+        let seconds = self.liveness.patience().as_secs();
+        let reason = format!("nothing heard from the server for {seconds} s ({directive})");
         if self.liveness.exits() { Outcome::Fatal(reason) } else { retry(&reason) }
     }
 
@@ -300,7 +323,8 @@ impl Connection {
         let mut next = earliest(self.session.poll_timeout(), self.ask_at);
         next = earliest(next, self.goodbye_until);
         if self.up.is_some() {
-            return earliest(next, self.liveness.poll_timeout());
+            let over = if self.says_goodbye() { None } else { self.lifetime.poll_timeout() };
+            return earliest(earliest(next, over), self.liveness.poll_timeout());
         }
         let unheard = (!self.session.heard()).then(|| self.started + self.remote.poll_timeout);
         earliest(earliest(next, unheard), self.push_deadline)
@@ -510,6 +534,7 @@ impl Connection {
             agreement,
             dynamic: pushed.dynamic_tls_crypt,
             keepalive: pushed.keepalive(self.params.keepalive),
+            limits: self.params.limits.merged(pushed.limits),
             cc_exit: pushed.cc_exit,
             exit_notify: self.remote.exit_notify || pushed.exit_notify,
             settings: pushed.settings(&self.params.local, self.params.route_nopull, mtu, server),
@@ -534,6 +559,7 @@ impl Connection {
         self.session.agreed(now, terms.dynamic)?;
         self.link.agree(agreement, &self.session, events)?;
         self.liveness = Liveness::new(now, terms.keepalive);
+        self.lifetime = Lifetime::new(now, terms.limits);
         self.up = Some(Up {
             name: self.session.peer_name().unwrap_or("server").to_owned(),
             addresses: settings.addresses.iter().map(IpNet::addr).collect(),

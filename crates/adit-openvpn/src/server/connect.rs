@@ -30,8 +30,8 @@ pub(super) enum Connected {
     Accepted {
         lease: Lease,
         /// What was known before, and what the script adds.
-        settings: PeerSettings,
-        added: PeerSettings,
+        settings: Box<PeerSettings>,
+        added: Box<PeerSettings>,
     },
 }
 
@@ -81,9 +81,11 @@ impl Connecting {
                 refused(lease, "client-connect says `disable`".to_owned())
             }
             (Ok(()), Some(Ok(added))) => {
-                Ok(Connected::Accepted { lease, settings, added: (**added).clone() })
+                Ok(Connected::Accepted { lease, settings: Box::new(settings), added: added.clone() })
             }
-            (Ok(()), None) => Ok(Connected::Accepted { lease, settings, added: PeerSettings::default() }),
+            (Ok(()), None) => {
+                Ok(Connected::Accepted { lease, settings: Box::new(settings), added: Box::default() })
+            }
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    DataEvent, Event, Instant, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, PeerSettings,
-    Rejected, Report, Script, ScriptId, ScriptOutcome, Severity, Transport,
+    DataEvent, Ended, Event, Instant, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo,
+    PeerSettings, Rejected, Report, Script, ScriptId, ScriptOutcome, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -23,6 +23,7 @@ use crate::control_message::{ControlMessage, encode_push_reply, split};
 use crate::data_message;
 use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyStateError, earliest};
+use crate::lifetime::Lifetime;
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{PeerAbilities, choose_cipher, iv_proto, max_mss};
@@ -41,8 +42,8 @@ const REFUSAL_TIME: Duration = Duration::from_secs(5);
 /// What the server shall do with a peer after an input.
 pub(super) enum Verdict {
     Continue,
-    /// The whole server ends (`ping-exit` of a point-to-point tunnel).
-    End(String),
+    /// The whole server ends (`ping-exit`, `inactive`, `session-timeout` of a point-to-point tunnel).
+    End(Ended),
     /// It proved its name; the server admits it or not.
     Authenticated,
     Remove {
@@ -73,6 +74,7 @@ pub(super) struct Peer {
     session: Session,
     link: Link,
     liveness: Liveness,
+    lifetime: Lifetime,
     abilities: PeerAbilities,
     occ_cipher: Option<String>,
     /// Bytes received and sent in the tunnel.
@@ -119,6 +121,7 @@ impl Peer {
             session: Session::server(now, control, newcomer.wrap, (newcomer.sid, newcomer.cookie), rng)?,
             link: Link::new(id, Role::Server),
             liveness: Liveness::new(now, Keepalive::default()),
+            lifetime: Lifetime::default(),
             abilities: PeerAbilities::default(),
             occ_cipher: None,
             bytes: (0, 0),
@@ -217,6 +220,10 @@ impl Peer {
             rekeys: self.link.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
+            heard: self.liveness.last_heard(),
+            username: self.gate.username().to_owned(),
+            routes: up.lease.routes.clone(),
+            number: self.gate.owner().saturating_sub(1),
         })
     }
 
@@ -228,9 +235,11 @@ impl Peer {
 
     pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
-            Notice::Traffic { received, sent, received_bytes, sent_bytes, .. } => {
+            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
                 self.bytes = (received_bytes, sent_bytes);
                 self.liveness.traffic(now, received, sent);
+                let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
+                self.lifetime.traffic(now, bytes);
             }
             Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
             Notice::LimitNear { .. } => self.session.rekey(now),
@@ -269,6 +278,9 @@ impl Peer {
         if self.up.is_none() {
             return;
         }
+        if let Some(why) = self.lifetime.over(now) {
+            return self.end_session(now, why, events);
+        }
         match self.liveness.poll(now) {
             Some(Due::Ping) => {
                 let payload = data_message::PING.to_vec();
@@ -278,7 +290,10 @@ impl Peer {
                 self.session.fall_silent();
                 let seconds = self.liveness.patience().as_secs();
                 self.verdict = Some(match self.params.point.is_some() && self.liveness.exits() {
-                    true => Verdict::End(format!("{}: not heard for {seconds} s (ping-exit)", self.name())),
+                    true => {
+                        let why = format!("{}: not heard for {seconds} s (ping-exit)", self.name());
+                        Verdict::End(Ended::Failed(why))
+                    }
                     false => Verdict::Remove {
                         reason: format!("not heard for {seconds} s (ping-restart)"),
                         severity: Severity::Info,
@@ -289,10 +304,25 @@ impl Peer {
         }
     }
 
+    /// `inactive` or `session-timeout`: the client goes; in a point-to-point tunnel that is the end.
+    fn end_session(&mut self, now: Instant, why: String, events: &mut VecDeque<Event>) {
+        if self.params.point.is_none() {
+            self.session.fall_silent();
+            self.verdict = Some(Verdict::Remove { reason: why, severity: Severity::Info });
+            return;
+        }
+        self.tell(Severity::Info, format!("{}: {why}; this ends the tunnel", self.name()), events);
+        self.say_goodbye(now, events);
+        self.verdict = Some(Verdict::End(Ended::Shutdown));
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let next = earliest(earliest(self.session.poll_timeout(), self.refused_until), self.waits_until);
         let next = earliest(next, self.gate.deadline());
-        if self.up.is_some() { earliest(next, self.liveness.poll_timeout()) } else { next }
+        if self.up.is_none() {
+            return next;
+        }
+        earliest(earliest(next, self.lifetime.poll_timeout()), self.liveness.poll_timeout())
     }
 
     pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
@@ -526,6 +556,7 @@ impl Peer {
             }
         };
         self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false });
+        self.lifetime = Lifetime::new(now, self.params.limits.merged(settings.limits));
         self.enter(now, agreement, self.abilities.wraps_dynamically(), events);
         if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
             self.push(now);

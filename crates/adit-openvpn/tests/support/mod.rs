@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, ConnectionId, Event, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
+    Cipher, Command, ConnectionId, Event, Instant, Notice, Path, PeerId, Protocol, SessionLimits, Transport,
+    UnixTime,
 };
 use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
@@ -145,6 +146,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
             timeout: Some(Duration::from_secs(120)),
             exit: false,
         },
+        limits: SessionLimits::default(),
         client_to_client: false,
         duplicate_cn: false,
         max_clients: 100,
@@ -297,6 +299,15 @@ impl Pair {
 
     /// Lets time pass while packets flow both ways.
     pub fn advance_busy(&mut self, time: Duration) {
+        self.advance_with_traffic(time, false);
+    }
+
+    /// Lets time pass while only pings flow both ways.
+    pub fn advance_pinging(&mut self, time: Duration) {
+        self.advance_with_traffic(time, true);
+    }
+
+    fn advance_with_traffic(&mut self, time: Duration, messages: bool) {
         for second in 0..time.as_secs() {
             self.advance(Duration::from_secs(1));
             let count = second + 1;
@@ -306,6 +317,7 @@ impl Pair {
                 sent: count,
                 received_bytes: count,
                 sent_bytes: count,
+                message_bytes: if messages { 2 * count } else { 0 },
             };
             self.client.handle_notice(self.now, traffic(PeerId::SERVER));
             self.server.handle_notice(self.now, traffic(PeerId(0)));

@@ -234,7 +234,15 @@ impl Runner {
                 *told = traffic;
                 let (received, sent) = traffic;
                 let (received_bytes, sent_bytes) = member.counters.traffic_bytes(*peer).unwrap_or_default();
-                let totals = Notice::Traffic { peer: *peer, received, sent, received_bytes, sent_bytes };
+                let message_bytes = member.counters.message_bytes(*peer).unwrap_or_default();
+                let totals = Notice::Traffic {
+                    peer: *peer,
+                    received,
+                    sent,
+                    received_bytes,
+                    sent_bytes,
+                    message_bytes,
+                };
                 member.client.handle_notice(now, totals);
                 busy = true;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Seek as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -133,13 +133,20 @@ pub(super) fn read_pool_file(file: Option<&PoolFile>) -> io::Result<Vec<PoolEntr
 /// Who has which address, and the file that says so.
 struct Book {
     file: Option<PoolFile>,
+    /// The same, opened while the process could.
+    opened: Option<fs::File>,
     entries: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
     changed: Option<Instant>,
 }
 
 impl Book {
     fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>) -> Self {
-        let mut book = Book { file, entries: BTreeMap::new(), changed: None };
+        let mut book = Book {
+            opened: file.as_ref().and_then(open_pool_file),
+            file,
+            entries: BTreeMap::new(),
+            changed: None,
+        };
         remembered.into_iter().for_each(|entry| book.note(entry));
         book.changed = None;
         book
@@ -170,7 +177,7 @@ impl Book {
             return;
         }
         let text = print_pool_file(self.entries.values());
-        if let Err(error) = replace(&file.path, &text) {
+        if let Err(error) = replace(&file.path, self.opened.as_mut(), &text) {
             let path = file.path.display();
             log.log(
                 Severity::Warning,
@@ -180,8 +187,15 @@ impl Book {
     }
 }
 
+/// Opens the pool's file for the time after `user`, if it is written at all. That it cannot be opened will show
+/// when it is to be written.
+fn open_pool_file(file: &PoolFile) -> Option<fs::File> {
+    file.every?;
+    fs::OpenOptions::new().create(true).truncate(false).write(true).open(&file.path).ok()
+}
+
 /// Replaces a file in one step where its directory may be written, else in place.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, opened: Option<&mut fs::File>, text: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
@@ -189,7 +203,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         Ok(()) => Ok(()),
         Err(_) => {
             let _ = fs::remove_file(&beside);
-            fs::write(path, text)
+            match opened {
+                Some(file) => {
+                    file.set_len(0)?;
+                    file.rewind()?;
+                    file.write_all(text.as_bytes())
+                }
+                None => fs::write(path, text),
+            }
         }
     }
 }

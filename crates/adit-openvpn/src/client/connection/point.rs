@@ -35,6 +35,7 @@ impl Connection {
             agreement,
             dynamic: terms.wraps_dynamically(),
             keepalive: self.params.keepalive,
+            limits: self.params.limits,
             cc_exit: terms.has(iv_proto::CC_EXIT) && self.remote.exit_notify,
             exit_notify: self.remote.exit_notify,
             settings: pushed.settings(&self.params.local, false, data.tun_mtu, server),

@@ -7,6 +7,7 @@ use adit_core::{DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, 
 
 use super::{Peer, Up, Verdict};
 use crate::data_message;
+use crate::lifetime::Lifetime;
 use crate::link::Agreement;
 use crate::negotiate::{iv_proto, max_mss, point_terms};
 use crate::pool::Lease;
@@ -39,6 +40,7 @@ impl Peer {
         })));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });
+        self.lifetime = Lifetime::new(now, self.params.limits);
         self.enter(now, agreement, terms.wraps_dynamically(), events);
     }
 

@@ -1,0 +1,119 @@
+//! `inactive` and `session-timeout`: how long a session may last.
+
+use std::time::Duration;
+
+use adit_core::{IdleLimit, Instant, SessionLimits};
+
+use crate::key_state::earliest;
+
+/// Watches how long a session lasts, and whether it is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lifetime {
+    idle: Option<IdleLimit>,
+    ends_at: Option<Instant>,
+    /// When enough had passed for the last time, and how many bytes in all until then.
+    active_at: Instant,
+    counted: u64,
+}
+
+impl Lifetime {
+    /// That of a session that begins now.
+    pub(crate) fn new(now: Instant, limits: SessionLimits) -> Self {
+        Lifetime {
+            idle: limits.idle.filter(|idle| !idle.after.is_zero()),
+            ends_at: limits.length.filter(|length| !length.is_zero()).map(|length| now + length),
+            active_at: now,
+            counted: 0,
+        }
+    }
+
+    /// So many bytes of packets passed since the session began. As OpenVPN (forward.h `register_activity`), what
+    /// passed counts from the last time that enough had passed, however long ago that was.
+    pub(crate) fn traffic(&mut self, now: Instant, bytes: u64) {
+        let passed = bytes.saturating_sub(self.counted);
+        if self.idle.is_some_and(|idle| passed >= idle.bytes.max(1)) {
+            (self.active_at, self.counted) = (now, bytes);
+        }
+    }
+
+    /// Why the session is over, if it is.
+    pub(crate) fn over(&self, now: Instant) -> Option<String> {
+        if self.ends_at.is_some_and(|at| now >= at) {
+            return Some("the session has lasted as long as it may (session-timeout)".to_owned());
+        }
+        let idle = self.idle.filter(|_| self.idle_at().is_some_and(|at| now >= at))?;
+        let seconds = idle.after.as_secs();
+        Some(match idle.bytes {
+            0 => format!("no packet for {seconds} s (inactive)"),
+            bytes => format!("less than {bytes} bytes of packets for {seconds} s (inactive)"),
+        })
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        earliest(self.ends_at, self.idle_at())
+    }
+
+    fn idle_at(&self) -> Option<Instant> {
+        self.idle.map(|idle| self.active_at + idle.after)
+    }
+}
+
+/// What `inactive` and `session-timeout` take: whole seconds.
+pub(crate) fn whole_seconds(word: &str) -> Option<Duration> {
+    word.parse::<u32>().ok().map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ORIGIN + Duration::from_secs(seconds)
+    }
+
+    fn idle(seconds: u64, bytes: u64) -> SessionLimits {
+        let idle = IdleLimit { after: Duration::from_secs(seconds), bytes };
+        SessionLimits { idle: Some(idle), length: None }
+    }
+
+    #[test]
+    fn an_unused_session_ends() {
+        let mut lifetime = Lifetime::new(at(0), idle(10, 0));
+        assert_eq!(lifetime.over(at(9)), None);
+        lifetime.traffic(at(5), 1);
+        lifetime.traffic(at(8), 1);
+        assert_eq!((lifetime.over(at(14)), lifetime.poll_timeout()), (None, Some(at(15))));
+        assert!(lifetime.over(at(15)).is_some_and(|why| why.contains("(inactive)")));
+    }
+
+    #[test]
+    fn little_adds_up_until_it_is_enough() {
+        let mut lifetime = Lifetime::new(at(0), idle(10, 100));
+        lifetime.traffic(at(5), 99);
+        assert_eq!(lifetime.poll_timeout(), Some(at(10)));
+        lifetime.traffic(at(6), 100);
+        lifetime.traffic(at(7), 199);
+        assert_eq!(lifetime.poll_timeout(), Some(at(16)));
+        assert!(lifetime.over(at(16)).is_some_and(|why| why.contains("100 bytes")));
+    }
+
+    #[test]
+    fn a_long_session_ends_however_busy() {
+        let limits = SessionLimits { length: Some(Duration::from_secs(60)), ..idle(10, 0) };
+        let mut lifetime = Lifetime::new(at(1), limits);
+        for second in 2..61 {
+            lifetime.traffic(at(second), second);
+            assert_eq!(lifetime.over(at(second)), None);
+        }
+        assert!(lifetime.over(at(61)).is_some_and(|why| why.contains("(session-timeout)")));
+    }
+
+    #[test]
+    fn zero_is_without_end() {
+        let file = SessionLimits { length: Some(Duration::from_secs(60)), ..idle(10, 0) };
+        let none = SessionLimits { length: Some(Duration::ZERO), ..idle(0, 0) };
+        let lifetime = Lifetime::new(at(0), file.merged(none));
+        assert_eq!((lifetime.over(at(1_000_000)), lifetime.poll_timeout()), (None, None));
+        assert_eq!(file.merged(SessionLimits::default()), file);
+    }
+}

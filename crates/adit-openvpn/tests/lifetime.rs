@@ -1,0 +1,138 @@
+//! `inactive` and `session-timeout` of a client, a server, and a point-to-point tunnel.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use adit_core::{
+    Command, Ended, Event, IdleLimit, PeerId, PeerSettings, Protocol, Report, SessionLimits, Transport,
+};
+use adit_openvpn::params::{
+    ClientParams, Keepalive, LocalSettings, PerClientParams, PointParams, ServerParams,
+};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose;
+use support::{Authority, Pair, client_params, server_params};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const IDLE: SessionLimits =
+    SessionLimits { idle: Some(IdleLimit { after: seconds(20), bytes: 0 }), length: None };
+const LENGTH: SessionLimits = SessionLimits { idle: None, length: Some(seconds(20)) };
+
+fn ends() -> (ClientParams, ServerParams) {
+    let authority = Authority::new();
+    let client = authority.issue("alice", ExtendedKeyUsagePurpose::ClientAuth);
+    let server = authority.issue("vpn.example.org", ExtendedKeyUsagePurpose::ServerAuth);
+    let client = client_params(&client, WrapConfig::Plain, Transport::Udp);
+    let mut server = server_params(&server, WrapConfig::Plain);
+    // Silence has no other consequence here.
+    server.keepalive = Keepalive::default();
+    server.push.retain(|option| !option.starts_with("ping"));
+    (client, server)
+}
+
+fn ended_well(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Ended(Ended::Shutdown)))
+}
+
+fn told(events: &[Event], word: &str) -> bool {
+    events.iter().any(|event| matches!(event, Event::Report(Report { text, .. }) if text.contains(word)))
+}
+
+#[test]
+fn a_client_ends_by_what_its_file_or_the_server_says() {
+    for (limits, directive, option) in
+        [(IDLE, "(inactive)", "inactive 20"), (LENGTH, "(session-timeout)", "session-timeout 20")]
+    {
+        for pushed in [false, true] {
+            let (mut client, mut server) = ends();
+            if pushed {
+                server.push.push(option.to_owned());
+            } else {
+                client.limits = limits;
+            }
+            let mut pair = Pair::new(client, server);
+            pair.advance(seconds(19));
+            assert!(pair.is_up());
+            pair.advance(seconds(2));
+            assert!(ended_well(&pair.client_events) && told(&pair.client_events, directive));
+            assert!(told(&pair.server_events, "said goodbye"), "it leaves politely");
+        }
+    }
+}
+
+#[test]
+fn packets_keep_a_session_but_pings_do_not() {
+    let (mut client, server) = ends();
+    client.limits = IDLE;
+    let mut pair = Pair::new(client.clone(), server.clone());
+    pair.advance_busy(seconds(60));
+    assert!(pair.is_up());
+
+    let mut pair = Pair::new(client, server);
+    pair.advance_pinging(seconds(21));
+    assert!(ended_well(&pair.client_events));
+}
+
+#[test]
+fn what_is_pushed_goes_before_the_file() {
+    let (mut client, mut server) = ends();
+    client.limits = LENGTH;
+    server.push.push("session-timeout 0".to_owned());
+    let mut pair = Pair::new(client, server);
+    pair.advance(seconds(1000));
+    assert!(pair.is_up());
+}
+
+#[test]
+fn a_server_drops_its_client_and_goes_on() {
+    for (limits, directive) in [(IDLE, "(inactive)"), (LENGTH, "(session-timeout)")] {
+        let (client, mut server) = ends();
+        server.limits = limits;
+        let mut pair = Pair::new(client, server);
+        assert!(pair.is_up());
+        pair.advance(seconds(21));
+        assert!(pair.server.peers().is_empty() && told(&pair.server_events, directive));
+        pair.client.handle_command(pair.now, Command::Restart);
+        pair.exchange();
+        pair.advance(seconds(5));
+        assert!(pair.is_up(), "the next session is another");
+    }
+}
+
+#[test]
+fn a_client_has_limits_of_its_own() {
+    let (client, mut server) = ends();
+    server.limits = IDLE;
+    server.per_client = PerClientParams { ask: true, ..PerClientParams::default() };
+    let mut pair = Pair::new(client, server);
+    let unlimited = SessionLimits { idle: Some(IdleLimit { after: Duration::ZERO, bytes: 0 }), length: None };
+    let settings = PeerSettings { limits: unlimited, ..PeerSettings::default() };
+    let settings = Ok(Box::new(settings));
+    let command = Command::PeerSettings { peer: PeerId(0), name: "alice".to_owned(), settings };
+    pair.server.handle_command(pair.now, command);
+    pair.exchange();
+    pair.advance(seconds(100));
+    assert!(pair.is_up());
+}
+
+#[test]
+fn a_point_ends_with_its_session() {
+    let (mut client, mut server) = ends();
+    client.pull = false;
+    server.limits = LENGTH;
+    server.point = Some(PointParams {
+        local: LocalSettings { addresses: vec!["10.4.0.1/32".parse().unwrap()], ..LocalSettings::default() },
+        exit_notify: true,
+        ..PointParams::default()
+    });
+    let mut pair = Pair::new(client, server);
+    assert!(pair.is_up());
+    pair.advance(seconds(21));
+    assert!(ended_well(&pair.server_events) && told(&pair.server_events, "(session-timeout)"));
+    assert!(told(&pair.client_events, "said goodbye"));
+}
