@@ -125,6 +125,12 @@ impl Ground {
         Ok(())
     }
 
+    /// Waits until the server's port is bound, of TCP or of UDP.
+    pub(crate) fn wait_until_bound(&self, tcp: bool) -> Result<(), TestbedError> {
+        let bound = || self.server.is_bound(tcp, PORT).unwrap_or(false);
+        wait_until("the server to listen", PATIENCE, bound)
+    }
+
     /// Starts the client's program, does what else it needs, and waits for the first reply through the tunnel.
     /// Gives how long all that took.
     pub(crate) fn start_client(

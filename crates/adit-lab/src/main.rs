@@ -8,6 +8,7 @@ mod error;
 mod ground;
 mod link;
 mod measure;
+mod null;
 mod plan;
 mod published;
 mod record;
@@ -23,6 +24,7 @@ mod workload;
 
 use std::fmt;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,6 +50,9 @@ struct Arguments {
     /// The measured adit [default: beside this program]
     #[arg(long, global = true)]
     adit: Option<PathBuf>,
+    /// A folder with subjects of your own [default: lab-subjects beside the program]
+    #[arg(long, global = true)]
+    own: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -83,6 +88,16 @@ enum Command {
     Report {
         /// What `run` filled
         directory: PathBuf,
+    },
+    /// Be one end of the null tunnel
+    #[command(hide = true)]
+    Null {
+        /// What to call the TUN device
+        device: String,
+        /// The own address and port
+        local: SocketAddr,
+        /// The other end's
+        remote: SocketAddr,
     },
     /// Compare two runs; exit status 1 if something became worse
     Compare {
@@ -122,11 +137,11 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
     let tools = tools(&arguments);
     match arguments.command {
         Command::List => {
-            list(&tools);
+            list(&tools)?;
             Ok(true)
         }
         Command::Setup { subjects: wanted } => {
-            let mut all = subjects::all();
+            let mut all = subjects::with_external(&tools)?;
             if let Some(wanted) = wanted {
                 run::check_subjects(&wanted, &all)?;
                 all.retain(|name, _| wanted.contains(name));
@@ -151,7 +166,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             plan.check(&name)?;
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
             prepare()?;
-            let failures = run::run(&plan, &out, &subjects::all(), &tools)?;
+            let failures = run::run(&plan, &out, &subjects::with_external(&tools)?, &tools)?;
             report::write(&out)?;
             say(format_args!("{}", out.join(report::HTML).display()));
             Ok(failures == 0)
@@ -159,6 +174,11 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         Command::Report { directory } => {
             report::write(&directory)?;
             say(format_args!("{}", directory.join(report::HTML).display()));
+            Ok(true)
+        }
+        Command::Null { device, local, remote } => {
+            let failed = |error| LabError::Usage(format!("the null tunnel: {error}"));
+            null::run(&device, local, remote).map_err(failed)?;
             Ok(true)
         }
         Command::Compare { before, after, threshold } => {
@@ -198,13 +218,14 @@ fn tools(arguments: &Arguments) -> Tools {
     Tools {
         directory: arguments.tools.clone().unwrap_or_else(|| beside.join("lab-tools")),
         adit: arguments.adit.clone().unwrap_or_else(|| beside.join("adit")),
-        null: beside.join("examples/nulltun"),
+        lab: own.clone(),
+        external: arguments.own.clone().unwrap_or_else(|| beside.join("lab-subjects")),
     }
 }
 
-fn list(tools: &Tools) {
+fn list(tools: &Tools) -> Result<(), LabError> {
     say("subjects:");
-    for (name, subject) in subjects::all() {
+    for (name, subject) in subjects::with_external(tools)? {
         say(format_args!("  {name:<22} {}; {}", subject.about(), subject.availability(tools)));
     }
     say("plans:");
@@ -212,6 +233,7 @@ fn list(tools: &Tools) {
         let title = Plan::parse(name, text).map(|plan| plan.title).unwrap_or_default();
         say(format_args!("  {name:<22} {title}"));
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -45,15 +45,17 @@ fn unlimited() -> Vec<Link> {
 /// What is wrong with a plan.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
-    /// Not TOML, or not ours: the text has the line and what would be right.
-    #[error("{file}: {source}")]
-    Syntax {
+    /// Not TOML, not ours, or a value that cannot be.
+    #[error("{file}:{line}: {what}")]
+    Line {
         /// The plan's file or name.
         file: String,
-        /// What the parser says, with the line.
-        source: Box<toml::de::Error>,
+        /// From 1.
+        line: usize,
+        /// What is wrong and what would be right.
+        what: String,
     },
-    /// A value that cannot be.
+    /// A value that cannot be, from the command line.
     #[error("{file}: {what}")]
     Value {
         /// The plan's file or name.
@@ -66,20 +68,53 @@ pub(crate) enum PlanError {
 impl Plan {
     /// Reads a plan; `file` names it in errors.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
-        let plan: Plan = toml::from_str(text)
-            .map_err(|source| PlanError::Syntax { file: file.to_owned(), source: Box::new(source) })?;
-        plan.check(file)?;
-        Ok(plan)
+        let at = |line, what| PlanError::Line { file: file.to_owned(), line, what };
+        let plan: Plan = toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.as_bytes().get(..start).unwrap_or_default();
+            at(1 + before.iter().filter(|byte| **byte == b'\n').count(), error.message().to_owned())
+        })?;
+        match plan.fault() {
+            Some((mark, what)) => Err(at(mark.line(text), what)),
+            None => Ok(plan),
+        }
     }
 
     /// An error for values that cannot be; also for those that the command line put in their place.
     pub(crate) fn check(&self, file: &str) -> Result<(), PlanError> {
-        self.fault().map_or(Ok(()), |what| Err(PlanError::Value { file: file.to_owned(), what }))
+        let error = |(_, what)| PlanError::Value { file: file.to_owned(), what };
+        self.fault().map_or(Ok(()), |fault| Err(error(fault)))
     }
 
-    fn fault(&self) -> Option<String> {
-        if self.rounds == 0 || self.seconds == 0 {
-            return Some("rounds and seconds must be 1 or more".to_owned());
+    /// What is wrong, and where.
+    fn fault(&self) -> Option<(Mark, String)> {
+        self.fault_of_head()
+            .or_else(|| {
+                let seen = twice(self.links.iter().map(|link| link.name.clone()));
+                seen.map(|(index, name)| (Mark::Link(index), format!("[[link]]: two are called {name:?}")))
+            })
+            .or_else(|| {
+                let seen = twice(self.workloads.iter().map(Workload::name));
+                seen.map(|(index, name)| {
+                    (Mark::Workload(index), format!("[[workload]]: {name} is there twice"))
+                })
+            })
+            .or_else(|| {
+                let mut links = self.links.iter().enumerate();
+                links.find_map(|(index, link)| Some((Mark::Link(index), link.fault()?)))
+            })
+            .or_else(|| {
+                let mut loads = self.workloads.iter().enumerate();
+                loads.find_map(|(index, load)| Some((Mark::Workload(index), load.fault()?)))
+            })
+    }
+
+    /// The same for what stands above the tables.
+    fn fault_of_head(&self) -> Option<(Mark, String)> {
+        for (key, value) in [("rounds", self.rounds), ("seconds", self.seconds)] {
+            if value == 0 {
+                return Some((Mark::Key(key), "rounds and seconds must be 1 or more".to_owned()));
+            }
         }
         for (what, empty) in [
             ("subjects", self.subjects.is_empty()),
@@ -87,31 +122,45 @@ impl Plan {
             ("[[workload]]", self.workloads.is_empty()),
         ] {
             if empty {
-                return Some(format!("{what}: at least one is needed"));
+                return Some((Mark::Key(what), format!("{what}: at least one is needed")));
             }
         }
-        twice(self.subjects.iter().cloned())
-            .map(|name| format!("subjects: {name} is there twice"))
-            .or_else(|| {
-                twice(self.links.iter().map(|link| link.name.clone()))
-                    .map(|name| format!("[[link]]: two are called {name:?}"))
-            })
-            .or_else(|| {
-                twice(self.workloads.iter().map(Workload::name))
-                    .map(|name| format!("[[workload]]: {name} is there twice"))
-            })
-            .or_else(|| {
+        let seen = twice(self.subjects.iter().cloned());
+        seen.map(|(_, name)| (Mark::Key("subjects"), format!("subjects: {name} is there twice"))).or_else(
+            || {
                 let unknown = self.study.as_ref().filter(|name| published::study(name).is_none())?;
-                Some(format!("study: nothing is known of {unknown}"))
-            })
-            .or_else(|| self.links.iter().find_map(Link::fault))
-            .or_else(|| self.workloads.iter().find_map(Workload::fault))
+                Some((Mark::Key("study"), format!("study: nothing is known of {unknown}")))
+            },
+        )
     }
 }
 
-fn twice(names: impl Iterator<Item = String>) -> Option<String> {
+/// What a fault belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Key(&'static str),
+    /// The how-manieth, from 0.
+    Link(usize),
+    Workload(usize),
+}
+
+impl Mark {
+    /// Where that begins in a plan's text, from 1.
+    fn line(self, text: &str) -> usize {
+        let (start, nth) = match self {
+            Mark::Key(key) => (key, 0),
+            Mark::Link(nth) => ("[[link]]", nth),
+            Mark::Workload(nth) => ("[[workload]]", nth),
+        };
+        let mut found = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(start));
+        found.nth(nth).map_or(1, |(index, _)| index + 1)
+    }
+}
+
+/// The first that was there before, and its place.
+fn twice(names: impl Iterator<Item = String>) -> Option<(usize, String)> {
     let mut seen = std::collections::BTreeSet::new();
-    names.into_iter().find(|name| !seen.insert(name.clone()))
+    names.enumerate().find(|(_, name)| !seen.insert(name.clone()))
 }
 
 #[cfg(test)]
@@ -134,7 +183,7 @@ mod tests {
     #[test]
     fn faults_are_told_with_their_place() {
         for (text, part) in [
-            ("title = 3\n".to_owned(), "line 1"),
+            ("title = 3\n".to_owned(), "bad.toml:1: "),
             (format!("{SMALL}sizes = 3\n"), "sizes"),
             (SMALL.replace("'tcp'", "'tpc'"), "tpc"),
             (format!("study = 'mine'\n{SMALL}"), "nothing is known of mine"),
@@ -147,7 +196,7 @@ mod tests {
             (format!("{SMALL}[[workload]]\nkind = 'udp'\nsize = 0\n"), "size must be"),
         ] {
             let error = Plan::parse("bad.toml", &text).unwrap_err().to_string();
-            assert!(error.starts_with("bad.toml: ") && error.contains(part), "{text}\n{error}");
+            assert!(error.starts_with("bad.toml:") && error.contains(part), "{text}\n{error}");
         }
     }
 }

@@ -23,14 +23,9 @@ pub(crate) fn setup(subjects: &BTreeMap<String, Box<dyn Subject>>, tools: &Tools
 
 /// Go and Cargo put what they build into the folder of tools; apt-get must not ask.
 fn install(how: &str, tools: &Tools) -> bool {
-    let mut words = how.split(' ');
-    let Some(program) = words.next() else { return false };
-    let mut command = Command::new(program);
-    command.args(words).env("GOBIN", &tools.directory).env("CARGO_INSTALL_ROOT", &tools.directory);
+    let mut command = Command::new("sh");
+    command.args(["-c", how]).env("GOBIN", &tools.directory).env("CARGO_INSTALL_ROOT", &tools.directory);
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    if program == "apt-get" {
-        command.arg("--yes");
-    }
     match command.status() {
         Ok(status) if status.success() => true,
         Ok(status) => {

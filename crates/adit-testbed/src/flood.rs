@@ -2,12 +2,12 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::{Ends, TestbedError};
-use nix::sys::socket::sockopt::{IpMtu, UdpGsoSegment};
+use nix::sys::socket::sockopt::{IpMtu, UdpGroSegment, UdpGsoSegment};
 use nix::sys::socket::{MsgFlags, MultiHeaders, getsockopt, recvmmsg, setsockopt};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
@@ -188,6 +188,13 @@ fn drain(socket: &UdpSocket, done: &AtomicBool) -> (u64, Duration) {
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// From now on a UDP socket cuts what is sent into datagrams of this size (UDP_SEGMENT), and gives those of one
+/// size that came one after the other as one (UDP_GRO).
+pub fn segment_and_gather(socket: BorrowedFd<'_>, size: usize) -> std::io::Result<()> {
+    setsockopt(&socket, UdpGsoSegment, &i32::try_from(size).unwrap_or(i32::MAX))?;
+    Ok(setsockopt(&socket, UdpGroSegment, &true)?)
 }
 
 /// The most that a UDP packet may carry to the other end without being cut, over IPv4: by the route's MTU.

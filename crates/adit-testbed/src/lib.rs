@@ -28,7 +28,7 @@ pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
 pub use echo::{FirstDatagram, Probe, round_trips};
 pub use ends::Ends;
 pub use error::TestbedError;
-pub use flood::{Flood, Rates, find_saturation, largest_payload};
+pub use flood::{Flood, Rates, find_saturation, largest_payload, segment_and_gather};
 pub use flow::{TcpFlow, TcpLoad, processor_seconds, tcp_flow, while_busy};
 pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_keys};

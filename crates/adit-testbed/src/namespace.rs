@@ -10,6 +10,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::TestbedError;
 use crate::process::{Process, wait_until};
 use crate::programs::{program, run};
+use crate::scratch::Scratch;
+use crate::wireguard::sweep_wireguard_sockets;
 
 /// Where `ip netns` keeps its namespaces.
 const DIRECTORY: &str = "/run/netns";
@@ -147,16 +149,23 @@ fn remove(name: &str) {
     let _ = program("ip").and_then(|mut ip| run(ip.args(["netns", "delete", name])));
 }
 
-/// Removes the namespaces of earlier runs that were killed before they could.
+/// Removes what earlier runs left that were killed before they could: namespaces with whatever runs in them, the
+/// lab's directories, and sockets. All have the number of their process in their names.
 fn sweep() {
-    let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return };
+    let entries = std::fs::read_dir(DIRECTORY).into_iter().flatten();
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
         let Some(pid) = owner.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
-        if !Path::new(&format!("/proc/{pid}")).exists() {
+        if !is_alive(pid) {
             remove(&name);
         }
     }
+    Scratch::sweep(is_alive);
+    sweep_wireguard_sockets(is_alive);
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// Removes all namespaces and directories of this process, ends what runs in them, and keeps anything new from

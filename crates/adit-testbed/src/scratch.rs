@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::TestbedError;
 use crate::namespace::creating;
 
+/// Directories with this label are never kept on purpose.
+const SWEPT: &str = "lab";
+
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
 /// A directory that only we can read and that is removed with everything in it on drop.
@@ -25,6 +28,20 @@ impl Scratch {
             .create(&path)
             .map_err(|source| TestbedError::File { path: path.clone(), source })?;
         Ok(Self { path, keep: false })
+    }
+
+    /// Removes the directories with the label [`SWEPT`] of processes that are gone.
+    pub(crate) fn sweep(is_alive: impl Fn(u32) -> bool) {
+        let temporary = std::env::temp_dir();
+        let entries = std::fs::read_dir(&temporary).into_iter().flatten().flatten();
+        for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+            let parts: Vec<&str> = name.split('-').collect();
+            if let ["adit", owner, _, SWEPT] = parts[..]
+                && owner.parse().is_ok_and(|pid| !is_alive(pid))
+            {
+                let _ = std::fs::remove_dir_all(temporary.join(&name));
+            }
+        }
     }
 
     /// Where it is.

@@ -84,7 +84,14 @@ fn edge(
     offer: &mut impl FnMut(u32) -> Result<Rates, TestbedError>,
 ) -> Result<f64, TestbedError> {
     let good = |rates: &Rates| rates.lost() <= share;
-    let first_bad = steps.iter().position(|(_, rates)| !good(rates)).unwrap_or(steps.len());
+    let mut first_bad = steps.len();
+    for (index, (rate, rates)) in steps.iter().enumerate() {
+        // Something else on the machine may have been in the way: only who fails twice has failed.
+        if !good(rates) && !good(&offer(*rate)?) {
+            first_bad = index;
+            break;
+        }
+    }
     let Some((mut low, mut best)) = first_bad.checked_sub(1).and_then(|index| steps.get(index)).copied()
     else {
         return Ok(0.0);
@@ -150,6 +157,25 @@ mod tests {
         let report = sweep(10_000).run_with(lossy).unwrap();
         assert_eq!((report.no_drop, report.partial_drop, report.most), (0.0, 0.0, 0.0));
         assert_eq!(report.loads.len(), 1);
+    }
+
+    #[test]
+    fn one_bad_moment_is_forgiven() {
+        let mut count = 0;
+        let unlucky = |rate: u32| {
+            count += 1;
+            let sent = u64::from(rate);
+            let received = if count == 2 { 0 } else { sent };
+            let (sent_rate, received_rate) = (f64::from(rate), received as f64);
+            Ok(Rates {
+                sent: sent_rate,
+                received: received_rate,
+                packets_sent: sent,
+                packets_received: received,
+            })
+        };
+        let report = sweep(10_000).run_with(unlucky).unwrap();
+        assert_eq!(report.no_drop, report.loads.last().unwrap()[0]);
     }
 
     #[test]

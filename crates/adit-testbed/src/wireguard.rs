@@ -51,6 +51,19 @@ pub fn wireguard_socket(device: &str) -> PathBuf {
     Path::new(SOCKETS).join(format!("{device}.sock"))
 }
 
+/// Removes sockets that processes left which are gone: those of devices called `wgPID`, an `s` or `c`, and
+/// perhaps a number.
+pub(crate) fn sweep_wireguard_sockets(is_alive: impl Fn(u32) -> bool) {
+    let entries = std::fs::read_dir(SOCKETS).into_iter().flatten().flatten();
+    for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let owner = name.strip_prefix("wg").and_then(|rest| rest.split(['s', 'c']).next());
+        if name.ends_with(".sock") && owner.and_then(|pid| pid.parse().ok()).is_some_and(|pid| !is_alive(pid))
+        {
+            let _ = std::fs::remove_file(Path::new(SOCKETS).join(name));
+        }
+    }
+}
+
 /// Gives a device its keys and its peer (wireguard.com, "Cross-platform Userspace Implementation").
 pub fn configure_wireguard(
     device: &str,

@@ -8,6 +8,9 @@ use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
 use crate::ground::Ground;
 
+/// What MirageVPN's own benchmark seals with, over TCP.
+const MIRAGEVPN: &str = "AES-128-GCM";
+
 /// adit at both ends.
 #[derive(Debug)]
 struct Adit(Shape);
@@ -15,11 +18,13 @@ struct Adit(Shape);
 /// All that are measured.
 pub(super) fn all() -> Vec<Box<dyn Subject>> {
     let mut all: Vec<Box<dyn Subject>> = Vec::new();
+    let mut add = |tcp, cipher| all.push(Box::new(Adit(Shape { tcp, cipher, lz4: false, kernel: false })));
     for tcp in [false, true] {
         for cipher in ["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"] {
-            all.push(Box::new(Adit(Shape { tcp, cipher, lz4: false })));
+            add(tcp, cipher);
         }
     }
+    add(false, "AES-192-GCM");
     all
 }
 
@@ -40,6 +45,27 @@ impl Subject for Adit {
                 tools.adit.display()
             )),
         }
+    }
+
+    fn in_memory(&self, tools: &Tools) -> Result<Vec<(String, f64)>, LabError> {
+        if !self.0.tcp || self.0.cipher != MIRAGEVPN {
+            return Ok(Vec::new());
+        }
+        let mut command = Command::new(&tools.adit);
+        command.args(["bench", "--json", "--only", "miragevpn"]);
+        let failed = |what: &str| LabError::Usage(format!("adit bench --json: {what}"));
+        let output = command.output().map_err(|error| failed(&error.to_string()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let json: serde_json::Value =
+            serde_json::from_slice(&output.stdout).map_err(|_| failed(said.trim()))?;
+        let row = json["rows"].get(0).ok_or_else(|| failed("it has no row"))?;
+        let figures = [
+            ("seal_ns", row["seal_ns"]["median"].as_f64()),
+            ("open_ns", row["open_ns"]["median"].as_f64()),
+            ("seal_mbit", row["seal_gbit"].as_f64().map(|gigabits| gigabits * 1e3)),
+            ("open_mbit", row["open_gbit"].as_f64().map(|gigabits| gigabits * 1e3)),
+        ];
+        Ok(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
     }
 
     fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {

@@ -61,7 +61,7 @@ impl Subject for Fastd {
     fn availability(&self, _tools: &Tools) -> Availability {
         match version("fastd", &["--version"]) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None => Availability::Installable("apt-get install fastd".to_owned()),
+            None => Availability::Installable("apt-get install --yes fastd".to_owned()),
         }
     }
 

@@ -1,15 +1,21 @@
 //! Who is measured: one file for each kind.
 //!
-//! A subject says whether it can run here, and brings a tunnel up between the two ends of a [`Ground`]. To add
+//! Those of [`external`] are files of the reader's own. A subject says whether it can run here, and brings a tunnel up between the two ends of a [`Ground`]. To add
 //! one: write a file with a type that is a [`Subject`], and name it in [`all`].
 
 mod adit;
+mod external;
 mod fastd;
+mod kernel;
+mod kernel_wireguard;
+mod libreswan;
 mod null;
 mod openvpn;
+mod pptp;
 mod strongswan;
 mod tinc;
 mod veth;
+mod vtun;
 mod wireguard;
 
 use std::collections::BTreeMap;
@@ -75,8 +81,10 @@ pub(crate) struct Tools {
     pub(crate) directory: PathBuf,
     /// The measured adit.
     pub(crate) adit: PathBuf,
-    /// The null tunnel.
-    pub(crate) null: PathBuf,
+    /// The lab itself, which is the null tunnel, too.
+    pub(crate) lab: PathBuf,
+    /// Where the reader's own subjects are.
+    pub(crate) external: PathBuf,
 }
 
 /// Something that is measured.
@@ -103,10 +111,14 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
 pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
     let mut all: Vec<Box<dyn Subject>> =
         vec![Box::new(veth::Veth), Box::new(null::Null), Box::new(tinc::Tinc), Box::new(fastd::Fastd)];
+    all.push(Box::new(kernel_wireguard::KernelWireGuard));
+    all.push(Box::new(libreswan::Libreswan));
+    all.push(Box::new(pptp::Pptp));
     all.extend(openvpn::all());
     all.extend(adit::all());
     all.extend(wireguard::all());
     all.extend(strongswan::all());
+    all.extend(vtun::all());
     all.into_iter().map(|subject| (subject.name(), subject)).collect()
 }
 
@@ -114,6 +126,21 @@ pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
 pub(crate) fn find<'a>(all: &'a BTreeMap<String, Box<dyn Subject>>, name: &str) -> Option<&'a dyn Subject> {
     let plain = name.split_once('@').map_or(name, |(plain, _)| plain);
     all.get(plain).map(|subject| &**subject)
+}
+
+/// The same and the reader's own, which may not take the name of one of these.
+pub(crate) fn with_external(tools: &Tools) -> Result<BTreeMap<String, Box<dyn Subject>>, LabError> {
+    let mut subjects = all();
+    for subject in external::all(&tools.external) {
+        let name = subject.name();
+        if subjects.insert(name.clone(), subject).is_some() {
+            let directory = tools.external.display();
+            return Err(LabError::Usage(format!(
+                "{directory}: {name} is the name of another subject; give the file another name"
+            )));
+        }
+    }
+    Ok(subjects)
 }
 
 /// The first line that a program writes about its version; nothing if it is not installed.

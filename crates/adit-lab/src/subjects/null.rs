@@ -23,20 +23,15 @@ impl Subject for Null {
         "a tunnel that moves packets and does nothing else".to_owned()
     }
 
-    fn availability(&self, tools: &Tools) -> Availability {
-        match tools.null.is_file() {
-            true => lacks_tun().unwrap_or(Availability::Installed("the lab's own".to_owned())),
-            false => {
-                Availability::Installable("cargo build --release -p adit-io --example nulltun".to_owned())
-            }
-        }
+    fn availability(&self, _tools: &Tools) -> Availability {
+        lacks_tun().unwrap_or(Availability::Installed("the lab's own".to_owned()))
     }
 
     fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
         let command = |own: usize| {
-            let mut command = Command::new(&tools.null);
+            let mut command = Command::new(&tools.lab);
             let address = |end: usize| format!("{}:{PORT}", OUTER[end]);
-            command.args([DEVICE.to_owned(), address(own), address(1 - own)]);
+            command.args(["null".to_owned(), DEVICE.to_owned(), address(own), address(1 - own)]);
             command
         };
         ground.start_server(command(0))?;

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, openvpn_command, wait_until};
 
+use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
 use crate::ground::{Ground, INNER, OUTER, PATIENCE, PORT};
@@ -17,6 +18,8 @@ pub(super) struct Shape {
     pub(super) cipher: &'static str,
     /// OpenVPN's lz4-v2 in both directions.
     pub(super) lz4: bool,
+    /// Left to the kernel (DCO).
+    pub(super) kernel: bool,
 }
 
 impl Shape {
@@ -25,17 +28,24 @@ impl Shape {
         let transport = if self.tcp { "tcp" } else { "udp" };
         let cipher = match self.cipher {
             "AES-256-GCM" => "",
+            "AES-192-GCM" => "-aes192",
             "AES-128-GCM" => "-aes128",
+            "none" => "-none",
             _ => "-chacha20",
         };
-        format!("{transport}{cipher}{}", if self.lz4 { "-lz4" } else { "" })
+        let (lz4, kernel) = (if self.lz4 { "-lz4" } else { "" }, if self.kernel { "-dco" } else { "" });
+        format!("{transport}{cipher}{lz4}{kernel}")
     }
 
     /// What it is, in words.
     pub(super) fn words(self) -> String {
         let transport = if self.tcp { "TCP" } else { "UDP" };
         let lz4 = if self.lz4 { ", lz4" } else { "" };
-        format!("over {transport}, {}{lz4}", self.cipher)
+        let kernel = if self.kernel { ", data channel in the kernel (DCO)" } else { "" };
+        match self.cipher {
+            "none" => format!("over {transport}, no encryption{lz4}{kernel}"),
+            cipher => format!("over {transport}, {cipher}{lz4}{kernel}"),
+        }
     }
 
     /// The two configuration files, server first.
@@ -46,6 +56,9 @@ impl Shape {
         let network = INNER[0].rsplit_once('.').map_or("10.8.0", |(network, _)| network);
         let cipher = self.cipher;
         let mut shared = format!("dev tun\ncipher {cipher}\ndata-ciphers {cipher}\nverb 3\n");
+        if cipher == "none" {
+            shared += "auth none\n";
+        }
         if self.lz4 {
             shared += "compress lz4-v2\nallow-compression yes\n";
         }
@@ -97,12 +110,17 @@ struct OpenVpn(Shape);
 /// All that are measured.
 pub(super) fn all() -> Vec<Box<dyn Subject>> {
     let mut all: Vec<Box<dyn Subject>> = Vec::new();
+    let mut add = |tcp, cipher, lz4, kernel| all.push(Box::new(OpenVpn(Shape { tcp, cipher, lz4, kernel })));
     for tcp in [false, true] {
         for cipher in ["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"] {
-            all.push(Box::new(OpenVpn(Shape { tcp, cipher, lz4: false })));
+            add(tcp, cipher, false, false);
         }
-        all.push(Box::new(OpenVpn(Shape { tcp, cipher: "AES-256-GCM", lz4: true })));
+        add(tcp, "AES-256-GCM", true, false);
+        add(tcp, "AES-256-GCM", false, true);
     }
+    add(false, "AES-192-GCM", false, false);
+    add(false, "none", false, false);
+    add(false, "none", true, false);
     all
 }
 
@@ -117,18 +135,28 @@ impl Subject for OpenVpn {
 
     fn availability(&self, _tools: &Tools) -> Availability {
         match version("openvpn", &["--version"]) {
+            Some(version) if self.0.kernel => {
+                kernel::lacks(Ability::OpenVpn).unwrap_or(Availability::Installed(version))
+            }
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None => Availability::Installable("apt-get install openvpn".to_owned()),
+            None => Availability::Installable("apt-get install --yes openvpn".to_owned()),
         }
     }
 
     fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
         let command = |file: &Path| {
             openvpn_command(file).map(|mut command| {
-                command.arg("--disable-dco");
+                if !self.0.kernel {
+                    command.arg("--disable-dco");
+                }
                 command
             })
         };
-        start(self.0, ground, &command)
+        let tunnel = start(self.0, ground, &command)?;
+        if self.0.kernel && !ground.client.ip(&["-details", "link", "show"])?.contains("ovpn-dco") {
+            let why = "OpenVPN keeps the data channel to itself; its log says why".to_owned();
+            return Err(LabError::Usage(why));
+        }
+        Ok(tunnel)
     }
 }

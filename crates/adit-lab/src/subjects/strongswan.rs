@@ -1,10 +1,11 @@
-//! strongSwan: IKEv2 and ESP, in user space where the kernel has no ESP.
+//! strongSwan: IKEv2 by its daemon, and ESP in user space or by the kernel.
 
 use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{Namespace, TestbedError, program, wait_until};
 
+use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
 use crate::error::LabError;
 use crate::ground::{Ground, INNER, OUTER};
@@ -13,29 +14,38 @@ use crate::ground::{Ground, INNER, OUTER};
 const CHARON: &str = "/usr/lib/ipsec/charon";
 /// The plugin that does ESP in user space.
 const LIBIPSEC: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
-const PACKAGES: &str = "apt-get install strongswan-charon strongswan-swanctl libcharon-extra-plugins";
+const PACKAGES: &str = "apt-get install --yes strongswan-charon strongswan-swanctl libcharon-extra-plugins";
 /// How long the daemon may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ENDS: [&str; 2] = ["server", "client"];
 
-/// strongSwan with its `kernel-libipsec` plugin at both ends.
+/// strongSwan at both ends.
 #[derive(Debug)]
 struct StrongSwan {
     suffix: &'static str,
     cipher: &'static str,
     /// In swanctl.conf's language.
     proposal: &'static str,
+    /// ESP by the kernel, not by the plugin `kernel-libipsec`.
+    kernel: bool,
 }
 
-const ALL: [StrongSwan; 3] = [
-    StrongSwan { suffix: "", cipher: "AES-256-GCM", proposal: "aes256gcm16" },
-    StrongSwan { suffix: "-aes128", cipher: "AES-128-GCM", proposal: "aes128gcm16" },
-    StrongSwan { suffix: "-chacha20", cipher: "ChaCha20-Poly1305", proposal: "chacha20poly1305" },
+/// Suffix, cipher and proposal.
+const CIPHERS: [[&str; 3]; 3] = [
+    ["", "AES-256-GCM", "aes256gcm16"],
+    ["-aes128", "AES-128-GCM", "aes128gcm16"],
+    ["-chacha20", "ChaCha20-Poly1305", "chacha20poly1305"],
 ];
 
 /// All that are measured.
 pub(super) fn all() -> Vec<Box<dyn Subject>> {
-    ALL.into_iter().map(|subject| Box::new(subject) as Box<dyn Subject>).collect()
+    let mut all: Vec<Box<dyn Subject>> = Vec::new();
+    for kernel in [false, true] {
+        for [suffix, cipher, proposal] in CIPHERS {
+            all.push(Box::new(StrongSwan { suffix, cipher, proposal, kernel }));
+        }
+    }
+    all
 }
 
 /// The files and sockets of one end.
@@ -53,10 +63,11 @@ impl End<'_> {
         format!("unix://{}", self.path("vici"))
     }
 
-    fn write(&self, proposal: &str) -> Result<(), TestbedError> {
+    fn write(&self, proposal: &str, kernel: bool) -> Result<(), TestbedError> {
         let (own, other) = (self.number, 1 - self.number);
+        let libipsec = if kernel { "" } else { "kernel-libipsec " };
         let daemon = format!(
-            "charon {{\n load = random nonce openssl gcm chapoly kdf kernel-libipsec kernel-netlink socket-default vici\n \
+            "charon {{\n load = random nonce openssl gcm chapoly kdf {libipsec}kernel-netlink socket-default vici\n \
              install_virtual_ip = no\n plugins {{ vici {{ socket = {} }} }}\n}}\n",
             self.socket()
         );
@@ -96,18 +107,24 @@ impl End<'_> {
 
 impl Subject for StrongSwan {
     fn name(&self) -> String {
-        format!("strongswan{}", self.suffix)
+        format!("strongswan{}{}", if self.kernel { "-kernel" } else { "" }, self.suffix)
     }
 
     fn about(&self) -> String {
-        format!("strongSwan with ESP in user space (kernel-libipsec), {}", self.cipher)
+        let place = if self.kernel { "by the kernel" } else { "in user space (kernel-libipsec)" };
+        format!("strongSwan with ESP {place}, {}", self.cipher)
     }
 
     fn stand_in(&self) -> Option<String> {
-        Some("strongSwan with the kernel's ESP".to_owned())
+        (!self.kernel).then(|| "strongSwan with the kernel's ESP".to_owned())
     }
 
     fn availability(&self, _tools: &Tools) -> Availability {
+        if self.kernel
+            && let Some(lacks) = kernel::lacks(Ability::Esp)
+        {
+            return lacks;
+        }
         let there = [CHARON, LIBIPSEC].iter().all(|path| std::path::Path::new(path).exists());
         match program("swanctl").ok().filter(|_| there) {
             Some(mut command) => {
@@ -124,7 +141,7 @@ impl Subject for StrongSwan {
         }
         let commands = [0, 1].map(|number| {
             let end = End { ground, number };
-            end.write(self.proposal).and_then(|()| end.daemon())
+            end.write(self.proposal, self.kernel).and_then(|()| end.daemon())
         });
         let [server, client] = commands;
         ground.start_server(server?)?;

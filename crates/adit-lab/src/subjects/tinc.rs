@@ -61,7 +61,7 @@ impl Subject for Tinc {
     fn availability(&self, _tools: &Tools) -> Availability {
         match version("tincd", &["--version"]) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None => Availability::Installable("apt-get install tinc".to_owned()),
+            None => Availability::Installable("apt-get install --yes tinc".to_owned()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use adit_testbed::{configure_wireguard, program, wireguard_keys, wireguard_socket};
 
@@ -12,35 +13,44 @@ use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
 /// What wireguard-go and wg-quick choose for an outer MTU of 1500.
 const MTU: u16 = 1420;
 
+/// Tells the devices of several tunnels apart.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// A program that speaks WireGuard.
 #[derive(Debug)]
 struct WireGuard {
     name: &'static str,
-    /// Who builds it, and from what.
-    build: [&'static str; 4],
-    /// What it is called below the directory of tools.
+    /// What gets it.
+    build: &'static [&'static str],
+    /// What it is called below the directory of tools; where Debian puts it if it is its package.
     path: &'static str,
     /// What it takes beside `--foreground` and the device.
     argument: Option<&'static str>,
 }
 
-const ALL: [WireGuard; 3] = [
+const ALL: [WireGuard; 4] = [
     WireGuard {
         name: "wireguard-go",
-        build: ["go", "install", "-v", "golang.zx2c4.com/wireguard@latest"],
+        build: &["go", "install", "-v", "golang.zx2c4.com/wireguard@latest"],
         // Go calls it by the last part of the module's path.
         path: "wireguard",
         argument: None,
     },
     WireGuard {
+        name: "wireguard-go-debian",
+        build: &["apt-get", "install", "--yes", "wireguard-go"],
+        path: "/usr/bin/wireguard-go",
+        argument: None,
+    },
+    WireGuard {
         name: "boringtun",
-        build: ["cargo", "install", "--locked", "boringtun-cli"],
+        build: &["cargo", "install", "--locked", "boringtun-cli"],
         path: "bin/boringtun-cli",
         argument: Some("--disable-drop-privileges"),
     },
     WireGuard {
         name: "gotatun",
-        build: ["cargo", "install", "--locked", "gotatun-cli"],
+        build: &["cargo", "install", "--locked", "gotatun-cli"],
         path: "bin/gotatun",
         argument: Some("--disable-drop-privileges"),
     },
@@ -52,6 +62,10 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
 }
 
 impl WireGuard {
+    fn builder(&self) -> &'static str {
+        self.build.first().copied().unwrap_or_default()
+    }
+
     fn path(&self, tools: &Tools) -> PathBuf {
         tools.directory.join(self.path)
     }
@@ -64,7 +78,7 @@ impl WireGuard {
 
     fn version(&self, tools: &Tools) -> Option<String> {
         let path = self.path(tools);
-        match self.build[0] {
+        match self.builder() {
             "go" => path.is_file().then(|| go_version(&path)),
             _ => version_at(&path, &["--version"]),
         }
@@ -91,8 +105,8 @@ impl Subject for WireGuard {
     fn availability(&self, tools: &Tools) -> Availability {
         match self.version(tools) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None if program(self.build[0]).is_err() => {
-                Availability::Impossible(format!("{} is not installed, which builds it", self.build[0]))
+            None if program(self.builder()).is_err() => {
+                Availability::Impossible(format!("{} is not installed, which gets it", self.builder()))
             }
             None => Availability::Installable(self.build.join(" ")),
         }
@@ -100,7 +114,9 @@ impl Subject for WireGuard {
 
     fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
         let keys = wireguard_keys(ground.directory.path())?;
-        let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
+        // Their sockets are in one folder, whatever namespace they are in.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % 1000;
+        let devices = ["s", "c"].map(|end| format!("wg{}{end}{number}", std::process::id()));
         ground.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();
         ground.start_server(self.command(tools, &devices[0]))?;
         configure_wireguard(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;

@@ -1,0 +1,70 @@
+//! What this kernel can do by itself: tried once, in a namespace that is gone afterwards.
+
+use std::sync::OnceLock;
+
+use adit_testbed::{Namespace, TestbedError, is_root};
+
+use super::Availability;
+
+/// A tunnel in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ability {
+    /// The device type `wireguard`.
+    WireGuard,
+    /// The device type that OpenVPN 2.6 hands its data channel to.
+    OpenVpn,
+    /// IPsec's ESP with AES-GCM.
+    Esp,
+    /// The point-to-point protocol, and GRE to carry it.
+    Ppp,
+}
+
+const ALL: [Ability; 4] = [Ability::WireGuard, Ability::OpenVpn, Ability::Esp, Ability::Ppp];
+
+/// Why it cannot, or nothing if it can.
+pub(super) fn lacks(ability: Ability) -> Option<Availability> {
+    static TRIED: OnceLock<[Option<String>; 4]> = OnceLock::new();
+    if !is_root() {
+        return Some(Availability::Impossible("only root can try whether this kernel has it".to_owned()));
+    }
+    let tried =
+        TRIED.get_or_init(|| ALL.map(|ability| attempt(ability).err().map(|error| why(ability, &error))));
+    let index = ALL.iter().position(|known| *known == ability)?;
+    tried.get(index)?.clone().map(Availability::Impossible)
+}
+
+fn why(ability: Ability, error: &TestbedError) -> String {
+    let (what, module) = match ability {
+        Ability::WireGuard => ("WireGuard", "wireguard"),
+        Ability::OpenVpn => ("OpenVPN's data channel (DCO)", "ovpn-dco-v2"),
+        Ability::Esp => ("ESP", "esp4"),
+        Ability::Ppp => ("PPP over GRE", "ppp_generic and pptp"),
+    };
+    let said = match error {
+        TestbedError::Failed { output, .. } => output.clone(),
+        other => other.to_string(),
+    };
+    format!("this kernel has no {what} (module {module}): {said}")
+}
+
+fn attempt(ability: Ability) -> Result<(), TestbedError> {
+    let namespace = Namespace::create("abilities")?;
+    let device = |kind: &str| namespace.ip(&["link", "add", "try0", "type", kind]).map(drop);
+    match ability {
+        Ability::WireGuard => device("wireguard"),
+        Ability::OpenVpn => device("ovpn-dco"),
+        Ability::Esp => {
+            // Any key will do: 32 bytes and the salt of RFC 4106.
+            let key = format!("0x{}", "01".repeat(36));
+            let state = "xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x100 mode tunnel aead rfc4106(gcm(aes))";
+            let words: Vec<&str> = state.split(' ').chain([key.as_str(), "128"]).collect();
+            namespace.ip(&words).map(drop)
+        }
+        Ability::Ppp => {
+            let path = "/dev/ppp";
+            std::fs::metadata(path)
+                .map(drop)
+                .map_err(|source| TestbedError::File { path: path.into(), source })
+        }
+    }
+}

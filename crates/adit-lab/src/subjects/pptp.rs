@@ -1,0 +1,51 @@
+//! PPTP: pptpd and pptp-linux, with PPP and GRE in the kernel.
+
+use adit_testbed::{program, wait_until};
+
+use super::kernel::{self, Ability};
+use super::{Availability, Subject, Tools, Tunnel, version};
+use crate::error::LabError;
+use crate::ground::{Ground, INNER, OUTER};
+
+/// The control connection's (RFC 2637 §1.3).
+const CONTROL: u16 = 1723;
+/// Room for IP, GRE and PPP.
+const OPTIONS: &str = "noauth\nnodefaultroute\nnobsdcomp\nnodeflate\nmtu 1400\nmru 1400\nlock\n";
+
+/// PPTP without encryption: what it has (MPPE with RC4) is broken, and needs secrets in the system's own files.
+#[derive(Debug)]
+pub(super) struct Pptp;
+
+impl Subject for Pptp {
+    fn name(&self) -> String {
+        "pptp".to_owned()
+    }
+
+    fn about(&self) -> String {
+        "pptpd and pptp-linux, no encryption".to_owned()
+    }
+
+    fn availability(&self, _tools: &Tools) -> Availability {
+        if let Some(lacks) = kernel::lacks(Ability::Ppp) {
+            return lacks;
+        }
+        match (version("pptpd", &["--version"]), program("pptp")) {
+            (Some(version), Ok(_)) => Availability::Installed(version),
+            _ => Availability::Installable("apt-get install --yes pptpd pptp-linux".to_owned()),
+        }
+    }
+
+    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let options = ground.directory.write("options", OPTIONS)?;
+        let text = format!("option {}\nlocalip {}\nremoteip {}\n", options.display(), INNER[0], INNER[1]);
+        let configuration = ground.directory.write("pptpd.conf", &text)?;
+        let mut server = program("pptpd")?;
+        server.arg("--fg").arg("--conf").arg(configuration);
+        ground.start_server(server)?;
+        let listens = || ground.server.is_bound(true, CONTROL).unwrap_or(false);
+        wait_until("pptpd to listen", ground.patience, listens)?;
+        let mut client = program("pppd")?;
+        client.args(["pty", &format!("pptp {} --nolaunchpppd", OUTER[0]), "nodetach", "file"]).arg(options);
+        Ok(Tunnel::up(ground.start_client(client, |_| Ok(()))?))
+    }
+}

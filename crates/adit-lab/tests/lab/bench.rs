@@ -1,0 +1,32 @@
+//! What the tests share.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use adit_testbed::Scratch;
+
+/// Programs that every run needs.
+pub(crate) const NEEDED: [&str; 5] = ["tc", "iperf3", "ethtool", "openssl", "unshare"];
+
+/// The lab, with these arguments.
+pub(crate) fn lab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adit-lab"));
+    command.args(arguments);
+    command
+}
+
+/// What it did, in one text: both streams.
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// A plan of these subjects that takes some seconds.
+pub(crate) fn small_plan(scratch: &Scratch, subjects: &str, loads: &str) -> String {
+    let text = format!("title = 'x'\nrounds = 1\nseconds = 1\nsubjects = [{subjects}]\n{loads}");
+    scratch.write("plan.toml", &text).unwrap().to_str().unwrap().to_owned()
+}
+
+/// A file of a run's folder as JSON.
+pub(crate) fn json(out: &Path, name: &str) -> serde_json::Value {
+    serde_json::from_str(&std::fs::read_to_string(out.join(name)).unwrap()).unwrap()
+}

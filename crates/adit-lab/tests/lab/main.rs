@@ -1,0 +1,10 @@
+//! The program from outside: subjects of one's own, and what goes wrong.
+//!
+//! Needs root, `ip` and `iperf3`. Without them the tests say that they were skipped; with `CI=true` they fail
+//! instead.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod bench;
+mod errors;
+mod external;
