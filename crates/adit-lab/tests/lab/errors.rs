@@ -16,7 +16,7 @@ fn a_bad_plan_is_told_with_file_and_line() {
     let scratch = Scratch::create("errors").unwrap();
     let good = "title = 'x'\nsubjects = ['veth']\n";
     for (text, place) in [
-        (format!("{good}[[workload]]\nkind = 'tpc'\n"), "bad.toml:3: "),
+        (format!("{good}[[workload]]\nkind = 'tpc'\n"), "bad.toml:4: "),
         (format!("{good}sizes = 3\n[[workload]]\nkind = 'tcp'\n"), "bad.toml:3: "),
         (format!("rounds = 0\n{good}[[workload]]\nkind = 'tcp'\n"), "bad.toml:1: "),
         (format!("{good}[[workload]]\nkind = 'tcp'\n[[workload]]\nkind = 'udp'\nsize = 0\n"), "bad.toml:5: "),
