@@ -1,6 +1,6 @@
 //! A client and a server over a network that the input commands: it delivers, loses, doubles, corrupts and
-//! forges datagrams, lets time pass, gives orders and pushes any options. Whatever happens, the machines do
-//! not panic, do not spin, and their orders to the data plane make sense.
+//! forges datagrams, lets time pass, gives orders, pushes any options and answers for scripts. Whatever
+//! happens, the machines do not panic, do not spin, and their orders to the data plane make sense.
 #![no_main]
 
 #[path = "../../crates/adit-openvpn/tests/support/mod.rs"]
@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Event, Instant, IpNet, Notice, OpenFailure, Path, PeerId, PeerSettings,
-    Protocol, PushChange, SessionId, Transport, UserPassword,
+    Protocol, PushChange, Script, ScriptId, ScriptOutcome, SessionId, Transport, UserPassword,
 };
+use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, TlsCryptV2, UserAuth};
 use adit_openvpn::static_key::StaticKey;
@@ -65,14 +66,19 @@ struct Model {
     /// Peers that the data plane knew at some time: it may still speak of them.
     ever: BTreeSet<PeerId>,
     opens: usize,
-    /// What waits for an answer: a peer's own settings, a username and password.
+    /// What waits for an answer: a peer's own settings, a username and password, scripts.
     questions: Vec<Question>,
+    /// Scripts that put their answer off.
+    deferred: BTreeSet<ScriptId>,
+    /// Scripts that ran once: none does twice.
+    ran: BTreeSet<ScriptId>,
     ended: bool,
 }
 
 enum Question {
     Settings(PeerId, String),
     Credentials,
+    Script(Box<Script>),
 }
 
 impl Model {
@@ -87,6 +93,13 @@ impl Model {
             Event::Report(report) => assert!(!report.text.contains('\0')),
             Event::WantPeerSettings { peer, name } => self.questions.push(Question::Settings(peer, name)),
             Event::AskCredentials { .. } => self.questions.push(Question::Credentials),
+            Event::RunScript(script) => {
+                assert!(self.ran.insert(script.id), "one run of a script twice");
+                let named = script.env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
+                assert!(named && script.env.iter().all(|(_, value)| !value.contains('\0')));
+                self.questions.push(Question::Script(script));
+            }
+            Event::DropScript(id) => drop(self.deferred.remove(&id)),
             Event::Close { .. } | Event::Up(_) | Event::Down | Event::Leased(_) => {}
         }
     }
@@ -229,7 +242,14 @@ impl World {
             }
         }
         for question in self.server.model.questions.split_off(0) {
-            let Question::Settings(peer, name) = question else { continue };
+            let (peer, name) = match question {
+                Question::Settings(peer, name) => (peer, name),
+                Question::Script(script) => {
+                    self.end_script(&script, value);
+                    continue;
+                }
+                Question::Credentials => continue,
+            };
             let mut settings = PeerSettings { disabled: value == 0xfd, ..PeerSettings::default() };
             if value & 1 == 1 {
                 settings.ipv4 = Some(([10, 8, 0, value].into(), [255, 255, 255, 0].into()));
@@ -241,6 +261,38 @@ impl World {
             self.server.machine.handle_command(self.now, Command::PeerSettings { peer, name, settings });
             self.server.drain();
         }
+    }
+
+    /// A script says yes, mostly; or no, or later; or cannot be run, or writes nonsense.
+    fn end_script(&mut self, script: &Script, value: u8) {
+        if value == 0xfc && script.defers {
+            self.server.model.deferred.insert(script.id);
+        }
+        let exit = match value {
+            0xfc => Ok(2),
+            0xfd => Err("no such program".to_owned()),
+            0xfe => Ok(1),
+            _ => Ok(0),
+        };
+        let files = script.files.iter().map(|_| vec![value; usize::from(value >> 5)]).collect();
+        let settings = script.settings.filter(|_| exit == Ok(0)).map(|_| match value {
+            0xfb => Err("line 1: nonsense".to_owned()),
+            _ => Ok(Box::new(PeerSettings { disabled: value == 0xfa, ..PeerSettings::default() })),
+        });
+        self.script_done(script.id, ScriptOutcome { exit, files, settings });
+    }
+
+    /// Scripts that put their answer off give it.
+    fn end_deferred(&mut self, value: u8) {
+        for id in std::mem::take(&mut self.server.model.deferred) {
+            let answer = [b"1", b"0", b"2", b"x"][usize::from(value >> 6)];
+            self.script_done(id, ScriptOutcome { exit: Ok(2), files: vec![answer.to_vec()], settings: None });
+        }
+    }
+
+    fn script_done(&mut self, id: ScriptId, outcome: ScriptOutcome) {
+        self.server.machine.handle_command(self.now, Command::ScriptDone { id, outcome });
+        self.server.drain();
     }
 
     fn deliver_all(&mut self) {
@@ -354,14 +406,30 @@ impl World {
         // Sometimes an answer is late.
         if value & 3 != 3 {
             self.answer(value);
+        } else if value & 4 != 0 {
+            self.end_deferred(value);
         }
     }
+}
+
+/// Username and password, tokens and every script.
+fn judge(client: &mut ClientParams, server: &mut ServerParams, by_file: bool) {
+    let script = || Some(vec!["/judge".to_owned()]);
+    client.auth = Some(support::judged::user("s3 cret"));
+    let access = &mut server.access;
+    access.verify = Some(PasswordScript { argv: vec!["/judge".to_owned()], by_file });
+    access.username_as_name = by_file;
+    access.tokens = Some(support::judged::tokens());
+    (access.tls_verify, access.client_connect, access.client_disconnect) = (script(), script(), script());
 }
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[choice, push_len], rest)) = data.split_first_chunk() else { return };
     let (push, script) = rest.split_at(rest.len().min(usize::from(push_len)));
-    let (mut client, mut server) = PARAMS[usize::from(choice & 0xf) % PARAMS.len()].clone();
+    let (mut client, mut server) = PARAMS[usize::from(choice & 7) % PARAMS.len()].clone();
+    if choice & 8 != 0 {
+        judge(&mut client, &mut server, choice & 0x10 != 0);
+    }
     server.per_client.ask = choice & 0x10 != 0;
     server.duplicate_cn = choice & 0x20 != 0;
     if choice & 0x40 != 0 {
