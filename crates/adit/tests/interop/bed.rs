@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, openvpn_command,
-    static_key, tls_crypt_v2_keys, wait_until,
+    Authority, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, static_key,
+    tls_crypt_v2_keys, wait_until,
 };
 
 use crate::options::{Options, Part, Program, Wrap};
@@ -126,14 +126,10 @@ impl Host {
 
     /// Starts the program; for a server, waits until it listens.
     pub(crate) fn start(&mut self) -> Result<(), TestbedError> {
-        let command = match self.program {
-            Program::OpenVpn => openvpn_command(&self.config)?,
-            Program::Adit => {
-                let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_adit"));
-                command.arg("up").args(&self.arguments).arg(&self.config);
-                command
-            }
-        };
+        let mut command = self.program.command(&self.config)?;
+        if self.program == Program::Adit {
+            command.args(&self.arguments);
+        }
         self.process = Some(self.namespace.spawn(&self.label, command)?);
         if self.part == Part::Server {
             let listens = || self.namespace.is_bound(self.tcp, 1194).unwrap_or(false);

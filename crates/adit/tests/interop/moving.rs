@@ -37,11 +37,7 @@ fn bed(server: Program, client: Program, transport: Transport, lines: [&str; 2])
 fn comes_up(bed: &mut Bed, client: Program) -> bool {
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
-    let up = match client {
-        Program::Adit => "tunnel up: ",
-        Program::OpenVpn => "Initialization Sequence Completed",
-    };
-    bed.clients[0].process().wait_for_line(0, up, WAIT).is_ok()
+    bed.clients[0].process().wait_for_line(0, client.up_line(), WAIT).is_ok()
         && wait_until_reachable(&bed.clients[0].namespace, "10.8.0.1".parse().unwrap(), WAIT).is_ok()
 }
 

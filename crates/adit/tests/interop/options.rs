@@ -1,14 +1,38 @@
 //! What a tunnel is made of, and the two configuration files that say so.
 
 use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
 
-use adit_testbed::{Identity, KeyKind};
+use adit_testbed::{Identity, KeyKind, TestbedError, openvpn_command};
 
 /// Which program plays a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Adit,
     OpenVpn,
+}
+
+impl Program {
+    /// What runs it with that configuration file.
+    pub(crate) fn command(self, file: &Path) -> Result<Command, TestbedError> {
+        match self {
+            Program::OpenVpn => openvpn_command(file),
+            Program::Adit => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+                command.arg("up").arg(file);
+                Ok(command)
+            }
+        }
+    }
+
+    /// What it writes when the tunnel is up.
+    pub(crate) fn up_line(self) -> &'static str {
+        match self {
+            Program::Adit => "tunnel up: ",
+            Program::OpenVpn => "Initialization Sequence Completed",
+        }
+    }
 }
 
 /// What carries the datagrams.

@@ -45,13 +45,6 @@ fn bed(server: Program, client: Program, judge: &Path, server_lines: &str, clien
     .unwrap()
 }
 
-fn up(program: Program) -> &'static str {
-    match program {
-        Program::Adit => "tunnel up: ",
-        Program::OpenVpn => "Initialization Sequence Completed",
-    }
-}
-
 const GOOD: &str = "<auth-user-pass>\nann\ns3 cret\n</auth-user-pass>\n";
 const WRONG: &str = "<auth-user-pass>\nann\nguess\n</auth-user-pass>\n";
 
@@ -64,7 +57,7 @@ fn lets_in(server: Program, client: Program) {
     let mut bed = bed(server, client, &judge, "", GOOD);
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
-    let came_up = bed.clients[0].process().wait_for_line(0, up(client), WAIT);
+    let came_up = bed.clients[0].process().wait_for_line(0, client.up_line(), WAIT);
     assert!(came_up.is_ok(), "{}", bed.logs());
     let calls = std::fs::read_to_string(scratch.path().join("calls")).unwrap();
     let words: Vec<&str> = calls.split_whitespace().collect();
@@ -88,7 +81,7 @@ fn keeps_out(server: Program, client: Program) {
     // OpenVPN ends with 0 here.
     assert!(client == Program::OpenVpn || !status.success(), "{log}");
     assert!(log.contains("AUTH_FAILED"), "{log}");
-    assert_eq!(bed.clients[0].process().count_lines(0, up(client)), 0, "{log}");
+    assert_eq!(bed.clients[0].process().count_lines(0, client.up_line()), 0, "{log}");
 }
 
 #[test]
@@ -202,7 +195,7 @@ fn adit_server_gives_openvpn_client_a_token() {
     .unwrap();
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
-    let came_up = bed.clients[0].process().wait_for_line(0, up(Program::OpenVpn), WAIT);
+    let came_up = bed.clients[0].process().wait_for_line(0, Program::OpenVpn.up_line(), WAIT);
     let renegotiated = bed.server.process().wait_for_line(0, "ann: renegotiated keys (number 2)", WAIT);
     assert!(came_up.is_ok() && renegotiated.is_ok(), "{}", bed.logs());
     assert_eq!(bed.clients[0].process().count_lines(0, "AUTH_FAILED"), 0, "{}", bed.logs());
@@ -238,9 +231,9 @@ fn adit_server_waits_for_one_and_serves_the_other() {
     bed.clients[1].start().unwrap();
     let second = bed.clients[1].process().wait_for_line(0, "tunnel up: ", WAIT).is_ok();
     assert!(second, "{}", bed.logs());
-    assert_eq!(bed.clients[0].process().count_lines(0, up(Program::OpenVpn)), 0, "{}", bed.logs());
+    assert_eq!(bed.clients[0].process().count_lines(0, Program::OpenVpn.up_line()), 0, "{}", bed.logs());
     scratch.write("go", "").unwrap();
-    let first = bed.clients[0].process().wait_for_line(0, up(Program::OpenVpn), WAIT).is_ok();
+    let first = bed.clients[0].process().wait_for_line(0, Program::OpenVpn.up_line(), WAIT).is_ok();
     assert!(first, "{}", bed.logs());
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use adit_testbed::{Namespace, Process, Scratch, can_run, connect, openvpn_command};
+use adit_testbed::{Namespace, Process, Scratch, can_run, connect};
 
 use crate::bed::PROGRAMS;
 use crate::options::Program;
@@ -17,22 +17,7 @@ fn adit(arguments: &[&str]) {
 }
 
 fn start(program: Program, file: &Path, namespace: &Namespace) -> Process {
-    let command = match program {
-        Program::Adit => {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
-            command.arg("up").arg(file);
-            command
-        }
-        Program::OpenVpn => openvpn_command(file).unwrap(),
-    };
-    namespace.spawn(&format!("{program:?}"), command).unwrap()
-}
-
-fn up(program: Program) -> &'static str {
-    match program {
-        Program::Adit => "tunnel up: ",
-        Program::OpenVpn => "Initialization Sequence Completed",
-    }
+    namespace.spawn(&format!("{program:?}"), program.command(file).unwrap()).unwrap()
 }
 
 /// A client of each kind connects; it is revoked while the server runs; it does not come in again, and another
@@ -55,10 +40,10 @@ fn check(server: Program, client: Program) {
 
     let mut server_process = start(server, &dir.join("server.conf"), &server_side);
     server_process
-        .wait_for_line(0, if server == Program::Adit { "listening on" } else { up(server) }, WAIT)
+        .wait_for_line(0, if server == Program::Adit { "listening on" } else { server.up_line() }, WAIT)
         .unwrap();
     let mut process = start(client, &alice, &client_side);
-    process.wait_for_line(0, up(client), WAIT).unwrap();
+    process.wait_for_line(0, client.up_line(), WAIT).unwrap();
 
     let mark = server_process.mark();
     adit(&["revoke", path, "alice"]);
@@ -76,11 +61,11 @@ fn check(server: Program, client: Program) {
         assert!(!process.wait(WAIT).unwrap().success());
         assert!(process.log().contains("revoked"), "{}", process.log());
     }
-    assert_eq!(process.count_lines(0, up(client)), 0, "{}", process.log());
+    assert_eq!(process.count_lines(0, client.up_line()), 0, "{}", process.log());
     let _ = process.kill();
 
     let mut process = start(client, &dir.join("clients/bob.ovpn"), &client_side);
-    process.wait_for_line(0, up(client), WAIT).unwrap();
+    process.wait_for_line(0, client.up_line(), WAIT).unwrap();
     // The name is free for another certificate.
     adit(&["add-client", path, "alice"]);
 }
