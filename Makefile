@@ -7,12 +7,12 @@ AS_ROOT := $(CURDIR)/scripts/as-root
 # Test programs run as root, the compiler does not.
 RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
-.PHONY: help test demo build fmt-check lint unit doc deps demo-deps
+.PHONY: help test demo build fmt-check lint fuzz-check unit doc deps demo-deps
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
-test: deps fmt-check lint unit doc
+test: deps fmt-check lint fuzz-check unit doc
 
 demo: demo-deps build
 	@$(AS_ROOT) target/release/adit demo
@@ -25,6 +25,10 @@ fmt-check:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# The fuzz targets are a workspace of their own; that they compile needs no nightly toolchain.
+fuzz-check:
+	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir target
 
 # The tunnels' tests mostly wait: run more of them at once than there are processors. CI=true: skip none.
 unit:

@@ -95,7 +95,8 @@ impl Model {
             Event::AskCredentials { .. } => self.questions.push(Question::Credentials),
             Event::RunScript(script) => {
                 assert!(self.ran.insert(script.id), "one run of a script twice");
-                let named = script.env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
+                let named =
+                    script.env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
                 assert!(named && script.env.iter().all(|(_, value)| !value.contains('\0')));
                 self.questions.push(Question::Script(script));
             }
@@ -344,6 +345,7 @@ impl World {
                 sent: u64::from(value),
                 received_bytes: u64::from(value),
                 sent_bytes: u64::from(value),
+                message_bytes: u64::from(value >> 4),
             },
             1 => Notice::FirstOpened { peer, session },
             2 => Notice::Moved { peer, path },

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::access::TokenParams;
 
 const PREFIX: &str = "SESS_ID_AT_";
-const SESSION_ID_LEN: usize = 12;
+pub(crate) const SESSION_ID_LEN: usize = 12;
 const SIGNED_LEN: usize = SESSION_ID_LEN + 8 + 8;
 const DATA_LEN: usize = SIGNED_LEN + 32;
 /// Three bytes make four letters; the length is a multiple of three.

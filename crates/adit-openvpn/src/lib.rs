@@ -9,6 +9,8 @@ mod client_hello;
 pub mod control_message;
 pub mod credentials;
 pub mod data_message;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod key_method;
 mod key_state;
 pub mod keys;

@@ -1,0 +1,35 @@
+//! Certificates that a peer shows: names and usages, read before and after the chain is verified, hold nothing that a
+//! script or a log could trip over.
+#![no_main]
+
+#[path = "../../crates/adit-openvpn/tests/support/mod.rs"]
+mod support;
+
+use std::sync::LazyLock;
+
+use adit_openvpn::fuzzing::certificate;
+use libfuzzer_sys::fuzz_target;
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+/// A certificate with all that is read.
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "alice");
+    params.distinguished_name.push(DnType::OrganizationName, "Example");
+    params.subject_alt_names = vec![SanType::Rfc822Name("alice@example.com".try_into().unwrap())];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let credentials = support::Authority::new().sign(params);
+    CertificateDer::from_pem_slice(&credentials.certificate).unwrap().to_vec()
+});
+
+fuzz_target!(|data: &[u8]| {
+    certificate(data);
+    // The same bytes in the place of some of a whole one's.
+    let Some((&[high, low, cut], rest)) = data.split_first_chunk() else { return };
+    let at = usize::from(u16::from_be_bytes([high, low])) % WHOLE.len();
+    let behind = WHOLE.get(at + usize::from(cut)..).unwrap_or_default();
+    certificate(&[&WHOLE[..at], rest, behind].concat());
+});
