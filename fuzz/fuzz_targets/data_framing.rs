@@ -49,9 +49,12 @@ impl End {
             (2, true) => Cipher::Aes192Cbc,
             (_, true) => Cipher::Aes256Cbc,
         };
+        // With DATA_V2 and an AEAD, half of all choices; the bit serves client-to-client too.
+        let epochs = cipher.is_aead() && choice & 0x81 == 0x80;
+        let key_len = if epochs { 32 } else { cipher.key_len() };
         let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
         let [seal, open] = keys.map(|seed| DirectionKey {
-            key: vec![seed; cipher.key_len()].into(),
+            key: vec![seed; key_len].into(),
             implicit_iv: [seed; 8],
             mac: (!cipher.is_aead()).then(|| MacKey {
                 digest,
@@ -59,7 +62,8 @@ impl End {
                 iv_key: [seed; 16].into(),
             }),
         });
-        let framing = Framing::OpenVpn(OpenVpnFraming { header, key_id: 3, compression });
+        let framing = OpenVpnFraming { header, key_id: 3, compression };
+        let framing = if epochs { Framing::OpenVpnEpoch(framing) } else { Framing::OpenVpn(framing) };
         let session = SessionId::openvpn(peer, 3);
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };

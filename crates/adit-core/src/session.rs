@@ -140,7 +140,7 @@ impl fmt::Display for Digest {
 /// The key of one direction of a session.
 #[derive(Clone)]
 pub struct DirectionKey {
-    /// The cipher key, [`Cipher::key_len`] bytes.
+    /// The cipher key, [`Cipher::key_len`] bytes; or an epoch's secret, see [`Framing::OpenVpnEpoch`].
     pub key: Zeroizing<Vec<u8>>,
     /// The constant part of an AEAD's nonce. OpenVPN: the last 8 bytes of the 12-byte nonce. WireGuard and
     /// ciphers that are no AEAD: unused.
@@ -186,6 +186,9 @@ impl fmt::Debug for MacKey {
 pub enum Framing {
     /// OpenVPN DATA_V1 or DATA_V2. The cipher says which form follows the header.
     OpenVpn(OpenVpnFraming),
+    /// OpenVPN `DATA_V2` in the epoch format, with an AEAD. The key of a direction is then the secret of its first
+    /// epoch, 32 bytes for all ciphers.
+    OpenVpnEpoch(OpenVpnFraming),
     /// WireGuard transport data, message type 4.
     WireGuard {
         /// The receiver index that the peer chose; written into what we send.

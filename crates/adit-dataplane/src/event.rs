@@ -143,7 +143,8 @@ pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
             let seal = SealSession::new(install.framing, install.cipher, &install.seal);
             let open =
                 OpenSession::new(install.framing, install.cipher, &install.open, install.replay_window);
-            let (Ok(seal), Ok(open)) = (seal, open) else { return (None, None) };
+            let (Ok(mut seal), Ok(open)) = (seal, open) else { return (None, None) };
+            seal.follow(&open);
             (
                 Some(EgressEvent::Install { peer, session, seal: Box::new(seal) }),
                 Some(IngressEvent::Install { peer, session, open: Box::new(open) }),

@@ -9,7 +9,8 @@
 //! - [`Ingress`] opens datagrams where they lie in the receive buffer and merges runs of one flow into
 //!   super-packets by naming ranges of that buffer; it copies nothing.
 //!
-//! The halves are owned by one thread each and share nothing but [`Counters`]. A protocol's
+//! The halves are owned by one thread each and share nothing but [`Counters`] and, in OpenVPN's epoch format, the
+//! number of the epoch that a session shall be in. A protocol's
 //! [`adit_core::DataEvent`] is divided for them by [`split`].
 //!
 //! A server may have several pairs of halves, one a *worker*. Each peer is served by one of them, which alone

@@ -14,9 +14,12 @@ fn path() -> Path {
     Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 1], 1194)) }
 }
 
+/// The kind of data channel.
+type Form = fn(OpenVpnFraming) -> Framing;
+
 /// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
 /// seals the other opens.
-fn end(role: Role, cipher: Cipher) -> (Egress, Ingress) {
+fn end(role: Role, cipher: Cipher, form: Form) -> (Egress, Ingress) {
     let (mut egress, mut ingress, _) =
         adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client: false });
     let (peer, session) = (PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 0));
@@ -32,7 +35,7 @@ fn end(role: Role, cipher: Cipher) -> (Egress, Ingress) {
         DataEvent::Install(Box::new(Install {
             peer,
             session,
-            framing: Framing::OpenVpn(OpenVpnFraming {
+            framing: form(OpenVpnFraming {
                 header: OpenVpnHeader::V2 { peer_id: 0 },
                 key_id: 0,
                 compression: CompressionFraming::None,
@@ -79,13 +82,14 @@ fn super_packet(payload: usize) -> (Offload, Vec<u8>) {
 
 #[test]
 fn sealing_and_opening_allocate_nothing() {
-    sealing_and_opening(Cipher::Aes256Gcm);
-    sealing_and_opening(Cipher::Aes256Cbc);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::OpenVpn);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::OpenVpnEpoch);
+    sealing_and_opening(Cipher::Aes256Cbc, Framing::OpenVpn);
 }
 
-fn sealing_and_opening(cipher: Cipher) {
-    let (mut egress, _) = end(Role::Client, cipher);
-    let (_, mut ingress) = end(Role::Server, cipher);
+fn sealing_and_opening(cipher: Cipher, form: Form) {
+    let (mut egress, _) = end(Role::Client, cipher, form);
+    let (_, mut ingress) = end(Role::Server, cipher, form);
     let (mut outbox, mut inbox) = (Outbox::new(), Inbox::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);
     let mut packet = original.clone();

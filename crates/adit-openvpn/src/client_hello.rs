@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::key_method::KeyMethod2;
 use crate::keys::KeySource;
-use crate::negotiate::{iv_proto, point_proto};
+use crate::negotiate::{iv_proto, known_proto, point_proto};
 use crate::occ::{OccParams, options_string};
 use crate::params::{ClientParams, DataParams, ServerParams};
 use crate::peer_info::PeerVariables;
@@ -33,9 +33,9 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
         | iv_proto::CC_EXIT
         | iv_proto::AUTH_FAIL_TEMP
         | iv_proto::DYNAMIC_TLS_CRYPT
+        | iv_proto::DATA_EPOCH
         | iv_proto::DNS_OPTION;
-    let proto = if params.data.before_2_6 { proto & iv_proto::BEFORE_2_6 } else { proto };
-    info.push("IV_PROTO", &proto.to_string());
+    info.push("IV_PROTO", &known_proto(&params.data, proto).to_string());
     for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
         info.push(ability, "1");
     }

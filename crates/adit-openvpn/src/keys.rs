@@ -22,6 +22,9 @@ pub const RANDOM_LEN: usize = 32;
 /// Length of all data keys of a session in bytes.
 pub const KEY_MATERIAL_LEN: usize = STATIC_KEY_LEN;
 
+/// Length in bytes of an epoch's secret.
+const EPOCH_SECRET_LEN: usize = 32;
+
 /// One side's random numbers, as key method 2 carries them.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct KeySource {
@@ -77,6 +80,19 @@ impl KeyMaterial {
         match role {
             Role::Client => (key(Half::First), key(Half::Second)),
             Role::Server => (key(Half::Second), key(Half::First)),
+        }
+    }
+
+    /// The secrets of the first epoch, to seal and to open with: the start of the direction's cipher slot
+    /// (OpenVPN ssl.c, `init_epoch_keys`).
+    pub fn epoch_directions(&self, role: Role) -> (DirectionKey, DirectionKey) {
+        let secret = |half| {
+            let secret = self.0.cipher_slot(half).iter().copied().take(EPOCH_SECRET_LEN).collect();
+            DirectionKey::aead(Zeroizing::new(secret), [0; 8])
+        };
+        match role {
+            Role::Client => (secret(Half::First), secret(Half::Second)),
+            Role::Server => (secret(Half::Second), secret(Half::First)),
         }
     }
 
@@ -210,6 +226,15 @@ mod tests {
             assert_eq!(client_seal.key.len(), cipher.key_len());
             assert_eq!(client_seal.mac.is_some(), !cipher.is_aead());
         }
+    }
+
+    #[test]
+    fn epochs_begin_with_the_cipher_slots() {
+        let (seal, open) = material().epoch_directions(Role::Client);
+        assert_eq!(*seal.key, (0..32).collect::<Vec<u8>>());
+        assert_eq!(*open.key, (128..160).collect::<Vec<u8>>());
+        let (server_seal, server_open) = material().epoch_directions(Role::Server);
+        assert_eq!((server_seal.key, server_open.key), (open.key, seal.key));
     }
 
     #[test]

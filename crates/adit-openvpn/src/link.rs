@@ -26,6 +26,8 @@ pub(crate) struct Agreement {
     pub(crate) compression: CompressionFraming,
     /// Keys come from the TLS exporter, not from OpenVPN's PRF.
     pub(crate) exporter: bool,
+    /// The epoch data format; then the header is `DATA_V2` and the cipher an AEAD.
+    pub(crate) epoch: bool,
     pub(crate) replay_window: u32,
 }
 
@@ -51,6 +53,7 @@ impl Agreement {
             header,
             compression: data.compression,
             exporter,
+            epoch: terms.takes_epochs(),
             replay_window: data.replay_window,
         })
     }
@@ -119,12 +122,17 @@ impl Link {
     ) -> Result<(), KeyStateError> {
         let Some(agreement) = self.agreement else { return Ok(()) };
         let material = session.key_material(key_id, agreement.exporter)?;
-        let (seal, open) = material.directions(self.role, agreement.cipher, agreement.digest);
         let framing = OpenVpnFraming { header: agreement.header, key_id, compression: agreement.compression };
+        let (framing, (seal, open)) = if agreement.epoch {
+            (Framing::OpenVpnEpoch(framing), material.epoch_directions(self.role))
+        } else {
+            let keys = material.directions(self.role, agreement.cipher, agreement.digest);
+            (Framing::OpenVpn(framing), keys)
+        };
         events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
             peer: self.peer,
             session: self.session_id(key_id),
-            framing: Framing::OpenVpn(framing),
+            framing,
             cipher: agreement.cipher,
             seal,
             open,

@@ -28,6 +28,8 @@ pub(crate) mod iv_proto {
     pub(crate) const CC_EXIT: u32 = 1 << 7;
     /// Renegotiations can be wrapped by a key of the session's own.
     pub(crate) const DYNAMIC_TLS_CRYPT: u32 = 1 << 9;
+    /// The epoch data format is understood.
+    pub(crate) const DATA_EPOCH: u32 = 1 << 10;
     /// The option `dns` is understood.
     pub(crate) const DNS_OPTION: u32 = 1 << 11;
     /// What OpenVPN 2.5 knew.
@@ -69,8 +71,24 @@ impl PeerAbilities {
         self.has(iv_proto::CC_EXIT) && self.has(iv_proto::DYNAMIC_TLS_CRYPT)
     }
 
+    /// Whether the data channel has the epoch format with that cipher (OpenVPN multi.c,
+    /// `multi_client_set_protocol_options`): it can, and it can be told so.
+    pub(crate) fn takes_epochs(&self, cipher: Cipher) -> bool {
+        const NEEDED: u32 = iv_proto::DATA_V2 | iv_proto::CC_EXIT | iv_proto::DATA_EPOCH;
+        cipher.is_aead() && self.proto & NEEDED == NEEDED
+    }
+
     pub(crate) fn has(&self, bit: u32) -> bool {
         self.proto & bit != 0
+    }
+}
+
+/// Of these `IV_PROTO` bits, those that `compat-mode` leaves.
+pub(crate) fn known_proto(data: &DataParams, proto: u32) -> u32 {
+    match data {
+        DataParams { before_2_6: true, .. } => proto & iv_proto::BEFORE_2_6,
+        DataParams { before_2_7: true, .. } => proto & !iv_proto::DATA_EPOCH,
+        _ => proto,
     }
 }
 
@@ -138,6 +156,11 @@ impl PointTerms {
         self.proto & bit != 0
     }
 
+    /// The data channel has the epoch format.
+    pub(crate) fn takes_epochs(&self) -> bool {
+        self.cipher.is_aead() && self.has(iv_proto::DATA_V2) && self.has(iv_proto::DATA_EPOCH)
+    }
+
     /// Renegotiations are wrapped by dynamic tls-crypt.
     pub(crate) fn wraps_dynamically(&self) -> bool {
         self.has(iv_proto::DYNAMIC_TLS_CRYPT)
@@ -146,14 +169,15 @@ impl PointTerms {
 
 /// What a point-to-point end says of itself in `IV_PROTO`.
 pub(crate) fn point_proto(data: &DataParams) -> u32 {
-    if data.before_2_6 { POINT_PROTO & iv_proto::BEFORE_2_6 } else { POINT_PROTO }
+    known_proto(data, POINT_PROTO)
 }
 
 const POINT_PROTO: u32 = iv_proto::DATA_V2
     | iv_proto::TLS_KEY_EXPORT
     | iv_proto::NCP_P2P
     | iv_proto::CC_EXIT
-    | iv_proto::DYNAMIC_TLS_CRYPT;
+    | iv_proto::DYNAMIC_TLS_CRYPT
+    | iv_proto::DATA_EPOCH;
 
 /// What follows for both ends alike from what each says of itself (OpenVPN ssl_ncp.c `p2p_mode_ncp`,
 /// `get_p2p_ncp_cipher`): the first cipher of the TLS server that the TLS client has too; with a peer that
@@ -196,9 +220,9 @@ pub(crate) fn point_terms(
 /// `frame_calculate_mssfix`). `None`: leave MSS alone.
 pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agreement) -> Option<u16> {
     const INNER_HEADERS: usize = 20 + 20;
-    const PACKET_ID: usize = 4;
     const TAG: usize = 16;
     const BLOCK: usize = 16;
+    let packet_id = if agreement.epoch { 8 } else { 4 };
     let (target, outer_counts) = match mssfix {
         MssFix::Off => return None,
         MssFix::Fixed(mtu) => return u16::try_from(usize::from(mtu).saturating_sub(INNER_HEADERS)).ok(),
@@ -219,11 +243,11 @@ pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agre
     let outer = if outer_counts { outer_headers(path) } else { 0 };
     let room = usize::from(target).saturating_sub(header + length_prefix + outer);
     let room = if agreement.cipher.is_aead() {
-        room.saturating_sub(PACKET_ID + TAG)
+        room.saturating_sub(packet_id + TAG)
     } else {
         // Whole blocks, at least one byte of padding, and the packet id inside.
         let blocks = room.saturating_sub(BLOCK + agreement.digest.output_len()) / BLOCK * BLOCK;
-        blocks.saturating_sub(1 + PACKET_ID)
+        blocks.saturating_sub(1 + packet_id)
     };
     u16::try_from(room.saturating_sub(compression_byte + INNER_HEADERS)).ok()
 }
@@ -258,6 +282,7 @@ mod tests {
             header: OpenVpnHeader::V2 { peer_id: 0 },
             compression,
             exporter: true,
+            epoch: false,
             replay_window: 64,
         }
     }
@@ -271,6 +296,8 @@ mod tests {
         assert_eq!(max_mss(MssFix::Off, 1500, path, &gcm), None);
         assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, &gcm), Some(1386));
         assert_eq!(max_mss(MssFix::Fixed(1400), 1500, path, &gcm), Some(1360));
+        let epoch = Agreement { epoch: true, ..gcm };
+        assert_eq!(max_mss(MssFix::Default, 1500, path, &epoch), Some(1396), "packet ids of 8 bytes");
         let v6 = udp("[2001:db8::1]:1194");
         let lzo = agreement(Cipher::Aes256Gcm, CompressionFraming::LzoNo);
         assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo), Some(1379));

@@ -80,6 +80,8 @@ pub struct DataParams {
     /// `compat-mode`: offer nothing that came after OpenVPN 2.5, and take no such offer; data keys come from
     /// OpenVPN's own PRF then.
     pub before_2_6: bool,
+    /// `compat-mode`: neither offer nor take the epoch data format, which came with OpenVPN 2.7.
+    pub before_2_7: bool,
     /// `tun-mtu`. Default 1500.
     pub tun_mtu: u16,
     /// `mssfix`.
@@ -97,6 +99,7 @@ impl Default for DataParams {
             digest: Digest::default(),
             compression: CompressionFraming::None,
             before_2_6: false,
+            before_2_7: false,
             tun_mtu: 1500,
             mssfix: MssFix::Default,
             replay_window: 64,

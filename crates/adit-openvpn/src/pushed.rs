@@ -9,7 +9,7 @@ use adit_core::{
 };
 
 use crate::lifetime::whole_seconds;
-use crate::params::{Keepalive, LocalSettings};
+use crate::params::{DataParams, Keepalive, LocalSettings};
 
 /// The largest `tun-mtu` we take by push; said to servers as `IV_MTU`.
 pub(crate) const MAX_PUSHED_MTU: u16 = 1600;
@@ -57,6 +57,8 @@ pub(crate) struct Pushed {
     pub(crate) exporter: bool,
     pub(crate) cc_exit: bool,
     pub(crate) dynamic_tls_crypt: bool,
+    /// The data channel has the epoch format.
+    pub(crate) epoch: bool,
     pub(crate) compression: Option<CompressionFraming>,
     pub(crate) tun_mtu: Option<u16>,
     pub(crate) exit_notify: bool,
@@ -127,6 +129,7 @@ impl Pushed {
                 "cc-exit" => self.cc_exit = true,
                 "tls-ekm" => self.exporter = true,
                 "dyn-tls-crypt" => self.dynamic_tls_crypt = true,
+                "aead-epoch" => self.epoch = true,
                 other => {
                     return Err(Refused::Fatal(format!(
                         "the server wants the protocol flag \"{other}\", which we did not offer"
@@ -135,6 +138,20 @@ impl Pushed {
             }
         }
         Ok(())
+    }
+
+    /// Why the epoch data format that the server wants cannot be.
+    pub(crate) fn refused_epochs(&self, data: &DataParams, cipher: Cipher) -> Option<&'static str> {
+        match self.epoch {
+            false => None,
+            true if data.before_2_6 || data.before_2_7 => Some(
+                "the server wants the epoch data format (aead-epoch), which compat-mode here keeps from being offered",
+            ),
+            true if !cipher.is_aead() || self.peer_id.is_none() => Some(
+                "the server wants the epoch data format (aead-epoch) without an AEAD cipher or without a peer-id",
+            ),
+            true => None,
+        }
     }
 
     fn dhcp_option(&mut self, arguments: &[&str]) -> Result<(), Refused> {
@@ -364,6 +381,18 @@ mod tests {
     }
 
     #[test]
+    fn epochs_need_what_they_are_made_of() {
+        let (data, gcm) = (DataParams::default(), Cipher::Aes256Gcm);
+        let whole = read(&["peer-id 3", "protocol-flags cc-exit tls-ekm aead-epoch"]);
+        assert_eq!(whole.refused_epochs(&data, gcm), None);
+        let older = DataParams { before_2_7: true, ..DataParams::default() };
+        assert!(whole.refused_epochs(&older, gcm).is_some_and(|reason| reason.contains("compat-mode")));
+        assert!(whole.refused_epochs(&data, Cipher::Aes256Cbc).is_some());
+        assert!(read(&["protocol-flags aead-epoch"]).refused_epochs(&data, gcm).is_some(), "no peer-id");
+        assert_eq!(read(&["protocol-flags tls-ekm"]).refused_epochs(&older, Cipher::Aes256Cbc), None);
+    }
+
+    #[test]
     fn reads_what_a_modern_server_pushes() {
         let pushed = read(&[
             "route 10.20.0.0 255.255.0.0",
@@ -375,7 +404,7 @@ mod tests {
             "ifconfig 10.8.0.2 255.255.255.0",
             "peer-id 3",
             "cipher AES-256-GCM",
-            "protocol-flags cc-exit tls-ekm",
+            "protocol-flags cc-exit tls-ekm dyn-tls-crypt aead-epoch",
             "tun-mtu 1500",
             "dhcp-option DNS 10.8.0.1",
         ]);
@@ -386,7 +415,7 @@ mod tests {
         );
         assert_eq!(settings.routes[0].via, RouteVia::Tunnel);
         assert_eq!(settings.dns.servers, ["10.8.0.1".parse::<IpAddr>().unwrap()]);
-        assert!(pushed.exporter && pushed.cc_exit);
+        assert!(pushed.exporter && pushed.cc_exit && pushed.dynamic_tls_crypt && pushed.epoch);
         assert_eq!((pushed.peer_id, pushed.cipher), (Some(3), Some(Cipher::Aes256Gcm)));
         assert_eq!(pushed.keepalive(Keepalive::default()).timeout, Some(Duration::from_secs(60)));
     }

@@ -124,7 +124,11 @@ fn the_client_gets_its_settings_before_any_packet() {
         position(|event| matches!(event, Event::Data(DataEvent::AddPeer(_))))
             < position(|event| matches!(event, Event::Up(_)))
     );
-    assert!(matches!(installs(&pair.client_events)[0].framing, Framing::OpenVpn(_)));
+    for events in [&pair.client_events, &pair.server_events] {
+        let install = installs(events)[0];
+        assert!(matches!(install.framing, Framing::OpenVpnEpoch(_)), "two ends of ours have epochs");
+        assert_eq!(install.seal.key.len(), 32);
+    }
 }
 
 #[test]
@@ -243,6 +247,32 @@ fn compat_mode_takes_keys_from_openvpns_own_prf() {
         assert!(pair.is_up(), "{old:?}");
         assert_eq!(*ours[0].seal.key, *theirs[0].open.key, "{old:?}");
     }
+}
+
+#[test]
+fn epochs_need_both_ends_and_an_aead() {
+    let authority = Authority::new();
+    let pair = |old: Option<Role>, cipher| {
+        let alice = authority.issue("alice", ClientAuth);
+        let mut client = client_params(&alice, WrapConfig::Plain, Transport::Udp);
+        let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        (client.data.ciphers, server.data.ciphers) = (vec![cipher], vec![cipher]);
+        client.data.before_2_7 = old == Some(Role::Client);
+        server.data.before_2_7 = old == Some(Role::Server);
+        let pair = Pair::new(client, server);
+        assert!(pair.is_up());
+        let (ours, theirs) = (installs(&pair.client_events)[0], installs(&pair.server_events)[0]);
+        assert_eq!(*ours.seal.key, *theirs.open.key);
+        assert_eq!(*ours.open.key, *theirs.seal.key);
+        let epochs = [ours, theirs].map(|install| matches!(install.framing, Framing::OpenVpnEpoch(_)));
+        assert_eq!(epochs[0], epochs[1]);
+        (epochs[0], ours.seal.key.len())
+    };
+    let gcm = Cipher::Aes128Gcm;
+    assert_eq!(pair(None, gcm), (true, 32));
+    assert_eq!(pair(Some(Role::Client), gcm), (false, 16));
+    assert_eq!(pair(Some(Role::Server), gcm), (false, 16));
+    assert_eq!(pair(None, Cipher::Aes256Cbc), (false, 32));
 }
 
 #[test]

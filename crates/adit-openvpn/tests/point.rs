@@ -48,7 +48,7 @@ fn installs(events: &[Event]) -> Vec<&Install> {
 
 fn header(install: &Install) -> OpenVpnHeader {
     match install.framing {
-        Framing::OpenVpn(framing) => framing.header,
+        Framing::OpenVpn(framing) | Framing::OpenVpnEpoch(framing) => framing.header,
         Framing::WireGuard { .. } => panic!("an OpenVPN session"),
     }
 }

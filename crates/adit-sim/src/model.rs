@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Digest, Install, Instant, PeerId};
+use adit_core::{Digest, Framing, Install, Instant, PeerId};
 use thiserror::Error;
 
 use crate::packet;
@@ -65,6 +65,8 @@ struct SealKey {
 enum Used {
     /// The highest packet id so far. Ids may only rise.
     Ids { last: u32 },
+    /// The same of the epoch format, whose ids are epoch and counter.
+    EpochIds { last: u64 },
     /// The IVs of a cipher whose packet ids are sealed, behind an HMAC of that digest.
     Ivs { digest: Digest, seen: BTreeSet<[u8; 16]> },
 }
@@ -268,6 +270,7 @@ impl Model {
         }
         let used = match &install.seal.mac {
             Some(mac) => Used::Ivs { digest: mac.digest, seen: BTreeSet::new() },
+            None if matches!(install.framing, Framing::OpenVpnEpoch(_)) => Used::EpochIds { last: 0 },
             None => Used::Ids { last: 0 },
         };
         self.keys.insert(key.clone(), SealKey { owner, since: at, used });
@@ -302,6 +305,11 @@ impl Model {
             Used::Ids { last } => {
                 let id = u32::from_be_bytes(*rest.first_chunk().ok_or_else(short)?);
                 ensure(id > *last, || format!("{owner:?} sealed packet id {id} after {last}"))?;
+                *last = id;
+            }
+            Used::EpochIds { last } => {
+                let id = u64::from_be_bytes(*rest.first_chunk().ok_or_else(short)?);
+                ensure(id > *last, || format!("{owner:?} sealed packet id {id:#x} after {last:#x}"))?;
                 *last = id;
             }
             Used::Ivs { digest, seen } => {

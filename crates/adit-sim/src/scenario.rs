@@ -185,6 +185,8 @@ pub(crate) struct Scenario {
     pub(crate) persist: bool,
     /// `auth`.
     pub(crate) digest: Digest,
+    /// Which ends do without the epoch data format: the server, the clients.
+    pub(crate) before_2_7: [bool; 2],
     pub(crate) phases: Phases,
 }
 
@@ -248,6 +250,7 @@ impl Scenario {
             special: more.chance(300),
             persist: more.chance(500),
             digest: more.pick(&[Digest::Sha1, Digest::Sha256, Digest::Sha512]),
+            before_2_7: [false; 2],
             phases: Phases {
                 start: dice.secs(0, 40),
                 faults: dice.secs(60, 300),
@@ -285,6 +288,7 @@ impl Scenario {
             self.phases.faults = more.secs(40, 80);
             self.phases.calm = Duration::from_secs(60);
         }
+        self.before_2_7 = more.pick(&[[false; 2], [false; 2], [true, false], [false, true]]);
     }
 
     /// Whether a great many clients take part.
@@ -299,7 +303,7 @@ impl Scenario {
 
     /// The largest inner packet that is sure to fit through the way to the server.
     pub(crate) fn largest_inner(&self) -> usize {
-        let around = if self.server_ciphers.iter().all(|cipher| cipher.is_aead()) { 25 } else { 105 };
+        let around = if self.server_ciphers.iter().all(|cipher| cipher.is_aead()) { 29 } else { 105 };
         self.mtu - around - UDP_HEADERS
     }
 

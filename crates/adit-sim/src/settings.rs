@@ -44,7 +44,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
     let remotes = scenario.remotes.iter().copied().map(remote).collect();
     let nocache = number.is_multiple_of(2);
     Ok(ClientParams {
-        data: data(scenario),
+        data: data(scenario, 1),
         retry: scenario.retry,
         auth: scenario.passwords.then_some(UserAuth {
             credentials: None,
@@ -55,8 +55,9 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
     })
 }
 
-fn data(scenario: &Scenario) -> DataParams {
+fn data(scenario: &Scenario, end: usize) -> DataParams {
     DataParams {
+        before_2_7: scenario.before_2_7[end],
         ciphers: scenario.server_ciphers.clone(),
         compression: scenario.compression,
         digest: scenario.digest,
@@ -112,7 +113,7 @@ pub(crate) fn server(
     };
     Ok(ServerParams {
         control,
-        data: data(scenario),
+        data: data(scenario, 0),
         address4: Ipv4Net::new(SERVER4, 16).ok(),
         pool4: Some((POOL4.0, last)),
         address6: Ipv6Net::new(SERVER6, 64).ok(),

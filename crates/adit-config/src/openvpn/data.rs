@@ -111,7 +111,8 @@ pub(super) fn compat_mode(draft: &mut Draft, args: &Args<'_>) -> Done {
     let version = major * 10_000 + minor * 100 + patch;
     draft.data.compat = Some(version);
     match version {
-        2_06_00.. => done_but("adit adapts to the peer by itself"),
+        2_07_00.. => done_but("adit adapts to the peer by itself"),
+        2_06_00.. => done_but("adit offers no epoch data format; else it adapts to the peer by itself"),
         _ => done_but("adit offers nothing newer than OpenVPN 2.5, and TLS 1.2 at least"),
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
 fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
     let draft = &mut draft.data;
     let before = |version: u32| draft.compat.is_some_and(|compat| compat < version);
-    let (before_2_5, before_2_6) = (before(2_05_00), before(2_06_00));
+    let [before_2_5, before_2_6, before_2_7] = [2_05_00, 2_06_00, 2_07_00].map(before);
     let mut ciphers = draft.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec());
     // As OpenVPN (options.c): until 2.5, `cipher` was among the ciphers to negotiate.
     if let Some(cipher) = draft.cipher.filter(|cipher| before_2_5 && !ciphers.contains(cipher)) {
@@ -84,6 +84,7 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
         auth: draft.auth,
         compression: draft.compression,
         before_2_6,
+        before_2_7,
         replay_window: draft.replay_window.unwrap_or(64),
         mssfix: draft.mssfix,
     };

@@ -531,6 +531,8 @@ pub struct DataChannel {
     pub compression: CompressionFraming,
     /// Speak as OpenVPN before 2.6 did (`compat-mode`): data keys by its own derivation, nothing newer offered.
     pub before_2_6: bool,
+    /// No epoch data format, which came with OpenVPN 2.7 (`compat-mode`). True if `before_2_6` is.
+    pub before_2_7: bool,
     /// How many packets behind the newest one may come, 1 to 65536 (`replay-window`, default 64).
     pub replay_window: u32,
     /// Largest TCP segments inside.

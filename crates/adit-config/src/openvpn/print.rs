@@ -486,8 +486,8 @@ fn print_data(out: &mut Out, data: &DataChannel) {
     if let Some(cipher) = data.cipher {
         out.one("cipher", cipher);
     }
-    if data.before_2_6 {
-        out.one("compat-mode", "2.5.0");
+    if data.before_2_7 {
+        out.one("compat-mode", if data.before_2_6 { "2.5.0" } else { "2.6.0" });
     }
     out.one("auth", data.auth);
     match data.compression {

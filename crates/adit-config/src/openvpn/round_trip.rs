@@ -460,11 +460,19 @@ fn data() -> impl Strategy<Value = DataChannel> {
         option::of(select(all)),
         select(&Digest::ALL[..]),
         select(framings),
-        (any::<bool>(), 1..=65_536u32),
+        (select(vec![(false, false), (false, true), (true, true)]), 1..=65_536u32),
         mssfix,
     )
         .prop_map(
-            |(ciphers, cipher, fallback, auth, compression, (before_2_6, replay_window), mssfix)| {
+            |(
+                ciphers,
+                cipher,
+                fallback,
+                auth,
+                compression,
+                ((before_2_6, before_2_7), replay_window),
+                mssfix,
+            )| {
                 DataChannel {
                     ciphers,
                     cipher,
@@ -472,6 +480,7 @@ fn data() -> impl Strategy<Value = DataChannel> {
                     auth,
                     compression,
                     before_2_6,
+                    before_2_7,
                     replay_window,
                     mssfix,
                 }

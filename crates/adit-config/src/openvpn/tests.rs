@@ -106,6 +106,18 @@ fn two_points() {
 }
 
 #[test]
+fn compat_mode_keeps_from_what_came_later() {
+    let before = |text: &str| {
+        let data = client(text).0.data;
+        (data.before_2_6, data.before_2_7)
+    };
+    assert_eq!(before("compat-mode 2.5.9"), (true, true));
+    assert_eq!(before("compat-mode 2.6.14"), (false, true));
+    assert_eq!(before("compat-mode 2.7.0"), (false, false));
+    assert_eq!(before(""), (false, false));
+}
+
+#[test]
 fn smallest_server() {
     let (config, server) = server("keepalive 10 60\npush \"route 10.1.0.0 255.255.0.0\"");
     assert_eq!(

@@ -4,6 +4,7 @@
 
 mod cbc;
 mod compression;
+mod epoch;
 mod openvpn;
 mod wireguard;
 
@@ -22,9 +23,17 @@ use crate::{Role, Wire};
 const FAILED_TAGS_MAX: u64 = 1 << 36;
 /// Failed tags after which new keys are due.
 const FAILED_TAGS_WARN: u64 = 1 << 35;
-/// GCM blocks and packets under one key (OpenVPN crypto.c, `cipher_get_aead_limits`): 2^36 − 1; new keys
-/// are due at 7/8 of it.
-const GCM_WARN: u64 = ((1 << 36) - 1) / 8 * 7;
+/// GCM blocks and packets under one key (OpenVPN crypto.c, `cipher_get_aead_limits`).
+const GCM_MAX: u64 = (1 << 36) - 1;
+/// When new keys are due, where a session has one key: at 7/8 of them.
+const GCM_WARN: u64 = GCM_MAX / 8 * 7;
+
+/// What a datagram of that length uses of a key, in blocks and packets: one block for the authenticated header,
+/// one for the packet.
+#[inline]
+fn blocks(datagram: usize) -> u64 {
+    (datagram as u64).div_ceil(16) + 2
+}
 
 /// Where things go in a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +69,8 @@ pub(crate) fn classify(wire: Wire, role: Role, datagram: &[u8]) -> Class {
 enum SealWire {
     OpenVpn(openvpn::Sealer),
     OpenVpnCbc(Box<cbc::Sealer>),
+    /// Counters and limits are its own.
+    OpenVpnEpoch(Box<epoch::Sealer>),
     WireGuard(wireguard::Sealer),
 }
 
@@ -93,12 +104,16 @@ impl SealSession {
             Framing::OpenVpn(framing) => {
                 SealWire::OpenVpnCbc(Box::new(cbc::Sealer::new(framing, cipher, key)?))
             }
+            Framing::OpenVpnEpoch(framing) => {
+                SealWire::OpenVpnEpoch(Box::new(epoch::Sealer::new(framing, cipher, key)?))
+            }
             Framing::WireGuard { remote_index } => {
                 SealWire::WireGuard(wireguard::Sealer { aead: aead()?, remote_index })
             }
         };
         let (counter, counter_warn, counter_max) = match framing {
             Framing::OpenVpn(_) => (1, openvpn::COUNTER_WARN, openvpn::COUNTER_MAX),
+            Framing::OpenVpnEpoch(_) => (0, u64::MAX, u64::MAX),
             Framing::WireGuard { .. } => (0, wireguard::COUNTER_WARN, wireguard::COUNTER_MAX),
         };
         let used_warn = match cipher {
@@ -109,12 +124,21 @@ impl SealSession {
         Ok(SealSession { wire, counter, counter_warn, counter_max, used: 0, used_warn, warned: false })
     }
 
+    /// Goes on to other keys as the opening half of the same session does, where the framing has such.
+    pub(crate) fn follow(&mut self, open: &OpenSession) {
+        if let (SealWire::OpenVpnEpoch(sealer), OpenWire::OpenVpnEpoch(opener)) = (&mut self.wire, &open.wire)
+        {
+            sealer.follow(opener);
+        }
+    }
+
     /// Where a payload of that length goes. `first` is its first byte, on which OpenVPN's `stub-v2` depends.
     #[inline]
     pub(crate) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
         match &self.wire {
             SealWire::OpenVpn(sealer) => sealer.layout(first, payload_len),
             SealWire::OpenVpnCbc(sealer) => sealer.layout(first, payload_len),
+            SealWire::OpenVpnEpoch(sealer) => sealer.layout(first, payload_len),
             SealWire::WireGuard(_) => wireguard::layout(payload_len),
         }
     }
@@ -123,13 +147,15 @@ impl SealSession {
     /// gave as the payload's place.
     #[inline]
     pub(crate) fn seal(&mut self, payload: &[u8], datagram: &mut [u8], at: usize) -> Result<(), Drop> {
+        if let SealWire::OpenVpnEpoch(sealer) = &mut self.wire {
+            return sealer.seal(payload, datagram, at).ok_or(Drop::Exhausted);
+        }
         if self.counter > self.counter_max {
             return Err(Drop::Exhausted);
         }
         let counter = self.counter;
         self.counter += 1;
-        // One block for the authenticated header, one for the packet.
-        self.used = self.used.saturating_add((datagram.len() as u64).div_ceil(16) + 2);
+        self.used = self.used.saturating_add(blocks(datagram.len()));
         let sealed = match &self.wire {
             SealWire::OpenVpn(sealer) if sealer.is_plain() => sealer.seal_from(counter, payload, datagram),
             wire => {
@@ -139,6 +165,7 @@ impl SealSession {
                 match wire {
                     SealWire::OpenVpn(sealer) => sealer.seal(counter, datagram, place.len()),
                     SealWire::OpenVpnCbc(sealer) => sealer.seal(counter, datagram, place),
+                    SealWire::OpenVpnEpoch(_) => None,
                     SealWire::WireGuard(sealer) => sealer.seal(counter, datagram, place.len()),
                 }
             }
@@ -149,7 +176,11 @@ impl SealSession {
     /// Whether new keys are due; true once.
     #[inline]
     pub(crate) fn take_limit_near(&mut self) -> bool {
-        let near = !self.warned && (self.counter >= self.counter_warn || self.used >= self.used_warn);
+        let near = !self.warned
+            && match &self.wire {
+                SealWire::OpenVpnEpoch(sealer) => sealer.is_near_end(),
+                _ => self.counter >= self.counter_warn || self.used >= self.used_warn,
+            };
         self.warned |= near;
         near
     }
@@ -165,6 +196,8 @@ impl SealSession {
 enum OpenWire {
     OpenVpn(openvpn::Opener),
     OpenVpnCbc(Box<cbc::Opener>),
+    /// Windows and limits are its own.
+    OpenVpnEpoch(Box<epoch::Opener>),
     WireGuard(Box<dyn Aead>),
 }
 
@@ -214,6 +247,9 @@ impl OpenSession {
             Framing::OpenVpn(framing) => {
                 OpenWire::OpenVpnCbc(Box::new(cbc::Opener::new(framing, cipher, key)?))
             }
+            Framing::OpenVpnEpoch(framing) => {
+                OpenWire::OpenVpnEpoch(Box::new(epoch::Opener::new(framing, cipher, key, replay_window)?))
+            }
             Framing::WireGuard { .. } => OpenWire::WireGuard(aead()?),
         };
         Ok(OpenSession { wire, window: Window::new(replay_window), failed_tags: 0 })
@@ -225,9 +261,10 @@ impl OpenSession {
         if self.failed_tags >= FAILED_TAGS_MAX {
             return Err(Drop::Exhausted);
         }
-        let opened = match &self.wire {
+        let opened = match &mut self.wire {
             OpenWire::OpenVpn(opener) => opener.open(datagram),
             OpenWire::OpenVpnCbc(opener) => opener.open(datagram),
+            OpenWire::OpenVpnEpoch(opener) => return opener.open(datagram),
             OpenWire::WireGuard(aead) => wireguard::open(&**aead, datagram),
         };
         let plain = match opened {
@@ -250,6 +287,7 @@ impl OpenSession {
         match &self.wire {
             OpenWire::OpenVpn(opener) => compression::unframe(opener.compression, datagram, payload),
             OpenWire::OpenVpnCbc(opener) => compression::unframe(opener.compression, datagram, payload),
+            OpenWire::OpenVpnEpoch(opener) => compression::unframe(opener.compression, datagram, payload),
             OpenWire::WireGuard(_) => Ok(payload),
         }
     }

@@ -74,6 +74,11 @@ impl Header {
         }
     }
 
+    /// That of `DATA_V2`.
+    pub(super) fn v2(&self) -> Option<[u8; V2_HEADER]> {
+        (self.len == V2_HEADER).then_some(self.bytes)
+    }
+
     #[inline]
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         self.bytes.get(..self.len)

@@ -1,7 +1,8 @@
 //! Two ends and a server in memory: what is sealed is opened, and nothing else is.
 
 use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Framing, Install, Notice, OpenVpnHeader, PeerId, SessionId,
+    Cipher, CompressionFraming, DataEvent, Framing, Install, Notice, OpenVpnFraming, OpenVpnHeader, PeerId,
+    SessionId,
 };
 use proptest::prelude::*;
 
@@ -46,6 +47,31 @@ fn every_openvpn_framing_both_ways() {
                     exchange(&mut client, PeerId::SERVER, &mut server, path(1), &up, overhead);
                     exchange(&mut server, PeerId(1), &mut client, path(9), &down, overhead);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_epoch_format_both_ways() {
+    for cipher in Cipher::ALL.into_iter().filter(|cipher| cipher.is_aead()) {
+        for compression in COMPRESSIONS {
+            for path in [udp, tcp] {
+                let header = OpenVpnHeader::V2 { peer_id: 1 };
+                let framing = Framing::OpenVpnEpoch(OpenVpnFraming { header, key_id: 3, compression });
+                let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+                admit(&mut server, 1, path(1), cipher);
+                server.install(PeerId(1), SessionId::openvpn(PeerId(1), 3), framing, cipher, (7, 8));
+                let mut client = client(1, path(9), cipher);
+                let session = SessionId::openvpn(PeerId::SERVER, 3);
+                client.install(PeerId::SERVER, session, framing, cipher, (8, 7));
+                let (up, down) = (packet(1, 77), packet(77, 1));
+                exchange(&mut client, PeerId::SERVER, &mut server, path(1), &up, 28);
+                exchange(&mut server, PeerId(1), &mut client, path(9), &down, 28);
+                let sealed = client.send_one(&up);
+                assert_eq!(server.receive(path(1), &sealed, sealed.len()).packets, [up]);
+                assert!(server.receive(path(1), &sealed, sealed.len()).packets.is_empty());
+                assert_eq!(server.dropped_in(Drop::Replay), 1);
             }
         }
     }

@@ -95,7 +95,12 @@ impl End {
         cipher: Cipher,
         (seal, open): (u8, u8),
     ) {
-        let (seal, open) = (key(cipher, seal), key(cipher, open));
+        let key = |seed| match framing {
+            // A secret, of which the keys are made.
+            Framing::OpenVpnEpoch(_) => DirectionKey::aead(vec![seed; 32].into(), [0; 8]),
+            _ => key(cipher, seed),
+        };
+        let (seal, open) = (key(seal), key(open));
         let install = Install { peer, session, framing, cipher, seal, open, replay_window: 64 };
         self.apply(DataEvent::Install(Box::new(install)));
         self.apply(DataEvent::Activate { peer, session });

@@ -518,6 +518,10 @@ impl Connection {
         }
         let Some(cipher) = self.accept_cipher(pushed.cipher) else { return Ok(()) };
         let data = &self.params.data;
+        if let Some(reason) = pushed.refused_epochs(data, cipher) {
+            self.verdict = Some(Outcome::Fatal(reason.to_owned()));
+            return Ok(());
+        }
         let compression = pushed.compression.unwrap_or(data.compression);
         let header = pushed.peer_id.map_or(OpenVpnHeader::V1, |peer_id| OpenVpnHeader::V2 { peer_id });
         let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
@@ -527,6 +531,7 @@ impl Connection {
             header,
             compression,
             exporter: pushed.exporter,
+            epoch: pushed.epoch,
             replay_window: data.replay_window,
         };
         let server = self.path.remote().ip();

@@ -26,7 +26,7 @@ use crate::key_state::{KeyStateError, earliest};
 use crate::lifetime::Lifetime;
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::{PeerAbilities, choose_cipher, iv_proto, max_mss};
+use crate::negotiate::{PeerAbilities, choose_cipher, iv_proto, known_proto, max_mss};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::pool::Lease;
@@ -504,9 +504,7 @@ impl Peer {
         if self.up.is_none() {
             self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
-            if self.params.data.before_2_6 {
-                self.abilities.proto &= iv_proto::BEFORE_2_6;
-            }
+            self.abilities.proto = known_proto(&self.params.data, self.abilities.proto);
             self.occ_cipher = parse_options(&hello.options).get("cipher").map(|name| (*name).to_owned());
         }
         self.session.answer_hello(now, key_id, server_hello(&self.params, self.path));
@@ -593,6 +591,7 @@ impl Peer {
             header,
             compression: data.compression,
             exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),
+            epoch: self.abilities.takes_epochs(cipher),
             replay_window: data.replay_window,
         })
     }

@@ -54,7 +54,8 @@ pub(super) fn push_options(params: &ServerParams, of: &PushOf<'_>) -> Vec<String
         let mut flags = "protocol-flags cc-exit".to_owned();
         let exporter = if agreement.exporter { " tls-ekm" } else { "" };
         let dynamic = if abilities.wraps_dynamically() { " dyn-tls-crypt" } else { "" };
-        flags.extend([exporter, dynamic]);
+        let epoch = if agreement.epoch { " aead-epoch" } else { "" };
+        flags.extend([exporter, dynamic, epoch]);
         options.push(flags);
     } else if agreement.exporter {
         options.push("key-derivation tls-ekm".to_owned());

@@ -407,6 +407,7 @@ fn data(config: &Config) -> DataParams {
         digest: config.data.auth,
         compression: config.data.compression,
         before_2_6: config.data.before_2_6,
+        before_2_7: config.data.before_2_7,
         tun_mtu: config.device.mtu,
         mssfix: match config.data.mssfix {
             file::Mssfix::Default => MssFix::Default,

@@ -3,7 +3,8 @@
 //!
 //! OpenVPN 2.6 always takes data keys from TLS where its peer can. What it does with a peer before 2.6 is
 //! forced by adit's own `compat-mode 2.5.0`, which offers nothing newer; TLS 1.2 by `tls-version-max`; the
-//! ciphers of 2.3 by `data-ciphers`.
+//! ciphers of 2.3 by `data-ciphers`. The epoch data format of 2.7 is between two ends of ours; with a newer OpenVPN
+//! installed, between it and us.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -260,6 +261,12 @@ impl Tunnel<'_> {
                 // It prints what is pushed, sent or received.
                 if log.contains("tls-ekm") == self.before_2_6() {
                     return Err("data keys were not derived as they should".to_owned());
+                }
+                let knows_epochs = !log.contains("OpenVPN 2.6.") && !self.before_2_6();
+                if log.contains("aead-epoch") != (knows_epochs && !options.cipher.ends_with("CBC")) {
+                    return Err(
+                        "the epoch data format is not there where it should be, or the reverse".to_owned()
+                    );
                 }
             }
         }
