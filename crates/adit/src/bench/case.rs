@@ -22,6 +22,8 @@ const LENGTHS: [usize; 5] = [64, 256, 1024, 1400, 8192];
 pub(crate) enum Load {
     /// IPv4/UDP packets, one a call, as from a device without offloads; nothing is merged.
     Packets,
+    /// The same in OpenVPN 2.7's epoch format.
+    Epochs,
     /// A TCP flow: super-packets that are cut and given checksums while they are sealed, and that are
     /// checked and merged after they were opened.
     Flow,
@@ -50,9 +52,10 @@ impl Case {
             .flat_map(|cipher| LENGTHS.map(|bytes| Case { load: Load::Packets, cipher, bytes }));
         let others = Cipher::ALL.into_iter().filter(|cipher| !CIPHERS.contains(cipher));
         let others = others.map(|cipher| Case { load: Load::Packets, cipher, bytes: 1400 });
+        let epochs = CIPHERS.map(|cipher| Case { load: Load::Epochs, cipher, bytes: 1400 });
         let flows = CIPHERS.map(|cipher| Case { load: Load::Flow, cipher, bytes: 1400 });
         let mirage = Case { load: Load::MirageVpn, cipher: Cipher::Aes128Gcm, bytes: 1024 };
-        packets.chain(others).chain(flows).chain([mirage]).collect()
+        packets.chain(others).chain(epochs).chain(flows).chain([mirage]).collect()
     }
 
     /// Datagrams a batch: what the driver puts into one system call.
@@ -60,14 +63,16 @@ impl Case {
         match self.load {
             // As many full segments as one super-packet of less than 64 KiB has and one train takes.
             Load::Flow => 44,
-            Load::Packets | Load::MirageVpn => (BATCH_BYTES / self.bytes).clamp(1, BATCH_PACKETS),
+            Load::Packets | Load::Epochs | Load::MirageVpn => {
+                (BATCH_BYTES / self.bytes).clamp(1, BATCH_PACKETS)
+            }
         }
     }
 
     /// What carries the datagrams.
     pub(crate) fn transport(self) -> Transport {
         match self.load {
-            Load::Packets | Load::Flow => Transport::Udp,
+            Load::Packets | Load::Epochs | Load::Flow => Transport::Udp,
             Load::MirageVpn => Transport::Tcp,
         }
     }
@@ -86,6 +91,7 @@ impl Case {
     pub(crate) fn load_name(self) -> &'static str {
         match self.load {
             Load::Packets => "packets",
+            Load::Epochs => "epochs",
             Load::Flow => "flow",
             Load::MirageVpn => "miragevpn",
         }
@@ -95,6 +101,7 @@ impl Case {
     pub(crate) fn label(self) -> &'static str {
         match self.load {
             Load::Packets => "UDP packets, one by one",
+            Load::Epochs => "UDP packets, epoch format",
             Load::Flow => "TCP flow, cut and merged",
             Load::MirageVpn => "MirageVPN's: zeros as messages, TCP",
         }

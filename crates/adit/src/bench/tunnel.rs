@@ -63,7 +63,7 @@ impl Tunnel {
     pub(crate) fn new(case: Case) -> Tunnel {
         let count = case.batch();
         let input = match case.load {
-            Load::Packets => Input::Packets { packet: packets::udp(case.bytes), count },
+            Load::Packets | Load::Epochs => Input::Packets { packet: packets::udp(case.bytes), count },
             Load::Flow => {
                 let (offload, packet) = packets::tcp(count, case.bytes);
                 Input::Flow { offload, original: packet.clone(), packet }
@@ -76,12 +76,12 @@ impl Tunnel {
         let (mut egress, _, _) = adit_dataplane::new(config(Role::Client));
         let (_, mut ingress, counters) = adit_dataplane::new(config(Role::Server));
         let mut outbox = Outbox::new();
-        for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case.cipher) {
+        for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
             if let (Some(event), _) = split(event) {
                 egress.apply(event, &mut outbox);
             }
         }
-        for event in session(PEER, path, IpNet::V4(packets::CLIENT.into()), case.cipher) {
+        for event in session(PEER, path, IpNet::V4(packets::CLIENT.into()), case) {
             if let (_, Some(event)) = split(event) {
                 ingress.apply(event);
             }
@@ -209,20 +209,25 @@ fn path(transport: Transport) -> Path {
 }
 
 /// Orders that bring up one end.
-fn session(peer: PeerId, path: Path, behind: IpNet, cipher: Cipher) -> [DataEvent; 3] {
+fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent; 3] {
     let session = SessionId::openvpn(peer, 0);
     let framing = OpenVpnFraming {
         header: OpenVpnHeader::V2 { peer_id: PEER.0 },
         key_id: 0,
         compression: CompressionFraming::None,
     };
+    let (framing, key) = match case.load {
+        // The secret of the first epoch: as long for every cipher as the longest key.
+        Load::Epochs => (Framing::OpenVpnEpoch(framing), key(Cipher::ChaCha20Poly1305)),
+        _ => (Framing::OpenVpn(framing), key(case.cipher)),
+    };
     let install = Install {
         peer,
         session,
-        framing: Framing::OpenVpn(framing),
-        cipher,
-        seal: key(cipher),
-        open: key(cipher),
+        framing,
+        cipher: case.cipher,
+        seal: key.clone(),
+        open: key,
         replay_window: REPLAY_WINDOW,
     };
     [
