@@ -30,6 +30,8 @@ pub struct Script {
     /// With exit code 2 the result stands in the first file later: when that is no longer empty, nor `2`, a second
     /// [`crate::Command::ScriptDone`] follows.
     pub defers: bool,
+    /// It begins only when all others of which this is true, and which were asked for before it, have ended.
+    pub in_order: bool,
     /// After this long it is killed.
     pub patience: Duration,
 }

@@ -18,10 +18,14 @@ pub struct AccessParams {
     pub tokens: Option<TokenParams>,
     /// `tls-verify`: judges each certificate a client shows.
     pub tls_verify: Option<Vec<String>>,
+    /// `tls-crypt-v2-verify`: judges what clients' own tls-crypt-v2 keys say of themselves.
+    pub key_verify: Option<Vec<String>>,
     /// `client-connect`: judges a client that has its addresses, and may say more for it.
     pub client_connect: Option<Vec<String>>,
     /// `client-disconnect`: is told when a client has gone.
     pub client_disconnect: Option<Vec<String>>,
+    /// `learn-address`: is told of each address that clients get and give up, and may say no to it.
+    pub learn_address: Option<Vec<String>>,
     /// `setenv`: for all scripts.
     pub env: Vec<(String, String)>,
 }

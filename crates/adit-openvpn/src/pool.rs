@@ -22,6 +22,8 @@ pub(crate) struct Lease {
     pub(crate) fixed: Vec<IpAddr>,
     /// Networks behind it.
     pub(crate) routes: Vec<IpNet>,
+    /// What of all this `learn-address` said no to.
+    pub(crate) refused: Vec<IpNet>,
     /// Slots whose addresses its fixed ones are.
     reserved: Vec<u32>,
 }
@@ -36,7 +38,7 @@ impl Lease {
     /// All that is reached by this client.
     pub(crate) fn networks(&self) -> Vec<IpNet> {
         let own = self.addresses().into_iter().map(IpNet::from);
-        own.chain(self.routes.iter().copied()).collect()
+        own.chain(self.routes.iter().copied()).filter(|network| !self.refused.contains(network)).collect()
     }
 }
 

@@ -5,6 +5,7 @@ mod cookie;
 mod door;
 mod environment;
 mod gate;
+mod key_judge;
 mod peer;
 mod rate;
 mod settings;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Protocol,
+    Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo, PeerSettings, Protocol,
     Rejected, Report, ScriptId, ScriptOutcome, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
@@ -28,9 +29,10 @@ use crate::pool::{Lease, Pool};
 use crate::wire::Sid;
 use connect::Connected;
 use cookie::network;
-use door::{Door, Knock};
+use door::{Door, Knock, Newcomer};
 use gate::Gate;
-use peer::{Peer, Verdict};
+use key_judge::{KeyJudge, Ruling};
+use peer::{Learned, Peer, Verdict, delete_address};
 
 /// Clients in the middle of their first handshake, all together.
 const MAX_HALF_OPEN: usize = 1024;
@@ -66,6 +68,7 @@ pub struct Server {
     /// Accepted TCP connections before their first packet, and when they are closed for their silence.
     silent: BTreeMap<Path, Instant>,
     door: Door,
+    key_judge: KeyJudge,
     pool: Pool,
     next_peer: u32,
     /// Clients that began a handshake; numbers them for scripts.
@@ -73,6 +76,9 @@ pub struct Server {
     events: VecDeque<Event>,
     goodbye_until: Option<Instant>,
     ended: bool,
+    /// Addresses that `learn-address` knows and nobody has now; a client that takes over from its own earlier
+    /// connection has them again in a moment. Each with the name of the script that would say so.
+    vacated: BTreeMap<IpNet, ScriptId>,
 }
 
 /// A secret for the door.
@@ -102,12 +108,14 @@ impl Server {
             last_words: VecDeque::new(),
             after_words: Vec::new(),
             silent: BTreeMap::new(),
+            key_judge: KeyJudge::default(),
             pool: Pool::new(&params),
             next_peer: 0,
             admitted: 0,
             events,
             goodbye_until: None,
             ended: false,
+            vacated: BTreeMap::new(),
             params: Arc::new(params),
         }
     }
@@ -139,10 +147,25 @@ impl Server {
         if !self.may_be_at(path) {
             return Err(Rejected::Unexpected("not from the address that `remote` names (without `float`)"));
         }
+        if let Some(sid) = peek_sid(datagram) {
+            self.key_judge.lets_knock(self.now, path, sid)?;
+        }
         let newcomer = match self.door.knock(self.now, &self.params, path, datagram, &mut self.events)? {
             Knock::Answered => return Ok(None),
             Knock::Enter(newcomer) => newcomer,
         };
+        let judge = self.params.access.key_verify.clone().filter(|_| newcomer.metadata.is_some());
+        let Some(argv) = judge else { return self.enter(path, newcomer).map(Some) };
+        self.admitted += 1;
+        let id = ScriptId { owner: self.admitted, number: 0 };
+        let ask = (id, argv, self.params.control.hand_window);
+        let event = self.key_judge.ask(self.now, (path, datagram), newcomer, ask)?;
+        self.events.push_back(event);
+        Ok(None)
+    }
+
+    /// A newcomer gets a session.
+    fn enter(&mut self, path: Path, newcomer: Newcomer) -> Result<PeerId, Rejected> {
         self.check_room(path, newcomer.cookie.is_some() || path.transport() == Transport::Tcp)?;
         let id = self.free_peer_id().ok_or(Rejected::Limited("peer ids"))?;
         let mut seed = [0; 32];
@@ -160,7 +183,7 @@ impl Server {
         self.peers.insert(id, peer);
         self.by_sid.insert((path, sid), id);
         self.silent.remove(&path);
-        Ok(Some(id))
+        Ok(id)
     }
 
     /// Whether a peer may have this outer address.
@@ -291,8 +314,7 @@ impl Server {
         }
         let (name, path) = (peer.name().to_owned(), peer.path());
         for old in self.replaced_by(id, &name, path) {
-            self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
-            self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+            self.replace(old);
         }
         if self.up >= self.params.max_clients {
             return self.remove(id, "max-clients are connected; refused", Severity::Warning);
@@ -331,10 +353,61 @@ impl Server {
         }
     }
 
+    /// A newcomer's key is good.
+    fn let_through(&mut self, path: Path, newcomer: Newcomer, datagram: &[u8]) {
+        if self.goodbye_until.is_some() {
+            return;
+        }
+        match self.enter(path, newcomer) {
+            Ok(id) => {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    // What is wrong with it is as if it had not come; the client sends it again.
+                    let _ = peer.handle_datagram(self.now, datagram);
+                }
+                self.settle(id);
+            }
+            Err(why) => self.report(Severity::Warning, Some(path), format!("a client is not let in: {why}")),
+        }
+    }
+
+    /// A newcomer's key is not good.
+    fn turn_away(&mut self, path: Path, reason: &str) {
+        self.report(Severity::Warning, Some(path), format!("a client is not let in: {reason}"));
+        if self.silent.remove(&path).is_some() {
+            self.events.push_back(Event::Close { path });
+        }
+    }
+
     /// A script answered.
     fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
+        let remembered = self.params.control.hand_window;
+        match self.key_judge.answered(self.now, script, outcome, remembered) {
+            Some(Ruling::Enter { path, newcomer, datagram }) => {
+                return self.let_through(path, *newcomer, &datagram);
+            }
+            Some(Ruling::Refused { path, reason }) => return self.turn_away(path, &reason),
+            None => {}
+        }
         let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
         let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
+        match peer.address_learned(script, outcome, &mut self.events) {
+            Learned::NotOurs => {}
+            Learned::NotYet => return,
+            // Judged again meanwhile, in a renegotiation.
+            Learned::All { lease, .. } if peer.is_refused() => {
+                self.vacate(id, lease.networks());
+                self.pool.release(&lease);
+                return self.settle(id);
+            }
+            Learned::All { lease, settings } => {
+                let (name, path) = (peer.name().to_owned(), peer.path());
+                for old in self.replaced_by(id, &name, path) {
+                    self.replace(old);
+                }
+                return self.come_up(id, *lease, &settings);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
         match peer.client_connected(script, outcome, &mut self.events) {
             Connected::NotOurs => peer.script_done(self.now, script, outcome, &mut self.events),
             Connected::NotYet => {}
@@ -354,8 +427,7 @@ impl Server {
                 lease.routes.clone_from(&settings.routes);
                 let (name, path) = (peer.name().to_owned(), peer.path());
                 for old in self.replaced_by(id, &name, path) {
-                    self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
-                    self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+                    self.replace(old);
                 }
                 return self.bring_up(id, lease, &settings);
             }
@@ -363,8 +435,40 @@ impl Server {
         self.settle(id);
     }
 
-    /// The client has its addresses and may use them.
+    /// An earlier connection of a client makes room for its new one.
+    fn replace(&mut self, old: PeerId) {
+        self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
+        self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+    }
+
+    /// Nobody has these addresses now.
+    fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        self.vacated.extend(networks.into_iter().map(|network| (network, peer.next_script())));
+    }
+
+    /// What nobody took over is forgotten.
+    fn forget_vacated(&mut self) {
+        for (network, id) in std::mem::take(&mut self.vacated) {
+            delete_address(&self.params, id, network, &mut self.events);
+        }
+    }
+
+    /// The client has its addresses; `learn-address` hears of them first.
     fn bring_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
+        if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
+            return self.come_up(id, lease, settings);
+        }
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let mut before = self.vacated.keys().copied().collect();
+            peer.ask_learn_address(self.now, lease, settings, &mut before, &mut self.events);
+            self.vacated.retain(|network, _| before.contains(network));
+        }
+        self.settle(id);
+    }
+
+    /// The client may use its addresses.
+    fn come_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
         let entry = self.pool.entry(&lease);
         if let Some(peer) = self.peers.get_mut(&id) {
             let name = peer.name().to_owned();
@@ -378,6 +482,9 @@ impl Server {
             } else {
                 // Refused: its addresses go back.
                 self.pool.release(&lease);
+                if self.params.access.learn_address.is_some() {
+                    self.vacate(id, lease.networks());
+                }
             }
         }
         self.settle(id);
@@ -406,6 +513,9 @@ impl Server {
     fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         self.unschedule(id);
+        for network in peer.learned() {
+            self.vacated.insert(network, peer.next_script());
+        }
         let path = peer.path();
         let mut datagram = Vec::new();
         while peer.poll_transmit(self.now, &mut datagram) {
@@ -468,6 +578,7 @@ impl Server {
 
     fn closed(&mut self, path: Path, reason: &str) {
         self.silent.remove(&path);
+        self.key_judge.closed(path);
         let gone: Vec<PeerId> = self.at(path).collect();
         for id in gone {
             self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
@@ -598,6 +709,7 @@ impl Protocol for Server {
                     self.remove(id, "told to restart", Severity::Info);
                 }
                 // Else a late packet could begin one of them again, under the same ids as before.
+                self.key_judge.clear();
                 self.door.renew(&self.params, secret(&mut self.rng));
             }
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
@@ -665,6 +777,7 @@ impl Protocol for Server {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
+        self.forget_vacated();
         if self.last_words.is_empty() {
             self.events.extend(self.after_words.drain(..));
         }

@@ -1,7 +1,10 @@
 //! The log of a running tunnel.
 
+mod syslog;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Log, Process};
@@ -9,36 +12,91 @@ use adit_core::Severity;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use syslog::Syslog;
+
 /// Where lines go, and which. Copies write to the same place.
 #[derive(Clone)]
 pub(crate) struct Logger {
-    sink: Arc<Mutex<dyn Write + Send>>,
+    book: Arc<Mutex<Book>>,
     least: Severity,
+}
+
+/// What all copies share.
+struct Book {
+    sink: Sink,
     stamped: bool,
+    /// How many lines that are alike may follow each other (`mute`).
+    mute: Option<u32>,
+    /// What the last line was like, and how many there were in a row.
+    last: String,
+    row: u32,
+}
+
+enum Sink {
+    Errors,
+    File(File),
+    System(Syslog),
 }
 
 impl Logger {
-    /// The log as the configuration has it: the standard error, or a file.
+    /// The log as the configuration has it: the standard error, a file, or the system's log.
     pub(crate) fn new(process: &Process) -> io::Result<Self> {
-        let sink: Arc<Mutex<dyn Write + Send>> = match &process.log {
-            Some(Log::File { path, append }) => Arc::new(Mutex::new(open(path, *append)?)),
-            Some(Log::Syslog(_)) | None => Arc::new(Mutex::new(io::stderr())),
+        let sink = match &process.log {
+            Some(Log::File { path, append }) => Sink::File(open(path, *append)?),
+            Some(Log::Syslog(name)) => Sink::System(Syslog::new(name.as_deref().unwrap_or("adit"))),
+            None => Sink::Errors,
         };
-        // The journal stamps each line itself.
-        let stamped = process.log.is_some() || std::env::var_os("JOURNAL_STREAM").is_none();
+        let stamped = match &sink {
+            Sink::File(_) => process.stamps,
+            // The journal and the system's log stamp each line themselves.
+            Sink::Errors => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
+            Sink::System(_) => false,
+        };
         let least = match process.verb {
-            0 => Severity::Warning,
+            0 => Severity::Error,
             1..=5 => Severity::Info,
             _ => Severity::Debug,
         };
-        Ok(Logger { sink, least, stamped })
+        let book = Book { sink, stamped, mute: process.mute, last: String::new(), row: 0 };
+        Ok(Logger { book: Arc::new(Mutex::new(book)), least })
     }
 
     /// Writes one line if it matters enough. A log that cannot be written must not stop the tunnel.
     pub(crate) fn log(&mut self, severity: Severity, text: impl std::fmt::Display) {
-        if severity < self.least {
-            return;
+        if severity >= self.least {
+            self.book.lock().unwrap_or_else(PoisonError::into_inner).note(severity, &text.to_string());
         }
+    }
+
+    /// Whether lines go where whoever started the tunnel does not see them.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !matches!(self.book.lock().unwrap_or_else(PoisonError::into_inner).sink, Sink::Errors)
+    }
+}
+
+impl Book {
+    fn note(&mut self, severity: Severity, text: &str) {
+        let Some(most) = self.mute else { return self.write(severity, text) };
+        // Lines that differ in numbers and addresses alone are alike.
+        let has_digit = |word: &&str| word.bytes().any(|byte| byte.is_ascii_digit());
+        let kind: String = text.split(' ').filter(|word| !has_digit(word)).collect();
+        if kind == self.last {
+            self.row = self.row.saturating_add(1);
+            if self.row > most {
+                return;
+            }
+        } else {
+            let muted = self.row.saturating_sub(most);
+            (self.last, self.row) = (kind, 1);
+            if muted > 0 {
+                let told = format!("{muted} more like the last one were not written (mute)");
+                self.write(severity, &told);
+            }
+        }
+        self.write(severity, text);
+    }
+
+    fn write(&mut self, severity: Severity, text: &str) {
         let mark = match severity {
             Severity::Debug => "debug: ",
             Severity::Info => "",
@@ -48,16 +106,67 @@ impl Logger {
         let line =
             if self.stamped { format!("{} {mark}{text}\n", stamp()) } else { format!("{mark}{text}\n") };
         // In one piece: the standard error is not buffered, and each part would be a system call.
-        let _ = self.sink.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+        let _ = match &mut self.sink {
+            Sink::Errors => io::stderr().write_all(line.as_bytes()),
+            Sink::File(file) => file.write_all(line.as_bytes()),
+            Sink::System(log) => {
+                log.write(severity, text).or_else(|_| io::stderr().write_all(line.as_bytes()))
+            }
+        };
     }
 }
 
-fn open(path: &std::path::Path, append: bool) -> io::Result<File> {
-    OpenOptions::new().create(true).write(true).append(append).truncate(!append).open(path)
+/// Each line goes to the end of the file, also after somebody emptied it.
+fn open(path: &Path, append: bool) -> io::Result<File> {
+    if !append {
+        File::create(path)?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// The time in UTC, to the second.
 fn stamp() -> String {
     let now = OffsetDateTime::now_utc();
     now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(process: &Process, lines: &[(Severity, &str)]) -> String {
+        let path = std::env::temp_dir().join(format!("adit-log-{}-{}", std::process::id(), lines.len()));
+        let log = Some(Log::File { path: path.clone(), append: false });
+        let mut log = Logger::new(&Process { log, stamps: false, ..process.clone() }).expect("a log");
+        lines.iter().for_each(|(severity, text)| log.log(*severity, text));
+        let text = std::fs::read_to_string(&path).expect("the log");
+        std::fs::remove_file(path).expect("the log");
+        text
+    }
+
+    #[test]
+    fn lines_that_are_alike_are_muted_after_a_few() {
+        let process = Process { mute: Some(2), ..Process::default() };
+        let like = |number| format!("udp 192.0.2.{number}:1194: cannot send");
+        let lines: Vec<String> = (1..=5).map(like).collect();
+        let mut all: Vec<_> = lines.iter().map(|line| (Severity::Info, line.as_str())).collect();
+        all.push((Severity::Info, "tunnel up"));
+        all.push((Severity::Info, &lines[0]));
+        let expected = format!(
+            "{}\n{}\n3 more like the last one were not written (mute)\ntunnel up\n{}\n",
+            lines[0], lines[1], lines[0]
+        );
+        assert_eq!(written(&process, &all), expected);
+    }
+
+    #[test]
+    fn verb_says_what_matters() {
+        let lines =
+            [(Severity::Debug, "a"), (Severity::Info, "b"), (Severity::Warning, "c"), (Severity::Error, "d")];
+        for (verb, expected) in
+            [(0, "error: d\n"), (1, "b\nwarning: c\nerror: d\n"), (6, "debug: a\nb\nwarning: c\nerror: d\n")]
+        {
+            assert_eq!(written(&Process { verb, ..Process::default() }, &lines), expected);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod clients;
 mod credentials;
+mod notify;
 mod observer;
 mod offloads;
 mod privileges;
@@ -71,9 +72,19 @@ fn up(args: &Args) -> Result<(), Failure> {
     let mut parsed =
         configuration::read(&args.file).map_err(|error| Failure::Configuration(error.to_string()))?;
     shuffle(&mut parsed.config)?;
-    let process = &parsed.config.process;
-    let mut log = Logger::new(process)
+    let log = Logger::new(&parsed.config.process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
+    let outcome = start(args, &parsed, log.clone());
+    // Who started it hears of it by the standard error; the log shall tell it as well.
+    if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome
+        && log.is_elsewhere()
+    {
+        log.clone().log(Severity::Error, why);
+    }
+    outcome
+}
+
+fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     for warning in &parsed.warnings {
         log.log(Severity::Warning, warning);
     }
@@ -81,9 +92,9 @@ fn up(args: &Args) -> Result<(), Failure> {
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
-        .map_err(|error| at_line(&parsed, &args.file, "crl-verify", &error))?;
+        .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let credentials = unlock::credentials(&parsed.config, &args.file, &mut log)
-        .map_err(|(directive, why)| at_line(&parsed, &args.file, directive, &why))?;
+        .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     match &parsed.config.role {
         Role::Client(client) => {
             let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
@@ -91,30 +102,30 @@ fn up(args: &Args) -> Result<(), Failure> {
             let patience = if mentioned { client.resolve_retry } else { Some(Duration::ZERO) };
             let mut params =
                 translate::client_params(&parsed.config, client, &credentials, patience, lists, wall)
-                    .map_err(|error| locate(&parsed, &args.file, &error))?;
+                    .map_err(|error| locate(parsed, &args.file, &error))?;
             let asker = client.auth.as_ref().map(|auth| Asker::new(&auth.source, &args.file));
             if let (Some(auth), Some(asker)) = (&mut params.auth, &asker) {
                 let answer = asker.first(&mut log);
-                let answer = answer.map_err(|why| at_line(&parsed, &args.file, "auth-user-pass", &why))?;
+                let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
             }
-            run_protocol(args, &parsed, source, asker, log, |now| Client::new(params, now, seed))
+            run_protocol(args, parsed, source, asker, log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
             let mut secret = Zeroizing::new([0; 32]);
             OsRng.try_fill_bytes(secret.as_mut_slice()).map_err(no_randomness)?;
             let mut params =
                 translate::server_params(&parsed.config, server, &credentials, lists, &secret, wall)
-                    .map_err(|error| locate(&parsed, &args.file, &error))?;
+                    .map_err(|error| locate(parsed, &args.file, &error))?;
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
             params.per_client.remembered = remembered;
-            run_protocol(args, &parsed, source, None, log, |now| Server::new(params, now, seed))
+            run_protocol(args, parsed, source, None, log, |now| Server::new(params, now, seed))
         }
         Role::Point(point) => {
             let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
-                .map_err(|error| locate(&parsed, &args.file, &error))?;
-            run_protocol(args, &parsed, source, None, log, |now| Server::new(params, now, seed))
+                .map_err(|error| locate(parsed, &args.file, &error))?;
+            run_protocol(args, parsed, source, None, log, |now| Server::new(params, now, seed))
         }
     }
 }
@@ -198,6 +209,7 @@ fn run_protocol<P: Protocol + StatusSource>(
         ),
         _ => None,
     };
+    notify::ready();
     let mut observer = LogObserver::new(log, handle.clone(), clients, asker, scripts);
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
     drop(socket);

@@ -51,6 +51,16 @@ pub(super) fn client_disconnect(draft: &mut Draft, args: &Args<'_>) -> Done {
     script(&mut draft.access.client_disconnect, args)
 }
 
+pub(super) fn learn_address(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.access_at.push((args.entry.at.clone(), 2));
+    script(&mut draft.access.learn_address, args)
+}
+
+pub(super) fn key_verify(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.access_at.push((args.entry.at.clone(), 2));
+    script(&mut draft.access.key_verify, args)
+}
+
 pub(super) fn script_security(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.script_security = Some(args.number(0, 0..=3)?);
     done()

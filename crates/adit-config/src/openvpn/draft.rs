@@ -27,6 +27,8 @@ pub(super) struct Draft {
     pub(super) socket: SocketOptions,
     pub(super) routes: Vec<Route>,
     pub(super) process: Process,
+    /// The name that `daemon` gives to the log, if it gives one.
+    pub(super) daemon: Option<Option<String>>,
     pub(super) status: Option<(PathBuf, Option<Duration>)>,
     pub(super) status_version: Option<u8>,
     pub(super) client: ClientDraft,

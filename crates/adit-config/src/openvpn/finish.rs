@@ -497,7 +497,7 @@ fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Process {
     let directory = draft.directory;
     let mut from = |path: PathBuf| placed(&directory, path, file, parser);
     let mut process = draft.process;
-    process.log = process.log.map(|log| match log {
+    process.log = process.log.or(draft.daemon.map(Log::Syslog)).map(|log| match log {
         Log::File { path, append } => Log::File { path: from(path), append },
         Log::Syslog(name) => Log::Syslog(name),
     });

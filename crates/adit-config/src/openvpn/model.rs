@@ -260,10 +260,14 @@ pub struct Access {
     pub token_secret: Option<TokenSecret>,
     /// Judges each certificate (`tls-verify`).
     pub tls_verify: Option<Vec<String>>,
+    /// Judges what clients' own tls-crypt-v2 keys say of themselves (`tls-crypt-v2-verify`).
+    pub key_verify: Option<Vec<String>>,
     /// Judges each client that has its addresses (`client-connect`).
     pub client_connect: Option<Vec<String>>,
     /// Is told of each client that goes (`client-disconnect`).
     pub client_disconnect: Option<Vec<String>>,
+    /// Is told of each address that clients get and give up (`learn-address`).
+    pub learn_address: Option<Vec<String>>,
     /// Environment of all scripts (`setenv`).
     pub env: Vec<(String, String)>,
 }
@@ -626,6 +630,8 @@ pub struct Process {
     pub verb: u8,
     /// Log at most so many alike messages in a row.
     pub mute: Option<u32>,
+    /// Put the time before each line of the log (not with `suppress-timestamps`).
+    pub stamps: bool,
     /// Where to log; `None` for the standard error.
     pub log: Option<Log>,
     /// Where to write the state now and then.
@@ -645,6 +651,7 @@ impl Default for Process {
             group: None,
             verb: 1,
             mute: None,
+            stamps: true,
             log: None,
             status: None,
             pid_file: None,

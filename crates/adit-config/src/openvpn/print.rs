@@ -348,8 +348,10 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
 fn print_access(out: &mut Out, access: &Access) {
     let scripts = [
         ("tls-verify", &access.tls_verify),
+        ("tls-crypt-v2-verify", &access.key_verify),
         ("client-connect", &access.client_connect),
         ("client-disconnect", &access.client_disconnect),
+        ("learn-address", &access.learn_address),
     ];
     if access.verify.is_some() || scripts.iter().any(|(_, script)| script.is_some()) {
         let by_env = access.verify.as_ref().is_some_and(|verify| !verify.by_file);
@@ -580,6 +582,9 @@ fn print_process(out: &mut Out, process: &Process) {
     out.one("verb", process.verb);
     if let Some(messages) = process.mute {
         out.one("mute", messages);
+    }
+    if !process.stamps {
+        out.flag("suppress-timestamps");
     }
     match &process.log {
         None => {}

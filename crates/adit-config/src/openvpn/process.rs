@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::args::Args;
 use super::draft::Draft;
 use super::model::Log;
-use super::table::{Effect, done};
+use super::table::{Effect, done, done_but};
 
 type Done = Result<Effect, String>;
 
@@ -47,6 +47,19 @@ pub(super) fn log_append(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn syslog(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.process.log = Some(Log::Syslog(args.opt(0).map(Into::into)));
+    done()
+}
+
+pub(super) fn daemon(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.daemon = Some(args.opt(0).map(Into::into));
+    done_but(
+        "the log goes to the system's log, unless `log` says otherwise; the process stays in the foreground, where a \
+         service manager sees how it is",
+    )
+}
+
+pub(super) fn suppress_timestamps(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.process.stamps = false;
     done()
 }
 

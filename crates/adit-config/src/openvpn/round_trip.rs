@@ -274,13 +274,13 @@ fn access() -> impl Strategy<Value = Access> {
     (
         (option::of(verify), any::<[bool; 2]>(), select(modes)),
         (option::of(times), option::of(secret)),
-        (option::of(argv()), option::of(argv()), option::of(argv())),
+        [option::of(argv()), option::of(argv()), option::of(argv()), option::of(argv()), option::of(argv())],
         vec(("[A-Z_]{1,9}", "[ -~]{0,9}"), 0..3),
     )
         .prop_map(
             |((verify, [optional, username_as_name], mode), (tokens, token_secret), scripts, env)| {
                 let certificates = if verify.is_some() { mode } else { ClientCertificates::Require };
-                let (tls_verify, client_connect, client_disconnect) = scripts;
+                let [tls_verify, key_verify, client_connect, client_disconnect, learn_address] = scripts;
                 let env = env.into_iter().filter(|(name, _)| name != "CLIENT_CERT").collect();
                 Access {
                     certificates,
@@ -290,8 +290,10 @@ fn access() -> impl Strategy<Value = Access> {
                     tokens,
                     token_secret,
                     tls_verify,
+                    key_verify,
                     client_connect,
                     client_disconnect,
+                    learn_address,
                     env,
                 }
             },
@@ -547,9 +549,9 @@ fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let rest = (option::of(path()), -20..20i32, any::<bool>());
+    let rest = (option::of(path()), -20..20i32, any::<[bool; 2]>());
     (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
-        |(user, group, verb, mute, log, status, (pid_file, nice, lock_memory))| Process {
+        |(user, group, verb, mute, log, status, (pid_file, nice, [lock_memory, stamps]))| Process {
             user,
             group,
             verb,
@@ -559,6 +561,7 @@ fn process() -> impl Strategy<Value = Process> {
             pid_file,
             nice,
             lock_memory,
+            stamps,
         },
     )
 }

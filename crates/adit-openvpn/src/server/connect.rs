@@ -61,7 +61,7 @@ impl Connecting {
         };
         let files =
             vec![file(false, "client_connect_deferred_file"), file(true, "client_connect_config_file")];
-        Script { id: self.id, argv, env, files, settings: Some(1), defers: true, patience }
+        Script { id: self.id, argv, env, files, settings: Some(1), defers: true, in_order: false, patience }
     }
 
     /// The script answered; an error if it will do so later.

@@ -30,6 +30,8 @@ pub(super) struct Newcomer {
     /// The session id that it knows us by, if it returned a cookie: its address is proven, and both resets are
     /// done.
     pub(super) cookie: Option<Sid>,
+    /// What its tls-crypt-v2 key says of itself, if it brought one.
+    pub(super) metadata: Option<Metadata>,
 }
 
 /// What became of a stranger's packet.
@@ -99,7 +101,11 @@ impl Door {
         }
         let newcomer = match (is_reset, path.transport()) {
             // A TCP connection has proved its address.
-            (true, Transport::Tcp) => Newcomer { sid: first.opened.sid, wrap: first.wrap, cookie: None },
+            (true, Transport::Tcp) => {
+                check_age(now, params, &first)?;
+                let FirstPacket { opened, wrap, metadata } = first;
+                Newcomer { sid: opened.sid, wrap, cookie: None, metadata }
+            }
             (false, Transport::Tcp) => {
                 return Err(Rejected::Unexpected("no session here has this session id"));
             }
@@ -136,7 +142,8 @@ impl Door {
                     true => Err(Rejected::Unexpected("a client too old for the cookie (force-cookie)")),
                     false => {
                         check_age(now, params, &first)?;
-                        Ok(Some(Newcomer { sid: client, wrap: first.wrap, cookie: None }))
+                        let FirstPacket { wrap, metadata, .. } = first;
+                        Ok(Some(Newcomer { sid: client, wrap, cookie: None, metadata }))
                     }
                 };
             }
@@ -195,7 +202,7 @@ impl Door {
         };
         check_age(now, params, &first)?;
         self.answer_limit.credit(self.cookies.places(path.remote().ip()));
-        Ok(Newcomer { sid: client, wrap: first.wrap, cookie: Some(cookie) })
+        Ok(Newcomer { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })
     }
 }
 

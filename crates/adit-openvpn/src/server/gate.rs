@@ -294,7 +294,7 @@ impl Gate {
         defers: bool,
     ) -> Script {
         let patience = self.params.control.hand_window;
-        Script { id: self.next_script(), argv, env, files, settings: None, defers, patience }
+        Script { id: self.next_script(), argv, env, files, settings: None, defers, in_order: false, patience }
     }
 
     fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {

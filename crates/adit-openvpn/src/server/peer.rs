@@ -1,5 +1,6 @@
 //! One client of a server.
 
+mod learn;
 mod point;
 
 use std::collections::VecDeque;
@@ -13,6 +14,8 @@ use adit_core::{
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+use self::learn::Learning;
+pub(super) use self::learn::{Learned, delete_address};
 use super::connect::{Connected, Connecting};
 use super::door::Newcomer;
 use super::environment::Environment;
@@ -86,6 +89,8 @@ pub(super) struct Peer {
     established: bool,
     /// The script that is asked about it now.
     connecting: Option<Box<Connecting>>,
+    /// The script that is told of its addresses answers later.
+    learning: Option<Box<Learning>>,
     up: Option<Up>,
     last_handshake: Instant,
     /// It waits for what holds for it alone, until then.
@@ -113,6 +118,7 @@ impl Peer {
             gate,
             established: false,
             connecting: None,
+            learning: None,
             peer_info: String::new(),
             id,
             path,
@@ -272,7 +278,8 @@ impl Peer {
             self.follow(now, judgement, events);
         }
         if self.waits_until.is_some_and(|until| now >= until) {
-            let reason = "nobody told what holds for it (client-config-dir, client-connect)".to_owned();
+            let reason =
+                "nobody told what holds for it (client-config-dir, client-connect, learn-address)".to_owned();
             self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
         }
         if self.up.is_none() {
@@ -492,8 +499,10 @@ impl Peer {
             let id = self.gate.next_script();
             let (argv, patience) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");
-            let script = Script { id, argv, env, files: Vec::new(), settings: None, defers: false, patience };
-            events.push_back(Event::RunScript(Box::new(script)));
+            events.push_back(Event::RunScript(Box::new(plain_script(id, argv, env, patience, false))));
+        }
+        if let Some(learning) = self.learning.take() {
+            return Some(learning.into_lease());
         }
         let connecting = self.connecting.take()?;
         events.push_back(Event::DropScript(connecting.id()));
@@ -649,6 +658,17 @@ impl Peer {
             }
         }
     }
+}
+
+/// A script without files, of which nothing but the exit code counts.
+fn plain_script(
+    id: ScriptId,
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+    patience: Duration,
+    in_order: bool,
+) -> Script {
+    Script { id, argv, env, files: Vec::new(), settings: None, defers: false, in_order, patience }
 }
 
 fn goodbye() -> Verdict {

@@ -84,6 +84,13 @@ impl Metadata {
         }
     }
 
+    /// Its type, and what follows. `None`: there is nothing at all.
+    pub(crate) fn parts(&self) -> Option<(u8, Vec<u8>)> {
+        let bytes = self.encode();
+        let (kind, rest) = bytes.split_first()?;
+        Some((*kind, rest.to_vec()))
+    }
+
     fn encode(&self) -> Vec<u8> {
         match self {
             Metadata::User(text) => [&[Self::USER][..], text].concat(),

@@ -190,7 +190,7 @@ impl Pair {
     }
 
     /// The server's name for the client's path.
-    fn client_path(&self) -> Path {
+    pub fn client_path(&self) -> Path {
         let port = 40_000 + u16::try_from(self.connections).unwrap();
         self.path(([192, 0, 2, 2], port).into())
     }

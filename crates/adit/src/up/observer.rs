@@ -5,6 +5,7 @@ use adit_io::{Handle, Observer};
 
 use super::clients::Clients;
 use super::credentials::Asker;
+use super::notify;
 use super::scripts::Scripts;
 use crate::log::Logger;
 
@@ -39,9 +40,14 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                 let addresses =
                     if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
                 let text = format_args!("tunnel up: {tun_name} with {addresses}, MTU {}", settings.mtu);
+                notify::status(&text.to_string());
                 self.log.log(Severity::Info, text);
             }
-            Event::Down => self.log.log(Severity::Info, format_args!("tunnel down: {tun_name}")),
+            Event::Down => {
+                let text = format_args!("tunnel down: {tun_name}");
+                notify::status(&text.to_string());
+                self.log.log(Severity::Info, text);
+            }
             Event::PeerUp { info, .. } => {
                 let addresses: Vec<String> = info.addresses.iter().map(ToString::to_string).collect();
                 let text = format_args!(
@@ -82,7 +88,10 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                     asker.ask(reason.clone(), self.handle.clone());
                 }
             }
-            Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),
+            Event::Ended(Ended::Shutdown) => {
+                notify::stopping();
+                self.log.log(Severity::Info, "ended on request");
+            }
             // `adit up` says why as its last word.
             Event::Ended(Ended::Failed(_)) | Event::Data(_) | Event::Open { .. } | Event::Close { .. } => {}
         }

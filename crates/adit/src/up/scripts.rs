@@ -47,7 +47,8 @@ pub(super) struct Scripts {
 impl Scripts {
     /// Whether a server has scripts to run at all.
     pub(super) fn any(access: &Access) -> bool {
-        let others = [&access.tls_verify, &access.client_connect, &access.client_disconnect];
+        let Access { tls_verify, key_verify, client_connect, client_disconnect, learn_address, .. } = access;
+        let others = [tls_verify, key_verify, client_connect, client_disconnect, learn_address];
         access.verify.is_some() || others.iter().any(|script| script.is_some())
     }
 
@@ -180,7 +181,7 @@ impl Runner {
         }
         self.running = still;
         while self.running.len() < MOST_AT_ONCE {
-            let Some((script, device)) = self.waiting.pop_front() else { break };
+            let Some((script, device)) = self.next() else { break };
             match begin(&script, &device) {
                 Ok((child, desk)) => {
                     let until = Instant::now() + script.patience;
@@ -193,6 +194,13 @@ impl Runner {
             self.look_at_files = Instant::now() + LOOK_AT_FILES_EVERY;
             self.look_at_deferred();
         }
+    }
+
+    /// The next script that may begin.
+    fn next(&mut self) -> Option<(Box<Script>, String)> {
+        let held = self.running.iter().any(|running| running.script.in_order);
+        let index = self.waiting.iter().position(|(script, _)| !(held && script.in_order))?;
+        self.waiting.remove(index)
     }
 
     fn ended(&mut self, running: Running, exit: Result<i32, String>) {
@@ -349,6 +357,7 @@ mod tests {
             files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
             settings: Some(1),
             defers: true,
+            in_order: false,
             patience,
         };
         Job::Run { script: Box::new(script), device: "tun7".to_owned() }
@@ -392,6 +401,18 @@ mod tests {
         assert_eq!((outcome.exit, outcome.files[0].as_slice()), (Ok(2), &b"1"[..]));
         // Said once.
         assert!(came.recv_timeout(Duration::from_millis(300)).is_err());
+    }
+
+    #[test]
+    fn some_wait_for_each_other() {
+        let (jobs, came) = runner();
+        for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
+            let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
+            script.in_order = number != 3;
+            jobs.send(Job::Run { script, device }).unwrap();
+        }
+        let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
+        assert_eq!(order, [3, 1, 2]);
     }
 
     #[test]

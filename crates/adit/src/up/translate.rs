@@ -313,8 +313,10 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
             external: times.external,
         }),
         tls_verify: access.tls_verify.clone(),
+        key_verify: access.key_verify.clone(),
         client_connect: access.client_connect.clone(),
         client_disconnect: access.client_disconnect.clone(),
+        learn_address: access.learn_address.clone(),
         env: access.env.clone(),
     }
 }

@@ -119,6 +119,11 @@ impl Host {
         })
     }
 
+    /// The configuration file.
+    pub(crate) fn config(&self) -> &std::path::Path {
+        &self.config
+    }
+
     /// What `adit up` is told besides the file.
     pub(crate) fn arguments(&mut self, arguments: &[&str]) {
         self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();

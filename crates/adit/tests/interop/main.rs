@@ -14,6 +14,7 @@ mod demo;
 mod dns;
 mod errors;
 mod lifetime;
+mod logs;
 mod matrix;
 mod moving;
 mod options;

@@ -85,6 +85,85 @@ fn adit_client_connects_and_leaves() {
     connects_and_leaves(Program::Adit);
 }
 
+/// `learn-address` of adit says in the same words what that of OpenVPN says.
+#[test]
+fn learn_address_is_told_what_openvpn_tells() {
+    if !can_run("learn-address", &PROGRAMS) {
+        return;
+    }
+    let told = [Program::Adit, Program::OpenVpn].map(|program| {
+        let scratch = Scratch::create("learn").unwrap();
+        let body = "echo \"$* ($script_type, $common_name)\" >>\"$HERE/told\"\nexit 0\n";
+        let learn = script(&scratch, "learn", body);
+        let ccd = scratch.path().join("ccd");
+        std::fs::create_dir(&ccd).unwrap();
+        std::fs::write(ccd.join("client1"), "iroute 10.66.0.0 255.255.0.0\n").unwrap();
+        let lines = format!(
+            "script-security 2\nlearn-address \"{} word\"\nclient-config-dir {}\n",
+            learn.display(),
+            ccd.display()
+        );
+        let other = if program == Program::Adit { Program::OpenVpn } else { Program::Adit };
+        let mut bed =
+            Bed::build_with(&Options::BASE, program, &[other], |_, [server, _]| server.push_str(&lines))
+                .unwrap();
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        let there = wait_until_reachable(&bed.clients[0].namespace, "10.8.0.1".parse().unwrap(), WAIT);
+        assert!(there.is_ok(), "{}", bed.logs());
+        bed.clients[0].stop().unwrap();
+        // OpenVPN takes its time to forget addresses, but none when it ends.
+        bed.server.stop().unwrap();
+        let lines = || -> Vec<String> {
+            let text = std::fs::read_to_string(scratch.path().join("told")).unwrap_or_default();
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let _ = wait_until("learn-address", WAIT, || lines().len() == 6);
+        lines()
+    });
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].len(), 6, "{told:?}");
+    assert!(told[0].contains(&"word add 10.8.0.2 client1 (learn-address, client1)".to_owned()), "{told:?}");
+}
+
+/// `tls-crypt-v2-verify` of adit and of OpenVPN sees the same of the same key, and shuts it out.
+#[test]
+fn tls_crypt_v2_verify_judges_keys() {
+    if !can_run("tls-crypt-v2-verify", &PROGRAMS) {
+        return;
+    }
+    let options = Options { wrap: crate::options::Wrap::TlsCryptV2, ..Options::BASE };
+    let told = [Program::Adit, Program::OpenVpn].map(|program| {
+        let scratch = Scratch::create("keys").unwrap();
+        // The time in the key differs from run to run.
+        let body = "echo \"$# $script_type $metadata_type $(wc -c <\"$metadata_file\")\" >>\"$HERE/told\"\n\
+                    [ -e \"$HERE/good\" ]\n";
+        let judge = script(&scratch, "judge", body);
+        let lines = format!("script-security 2\ntls-crypt-v2-verify \"{} word\"\n", judge.display());
+        let other = if program == Program::Adit { Program::OpenVpn } else { Program::Adit };
+        let mut bed =
+            Bed::build_with(&options, program, &[other], |_, [server, _]| server.push_str(&lines)).unwrap();
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        let told = || std::fs::read_to_string(scratch.path().join("told")).unwrap_or_default();
+        wait_until("the script", WAIT, || !told().is_empty()).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let server = "10.8.0.1".parse().unwrap();
+        assert!(wait_until_reachable(&bed.clients[0].namespace, server, Duration::from_millis(10)).is_err());
+        // The client tries again later, with a session of its own.
+        std::fs::write(scratch.path().join("good"), "").unwrap();
+        bed.clients[0].process().kill().unwrap();
+        bed.clients[0].no_device_left().unwrap();
+        bed.clients[0].start().unwrap();
+        let there = wait_until_reachable(&bed.clients[0].namespace, server, WAIT);
+        assert!(there.is_ok(), "{}", bed.logs());
+        told().lines().next().unwrap().to_owned()
+    });
+    assert_eq!(told, ["1 tls-crypt-v2-verify 1 8", "1 tls-crypt-v2-verify 1 8"]);
+}
+
 fn refuses(client: Program, directive: &str) {
     if !can_run("scripts that say no", &PROGRAMS) {
         return;

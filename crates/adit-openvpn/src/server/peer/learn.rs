@@ -1,0 +1,135 @@
+//! `learn-address`: a script that is told of each address of a client, and may say no to it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use adit_core::{Event, Instant, IpNet, PeerSettings, ScriptId, ScriptOutcome, Severity};
+
+use super::{Peer, plain_script};
+use crate::params::ServerParams;
+use crate::pool::Lease;
+use crate::server::environment::Environment;
+
+/// A client whose addresses the script is being told of.
+pub(in crate::server) struct Learning {
+    lease: Lease,
+    settings: PeerSettings,
+    asked: BTreeMap<ScriptId, IpNet>,
+}
+
+impl Learning {
+    pub(in crate::server) fn into_lease(self) -> Lease {
+        self.lease
+    }
+}
+
+/// What the script says.
+pub(in crate::server) enum Learned {
+    /// That was another script.
+    NotOurs,
+    /// It has not answered for all addresses yet.
+    NotYet,
+    /// It has; those that it said no to are not reached.
+    All { lease: Box<Lease>, settings: Box<PeerSettings> },
+}
+
+impl Peer {
+    /// Tells `learn-address` what the client will have. `before`: addresses that another connection had until now.
+    pub(in crate::server) fn ask_learn_address(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        settings: &PeerSettings,
+        before: &mut BTreeSet<IpNet>,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(command) = self.params.access.learn_address.clone() else { return };
+        let mut env = self.environment();
+        env.lease(&self.params, &lease, now);
+        let env = env.finish("learn-address");
+        let mut asked = BTreeMap::new();
+        for network in lease.networks() {
+            let how = if before.remove(&network) { "update" } else { "add" };
+            let mut argv = command.clone();
+            argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
+            let id = self.gate.next_script();
+            let patience = self.params.control.hand_window;
+            let script = plain_script(id, argv, env.clone(), patience, true);
+            events.push_back(Event::RunScript(Box::new(script)));
+            asked.insert(id, network);
+        }
+        self.learning = Some(Box::new(Learning { lease, settings: settings.clone(), asked }));
+        self.wait_for_settings(now);
+    }
+
+    /// `learn-address` said something.
+    pub(in crate::server) fn address_learned(
+        &mut self,
+        id: ScriptId,
+        outcome: &ScriptOutcome,
+        events: &mut VecDeque<Event>,
+    ) -> Learned {
+        let Some(learning) = &mut self.learning else { return Learned::NotOurs };
+        let Some(network) = learning.asked.remove(&id) else { return Learned::NotOurs };
+        let refusal = match &outcome.exit {
+            Ok(0) => None,
+            Ok(code) => Some(format!("learn-address says no to {} (exit code {code})", shown(network))),
+            Err(why) => Some(format!("learn-address, asked about {}: {why}", shown(network))),
+        };
+        if refusal.is_some() {
+            learning.lease.refused.push(network);
+        }
+        let done = learning.asked.is_empty();
+        if let Some(why) = refusal {
+            let text = format!("{}: {why}; nothing is sent there", self.name());
+            self.tell(Severity::Warning, text, events);
+        }
+        match self.learning.take() {
+            Some(learning) if done => {
+                self.waits_until = None;
+                let Learning { lease, settings, .. } = *learning;
+                Learned::All { lease: Box::new(lease), settings: Box::new(settings) }
+            }
+            other => {
+                self.learning = other;
+                Learned::NotYet
+            }
+        }
+    }
+
+    /// The addresses that `learn-address` was told of and that end with the client.
+    pub(in crate::server) fn learned(&self) -> Vec<IpNet> {
+        if self.params.access.learn_address.is_none() {
+            return Vec::new();
+        }
+        let lease = self.learning.as_ref().map(|learning| &learning.lease).or(self.lease());
+        lease.map(Lease::networks).unwrap_or_default()
+    }
+
+    /// Names one more run of a script for this client.
+    pub(in crate::server) fn next_script(&mut self) -> ScriptId {
+        self.gate.next_script()
+    }
+}
+
+/// Tells `learn-address` that nobody has this address any more.
+pub(in crate::server) fn delete_address(
+    params: &ServerParams,
+    id: ScriptId,
+    network: IpNet,
+    events: &mut VecDeque<Event>,
+) {
+    let Some(mut argv) = params.access.learn_address.clone() else { return };
+    argv.extend(["delete".to_owned(), shown(network)]);
+    let env = Environment::new(&params.access.env).finish("learn-address");
+    let script = plain_script(id, argv, env, params.control.hand_window, true);
+    events.push_back(Event::RunScript(Box::new(script)));
+}
+
+/// As OpenVPN writes it (mroute.c): a single address without its length.
+fn shown(network: IpNet) -> String {
+    if network.prefix_len() == network.max_prefix_len() {
+        network.addr().to_string()
+    } else {
+        network.to_string()
+    }
+}

@@ -1,0 +1,125 @@
+//! `learn-address`: a script hears of each address, before anything is sent there.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use adit_core::{
+    Command, DataEvent, Event, IpNet, PeerId, PeerSettings, Protocol, Script, ScriptOutcome, Transport,
+};
+use adit_openvpn::params::PerClientParams;
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+use support::judged::{asked, variable};
+use support::{Authority, Pair, client_params, server_params};
+
+/// A pair whose server has asked for the client's settings and got a network behind it.
+fn pair() -> Pair {
+    let authority = Authority::new();
+    let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    server.access.learn_address = Some(vec!["/learn".to_owned(), "word".to_owned()]);
+    server.per_client = PerClientParams { ask: true, ..PerClientParams::default() };
+    let mut pair = Pair::new(client, server);
+    tell_settings(&mut pair, PeerId(0));
+    pair
+}
+
+fn tell_settings(pair: &mut Pair, peer: PeerId) {
+    let settings = PeerSettings { routes: vec!["10.66.0.0/16".parse().unwrap()], ..PeerSettings::default() };
+    let settings = Ok(Box::new(settings));
+    pair.server.handle_command(pair.now, Command::PeerSettings { peer, name: "alice".to_owned(), settings });
+    pair.exchange();
+}
+
+fn learned(pair: &Pair) -> Vec<&Script> {
+    asked(pair, "learn-address")
+}
+
+fn words(scripts: &[&Script]) -> Vec<String> {
+    scripts.iter().map(|script| script.argv.join(" ")).collect()
+}
+
+/// All scripts asked for from the one of that number on end well, but those about `refused`.
+fn answer(pair: &mut Pair, from: usize, refused: &str) {
+    let ids: Vec<_> = learned(pair)[from..]
+        .iter()
+        .map(|script| (script.id, script.argv.contains(&refused.to_owned())))
+        .collect();
+    for (id, refuses) in ids {
+        let outcome = ScriptOutcome { exit: Ok(i32::from(refuses)), files: Vec::new(), settings: None };
+        pair.server.handle_command(pair.now, Command::ScriptDone { id, outcome });
+        pair.exchange();
+    }
+}
+
+fn routes(pair: &Pair) -> Vec<IpNet> {
+    let added = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => Some(config.routes.clone()),
+        _ => None,
+    };
+    pair.server_events.iter().rev().find_map(added).unwrap()
+}
+
+#[test]
+fn each_address_is_told_and_later_taken_back() {
+    let mut pair = pair();
+    assert!(!pair.is_up(), "not before the script has answered");
+    let told = ["10.8.0.2", "fd00:8::1000", "10.66.0.0/16"];
+    let expected: Vec<String> = told.iter().map(|net| format!("/learn word add {net} alice")).collect();
+    assert_eq!(words(&learned(&pair)), expected);
+    assert!(learned(&pair).iter().all(|script| script.in_order));
+    assert_eq!(variable(learned(&pair)[0], "common_name"), Some("alice"));
+    answer(&mut pair, 0, "");
+    assert!(pair.is_up());
+    assert_eq!(routes(&pair).len(), 3);
+
+    pair.client.handle_command(pair.now, Command::Shutdown);
+    pair.exchange();
+    let mut gone = words(&learned(&pair)[3..]);
+    gone.sort();
+    let mut expected: Vec<String> = told.iter().map(|net| format!("/learn word delete {net}")).collect();
+    expected.sort();
+    assert_eq!(gone, expected);
+    assert_eq!(variable(learned(&pair)[3], "common_name"), None, "as OpenVPN has it");
+}
+
+#[test]
+fn nothing_is_sent_where_the_script_says_no() {
+    let mut pair = pair();
+    answer(&mut pair, 0, "10.66.0.0/16");
+    assert!(pair.is_up());
+    let routes: Vec<String> = routes(&pair).iter().map(ToString::to_string).collect();
+    assert_eq!(routes, ["10.8.0.2/32", "fd00:8::1000/128"]);
+    pair.server.handle_command(pair.now, Command::Disconnect { peer: PeerId(0) });
+    pair.exchange();
+    assert_eq!(learned(&pair).len(), 5, "what was refused is not taken back");
+}
+
+#[test]
+fn who_comes_back_in_time_has_its_addresses_updated() {
+    let mut pair = pair();
+    answer(&mut pair, 0, "");
+    // It loses its connection; the server does not hear of it.
+    pair.cut = true;
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.exchange();
+    pair.cut = false;
+    pair.advance(Duration::from_secs(3));
+    tell_settings(&mut pair, PeerId(1));
+    let again = words(&learned(&pair)[3..]);
+    assert_eq!(again.len(), 3, "{again:?}");
+    assert!(again.iter().all(|line| line.contains(" update ") && line.ends_with(" alice")), "{again:?}");
+    answer(&mut pair, 3, "");
+    assert!(pair.is_up());
+}
+
+#[test]
+fn a_client_that_leaves_before_the_answer_leaves_nothing() {
+    let mut pair = pair();
+    pair.server.handle_command(pair.now, Command::Disconnect { peer: PeerId(0) });
+    pair.exchange();
+    assert!(words(&learned(&pair)[3..]).iter().all(|line| line.contains(" delete ")));
+    assert_eq!(learned(&pair).len(), 6);
+}
