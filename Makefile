@@ -7,7 +7,7 @@ AS_ROOT := $(CURDIR)/scripts/as-root
 # Test programs run as root, the compiler does not.
 RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
-.PHONY: help test demo build fmt-check lint fuzz-check unit doc deps demo-deps
+.PHONY: help test demo build fmt-check lint fuzz-check unit doc deps demo-deps lab-peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -31,11 +31,17 @@ fuzz-check:
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir target
 
 # The tunnels' tests mostly wait: run more of them at once than there are processors. CI=true: skip none.
-unit:
+unit: lab-peers
 	CI=true RUST_TEST_THREADS=6 $(RUN_TESTS) --workspace
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+# Whom the lab's test measures: the lab gets them itself.
+LAB_PEERS := openvpn-udp,wireguard-go-debian,strongswan,tinc
+lab-peers:
+	@$(CARGO) build --locked -p adit-lab
+	@$(AS_ROOT) target/debug/adit-lab setup --subjects $(LAB_PEERS)
 
 deps:
 	@scripts/install-deps test

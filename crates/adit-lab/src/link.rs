@@ -26,6 +26,9 @@ pub(crate) struct Link {
     /// Share of the frames that arrive twice, 0 to 1.
     #[serde(default)]
     pub(crate) duplicate: f64,
+    /// The names of the workloads that are run on it; all if it names none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) only: Vec<String>,
     /// Packets that the tunnel's own device may hold at either end; what the tunnel chose if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<u32>,
@@ -52,6 +55,7 @@ impl Link {
             loss: 0.0,
             reorder: 0.0,
             duplicate: 0.0,
+            only: Vec::new(),
             queue: None,
             segmentation: true,
             user_space: false,

@@ -34,7 +34,7 @@ use signal_hook::iterator::Signals;
 
 use crate::compare::Verdict;
 use crate::error::LabError;
-use crate::plan::Plan;
+use crate::plan::{EVERYBODY, Plan};
 use crate::results::Results;
 use crate::subjects::Tools;
 
@@ -80,6 +80,9 @@ enum Command {
         /// How long each load runs, in seconds
         #[arg(long)]
         seconds: Option<u32>,
+        /// Do only this share of the starts, echoes and seconds, such as 0.1
+        #[arg(long, value_parser = share)]
+        fraction: Option<f64>,
         /// Where results are kept; a run that is there goes on [default: lab-PLAN]
         #[arg(long)]
         out: Option<PathBuf>,
@@ -158,15 +161,22 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             });
             Ok(right)
         }
-        Command::Run { plan: name, subjects, rounds, seconds, out } => {
+        Command::Run { plan: name, subjects, rounds, seconds, fraction, out } => {
             let mut plan = shipped::find(&name)?;
+            let all = subjects::with_external(&tools)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
+            if plan.subjects == [EVERYBODY] {
+                plan.subjects = all.keys().cloned().collect();
+            }
+            if let Some(share) = fraction {
+                plan = plan.scaled(share);
+            }
             plan.rounds = rounds.unwrap_or(plan.rounds);
             plan.seconds = seconds.unwrap_or(plan.seconds);
             plan.check(&name)?;
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
             prepare()?;
-            let failures = run::run(&plan, &out, &subjects::with_external(&tools)?, &tools)?;
+            let failures = run::run(&plan, &out, &all, &tools)?;
             report::write(&out)?;
             say(format_args!("{}", out.join(report::HTML).display()));
             Ok(failures == 0)
@@ -196,6 +206,11 @@ fn prepare() -> Result<(), LabError> {
         return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
     }
     clean_up_on_signals()
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if share > 0.0 && share <= 1.0 { Ok(share) } else { Err("more than 0, and no more than 1".to_owned()) }
 }
 
 /// Whoever ends a run early finds nothing left behind: no namespace, process or device.

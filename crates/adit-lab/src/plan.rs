@@ -6,6 +6,11 @@ use crate::link::Link;
 use crate::published;
 use crate::workload::Workload;
 
+/// A load that is shorter than this has not found its speed.
+const LEAST_SECONDS: u32 = 2;
+/// In the place of subjects: whoever is known.
+pub(crate) const EVERYBODY: &str = "all";
+
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -80,6 +85,16 @@ impl Plan {
         }
     }
 
+    /// A shorter run: a share of the starts, echoes and seconds, all subjects and all rounds. It says so itself.
+    pub(crate) fn scaled(mut self, share: f64) -> Plan {
+        self.workloads = self.workloads.iter().map(|load| load.scaled(share)).collect();
+        let seconds = (f64::from(self.seconds) * share).round() as u32;
+        self.seconds = seconds.max(LEAST_SECONDS.min(self.seconds));
+        self.about =
+            format!("{} This is a run at {share} of the plan's starts, echoes and seconds.", self.about);
+        self
+    }
+
     /// An error for values that cannot be; also for those that the command line put in their place.
     pub(crate) fn check(&self, file: &str) -> Result<(), PlanError> {
         let error = |(_, what)| PlanError::Value { file: file.to_owned(), what };
@@ -102,6 +117,15 @@ impl Plan {
             .or_else(|| {
                 let mut links = self.links.iter().enumerate();
                 links.find_map(|(index, link)| Some((Mark::Link(index), link.fault()?)))
+            })
+            .or_else(|| {
+                let loads: Vec<String> = self.workloads.iter().map(Workload::name).collect();
+                let unknown = |link: &Link| link.only.iter().find(|name| !loads.contains(name)).cloned();
+                let mut links = self.links.iter().enumerate();
+                links.find_map(|(index, link)| {
+                    let what = format!("[[link]] {:?}: no workload is called {}", link.name, unknown(link)?);
+                    Some((Mark::Link(index), what))
+                })
             })
             .or_else(|| {
                 let mut loads = self.workloads.iter().enumerate();
@@ -181,6 +205,13 @@ mod tests {
     }
 
     #[test]
+    fn a_share_says_so() {
+        let plan = Plan::parse("small", SMALL).unwrap().scaled(0.1);
+        assert_eq!((plan.rounds, plan.seconds), (5, 2));
+        assert!(plan.about.contains("at 0.1 of"), "{}", plan.about);
+    }
+
+    #[test]
     fn faults_are_told_with_their_place() {
         for (text, part) in [
             ("title = 3\n".to_owned(), "bad.toml:1: "),
@@ -190,6 +221,7 @@ mod tests {
             (SMALL.replace("['veth']", "[]"), "subjects: at least one"),
             (SMALL.replace("['veth']", "['veth', 'veth']"), "veth is there twice"),
             (format!("rounds = 0\n{SMALL}"), "rounds and seconds"),
+            (format!("{SMALL}[[link]]\nname = 'a'\nonly = ['udp-64']\n"), "no workload is called udp-64"),
             (format!("{SMALL}[[link]]\nname = 'a'\nloss = 1.5\n"), "loss must be"),
             (format!("{SMALL}[[link]]\nname = 'a'\nrate = 10\n"), "bits a second"),
             (format!("{SMALL}[[link]]\nname = 'a'\n[[link]]\nname = 'a'\n"), "two are called"),

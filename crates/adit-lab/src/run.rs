@@ -51,7 +51,7 @@ pub(crate) fn run(
         let Some(subject) = subjects::find(subjects, &turn.subject) else { continue };
         for record in take(plan, turn, subject, tools, &done) {
             if let Some(why) = &record.outcome.failure {
-                failures += 1;
+                failures += usize::from(subject.availability(tools).is_due());
                 tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
             }
             log.add(&record)?;
@@ -124,8 +124,10 @@ fn turns(plan: &Plan, done: &BTreeSet<Cell>) -> Vec<Turn> {
 
 /// The turn's cells that nothing is known of yet, with the number of their workload.
 fn missing(plan: &Plan, turn: &Turn, done: &BTreeSet<Cell>) -> Vec<(usize, Cell)> {
-    let Some(Link { name: link, .. }) = plan.links.get(turn.link) else { return Vec::new() };
-    let cells = plan.workloads.iter().enumerate().map(|(index, load)| {
+    let Some(Link { name: link, only, .. }) = plan.links.get(turn.link) else { return Vec::new() };
+    let wanted = |load: &Workload| only.is_empty() || only.contains(&load.name());
+    let loads = plan.workloads.iter().enumerate().filter(|(_, load)| wanted(load));
+    let cells = loads.map(|(index, load)| {
         let (subject, link) = (turn.subject.clone(), link.clone());
         (index, Cell { subject, link, workload: load.name(), round: turn.round })
     });
@@ -145,8 +147,9 @@ fn take(
         let outcome = Outcome::failed(why);
         missing.iter().map(|(_, cell)| Record { cell: cell.clone(), outcome: outcome.clone() }).collect()
     };
-    if let not @ (Availability::Installable(_) | Availability::Impossible(_)) = subject.availability(tools) {
-        return all(&not.to_string());
+    let availability = subject.availability(tools);
+    if !matches!(availability, Availability::Installed(_)) {
+        return all(&availability.to_string());
     }
     let Some(link) = plan.links.get(turn.link) else { return Vec::new() };
     let time = Duration::from_secs(plan.seconds.into());

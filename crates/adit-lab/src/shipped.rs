@@ -6,11 +6,16 @@ use crate::error::LabError;
 use crate::plan::Plan;
 
 /// Each plan's name and text.
-pub(crate) const PLANS: [(&str, &str); 4] = [
+pub(crate) const PLANS: [(&str, &str); 9] = [
     ("smoke", include_str!("../plans/smoke.toml")),
     ("dekker-2020", include_str!("../plans/dekker-2020.toml")),
     ("dekker-2020-unbounded", include_str!("../plans/dekker-2020-unbounded.toml")),
+    ("pena-2000", include_str!("../plans/pena-2000.toml")),
     ("vari-txqueuelen", include_str!("../plans/vari-txqueuelen.toml")),
+    ("robur-2024", include_str!("../plans/robur-2024.toml")),
+    ("overload", include_str!("../plans/overload.toml")),
+    ("mobile", include_str!("../plans/mobile.toml")),
+    ("concurrent", include_str!("../plans/concurrent.toml")),
 ];
 
 /// The plan of that name, or else the one in that file.
@@ -37,6 +42,7 @@ pub(crate) fn stem(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::EVERYBODY;
     use crate::subjects;
 
     #[test]
@@ -44,7 +50,7 @@ mod tests {
         let subjects = subjects::all();
         for (name, text) in PLANS {
             let plan = Plan::parse(name, text).unwrap();
-            for subject in plan.subjects {
+            for subject in plan.subjects.into_iter().filter(|name| name != EVERYBODY) {
                 assert!(subjects.contains_key(&subject), "{name}: {subject}");
             }
         }

@@ -118,6 +118,7 @@ impl Workload {
             Workload::Transfer { kib, payload } => format!("transfer-{kib}{}", payload.suffix()),
             Workload::Udp { size } => format!("udp-{size}"),
             Workload::Sweep { size, .. } => format!("sweep-{size}"),
+            Workload::Latency { loaded: false, .. } => "latency-idle".to_owned(),
             Workload::Latency { .. } => "latency".to_owned(),
             Workload::Start { .. } => "start".to_owned(),
             Workload::Move {} => "move".to_owned(),
@@ -151,6 +152,18 @@ impl Workload {
             _ => return None,
         };
         Some(format!("[[workload]] {}: {what}", self.name()))
+    }
+
+    /// The same with a share of its starts and echoes, but not so few that they say nothing.
+    pub(crate) fn scaled(&self, share: f64) -> Workload {
+        let part = |count: u32, least: u32| ((f64::from(count) * share).round() as u32).max(least.min(count));
+        match self.clone() {
+            Workload::Start { times } => Workload::Start { times: part(times, 1) },
+            Workload::Latency { count: Some(count), loaded } => {
+                Workload::Latency { count: Some(part(count, 1000)), loaded }
+            }
+            other => other,
+        }
     }
 
     /// Whether it needs no tunnel between the ends.
@@ -209,6 +222,16 @@ mod tests {
             prop_assert_eq!(toml::from_str::<Workload>(&text).unwrap(), load.clone());
             prop_assert_eq!(load.fault(), None);
         }
+    }
+
+    #[test]
+    fn a_share_has_fewer_starts_and_echoes() {
+        assert_eq!(Workload::Start { times: 200 }.scaled(0.1), Workload::Start { times: 20 });
+        assert_eq!(Workload::Start { times: 2 }.scaled(0.1), Workload::Start { times: 1 });
+        let echoes = |count| Workload::Latency { count: Some(count), loaded: false };
+        assert_eq!(echoes(200_000).scaled(0.1), echoes(20_000));
+        assert_eq!(echoes(5000).scaled(0.01), echoes(1000));
+        assert_eq!(echoes(500).scaled(0.01), echoes(500));
     }
 
     #[test]

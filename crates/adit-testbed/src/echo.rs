@@ -98,6 +98,14 @@ impl Probe {
         Ok(Probe { socket, target: SocketAddr::new(target, 0) })
     }
 
+    /// The same for a tunnel's device: asks through it, and hears only what comes from it.
+    pub fn open_on(target: IpAddr, device: &str) -> Result<Probe, TestbedError> {
+        let probe = Probe::open(target)?;
+        let bound = probe.socket.bind_device(Some(device.as_bytes()));
+        bound.map_err(|source| TestbedError::Network { what: format!("cannot bind to {device}"), source })?;
+        Ok(probe)
+    }
+
     /// How long after `start` the first reply came.
     pub fn first_reply(&self, start: Instant, patience: Duration) -> Result<Duration, TestbedError> {
         let target = self.target.into();

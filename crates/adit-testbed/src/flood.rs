@@ -76,24 +76,38 @@ impl Rates {
 impl Flood {
     /// Sends and counts.
     pub fn run(self, ends: &Ends<'_>) -> Result<Rates, TestbedError> {
+        self.run_from(ends, &[])
+    }
+
+    /// The same, through each of these devices in turn.
+    pub fn run_from(self, ends: &Ends<'_>, devices: &[String]) -> Result<Rates, TestbedError> {
         let target = SocketAddr::new(ends.target, PORT);
         let sink = ends.server.enter(|| UdpSocket::bind(target))?.map_err(network("cannot bind the sink"))?;
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&sink, SINK_BUFFER)
             .map_err(|error| network("cannot enlarge the sink's buffer")(error.into()))?;
         sink.set_nonblocking(true).map_err(network("cannot set up the sink"))?;
-        let source = ends.client.enter(|| -> std::io::Result<UdpSocket> {
+        let source = |device: Option<&String>| -> std::io::Result<UdpSocket> {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
+            if let Some(device) = device {
+                socket2::SockRef::from(&socket).bind_device(Some(device.as_bytes()))?;
+            }
             socket.connect(target)?;
             if self.segmented {
                 setsockopt(&socket, UdpGsoSegment, &i32::try_from(self.size).unwrap_or(i32::MAX))?;
             }
             Ok(socket)
+        };
+        let sources = ends.client.enter(|| -> std::io::Result<Vec<UdpSocket>> {
+            match devices {
+                [] => Ok(vec![source(None)?]),
+                devices => devices.iter().map(|device| source(Some(device))).collect(),
+            }
         })?;
-        let source = source.map_err(network("cannot open the source"))?;
+        let sources = sources.map_err(network("cannot open the source"))?;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let sink = scope.spawn(|| drain(&sink, &done));
-            let sent = self.send(&source);
+            let sent = self.send(&sources);
             done.store(true, Ordering::Relaxed);
             let (packets, time) = sink.join().map_err(|_| TestbedError::Worker("counting packets"))?;
             let (sent, sending) = sent.map_err(network("cannot send"))?;
@@ -107,13 +121,16 @@ impl Flood {
         })
     }
 
-    fn send(self, socket: &UdpSocket) -> std::io::Result<(u64, Duration)> {
+    fn send(self, sockets: &[UdpSocket]) -> std::io::Result<(u64, Duration)> {
+        let Some(first) = sockets.first() else { return Ok((0, self.time)) };
+        let mut turn = sockets.iter().cycle();
+        let mut next = move || turn.next().unwrap_or(first);
         if self.segmented {
             let batch = BATCH.min(MAX_PAYLOAD / self.size.max(1));
             let payload = vec![0x2a; self.size * batch];
             return self.pace(batch, |count| {
                 let bytes = payload.get(..count * self.size).unwrap_or_default();
-                rustix::net::send(socket, bytes, SendFlags::empty()).map(|_| count)
+                rustix::net::send(next(), bytes, SendFlags::empty()).map(|_| count)
             });
         }
         let payload = vec![0x2a; self.size];
@@ -123,7 +140,7 @@ impl Flood {
         let mut messages: Vec<MMsgHdr<'_>> =
             controls.iter_mut().map(|control| MMsgHdr::new(&slices, control)).collect();
         self.pace(BATCH, |count| {
-            sendmmsg(socket, messages.get_mut(..count).unwrap_or_default(), SendFlags::empty())
+            sendmmsg(next(), messages.get_mut(..count).unwrap_or_default(), SendFlags::empty())
         })
     }
 
@@ -213,10 +230,18 @@ pub fn largest_payload(ends: &Ends<'_>) -> Result<usize, TestbedError> {
 /// in a row less than two thirds arrived or the sender could not send as many, then more closely around the
 /// best.
 pub fn find_saturation(ends: &Ends<'_>, size: usize, segmented: bool) -> Result<u32, TestbedError> {
+    search(|rate| Flood { size, rate, time: STEP_TIME, segmented }.run(ends))
+}
+
+/// The same, through each of these devices in turn.
+pub fn find_saturation_from(ends: &Ends<'_>, devices: &[String], size: usize) -> Result<u32, TestbedError> {
+    search(|rate| Flood { size, rate, time: STEP_TIME, segmented: false }.run_from(ends, devices))
+}
+
+fn search(step: impl Fn(u32) -> Result<Rates, TestbedError>) -> Result<u32, TestbedError> {
     let mut seen = Vec::new();
     let mut rate = FIRST_RATE;
     let mut beyond = 0;
-    let step = |rate| Flood { size, rate, time: STEP_TIME, segmented }.run(ends);
     while rate < LAST_RATE && beyond < 2 {
         let rates = step(rate)?;
         seen.push((rate, rates.received));

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod crowd;
 mod echo;
 mod ends;
 mod error;
@@ -25,10 +26,11 @@ mod usage;
 mod wireguard;
 
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
+pub use crowd::Crowd;
 pub use echo::{FirstDatagram, Probe, round_trips};
 pub use ends::Ends;
 pub use error::TestbedError;
-pub use flood::{Flood, Rates, find_saturation, largest_payload, segment_and_gather};
+pub use flood::{Flood, Rates, find_saturation, find_saturation_from, largest_payload, segment_and_gather};
 pub use flow::{TcpFlow, TcpLoad, processor_seconds, tcp_flow, while_busy};
 pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_keys};

@@ -1,6 +1,6 @@
 //! The workloads.
 
-mod apart;
+pub(crate) mod apart;
 mod load;
 mod moved;
 mod spent;
@@ -114,13 +114,18 @@ fn latency(
 }
 
 fn note_round_trips(outcome: &mut Outcome, when: &str, report: &PingReport) {
+    note_times(outcome, when, &report.round_trips);
+    note(outcome, &format!("{when}_lost"), report.lost().into());
+}
+
+/// Percentiles of round trips, and all of them.
+fn note_times(outcome: &mut Outcome, when: &str, times: &[Duration]) {
+    let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-        let value = report.percentile(share).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
+        let value = crate::stats::percentile(&micros, share).unwrap_or(f64::NAN);
         note(outcome, &format!("{when}_{name}_us"), value);
     }
-    note(outcome, &format!("{when}_lost"), report.lost().into());
-    let times = report.round_trips.iter().map(|time| time.as_secs_f64() * 1e6).collect();
-    outcome.sample(&format!("{when}_us"), times);
+    outcome.sample(&format!("{when}_us"), micros);
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("storm_per_s", "clients a second"),
     ("server_cpu_per_client_ms", "the server's CPU for each client, ms"),
     ("client_cpu_per_client_ms", "a client's CPU until it is up, ms"),
-    ("server_pss_per_client_kib", "the server's memory for each client, PSS, KiB"),
+    ("server_rss_per_client_kib", "the server's memory for each client, RSS, KiB"),
     ("seal_ns", "seal a packet in memory, ns"),
     ("open_ns", "open a packet in memory, ns"),
     ("seal_mbit", "seal in memory, Mbit/s"),
@@ -86,6 +86,7 @@ pub(super) fn order(name: &str) -> usize {
 pub(super) fn workload(name: &str) -> String {
     match name {
         "tcp" => "One TCP flow".to_owned(),
+        "latency-idle" => "Round trips, a thousand a second, nothing else under way".to_owned(),
         "latency" => "Round trips, a thousand a second".to_owned(),
         "move" => "The client's address changes".to_owned(),
         "start" => "From start to the first reply".to_owned(),

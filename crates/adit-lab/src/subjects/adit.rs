@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::openvpn::{Shape, start};
+use super::openvpn::{Shape, crowd, start};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
 use crate::ground::Ground;
@@ -28,6 +28,12 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     all
 }
 
+fn command(tools: &Tools, file: &Path) -> Command {
+    let mut command = Command::new(&tools.adit);
+    command.arg("up").arg(file);
+    command
+}
+
 impl Subject for Adit {
     fn name(&self) -> String {
         format!("adit-{}", self.0.suffix())
@@ -40,7 +46,7 @@ impl Subject for Adit {
     fn availability(&self, tools: &Tools) -> Availability {
         match version_at(&tools.adit, &["--version"]) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None => Availability::Impossible(format!(
+            None => Availability::Unbuilt(format!(
                 "there is no {}; build it (cargo build --release -p adit) or say where it is (--adit)",
                 tools.adit.display()
             )),
@@ -68,12 +74,11 @@ impl Subject for Adit {
         Ok(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
     }
 
+    fn crowd(&self, ground: &mut Ground, tools: &Tools, count: u32) -> Result<Vec<Command>, LabError> {
+        crowd(self.0, ground, count, &|file| Ok(command(tools, file)))
+    }
+
     fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
-        let command = |file: &Path| {
-            let mut command = Command::new(&tools.adit);
-            command.arg("up").arg(file);
-            Ok(command)
-        };
-        start(self.0, ground, &command)
+        start(self.0, ground, &|file| Ok(command(tools, file)))
     }
 }

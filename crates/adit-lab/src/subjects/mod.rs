@@ -21,6 +21,7 @@ mod wireguard;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::program;
@@ -37,6 +38,15 @@ pub(crate) enum Availability {
     Installable(String),
     /// Not on this machine; this is why.
     Impossible(String),
+    /// It is ours to build; this is how.
+    Unbuilt(String),
+}
+
+impl Availability {
+    /// Whether whoever asks for it is due to get it: a kernel that lacks something is nobody's fault.
+    pub(crate) fn is_due(&self) -> bool {
+        !matches!(self, Availability::Impossible(_))
+    }
 }
 
 impl fmt::Display for Availability {
@@ -44,6 +54,7 @@ impl fmt::Display for Availability {
         match self {
             Availability::Installed(version) => write!(f, "installed: {version}"),
             Availability::Installable(how) => write!(f, "not installed; `adit-lab setup` runs: {how}"),
+            Availability::Unbuilt(how) => write!(f, "not built: {how}"),
             Availability::Impossible(why) => write!(f, "not possible here: {why}"),
         }
     }
@@ -99,6 +110,10 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
     }
     /// Whether it can run here.
     fn availability(&self, tools: &Tools) -> Availability;
+    /// Starts a server for so many clients, and gives what starts each of them.
+    fn crowd(&self, _ground: &mut Ground, _tools: &Tools, _count: u32) -> Result<Vec<Command>, LabError> {
+        Err(LabError::Usage("the lab drives many clients of adit and of OpenVPN only".to_owned()))
+    }
     /// Figures of the program's own benchmark in memory, by name; nothing if it has none.
     fn in_memory(&self, _tools: &Tools) -> Result<Vec<(String, f64)>, LabError> {
         Ok(Vec::new())
@@ -151,10 +166,10 @@ fn version(name: &str, arguments: &[&str]) -> Option<String> {
 
 /// The same for a program whose place is known.
 fn version_at(path: &Path, arguments: &[&str]) -> Option<String> {
-    path.is_file().then(|| first_line(std::process::Command::new(path).args(arguments)))?
+    path.is_file().then(|| first_line(Command::new(path).args(arguments)))?
 }
 
-fn first_line(command: &mut std::process::Command) -> Option<String> {
+fn first_line(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())

@@ -10,6 +10,7 @@ use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
 use crate::ground::{Ground, INNER, OUTER, PATIENCE, PORT};
+use crate::measure::apart::crowd_address;
 
 /// What an OpenVPN tunnel is made of.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +49,23 @@ impl Shape {
         }
     }
 
+    /// The two configuration files of a server with many clients, which lack their own addresses.
+    fn crowd_configurations(self, count: u32) -> Result<[String; 2], TestbedError> {
+        let [server, client] = self.configurations()?;
+        let (server, client) = (server.replace("verb 3", "verb 1"), client.replace("verb 3", "verb 1"));
+        let small = format!("server {}.0 255.255.255.0", network());
+        let large = format!("server {}.0 255.255.224.0", network());
+        // All show one certificate. OpenVPN answers a hundred in ten seconds unless it is told otherwise.
+        let more = format!("duplicate-cn\nmax-clients {}\nconnect-freq-initial 100000 10\n", count + 10);
+        Ok([server.replace(&small, &large) + &more, client.replace("nobind\n", &format!("lport {PORT}\n"))])
+    }
+
     /// The two configuration files, server first.
     fn configurations(self) -> Result<[String; 2], TestbedError> {
         let authority = Authority::create(KeyKind::Ecdsa)?;
         let end = |name, purpose| authority.issue(name, purpose, Validity::Now);
         let (server, client) = (end("server", Purpose::Server)?, end("client", Purpose::Client)?);
-        let network = INNER[0].rsplit_once('.').map_or("10.8.0", |(network, _)| network);
+        let network = network();
         let cipher = self.cipher;
         let mut shared = format!("dev tun\ncipher {cipher}\ndata-ciphers {cipher}\nverb 3\n");
         if cipher == "none" {
@@ -82,6 +94,29 @@ impl Shape {
         }
         Ok(texts)
     }
+}
+
+/// The first three numbers of the tunnel's addresses.
+fn network() -> &'static str {
+    INNER[0].rsplit_once('.').map_or(INNER[0], |(network, _)| network)
+}
+
+/// Starts a server and gives the commands of its clients, each with an address of its own.
+pub(super) fn crowd(
+    shape: Shape,
+    ground: &mut Ground,
+    count: u32,
+    command: &dyn Fn(&Path) -> Result<Command, TestbedError>,
+) -> Result<Vec<Command>, LabError> {
+    let [server, client] = shape.crowd_configurations(count)?;
+    let server = ground.directory.write("server.conf", &server)?;
+    ground.start_server(command(&server)?)?;
+    ground.wait_until_bound(shape.tcp)?;
+    let commands = (0..count).map(|number| {
+        let text = format!("{client}local {}\n", crowd_address(number));
+        command(&ground.directory.write(&format!("{number}.ovpn"), &text)?)
+    });
+    Ok(commands.collect::<Result<Vec<Command>, TestbedError>>()?)
 }
 
 /// Brings up a tunnel of these files; `command` is what runs one of them.
@@ -124,6 +159,16 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     all
 }
 
+impl OpenVpn {
+    fn command(&self, file: &Path) -> Result<Command, TestbedError> {
+        let mut command = openvpn_command(file)?;
+        if !self.0.kernel {
+            command.arg("--disable-dco");
+        }
+        Ok(command)
+    }
+}
+
 impl Subject for OpenVpn {
     fn name(&self) -> String {
         format!("openvpn-{}", self.0.suffix())
@@ -143,16 +188,12 @@ impl Subject for OpenVpn {
         }
     }
 
+    fn crowd(&self, ground: &mut Ground, _tools: &Tools, count: u32) -> Result<Vec<Command>, LabError> {
+        crowd(self.0, ground, count, &|file| self.command(file))
+    }
+
     fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let command = |file: &Path| {
-            openvpn_command(file).map(|mut command| {
-                if !self.0.kernel {
-                    command.arg("--disable-dco");
-                }
-                command
-            })
-        };
-        let tunnel = start(self.0, ground, &command)?;
+        let tunnel = start(self.0, ground, &|file| self.command(file))?;
         if self.0.kernel && !ground.client.ip(&["-details", "link", "show"])?.contains("ovpn-dco") {
             let why = "OpenVPN keeps the data channel to itself; its log says why".to_owned();
             return Err(LabError::Usage(why));

@@ -8,3 +8,4 @@
 mod bench;
 mod errors;
 mod external;
+mod smoke;

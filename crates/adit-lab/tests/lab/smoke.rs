@@ -1,0 +1,72 @@
+//! The plan `smoke`, with the peers that must be there where everything is tested.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use adit_testbed::{Scratch, can_run};
+
+use crate::bench::{NEEDED, json, lab, said};
+
+/// Who is measured, and the program that each needs.
+const SUBJECTS: [(&str, &str); 7] = [
+    ("veth", "ip"),
+    ("null", "ip"),
+    ("adit-udp", "ip"),
+    ("openvpn-udp", "openvpn"),
+    ("wireguard-go-debian", "wireguard-go"),
+    ("strongswan", "swanctl"),
+    ("tinc", "tincd"),
+];
+
+/// The adit beside the lab: built by whoever tests everything, else now.
+fn adit() -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name("adit");
+    if !path.exists() {
+        let status = Command::new(env!("CARGO")).args(["build", "-p", "adit"]).status().unwrap();
+        assert!(status.success(), "adit does not build: {status}");
+    }
+    path
+}
+
+#[test]
+fn smoke_measures_all_and_its_report_comes_out() {
+    let programs: Vec<&str> = SUBJECTS.iter().map(|(_, program)| *program).chain(NEEDED).collect();
+    if !can_run("smoke_measures_all_and_its_report_comes_out", &programs) {
+        return;
+    }
+    let scratch = Scratch::create("smoke").unwrap();
+    let out = scratch.path().join("out");
+    let names = SUBJECTS.map(|(name, _)| name);
+    let run = lab(&["run", "smoke", "--subjects", &names.join(","), "--out", out.to_str().unwrap()])
+        .arg("--adit")
+        .arg(adit())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", said(&run));
+
+    let results = json(&out, "results.json");
+    assert_eq!(results["failures"].as_array().unwrap().len(), 0, "{}", results["failures"]);
+    let figures = results["figures"].as_array().unwrap();
+    let value = |subject: &str, name: &str| -> f64 {
+        let found = figures.iter().find(|figure| figure["subject"] == subject && figure["figure"] == name);
+        found.unwrap_or_else(|| panic!("{subject} has no {name}"))["median"].as_f64().unwrap()
+    };
+    for name in names {
+        for figure in ["idle_p50_us", "up_mbit", "down_mbit"] {
+            assert!(value(name, figure) > 0.0, "{name} {figure}");
+        }
+    }
+    for name in names.into_iter().filter(|name| *name != "veth") {
+        for figure in
+            ["start_ms", "handshake_ms", "server_rss_kib", "client_pss_kib", "up_client_cpu_s_per_gb"]
+        {
+            assert!(value(name, figure) > 0.0, "{name} {figure}");
+        }
+    }
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let table = std::fs::read_to_string(out.join("results.csv")).unwrap();
+    for name in names {
+        assert!(page.contains(name) && table.contains(name), "{name}");
+    }
+    assert!(!page.contains("http://") || !page.contains("src="), "a report needs no network");
+}
