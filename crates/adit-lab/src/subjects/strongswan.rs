@@ -6,7 +6,7 @@ use std::time::Duration;
 use adit_testbed::{Namespace, TestbedError, program, wait_until};
 
 use super::kernel::{self, Ability};
-use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
+use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
 use crate::ground::{Ground, INNER, OUTER};
 
@@ -126,11 +126,9 @@ impl Subject for StrongSwan {
             return lacks;
         }
         let there = [CHARON, LIBIPSEC].iter().all(|path| std::path::Path::new(path).exists());
-        match program("swanctl").ok().filter(|_| there) {
-            Some(mut command) => {
-                let version = super::first_line(command.arg("--version")).unwrap_or_default();
-                lacks_tun().unwrap_or(Availability::Installed(version))
-            }
+        let charon = std::path::Path::new(CHARON);
+        match version_at(charon, &["--version"]).filter(|_| there && program("swanctl").is_ok()) {
+            Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
             None => Availability::Installable(PACKAGES.to_owned()),
         }
     }

@@ -75,7 +75,7 @@ impl Subject for Vtun {
         // It has no word for its version, but says it with what it does not know.
         let output = command.arg("-h").output();
         let text =
-            output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         let version = text.lines().find(|line| line.starts_with("VTun ver")).unwrap_or("VTun").to_owned();
         lacks_tun().unwrap_or(Availability::Installed(version))
     }
