@@ -1,6 +1,6 @@
 //! What the tests share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use adit_testbed::Scratch;
@@ -29,4 +29,14 @@ pub(crate) fn small_plan(scratch: &Scratch, subjects: &str, loads: &str) -> Stri
 /// A file of a run's folder as JSON.
 pub(crate) fn json(out: &Path, name: &str) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(out.join(name)).unwrap()).unwrap()
+}
+
+/// The adit beside the lab: built by whoever tests everything, else now.
+pub(crate) fn adit() -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name("adit");
+    if !path.exists() {
+        let status = Command::new(env!("CARGO")).args(["build", "-p", "adit"]).status().unwrap();
+        assert!(status.success(), "adit does not build: {status}");
+    }
+    path
 }

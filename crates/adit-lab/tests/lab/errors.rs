@@ -91,6 +91,33 @@ fn a_full_disk_is_told_and_what_was_measured_is_kept() {
 }
 
 #[test]
+fn who_ends_a_run_early_finds_nothing_left_and_can_go_on() {
+    if !can_run("who_ends_a_run_early_finds_nothing_left_and_can_go_on", &NEEDED) {
+        return;
+    }
+    let scratch = Scratch::create("errors").unwrap();
+    let loads = format!("{ECHOES}[[workload]]\nkind = 'sweep'\nsize = 64\nto = 10000\n");
+    let plan = small_plan(&scratch, "'null'", &loads);
+    let out = scratch.path().join("out").to_str().unwrap().to_owned();
+    let mut ended = Process::spawn("the lab", lab(&["run", &plan, "--out", &out])).unwrap();
+    let tag = format!("adit-{}-", ended.id());
+    let place = Path::new("/run/netns");
+    wait_until("the namespaces", Duration::from_secs(20), || left(place, &tag) == 2).unwrap();
+    ended.interrupt();
+    assert_eq!(ended.wait(Duration::from_secs(20)).unwrap().code(), Some(130), "{}", ended.log());
+    assert_eq!((left(place, &tag), left(&std::env::temp_dir(), &tag)), (0, 0));
+
+    let output = lab(&["run", &plan, "--out", &out]).output().unwrap();
+    assert!(output.status.success() && said(&output).contains("going on"), "{}", said(&output));
+}
+
+/// How many names in a directory begin so.
+fn left(directory: &Path, tag: &str) -> usize {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(tag))).count()
+}
+
+#[test]
 fn the_next_run_removes_what_a_killed_one_left() {
     if !can_run("the_next_run_removes_what_a_killed_one_left", &NEEDED) {
         return;
@@ -101,12 +128,8 @@ fn the_next_run_removes_what_a_killed_one_left() {
         small_plan(&scratch, "'null'", "[[workload]]\nkind = 'latency'\ncount = 60000\nloaded = false\n");
     let mut killed = Process::spawn("the lab", lab(&["run", &plan, "--out", &out("killed")])).unwrap();
     let tag = format!("adit-{}-", killed.id());
-    let left = |directory: &Path| -> usize {
-        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&tag))).count()
-    };
     let places = [Path::new("/run/netns").to_owned(), std::env::temp_dir()];
-    let is_there = || left(&places[0]) == 2 && left(&places[1]) == 1;
+    let is_there = || left(&places[0], &tag) == 2 && left(&places[1], &tag) == 1;
     wait_until("the tunnel's namespaces", Duration::from_secs(20), is_there).unwrap();
     killed.kill().unwrap();
     assert!(is_there(), "nothing is left to remove: this test says nothing");
@@ -114,5 +137,5 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let plan = small_plan(&scratch, "'veth'", ECHOES);
     let output = lab(&["run", &plan, "--out", &out("next")]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!((left(&places[0]), left(&places[1])), (0, 0));
+    assert_eq!((left(&places[0], &tag), left(&places[1], &tag)), (0, 0));
 }

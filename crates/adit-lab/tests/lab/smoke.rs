@@ -1,11 +1,8 @@
 //! The plan `smoke`, with the peers that must be there where everything is tested.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use adit_testbed::{Scratch, can_run};
 
-use crate::bench::{NEEDED, json, lab, said};
+use crate::bench::{NEEDED, adit, json, lab, said};
 
 /// Who is measured, and the program that each needs.
 const SUBJECTS: [(&str, &str); 7] = [
@@ -17,16 +14,6 @@ const SUBJECTS: [(&str, &str); 7] = [
     ("strongswan", "swanctl"),
     ("tinc", "tincd"),
 ];
-
-/// The adit beside the lab: built by whoever tests everything, else now.
-fn adit() -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name("adit");
-    if !path.exists() {
-        let status = Command::new(env!("CARGO")).args(["build", "-p", "adit"]).status().unwrap();
-        assert!(status.success(), "adit does not build: {status}");
-    }
-    path
-}
 
 #[test]
 fn smoke_measures_all_and_its_report_comes_out() {
