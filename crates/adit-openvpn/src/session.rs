@@ -447,6 +447,12 @@ impl Session {
         }
     }
 
+    /// The next exchange is made by these.
+    #[cfg(test)]
+    pub(crate) fn set_control(&mut self, params: ControlParams) {
+        self.params = Arc::new(params);
+    }
+
     /// Starts new keys, unless newer ones than those we seal with exist or are being made: one exchange more
     /// would push out keys that one of the ends still seals with.
     pub(crate) fn rekey(&mut self, now: Instant) {

@@ -7,7 +7,6 @@ mod support;
 use std::time::Duration;
 
 use adit_core::{Command, Event, Notice, PeerId, PeerSettings, Protocol, ScriptOutcome};
-use adit_openvpn::params::AuthRetry;
 use support::Pair;
 use support::judged::{
     asked, end_of, ends, let_in, log_says, pair, renegotiate, reports, tokens, user, variable,
@@ -200,13 +199,10 @@ fn a_token_brings_the_client_back() {
 }
 
 #[test]
-fn a_client_that_changes_its_name_goes() {
-    let mut pair = pair(|client, _| {
-        let mut user = user("s3 cret");
-        (user.retry, user.credentials) = (AuthRetry::Interact, None);
-        client.auth = Some(user);
-    });
-    assert!(pair.client_events.iter().any(|event| matches!(event, Event::AskCredentials { .. })));
+fn a_password_that_is_asked_for() {
+    let mut pair = pair(|client, _| client.auth.as_mut().unwrap().credentials = None);
+    assert!(pair.client_events.iter().any(|event| matches!(event, Event::AskCredentials { reason: None })));
+    assert!(asked(&pair, VERIFY).is_empty() && pair.server.half_open() == 0);
     let said = user("s3 cret").credentials.unwrap();
     pair.client.handle_command(pair.now, Command::Credentials(Ok(said)));
     pair.exchange();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, Event, Instant, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome, Transport,
+    UserPassword,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -13,9 +14,12 @@ use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use super::Server;
 use crate::access::PasswordScript;
 use crate::client_hello::client_hello;
-use crate::params::ServerParams;
+use crate::credentials::server_tls;
+use crate::params::{ClientParams, ControlParams, ServerParams};
 use crate::session::Session;
-use crate::support::{Authority, client_params, server_params};
+use crate::support::{Authority, client_params, environment, server_params};
+use crate::tls::TlsConfig;
+use crate::verify::{CertificateDemand, PeerRequirements};
 use crate::wrap::WrapConfig;
 
 struct Rogue {
@@ -30,10 +34,24 @@ impl Rogue {
     /// It has said who it is, and is being judged.
     fn new(change: impl FnOnce(&mut ServerParams)) -> Self {
         let authority = Authority::new();
+        Self::with(&authority, Some("alice"), change)
+    }
+
+    /// What it shows of itself: the certificate of that name, or none.
+    fn control(authority: &Authority, name: Option<&str>) -> ControlParams {
+        let mut credentials = authority.issue(name.unwrap_or("nobody"), ClientAuth);
+        if name.is_none() {
+            credentials.certificate.clear();
+            credentials.private_key.clear();
+        }
+        client_params(&credentials, WrapConfig::Plain, Transport::Udp).control
+    }
+
+    fn with(authority: &Authority, name: Option<&str>, change: impl FnOnce(&mut ServerParams)) -> Self {
         let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
         server.access.verify = Some(PasswordScript { argv: vec!["/judge".to_owned()], by_file: false });
         change(&mut server);
-        let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+        let client = ClientParams::new(Self::control(authority, name), Vec::new());
         let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 2], 40_000).into() };
         let now = Instant::ORIGIN + Duration::from_secs(1);
         let mut hello = client_hello(&client, path);
@@ -84,6 +102,12 @@ impl Rogue {
         self.exchange();
     }
 
+    /// The server let it in, and has told it so.
+    fn is_told(&mut self) {
+        assert_eq!(self.server.peers().len(), 1, "{:?}", self.events);
+        self.session.agreed(self.now, true).unwrap();
+    }
+
     fn renegotiate(&mut self) {
         self.session.rekey(self.now);
         self.exchange();
@@ -105,6 +129,11 @@ impl Rogue {
         let outcome = ScriptOutcome { exit: Ok(exit), files: Vec::new(), settings };
         self.server.handle_command(self.now, Command::ScriptDone { id, outcome });
         self.exchange();
+    }
+
+    fn log_says(&self, words: &str) -> bool {
+        let says = |event: &Event| matches!(event, Event::Report(report) if report.text.contains(words));
+        self.events.iter().any(says)
     }
 
     fn let_in(&self) -> bool {
@@ -173,5 +202,42 @@ fn a_client_refused_meanwhile_stays_out() {
         assert!(!rogue.let_in());
         rogue.advance(Duration::from_secs(6));
         assert_eq!(rogue.server.half_open(), 0);
+    }
+}
+
+/// A client says in a renegotiation to be another user: no script is asked, and it goes.
+#[test]
+fn a_client_that_changes_its_username_goes() {
+    let mut rogue = Rogue::new(|_| {});
+    rogue.ends(VERIFY, 0);
+    rogue.is_told();
+    let bob = UserPassword { username: "bob".to_owned(), password: "s3 cret".to_owned().into() };
+    rogue.session.set_credentials(&bob);
+    rogue.renegotiate();
+    assert_eq!((rogue.scripts(VERIFY).len(), rogue.server.peers().len()), (1, 0));
+    assert!(rogue.log_says("it was ann and now says to be bob"), "{:?}", rogue.events);
+}
+
+/// The same name in each exchange, by its certificate; and who has shown none shows none later.
+#[test]
+fn a_client_that_proves_another_name_goes() {
+    let names = [Some("alice"), Some("bob"), None];
+    for (first, second) in names.iter().flat_map(|first| names.map(|second| (*first, second))) {
+        let authority = Authority::new();
+        let mut rogue = Rogue::with(&authority, first, |server| {
+            let requirements =
+                PeerRequirements { demand: CertificateDemand::Optional, ..PeerRequirements::default() };
+            let credentials = authority.issue("server", ServerAuth);
+            let tls = server_tls(&credentials, requirements, &environment()).unwrap();
+            server.control.tls = TlsConfig::Server(tls);
+        });
+        rogue.ends(VERIFY, 0);
+        rogue.is_told();
+        rogue.session.set_control(Rogue::control(&authority, second));
+        rogue.renegotiate();
+        let stays = first == second;
+        assert_eq!(rogue.server.peers().len(), usize::from(stays), "{first:?} then {second:?}");
+        assert_eq!(rogue.scripts(VERIFY).len(), if stays { 2 } else { 1 }, "{first:?} then {second:?}");
+        assert_eq!(rogue.log_says("the peer proved to be"), !stays, "{first:?} then {second:?}");
     }
 }
