@@ -317,7 +317,7 @@ impl Server {
             self.replace(old);
         }
         if self.up >= self.params.max_clients {
-            return self.remove(id, "max-clients are connected; refused", Severity::Warning);
+            return self.find_no_room(id);
         }
         if self.params.point.is_some() {
             return self.bring_up(id, Lease::default(), settings);
@@ -375,6 +375,19 @@ impl Server {
         self.report(Severity::Warning, Some(path), format!("a client is not let in: {reason}"));
         if self.silent.remove(&path).is_some() {
             self.events.push_back(Event::Close { path });
+        }
+    }
+
+    /// There is no room for this client. One that knows how is told to try elsewhere, or later.
+    fn find_no_room(&mut self, id: PeerId) {
+        let reason = "max-clients are connected";
+        match self.peers.get_mut(&id) {
+            Some(peer) if peer.understands_later() => {
+                let told = "TEMP[advance remote]:the server has no room for more clients now";
+                peer.refuse(self.now, told, reason, &mut self.events);
+                self.settle(id);
+            }
+            _ => self.remove(id, &format!("{reason}; refused"), Severity::Warning),
         }
     }
 

@@ -211,6 +211,11 @@ impl Peer {
         self.refused_until.is_some()
     }
 
+    /// Whether it comes back after `AUTH_FAILED,TEMP`; to older clients any `AUTH_FAILED` is the end.
+    pub(super) fn understands_later(&self) -> bool {
+        self.abilities.has(iv_proto::AUTH_FAIL_TEMP)
+    }
+
     pub(super) fn move_to(&mut self, path: Path) {
         self.path = path;
     }
