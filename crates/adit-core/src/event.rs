@@ -3,8 +3,8 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::{
-    Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings, PoolEntry, Script, ScriptId,
-    ScriptOutcome, SessionId, TunnelSettings,
+    Challenge, ChallengeResponse, Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings,
+    PoolEntry, Script, ScriptId, ScriptOutcome, SessionId, TunnelSettings,
 };
 
 /// What a protocol asks of the data plane and of the world.
@@ -33,6 +33,9 @@ pub enum Event {
         /// Why the last ones did not do, for the person who is asked.
         reason: Option<String>,
     },
+    /// The person at a client must answer a question of the server's. Answered with [`Command::Response`]. A
+    /// later question takes the place of one that is not answered yet.
+    AskResponse(Challenge),
     /// The tunnel is up with these settings (a client: after each successful connect, perhaps changed; a
     /// server: once at its start).
     Up(TunnelSettings),
@@ -152,6 +155,8 @@ pub enum Command {
     },
     /// The answer to [`Event::AskCredentials`]; or why there is none, which ends the client.
     Credentials(Result<UserPassword, String>),
+    /// The answer to [`Event::AskResponse`].
+    Response(ChallengeResponse),
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Start new keys with a peer.

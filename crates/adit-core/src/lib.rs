@@ -6,6 +6,7 @@
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
 
+mod challenge;
 mod dns;
 mod event;
 mod ids;
@@ -18,6 +19,7 @@ mod session;
 mod time;
 mod tunnel;
 
+pub use challenge::{Challenge, ChallengeResponse};
 pub use dns::{DnsOptions, is_domain};
 pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
 pub use ids::{ConnectionId, PeerId, SessionId};

@@ -32,6 +32,9 @@ pub struct Script {
     pub defers: bool,
     /// It begins only when all others of which this is true, and which were asked for before it, have ended.
     pub in_order: bool,
+    /// Another script, which put its answer off: this one gets the environment variables that name the other's
+    /// files, so that it can give the answer in its place.
+    pub beside: Option<ScriptId>,
     /// After this long it is killed.
     pub patience: Duration,
 }

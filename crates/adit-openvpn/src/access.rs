@@ -20,6 +20,8 @@ pub struct AccessParams {
     pub tls_verify: Option<Vec<String>>,
     /// `tls-crypt-v2-verify`: judges what clients' own tls-crypt-v2 keys say of themselves.
     pub key_verify: Option<Vec<String>>,
+    /// `client-crresponse`: judges the answer to a question that [`AccessParams::verify`] asked.
+    pub client_crresponse: Option<Vec<String>>,
     /// `client-connect`: judges a client that has its addresses, and may say more for it.
     pub client_connect: Option<Vec<String>>,
     /// `client-disconnect`: is told when a client has gone.

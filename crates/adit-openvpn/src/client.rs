@@ -1,5 +1,6 @@
 //! An OpenVPN client: finds a server, connects, follows its push, and comes back when the server is lost.
 
+mod challenge;
 mod connection;
 mod user;
 
@@ -8,24 +9,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, PeerInfo, Protocol, Rejected, Report,
-    Severity, UserPassword,
+    Challenge, ChallengeResponse, Command, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId,
+    PeerInfo, Protocol, Rejected, Report, Severity, UserPassword,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::params::{ClientParams, ControlParams};
+use challenge::{Dynamic, TextChallenge};
 use connection::{Connection, Outcome};
-use user::{AfterRefusal, Temporary, User};
+use user::{AfterRefusal, Need, Temporary, User};
 
 /// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
+
+/// Where the next attempt goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// To the same remote.
+    Same,
+    /// To the same remote if it was just there; one that was not makes room for the next.
+    Usual,
+    /// To the next remote.
+    Other,
+}
+
+impl Next {
+    fn after(advance: bool) -> Self {
+        if advance { Next::Other } else { Next::Usual }
+    }
+}
 
 /// What the client is doing.
 enum State {
     /// Waiting for the next attempt.
     Waiting(Instant),
-    /// Somebody is asked for username and password.
+    /// Somebody is asked for username and password, or a question.
     Asking,
     /// The driver opens a path to the remote.
     Opening,
@@ -51,6 +70,9 @@ pub struct Client {
     ever_up: bool,
     /// How many remotes in a row have names that do not exist, and since when.
     unknown: (usize, Instant),
+    /// Questions that were asked so far, and the one that waits for its answer.
+    questions: u32,
+    question: Option<u32>,
     events: VecDeque<Event>,
     /// Last words on a path that we leave, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
@@ -73,6 +95,8 @@ impl Client {
             attempts: 0,
             ever_up: false,
             unknown: (0, now),
+            questions: 0,
+            question: None,
             events: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
@@ -104,15 +128,26 @@ impl Client {
     }
 
     fn open(&mut self) {
-        if self.user.must_ask() {
+        if let Some(need) = self.user.need() {
             self.state = State::Asking;
-            let reason = self.user.why_asked();
-            return self.events.push_back(Event::AskCredentials { reason });
+            return match need {
+                Need::Credentials => {
+                    let reason = self.user.why_asked();
+                    self.events.push_back(Event::AskCredentials { reason });
+                }
+                Need::Answer { text, echo } => self.ask(text, echo),
+            };
         }
         self.state = State::Opening;
         let text = format!("connecting to {}", self.remote_name());
         self.report(Severity::Info, None, text);
         self.events.push_back(Event::Open { remote: self.remote });
+    }
+
+    fn ask(&mut self, text: String, echo: bool) {
+        self.questions = self.questions.wrapping_add(1);
+        self.question = Some(self.questions);
+        self.events.push_back(Event::AskResponse(Challenge { id: self.questions, text, echo }));
     }
 
     fn end(&mut self, ended: Ended) {
@@ -127,6 +162,7 @@ impl Client {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Connected(mut connection) => {
                 self.user.connection_ended();
+                self.question = None;
                 let mut datagram = Vec::new();
                 while let Some(path) = connection.poll_transmit(self.now, &mut datagram) {
                     self.last_words.push_back((path, std::mem::take(&mut datagram)));
@@ -140,11 +176,11 @@ impl Client {
 
     /// The connection or the attempt is over: the next one after a while.
     fn try_again(&mut self, reason: &str, advance: bool) {
-        self.try_again_after(reason, advance, Duration::ZERO);
+        self.try_again_after(reason, Next::after(advance), Duration::ZERO);
     }
 
     /// The same, but not before `least` has passed.
-    fn try_again_after(&mut self, reason: &str, advance: bool, least: Duration) {
+    fn try_again_after(&mut self, reason: &str, next: Next, least: Duration) {
         // The server, or the network, may be quicker to end what we were told to end.
         if matches!(&self.state, State::Connected(connection) if connection.says_goodbye()) {
             return self.end(Ended::Shutdown);
@@ -169,8 +205,7 @@ impl Client {
         let wait = self.wait_after(round).max(least);
         let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
         self.report(Severity::Error, None, text);
-        // A server that was just there is worth another try; one that was not makes room for the next.
-        if advance || !was_up {
+        if next == Next::Other || (next == Next::Usual && !was_up) {
             self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
         }
         self.state = State::Waiting(self.now + wait);
@@ -237,15 +272,53 @@ impl Client {
     fn auth_failed(&mut self, reason: &str) {
         if let Some(Temporary { backoff, advance, reason }) = Temporary::parse(reason) {
             let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
-            return self.try_again_after(&text, advance, backoff.unwrap_or_default());
+            return self.try_again_after(&text, Next::after(advance), backoff.unwrap_or_default());
+        }
+        if let Some(challenge) = Dynamic::parse(reason) {
+            return self.challenged(challenge);
         }
         let text = connection::auth_failed(reason, &self.params.data.ciphers);
         match self.user.refused(&text) {
-            AfterRefusal::Again => self.try_again(&text, false),
+            // This server is there, and knows us.
+            AfterRefusal::Again => self.try_again_after(&text, Next::Same, Duration::ZERO),
             AfterRefusal::End => {
                 let text = format!("{}: {text}", self.remote_name());
                 self.end(Ended::Failed(text));
             }
+        }
+    }
+
+    /// The server's question is asked at once: the answer goes with the next connection, to the same server.
+    fn challenged(&mut self, challenge: Dynamic) {
+        let text = format!("{}: the server asks (AUTH_FAILED,CRV1): {}", self.remote_name(), challenge.text);
+        self.leave_connection();
+        if let Err(why) = self.user.challenged(challenge) {
+            return self.end(Ended::Failed(format!("{text}; {why}")));
+        }
+        self.report(Severity::Info, None, text);
+        self.state = State::Waiting(self.now + self.params.retry.0);
+    }
+
+    fn question_answered(&mut self, response: ChallengeResponse) {
+        if self.question != Some(response.id) {
+            let text = "an answer to the server's question came too late".to_owned();
+            return self.report(Severity::Warning, None, text);
+        }
+        self.question = None;
+        let answer = match response.answer {
+            Ok(answer) => answer,
+            Err(why) => {
+                let text = format!("{}: no answer to the server's question: {why}", self.remote_name());
+                return self.end(Ended::Failed(text));
+            }
+        };
+        match &mut self.state {
+            State::Asking => {
+                self.user.answered_question(answer);
+                self.open();
+            }
+            State::Connected(connection) => connection.respond(self.now, &answer),
+            _ => {}
         }
     }
 
@@ -282,9 +355,13 @@ impl Client {
         if let Some(token) = connection.take_token() {
             self.user.take_token(token);
         }
+        let challenge = connection.take_challenge();
         if connection.is_up() {
             self.attempts = 0;
             self.ever_up = true;
+        }
+        if let Some(TextChallenge { text, echo }) = challenge {
+            self.ask(text, echo);
         }
         match outcome {
             Outcome::Continue => {}
@@ -342,6 +419,7 @@ impl Protocol for Client {
                 }
             }
             Command::Credentials(answer) => self.answered(answer),
+            Command::Response(response) => self.question_answered(response),
             Command::RevocationList(content) => self.take_revocations(&content),
             Command::Rekey { .. } => {
                 if let State::Connected(connection) = &mut self.state {

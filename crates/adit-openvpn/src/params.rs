@@ -224,6 +224,19 @@ pub struct UserAuth {
     /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
     /// asked for again when they are needed again.
     pub nocache: bool,
+    /// `static-challenge`: a question of the file's, whose answer goes with the password.
+    pub challenge: Option<StaticChallenge>,
+}
+
+/// `static-challenge`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticChallenge {
+    /// What to ask.
+    pub text: String,
+    /// Whether the answer may be seen while it is typed.
+    pub echo: bool,
+    /// The answer is put behind the password as it is (`concat`). Otherwise both are packed as `SCRV1`.
+    pub concat: bool,
 }
 
 /// What a client does when its username and password are refused.

@@ -727,7 +727,7 @@ impl Protocol for Server {
             }
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
             Command::RevocationList(content) => self.take_revocations(&content),
-            Command::OpenFailed { .. } | Command::Credentials(_) => {}
+            Command::OpenFailed { .. } | Command::Credentials(_) | Command::Response(_) => {}
         }
     }
 

@@ -94,6 +94,8 @@ pub(crate) enum Question {
     Settings(PeerId, String),
     /// A username and a password.
     Credentials,
+    /// The client's own `static-challenge`, by its number.
+    Challenge(u32),
 }
 
 /// What a data plane has for its protocol.
@@ -324,6 +326,9 @@ impl End {
                 self.effects.push(Effect::Ask(Question::Settings(peer, name)));
             }
             Event::AskCredentials { .. } => self.effects.push(Effect::Ask(Question::Credentials)),
+            Event::AskResponse(challenge) => {
+                self.effects.push(Effect::Ask(Question::Challenge(challenge.id)));
+            }
             Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
             Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),

@@ -1,6 +1,6 @@
 //! What ends do, as the world and the model take it.
 
-use adit_core::{Command, Ended, PeerId, PeerInfo, Transport, UserPassword};
+use adit_core::{ChallengeResponse, Command, Ended, PeerId, PeerInfo, Transport, UserPassword};
 
 use crate::end::{Effect, Question};
 use crate::identity::client_name;
@@ -148,6 +148,9 @@ impl World {
                 username: client_name(number),
                 password: "correct horse".to_owned().into(),
             })),
+            Question::Challenge(id) => {
+                Command::Response(ChallengeResponse { id, answer: Ok("battery staple".to_owned().into()) })
+            }
         };
         self.command(number, command)
     }

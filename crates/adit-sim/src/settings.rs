@@ -7,7 +7,7 @@ use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
-    PerClientParams, RemoteParams, ServerParams, UserAuth,
+    PerClientParams, RemoteParams, ServerParams, StaticChallenge, UserAuth,
 };
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
@@ -43,6 +43,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
     };
     let remotes = scenario.remotes.iter().copied().map(remote).collect();
     let nocache = number.is_multiple_of(2);
+    let question = StaticChallenge { text: "which word?".to_owned(), echo: false, concat: false };
     Ok(ClientParams {
         data: data(scenario, 1),
         retry: scenario.retry,
@@ -50,6 +51,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
             credentials: None,
             retry: AuthRetry::Interact,
             nocache,
+            challenge: number.is_multiple_of(3).then_some(question),
         }),
         ..ClientParams::new(control, remotes)
     })

@@ -10,6 +10,7 @@ mod revocations;
 mod scripts;
 mod signals;
 mod status_file;
+mod terminal;
 mod tls;
 mod translate;
 mod unlock;
@@ -33,7 +34,11 @@ use clients::Clients;
 use credentials::Asker;
 use observer::LogObserver;
 use scripts::Scripts;
+use terminal::Terminal;
 use zeroize::Zeroizing;
+
+/// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
+const QUESTIONS: &str = "webauth,openurl,crtext";
 
 /// Run an OpenVPN configuration, client or server, in the foreground
 #[derive(clap::Args)]
@@ -103,13 +108,19 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
             let mut params =
                 translate::client_params(&parsed.config, client, &credentials, patience, lists, wall)
                     .map_err(|error| locate(parsed, &args.file, &error))?;
-            let asker = client.auth.as_ref().map(|auth| Asker::new(&auth.source, &args.file));
-            if let (Some(auth), Some(asker)) = (&mut params.auth, &asker) {
+            let asker = Asker::new(client.auth.as_ref().map(|auth| &auth.source), &args.file);
+            if let Some(auth) = &mut params.auth {
                 let answer = asker.first(&mut log);
                 let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
+                if auth.challenge.is_some() {
+                    Terminal::open().map_err(|why| at_line(&parsed, &args.file, "static-challenge", &why))?;
+                }
             }
-            run_protocol(args, parsed, source, asker, log, |now| Client::new(params, now, seed))
+            if client.pull && Terminal::is_there() {
+                params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
+            }
+            run_protocol(args, parsed, source, Some(asker), log, |now| Client::new(params, now, seed))
         }
         Role::Server(server) => {
             let mut secret = Zeroizing::new([0; 32]);

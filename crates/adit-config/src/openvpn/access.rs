@@ -41,6 +41,12 @@ pub(super) fn tls_verify(draft: &mut Draft, args: &Args<'_>) -> Done {
     script(&mut draft.access.tls_verify, args)
 }
 
+pub(super) fn client_crresponse(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.access_at.push((args.entry.at.clone(), 2));
+    draft.crresponse_at = Some(args.entry.at.clone());
+    script(&mut draft.access.client_crresponse, args)
+}
+
 pub(super) fn client_connect(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.access_at.push((args.entry.at.clone(), 2));
     script(&mut draft.access.client_connect, args)
@@ -142,6 +148,11 @@ pub(super) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
             ""
         };
         problems.push(at.problem(format!("write `script-security {needed}` to allow this script{why}")));
+    }
+    if let (Some(at), None) = (&draft.crresponse_at, &draft.access.verify) {
+        problems.push(at.problem(
+            "only what `auth-user-pass-verify` asks is answered: write `auth-user-pass-verify COMMAND via-file` too",
+        ));
     }
     if let (Some(at), None, true) = (
         &draft.certificates_at,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::args::Args;
 use super::draft::Draft;
-use super::model::{AuthRetry, UserPass};
+use super::model::{AuthRetry, StaticChallenge, UserPass};
 use super::table::{Effect, done, skip};
 use crate::Secret;
 
@@ -40,5 +40,17 @@ pub(super) fn retry(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn nocache(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.client.auth_nocache = true;
+    done()
+}
+
+pub(super) fn static_challenge(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let text = args.get(0)?;
+    if text.is_empty() {
+        return Err(args.usage());
+    }
+    let echo = args.choice(1, &[("0", false), ("1", true)])?;
+    let formats = [("scrv1", false), ("concat", true)];
+    let concat = if args.opt(2).is_some() { args.choice(2, &formats)? } else { false };
+    draft.client.auth_challenge = Some(StaticChallenge { text: text.to_owned(), echo, concat });
     done()
 }

@@ -10,7 +10,7 @@ use adit_core::{
 use super::lexer::{At, Inline};
 use super::model::{
     Access, AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix,
-    PeerCheck, Process, PullFilter, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
+    PeerCheck, Process, PullFilter, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -37,6 +37,7 @@ pub(super) struct Draft {
     /// Where scripts stand, with the `script-security` that they need.
     pub(super) access_at: Vec<(At, u8)>,
     pub(super) certificates_at: Option<At>,
+    pub(super) crresponse_at: Option<At>,
     pub(super) script_security: Option<u8>,
     pub(super) token_secret: Option<Material>,
     /// What holds outside `<connection>` blocks.
@@ -181,6 +182,7 @@ pub(super) struct ClientDraft {
     pub(super) auth: Option<UserPass>,
     pub(super) auth_retry: AuthRetry,
     pub(super) auth_nocache: bool,
+    pub(super) auth_challenge: Option<StaticChallenge>,
 }
 
 #[derive(Default)]

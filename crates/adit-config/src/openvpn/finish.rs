@@ -272,6 +272,7 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
             },
             retry: client.auth_retry,
             nocache: client.auth_nocache,
+            challenge: client.auth_challenge,
         }),
     };
     (parser.problems.len() == before).then_some(config)

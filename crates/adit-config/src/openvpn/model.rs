@@ -112,6 +112,19 @@ pub struct UserAuth {
     pub retry: AuthRetry,
     /// Forget them once they were used (`auth-nocache`).
     pub nocache: bool,
+    /// A question whose answer goes with the password (`static-challenge`).
+    pub challenge: Option<StaticChallenge>,
+}
+
+/// `static-challenge`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticChallenge {
+    /// What to ask.
+    pub text: String,
+    /// Whether the answer may be seen while it is typed.
+    pub echo: bool,
+    /// The answer is put behind the password (`concat`), instead of both being packed as `SCRV1`.
+    pub concat: bool,
 }
 
 /// Where username and password come from.
@@ -262,6 +275,8 @@ pub struct Access {
     pub tls_verify: Option<Vec<String>>,
     /// Judges what clients' own tls-crypt-v2 keys say of themselves (`tls-crypt-v2-verify`).
     pub key_verify: Option<Vec<String>>,
+    /// Judges what clients answer to a question of [`Access::verify`] (`client-crresponse`).
+    pub client_crresponse: Option<Vec<String>>,
     /// Judges each client that has its addresses (`client-connect`).
     pub client_connect: Option<Vec<String>>,
     /// Is told of each client that goes (`client-disconnect`).

@@ -193,6 +193,10 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
         if auth.nocache {
             out.flag("auth-nocache");
         }
+        if let Some(StaticChallenge { text, echo, concat }) = &auth.challenge {
+            let echo = if *echo { "1" } else { "0" };
+            out.line("static-challenge", &[text.as_str(), echo, if *concat { "concat" } else { "scrv1" }]);
+        }
     }
 }
 
@@ -349,6 +353,7 @@ fn print_access(out: &mut Out, access: &Access) {
     let scripts = [
         ("tls-verify", &access.tls_verify),
         ("tls-crypt-v2-verify", &access.key_verify),
+        ("client-crresponse", &access.client_crresponse),
         ("client-connect", &access.client_connect),
         ("client-disconnect", &access.client_disconnect),
         ("learn-address", &access.learn_address),

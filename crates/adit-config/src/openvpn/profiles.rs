@@ -125,7 +125,8 @@ fn provider_client() {
     let text = start.replace("pull\r\n", "auth-user-pass\r\nauth-retry interact\r\n");
     let (config, client, _) = self::client(&text);
     assert_eq!(config.tls.identity, None);
-    let wanted = UserAuth { source: UserPass::Prompt, retry: AuthRetry::Interact, nocache: false };
+    let wanted =
+        UserAuth { source: UserPass::Prompt, retry: AuthRetry::Interact, nocache: false, challenge: None };
     assert_eq!(client.auth, Some(wanted));
     let failure = parse("profile", start.as_bytes(), &load).unwrap_err();
     assert!(failure.to_string().contains("`cert` is missing"), "{failure}");

@@ -176,7 +176,10 @@ fn user_auth() -> impl Strategy<Value = UserAuth> {
         "[!-;=-~][ -~]{0,9}\n( [ -~]{0,9}\n)?".prop_map(|text| UserPass::Inline(Secret::new(&text))),
     ];
     let retry = select(vec![AuthRetry::None, AuthRetry::NoInteract, AuthRetry::Interact]);
-    (source, retry, any::<bool>()).prop_map(|(source, retry, nocache)| UserAuth { source, retry, nocache })
+    let challenge = ("[ -~]{1,20}", any::<bool>(), any::<bool>())
+        .prop_map(|(text, echo, concat)| StaticChallenge { text, echo, concat });
+    (source, retry, any::<bool>(), option::of(challenge))
+        .prop_map(|(source, retry, nocache, challenge)| UserAuth { source, retry, nocache, challenge })
 }
 
 fn listen() -> impl Strategy<Value = Listen> {
@@ -274,13 +277,28 @@ fn access() -> impl Strategy<Value = Access> {
     (
         (option::of(verify), any::<[bool; 2]>(), select(modes)),
         (option::of(times), option::of(secret)),
-        [option::of(argv()), option::of(argv()), option::of(argv()), option::of(argv()), option::of(argv())],
+        [
+            option::of(argv()),
+            option::of(argv()),
+            option::of(argv()),
+            option::of(argv()),
+            option::of(argv()),
+            option::of(argv()),
+        ],
         vec(("[A-Z_]{1,9}", "[ -~]{0,9}"), 0..3),
     )
         .prop_map(
             |((verify, [optional, username_as_name], mode), (tokens, token_secret), scripts, env)| {
+                let has_verify = verify.is_some();
                 let certificates = if verify.is_some() { mode } else { ClientCertificates::Require };
-                let [tls_verify, key_verify, client_connect, client_disconnect, learn_address] = scripts;
+                let [
+                    tls_verify,
+                    key_verify,
+                    client_crresponse,
+                    client_connect,
+                    client_disconnect,
+                    learn_address,
+                ] = scripts;
                 let env = env.into_iter().filter(|(name, _)| name != "CLIENT_CERT").collect();
                 Access {
                     certificates,
@@ -291,6 +309,7 @@ fn access() -> impl Strategy<Value = Access> {
                     token_secret,
                     tls_verify,
                     key_verify,
+                    client_crresponse: client_crresponse.filter(|_| has_verify),
                     client_connect,
                     client_disconnect,
                     learn_address,

@@ -246,6 +246,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     server("auth-gen-token", "[LIFETIME] [RENEWAL] [external-auth]", access::tokens),
     server("auth-gen-token-secret", "FILE", access::token_secret).inline(),
     server("tls-verify", "COMMAND", access::tls_verify),
+    server("client-crresponse", "COMMAND", access::client_crresponse),
     server("client-connect", "COMMAND", access::client_connect),
     server("client-disconnect", "COMMAND", access::client_disconnect),
     server("learn-address", "COMMAND", access::learn_address),
@@ -289,6 +290,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     client("auth-user-pass", "[FILE]", auth::user_pass).inline(),
     client("auth-retry", "none|nointeract|interact", auth::retry),
     both("auth-nocache", "", auth::nocache),
+    client("static-challenge", "TEXT ECHO [FORMAT]", auth::static_challenge),
     // Data channel
     kept("cipher", "NAME", data::cipher, "`data-ciphers` decides, as in OpenVPN since 2.6; `data-ciphers-fallback` is for peers that cannot negotiate"),
     both("data-ciphers", "LIST", data::data_ciphers),
@@ -411,7 +413,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("management-client-group", "NAME", QUERY_ONLY),
     // Not yet
     refused("client-cert-not-required", "write `verify-client-cert none`"),
-    refused("static-challenge", "adit cannot answer a challenge yet; remove it if the server does without"),
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
     refused("override-username", "adit takes usernames as clients give them; remove it"),
@@ -427,7 +428,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("route-up", NO_SCRIPTS),
     refused("route-pre-down", NO_SCRIPTS),
     refused("ipchange", NO_SCRIPTS),
-    refused("client-crresponse", NO_SCRIPTS),
     refused("plugin", "adit loads no plugins; remove it"),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),

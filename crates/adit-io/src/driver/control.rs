@@ -357,6 +357,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             | Event::WantPeerSettings { .. }
             | Event::Leased(_)
             | Event::AskCredentials { .. }
+            | Event::AskResponse(_)
             | Event::RunScript(_)
             | Event::DropScript(_)
             | Event::Report(_) => {}

@@ -14,6 +14,7 @@ use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
 use crate::control_message::{ControlMessage, PushAssembler, redacted, split};
 use crate::data_message;
@@ -103,6 +104,8 @@ pub(super) struct Connection {
     moved_to: Option<Path>,
     /// A token that the server gave, until the client takes it.
     token: Option<UserPassword>,
+    /// A question of the server's, until the client takes it.
+    challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
 }
@@ -113,11 +116,11 @@ impl Connection {
         (path, remote): (Path, RemoteParams),
         params: Arc<ClientParams>,
         control: Arc<ControlParams>,
-        credentials: Option<&UserPassword>,
+        credentials: Option<UserPassword>,
         rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
         let mut hello = client_hello(&params, path);
-        if let Some(credentials) = credentials {
+        if let Some(credentials) = &credentials {
             hello.username.clone_from(&credentials.username);
             hello.password.clone_from(&credentials.password);
         }
@@ -143,7 +146,8 @@ impl Connection {
             verdict: None,
             moved_to: None,
             token: None,
-            username: credentials.map(|credentials| credentials.username.clone()).unwrap_or_default(),
+            challenge: None,
+            username: credentials.map(|credentials| credentials.username).unwrap_or_default(),
             params,
         })
     }
@@ -155,6 +159,16 @@ impl Connection {
     /// A token that the server gave since this was last asked.
     pub(super) fn take_token(&mut self) -> Option<UserPassword> {
         self.token.take()
+    }
+
+    /// A question that the server asked since this was last asked.
+    pub(super) fn take_challenge(&mut self) -> Option<TextChallenge> {
+        self.challenge.take()
+    }
+
+    /// Answers the server's question.
+    pub(super) fn respond(&mut self, now: Instant, answer: &str) {
+        self.session.send_message(now, &response_message(answer));
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -440,12 +454,25 @@ impl Connection {
                     Some(Outcome::Fatal(format!("the server ended the session (HALT) {}", how.reason)));
             }
             ControlMessage::Exit => self.verdict = Some(retry("the server said goodbye")),
-            ControlMessage::Info(text) | ControlMessage::InfoPre(text) => {
-                self.tell(Severity::Info, format!("the server says: {text}"), events);
-            }
+            ControlMessage::InfoPre(text) | ControlMessage::Info(text) => self.be_told(&text, events),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Words for the person in charge: a question, a page to open, or anything else.
+    fn be_told(&mut self, text: &str, events: &mut VecDeque<Event>) {
+        if let Some(challenge) = TextChallenge::parse(text) {
+            self.challenge = Some(challenge);
+            return;
+        }
+        let page = text.strip_prefix("OPEN_URL:");
+        let page = page.or_else(|| Some(text.strip_prefix("WEB_AUTH:")?.split_once(':')?.1));
+        let text = match page {
+            Some(page) => format!("the server lets us in once this page was opened and done: {page}"),
+            None => format!("the server says: {text}"),
+        };
+        self.tell(Severity::Info, text, events);
     }
 
     /// Authentication takes longer (`AUTH_PENDING`): at most half the life of a key, as OpenVPN
@@ -600,7 +627,7 @@ fn retry(reason: &str) -> Outcome {
 }
 
 /// A username in base64. What is none is no name.
-fn decode_name(base64: &str) -> Option<String> {
+pub(super) fn decode_name(base64: &str) -> Option<String> {
     let name = String::from_utf8(Base64::decode_vec(base64).ok()?).ok()?;
     (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
 }

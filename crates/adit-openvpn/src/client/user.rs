@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use adit_core::UserPassword;
+use zeroize::Zeroizing;
 
+use super::challenge::{Dynamic, static_password};
 use crate::params::{AuthRetry, UserAuth};
 
 /// What to do after the server refused us.
@@ -14,24 +16,47 @@ pub(super) enum AfterRefusal {
     Again,
 }
 
+/// What a person must say before the next connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Username and password.
+    Credentials,
+    /// The answer to a question.
+    Answer { text: String, echo: bool },
+}
+
 /// What a client knows to authenticate itself with.
 pub(super) struct User {
     auth: Option<UserAuth>,
+    /// The answer to the file's own question (`static-challenge`).
+    answer: Option<Zeroizing<String>>,
     token: Option<UserPassword>,
+    /// The server's question instead of letting us in.
+    challenge: Option<Dynamic>,
+    /// The answer to it, for one connection.
+    once: Option<UserPassword>,
     refused: Option<String>,
 }
 
 impl User {
     pub(super) fn new(auth: Option<UserAuth>) -> Self {
-        User { auth, token: None, refused: None }
+        User { auth, answer: None, token: None, challenge: None, once: None, refused: None }
     }
 
-    /// Whether somebody must be asked before the next connection.
-    pub(super) fn must_ask(&self) -> bool {
-        self.token.is_none() && self.auth.as_ref().is_some_and(|auth| auth.credentials.is_none())
+    /// What somebody must be asked before the next connection.
+    pub(super) fn need(&self) -> Option<Need> {
+        if let Some(Dynamic { text, echo, .. }) = &self.challenge {
+            return Some(Need::Answer { text: text.clone(), echo: *echo });
+        }
+        let auth = self.auth.as_ref().filter(|_| self.once.is_none() && self.token.is_none())?;
+        if auth.credentials.is_none() {
+            return Some(Need::Credentials);
+        }
+        let challenge = auth.challenge.as_ref().filter(|_| self.answer.is_none())?;
+        Some(Need::Answer { text: challenge.text.clone(), echo: challenge.echo })
     }
 
-    /// Why the last answer did not do.
+    /// Why the last credentials did not do.
     pub(super) fn why_asked(&mut self) -> Option<String> {
         self.refused.take()
     }
@@ -42,31 +67,68 @@ impl User {
         }
     }
 
-    /// What to show the server: the token before the password.
-    pub(super) fn credentials(&self) -> Option<&UserPassword> {
-        self.token.as_ref().or(self.auth.as_ref()?.credentials.as_ref())
+    /// The answer to the question of [`User::need`].
+    pub(super) fn answered_question(&mut self, answer: Zeroizing<String>) {
+        match self.challenge.take() {
+            Some(challenge) => self.once = Some(challenge.answer(&answer)),
+            None => self.answer = Some(answer),
+        }
     }
 
-    /// The server gave a token in place of the password.
+    /// What to show the server: the answer to its question before the token before the password.
+    pub(super) fn credentials(&self) -> Option<UserPassword> {
+        if let Some(shown) = self.once.as_ref().or(self.token.as_ref()) {
+            return Some(shown.clone());
+        }
+        let auth = self.auth.as_ref()?;
+        let mut credentials = auth.credentials.clone()?;
+        if let (Some(challenge), Some(answer)) = (&auth.challenge, &self.answer) {
+            credentials.password = static_password(challenge, &credentials.password, answer);
+        }
+        Some(credentials)
+    }
+
+    /// The server gave a token in place of the password. The answer to a question is hardly good twice.
     pub(super) fn take_token(&mut self, token: UserPassword) {
         self.token = Some(token);
+        self.answer = None;
         self.forget_password();
     }
 
     fn forget_password(&mut self) {
         if let Some(auth) = self.auth.as_mut().filter(|auth| auth.nocache) {
             auth.credentials = None;
+            self.answer = None;
         }
     }
 
     /// A connection has ended.
     pub(super) fn connection_ended(&mut self) {
+        self.once = None;
         self.forget_password();
     }
 
     /// The server wants us to authenticate ourselves by the password again.
     pub(super) fn forget_token(&mut self) {
         self.token = None;
+    }
+
+    /// The server asks a question instead of letting us in. An error: nobody may be asked.
+    pub(super) fn challenged(&mut self, challenge: Dynamic) -> Result<(), &'static str> {
+        match &self.auth {
+            None => Err("there is no `auth-user-pass` in the file, so nobody is asked"),
+            Some(auth) if auth.retry == AuthRetry::NoInteract => {
+                Err("`auth-retry nointeract` says that nobody is to be asked; write `auth-retry interact`")
+            }
+            Some(_) if challenge.wants_answer => {
+                self.challenge = Some(challenge);
+                Ok(())
+            }
+            Some(_) => {
+                self.once = Some(challenge.answer(""));
+                Ok(())
+            }
+        }
     }
 
     /// The server refused what we showed. A refused token may only have run out.
@@ -77,6 +139,7 @@ impl User {
         match self.auth.as_mut() {
             Some(auth) if auth.retry == AuthRetry::Interact => {
                 auth.credentials = None;
+                self.answer = None;
                 self.refused = Some(reason.to_owned());
                 AfterRefusal::Again
             }

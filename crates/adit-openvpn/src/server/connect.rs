@@ -61,7 +61,17 @@ impl Connecting {
         };
         let files =
             vec![file(false, "client_connect_deferred_file"), file(true, "client_connect_config_file")];
-        Script { id: self.id, argv, env, files, settings: Some(1), defers: true, in_order: false, patience }
+        Script {
+            id: self.id,
+            argv,
+            env,
+            files,
+            settings: Some(1),
+            defers: true,
+            in_order: false,
+            beside: None,
+            patience,
+        }
     }
 
     /// The script answered; an error if it will do so later.

@@ -2,8 +2,9 @@
 //!
 //! Every check of a key exchange must succeed before the client is somebody; one that fails decides at once.
 
+mod challenge;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
 use rustls::pki_types::CertificateDer;
@@ -48,12 +49,16 @@ pub(super) enum Judgement {
 enum Kind {
     Password,
     Certificate,
+    /// `client-crresponse`.
+    Response,
 }
 
 /// A script that has not answered yet.
 struct Check {
     script: ScriptId,
     kind: Kind,
+    /// It put its answer off.
+    deferred: bool,
 }
 
 /// Judges one client, at its first key exchange and at each later one.
@@ -74,6 +79,10 @@ pub(super) struct Gate {
     can_wait: bool,
     knows_temporary: bool,
     sso: String,
+    /// What scripts are told of the client that is being judged.
+    told: Environment,
+    /// How often the client answered a question in this judgement.
+    responses: u32,
 }
 
 impl Gate {
@@ -94,6 +103,8 @@ impl Gate {
             can_wait: false,
             knows_temporary: false,
             sso: String::new(),
+            told: Environment::default(),
+            responses: 0,
         }
     }
 
@@ -142,6 +153,7 @@ impl Gate {
         if !self.locked {
             self.username.clone_from(&hello.username);
         }
+        (self.told, self.responses) = (self.environment(claim), 0);
         self.check_certificates(claim, events);
         if self.params.access.wants_password()
             && let Err(judgement) = self.check_password(claim, events)
@@ -170,7 +182,7 @@ impl Gate {
                 .unwrap_or_default();
             let mut argv = argv.clone();
             argv.extend([depth.to_string(), subject]);
-            let env = self.environment(claim).finish("tls-verify");
+            let env = self.told.clone().finish("tls-verify");
             let script = self.script(argv, env, Vec::new(), false);
             self.start(script, Kind::Certificate, events);
         }
@@ -239,7 +251,7 @@ impl Gate {
         token: Option<Option<Verified>>,
     ) -> Script {
         let hello = claim.hello;
-        let mut env = self.environment(claim);
+        let mut env = self.told.clone();
         if let Some(tokens) = self.params.access.tokens.as_ref().filter(|tokens| tokens.external) {
             let shown = TokenSession { id: self.session_id(), since: 0 }.token(tokens, "", 0);
             env.set("session_state", session_state(token));
@@ -294,11 +306,21 @@ impl Gate {
         defers: bool,
     ) -> Script {
         let patience = self.params.control.hand_window;
-        Script { id: self.next_script(), argv, env, files, settings: None, defers, in_order: false, patience }
+        Script {
+            id: self.next_script(),
+            argv,
+            env,
+            files,
+            settings: None,
+            defers,
+            in_order: false,
+            beside: None,
+            patience,
+        }
     }
 
     fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {
-        self.checks.push(Check { script: script.id, kind });
+        self.checks.push(Check { script: script.id, kind, deferred: false });
         events.extend([Event::RunScript(Box::new(script))]);
     }
 
@@ -316,6 +338,7 @@ impl Gate {
             (Ok(0), _) => true,
             (Ok(DEFERRED), Some(result)) if kind == Kind::Password => result,
             (Ok(DEFERRED), None) if kind == Kind::Password => {
+                self.checks.get_mut(index)?.deferred = true;
                 return Some(self.put_off(now, outcome, events));
             }
             _ => false,
@@ -333,33 +356,6 @@ impl Gate {
     fn words_for_client(&self, outcome: &ScriptOutcome) -> String {
         let words = printable(outcome.files.get(2).map_or(&[][..], Vec::as_slice));
         if words.starts_with("TEMP") && !self.knows_temporary { String::new() } else { words }
-    }
-
-    /// The script will say later; the client is told what it is to do meanwhile (`auth_pending_file`: seconds,
-    /// method, text).
-    fn put_off(
-        &mut self,
-        now: Instant,
-        outcome: &ScriptOutcome,
-        events: &mut impl Extend<Event>,
-    ) -> Judgement {
-        let pending =
-            String::from_utf8_lossy(outcome.files.get(1).map_or(&[][..], Vec::as_slice)).into_owned();
-        let mut lines = pending.lines();
-        let (Some(seconds), Some(method), Some(text)) = (lines.next(), lines.next(), lines.next()) else {
-            return Judgement::Pending(Vec::new());
-        };
-        let offered = self.sso.split(',').any(|known| known == method);
-        let Some(seconds) = seconds.trim().parse::<u32>().ok().filter(|_| offered) else {
-            self.forget(events);
-            let reason =
-                format!("its client cannot authenticate itself by {method}, as auth-user-pass-verify wants");
-            return refused("", reason);
-        };
-        self.deadline = Some(now + Duration::from_secs(seconds.into()));
-        let pending =
-            if self.can_wait { format!("AUTH_PENDING,timeout {seconds}") } else { "AUTH_PENDING".to_owned() };
-        Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
     }
 
     /// When a judgement must be there.
@@ -423,6 +419,7 @@ fn reason(kind: Kind, outcome: &ScriptOutcome) -> String {
     let what = match kind {
         Kind::Password => "auth-user-pass-verify",
         Kind::Certificate => "tls-verify",
+        Kind::Response => "client-crresponse",
     };
     match &outcome.exit {
         Ok(code) => format!("{what} says no (exit code {code})"),

@@ -79,6 +79,7 @@ impl KeyJudge {
             settings: None,
             defers: false,
             in_order: false,
+            beside: None,
             patience,
         };
         // The script is killed after its patience; that its end is heard takes a moment more.

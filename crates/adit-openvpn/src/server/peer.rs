@@ -654,6 +654,12 @@ impl Peer {
         for message in split(&mut record) {
             match message.as_deref().map(|text| ControlMessage::parse(text)) {
                 Ok(ControlMessage::PushRequest) => self.push(now),
+                Ok(ControlMessage::CrResponse(response)) => {
+                    if let Err(why) = self.gate.respond(&response, events) {
+                        let text = format!("{}: its answer (CR_RESPONSE) is not judged: {why}", self.name());
+                        self.tell(Severity::Warning, text, events);
+                    }
+                }
                 Ok(ControlMessage::Exit) => self.verdict = Some(goodbye()),
                 Ok(_) => {}
                 Err(error) => {
@@ -673,7 +679,17 @@ fn plain_script(
     patience: Duration,
     in_order: bool,
 ) -> Script {
-    Script { id, argv, env, files: Vec::new(), settings: None, defers: false, in_order, patience }
+    Script {
+        id,
+        argv,
+        env,
+        files: Vec::new(),
+        settings: None,
+        defers: false,
+        in_order,
+        beside: None,
+        patience,
+    }
 }
 
 fn goodbye() -> Verdict {

@@ -1,48 +1,58 @@
 //! `auth-user-pass`: username and password from a file, from the configuration, or from the person at the
-//! terminal.
+//! terminal, who also answers the server's questions.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
 use adit_config::openvpn::UserPass;
-use adit_core::{Command, Protocol, Severity, UserPassword};
+use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, UserPassword};
 use adit_io::Handle;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
+use super::terminal::{Terminal, Turn, Turns};
 use crate::configuration;
 use crate::log::Logger;
 
 /// Larger files hold no username and password.
 const MAX_FILE: u64 = 16 << 10;
-/// Longest line typed at the terminal, in bytes.
-const MAX_LINE: usize = 4096;
 
 /// Where username and password come from.
 #[derive(Clone)]
-pub(super) enum Asker {
+enum Source {
     Terminal,
     File(PathBuf),
     Text(Secret),
+    /// The configuration speaks of none.
+    Nothing,
+}
+
+/// Asks whoever knows: for username and password, and for answers to the server's questions.
+pub(super) struct Asker {
+    source: Source,
+    turns: Turns,
+    /// The thread that asks, which is done when its turn is over.
+    asking: Option<JoinHandle<()>>,
 }
 
 impl Asker {
     /// What the configuration in `file` says.
-    pub(super) fn new(source: &UserPass, file: &Path) -> Self {
-        match source {
-            UserPass::Prompt => Asker::Terminal,
-            UserPass::File(path) => Asker::File(configuration::find(file, path)),
-            UserPass::Inline(text) => Asker::Text(text.clone()),
-        }
+    pub(super) fn new(source: Option<&UserPass>, file: &Path) -> Self {
+        let source = match source {
+            None => Source::Nothing,
+            Some(UserPass::Prompt) => Source::Terminal,
+            Some(UserPass::File(path)) => Source::File(configuration::find(file, path)),
+            Some(UserPass::Inline(text)) => Source::Text(text.clone()),
+        };
+        Asker { source, turns: Turns::default(), asking: None }
     }
 
     /// Username and password for the first connection.
     pub(super) fn first(&self, log: &mut Logger) -> Result<UserPassword, String> {
-        if let Asker::File(path) = self
+        if let Source::File(path) = &self.source
             && fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0)
         {
             let path = path.display();
@@ -53,47 +63,103 @@ impl Asker {
                 ),
             );
         }
-        self.get(None)
+        self.source.get(None, &self.turns.next())
     }
 
-    /// Asks again, and gives the protocol the answer, without keeping anybody waiting.
-    pub(super) fn ask<P: Protocol + 'static>(&self, reason: Option<String>, handle: Handle<P>) {
-        let asker = self.clone();
-        let for_failure = handle.clone();
-        let work = move || {
-            handle.command(Command::Credentials(asker.get(reason)));
+    /// Asks for username and password, and gives the protocol the answer, without keeping anybody waiting.
+    pub(super) fn ask<P: Protocol + 'static>(&mut self, reason: Option<String>, handle: Handle<P>) {
+        let source = self.source.clone();
+        let work = move |turn: &Turn| Command::Credentials(source.get(reason, turn));
+        self.post(handle, Command::Credentials, work);
+    }
+
+    /// Asks a question of the server's, in the same way.
+    pub(super) fn answer<P: Protocol + 'static>(&mut self, challenge: &Challenge, handle: Handle<P>) {
+        let Challenge { id, text, echo } = challenge.clone();
+        let respond = move |answer| Command::Response(ChallengeResponse { id, answer });
+        let work = move |turn: &Turn| {
+            let question = format!("{} ", printable(&text));
+            let answer = Terminal::open()
+                .and_then(|mut terminal| terminal.ask_while(&question, echo, || !turn.is_over()));
+            respond(answer)
         };
-        if let Err(error) = thread::Builder::new().name("adit-ask".to_owned()).spawn(work) {
-            for_failure.command(Command::Credentials(Err(format!("cannot start a thread: {error}"))));
+        self.post(handle, move |failed| respond(failed.map(|_| Zeroizing::default())), work);
+    }
+
+    /// Does the work on a thread, once the one before it is done, and gives what comes of it to the protocol
+    /// unless nobody wants it any more.
+    fn post<P: Protocol + 'static>(
+        &mut self,
+        handle: Handle<P>,
+        failed: impl FnOnce(Result<UserPassword, String>) -> Command,
+        work: impl FnOnce(&Turn) -> Command + Send + 'static,
+    ) {
+        let (turn, before, giver) = (self.turns.next(), self.asking.take(), handle.clone());
+        let thread = thread::Builder::new().name("adit-ask".to_owned()).spawn(move || {
+            if let Some(before) = before {
+                let _ = before.join();
+            }
+            let command = work(&turn);
+            if !turn.is_over() {
+                giver.command(command);
+            }
+        });
+        match thread {
+            Ok(thread) => self.asking = Some(thread),
+            Err(error) => {
+                handle.command(failed(Err(format!("cannot start a thread: {error}"))));
+            }
         }
     }
+}
 
-    fn get(&self, reason: Option<String>) -> Result<UserPassword, String> {
+impl Drop for Asker {
+    /// The terminal is left as it was found.
+    fn drop(&mut self) {
+        self.turns.next();
+        if let Some(asking) = self.asking.take() {
+            let _ = asking.join();
+        }
+    }
+}
+
+impl Source {
+    fn get(&self, reason: Option<String>, turn: &Turn) -> Result<UserPassword, String> {
         match (self, reason) {
-            (Asker::File(path), None) => {
-                let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
-                if fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE {
-                    return Err(format!("{} is too large for a username and a password", path.display()));
-                }
-                let text = fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)?;
-                complete(&text).map_err(|why| format!("{}: {why}", path.display()))
-            }
-            (Asker::Text(text), None) => complete(text.text()),
+            (Source::File(path), None) => from_file(path, turn),
+            // Somebody may have changed the file meanwhile.
+            (Source::File(path), Some(_)) if !Terminal::is_there() => from_file(path, turn),
+            (Source::Text(text), None) => complete(text.text(), turn),
             (_, reason) => {
                 let mut terminal = Terminal::open()?;
                 if let Some(reason) = reason {
-                    terminal.say(&format!("{reason}\n"))?;
+                    terminal.say(&format!("{}\n", printable(&reason)))?;
                 }
-                let username = terminal.ask("Username: ", true)?.to_string();
-                let password = terminal.ask("Password: ", false)?;
+                let stands = || !turn.is_over();
+                let username = terminal.ask_while("Username: ", true, stands)?.to_string();
+                let password = terminal.ask_while("Password: ", false, stands)?;
                 checked(username, password)
             }
         }
     }
 }
 
+/// What a server says, without what a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn from_file(path: &Path, turn: &Turn) -> Result<UserPassword, String> {
+    let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
+    if fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE {
+        return Err(format!("{} is too large for a username and a password", path.display()));
+    }
+    let text = fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)?;
+    complete(&text, turn).map_err(|why| format!("{}: {why}", path.display()))
+}
+
 /// Username and password from the first two lines; the password is asked for if there is none.
-fn complete(text: &str) -> Result<UserPassword, String> {
+fn complete(text: &str, turn: &Turn) -> Result<UserPassword, String> {
     let mut lines = text.lines();
     let username = lines.next().unwrap_or_default().to_owned();
     let password = match lines.next() {
@@ -101,7 +167,7 @@ fn complete(text: &str) -> Result<UserPassword, String> {
         None => {
             let mut terminal = Terminal::open()
                 .map_err(|why| format!("the password is missing: write it on the second line ({why})"))?;
-            terminal.ask(&format!("Password of {username}: "), false)?
+            terminal.ask_while(&format!("Password of {username}: "), false, || !turn.is_over())?
         }
     };
     checked(username, password)
@@ -117,86 +183,23 @@ fn checked(username: String, password: Zeroizing<String>) -> Result<UserPassword
     Ok(UserPassword { username, password })
 }
 
-/// The terminal of the person who started the program.
-pub(super) struct Terminal(File);
-
-impl Terminal {
-    pub(super) fn open() -> Result<Self, String> {
-        OpenOptions::new().read(true).write(true).open("/dev/tty").map(Terminal).map_err(|_| {
-            "there is no terminal to ask at: let a file say it, readable by its owner alone".to_owned()
-        })
-    }
-
-    fn say(&mut self, text: &str) -> Result<(), String> {
-        self.0.write_all(text.as_bytes()).map_err(|error| error.to_string())
-    }
-
-    /// Asks and reads one line, shown as it is typed or not.
-    pub(super) fn ask(&mut self, question: &str, shown: bool) -> Result<Zeroizing<String>, String> {
-        self.say(question)?;
-        let silence = if shown { None } else { Some(Silence::over(&self.0)?) };
-        let line = self.line();
-        if silence.is_some() {
-            drop(silence);
-            self.say("\n")?;
-        }
-        line
-    }
-
-    fn line(&mut self) -> Result<Zeroizing<String>, String> {
-        // Room for all of it, so that no copy is left behind by growing.
-        let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE));
-        let mut byte = [0];
-        while line.len() < MAX_LINE {
-            match self.0.read(&mut byte) {
-                Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
-                Ok(1) => break,
-                Ok(_) if line.is_empty() => return Err("no answer was given".to_owned()),
-                Ok(_) => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        let text = std::str::from_utf8(&line).map_err(|_| "the answer is no UTF-8 text".to_owned())?;
-        Ok(Zeroizing::new(text.to_owned()))
-    }
-}
-
-/// The terminal shows nothing of what is typed, until this is dropped.
-struct Silence {
-    terminal: File,
-    before: Termios,
-}
-
-impl Silence {
-    fn over(terminal: &File) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("the terminal cannot be kept from showing it: {error}");
-        let terminal = terminal.try_clone().map_err(failed)?;
-        let before = tcgetattr(&terminal).map_err(|error| failed(error.into()))?;
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(|error| failed(error.into()))?;
-        Ok(Silence { terminal, before })
-    }
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        let _ = tcsetattr(&self.terminal, OptionalActions::Flush, &self.before);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn two_lines() {
-        let read = |text| complete(text).map(|it| (it.username, it.password.to_string()));
+        let turn = Turns::default().next();
+        let read = |text| complete(text, &turn).map(|it| (it.username, it.password.to_string()));
         let wanted = ("ann".to_owned(), " p w ".to_owned());
         assert_eq!(read("ann\n p w \nmore\n"), Ok(wanted.clone()));
         assert_eq!(read("ann\r\n p w \r\n"), Ok(wanted));
         assert!(read("\nx\n").unwrap_err().contains("empty"));
         assert!(read("a\tb\nx\n").unwrap_err().contains("control"));
+    }
+
+    #[test]
+    fn a_server_does_not_steer_the_terminal() {
+        assert_eq!(printable("PIN\u{1b}[2J\r\n of\u{7} ann?"), "PIN[2J of ann?");
     }
 }

@@ -19,7 +19,8 @@ pub(super) struct LogObserver<P> {
 }
 
 impl<P> LogObserver<P> {
-    /// `clients` answers a server that asks about its clients, `asker` a client that needs a password.
+    /// `clients` answers a server that asks about its clients, `asker` a client that needs
+    /// a password or an answer.
     pub(super) fn new(
         log: Logger,
         handle: Handle<P>,
@@ -84,8 +85,13 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                 }
             }
             Event::AskCredentials { reason } => {
-                if let Some(asker) = &self.asker {
+                if let Some(asker) = &mut self.asker {
                     asker.ask(reason.clone(), self.handle.clone());
+                }
+            }
+            Event::AskResponse(challenge) => {
+                if let Some(asker) = &mut self.asker {
+                    asker.answer(challenge, self.handle.clone());
                 }
             }
             Event::Ended(Ended::Shutdown) => {

@@ -182,7 +182,8 @@ impl Runner {
         self.running = still;
         while self.running.len() < MOST_AT_ONCE {
             let Some((script, device)) = self.next() else { break };
-            match begin(&script, &device) {
+            let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
+            match begin(&script, &device, beside) {
                 Ok((child, desk)) => {
                     let until = Instant::now() + script.patience;
                     self.running.push(Running { script, child, until, desk });
@@ -237,20 +238,18 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn begin(script: &Script, device: &str) -> Result<(Child, Desk), String> {
+fn begin(script: &Script, device: &str, beside: Option<&Deferred>) -> Result<(Child, Desk), String> {
     let (program, arguments) = script.argv.split_first().ok_or("no program is named")?;
     let desk = Desk::lay(&script.files).map_err(|error| format!("its files cannot be made: {error}"))?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
     command.envs(script.env.iter().map(|(name, value)| (name, value)));
-    for (file, path) in script.files.iter().zip(&desk.files) {
-        if let Some(variable) = file.variable {
-            command.env(variable, path);
-        }
-        if file.is_argument {
-            command.arg(path);
-        }
+    if let Some(Deferred { script, desk }) = beside {
+        command.envs(desk.variables(script));
     }
+    command.envs(desk.variables(script));
+    let arguments = script.files.iter().zip(&desk.files).filter(|(file, _)| file.is_argument);
+    command.args(arguments.map(|(_, path)| path));
     let child = command.spawn().map_err(|error| format!("{program} cannot be run: {error}"))?;
     Ok((child, desk))
 }
@@ -278,6 +277,11 @@ impl Desk {
             desk.files.push(path);
         }
         Ok(desk)
+    }
+
+    /// The environment variables that name the files, of the script that they were laid out for.
+    fn variables<'a>(&'a self, script: &'a Script) -> impl Iterator<Item = (&'static str, &'a PathBuf)> {
+        script.files.iter().zip(&self.files).filter_map(|(file, path)| Some((file.variable?, path)))
     }
 
     /// What came of the script, with what its files hold now.
@@ -358,6 +362,8 @@ mod tests {
             settings: Some(1),
             defers: true,
             in_order: false,
+            beside: None,
+            beside: None,
             patience,
         };
         Job::Run { script: Box::new(script), device: "tun7".to_owned() }
@@ -413,6 +419,24 @@ mod tests {
         }
         let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
         assert_eq!(order, [3, 1, 2]);
+    }
+
+    #[test]
+    fn another_script_gives_the_answer_that_was_put_off() {
+        let (jobs, came) = runner();
+        jobs.send(shell(1, "exit 2", SOON)).unwrap();
+        assert_eq!(came.recv_timeout(SOON).unwrap().1.exit, Ok(2));
+        let Job::Run { mut script, device } = shell(2, "printf 1 >\"$control\"", SOON) else {
+            unreachable!()
+        };
+        script.beside = Some(ScriptId { owner: 1, number: 1 });
+        (script.settings, script.defers) = (None, false);
+        script.files.remove(0);
+        jobs.send(Job::Run { script, device }).unwrap();
+        let mut outcomes: Vec<_> = (0..2).map(|_| came.recv_timeout(SOON).unwrap()).collect();
+        outcomes.sort_by_key(|(id, _)| id.number);
+        assert_eq!((outcomes[0].1.exit.clone(), outcomes[0].1.files[0].as_slice()), (Ok(2), &b"1"[..]));
+        assert_eq!(outcomes[1].1.exit, Ok(0));
     }
 
     #[test]

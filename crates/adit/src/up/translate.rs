@@ -15,7 +15,7 @@ use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
     LocalSettings, MssFix, PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams,
-    TlsCryptV2, UserAuth,
+    StaticChallenge, TlsCryptV2, UserAuth,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
@@ -149,6 +149,11 @@ pub(super) fn client_params(
                 file::AuthRetry::Interact => AuthRetry::Interact,
             },
             nocache: auth.nocache,
+            challenge: auth.challenge.as_ref().map(|challenge| StaticChallenge {
+                text: challenge.text.clone(),
+                echo: challenge.echo,
+                concat: challenge.concat,
+            }),
         }),
         pull: client.pull,
     })
@@ -314,6 +319,7 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
         }),
         tls_verify: access.tls_verify.clone(),
         key_verify: access.key_verify.clone(),
+        client_crresponse: access.client_crresponse.clone(),
         client_connect: access.client_connect.clone(),
         client_disconnect: access.client_disconnect.clone(),
         learn_address: access.learn_address.clone(),

@@ -11,7 +11,7 @@ use adit_openvpn::credentials::Credentials;
 use adit_openvpn::locked::{LockedError, is_locked, open_pkcs12, pkcs12_der, unlock};
 use zeroize::Zeroizing;
 
-use super::credentials::Terminal;
+use super::terminal::Terminal;
 use crate::configuration;
 use crate::log::Logger;
 

@@ -1,0 +1,70 @@
+//! What a client is asked while `auth-user-pass-verify` has put its answer off, and who judges what it says.
+
+use std::time::Duration;
+
+use adit_core::{Event, Instant, ScriptFile, ScriptOutcome};
+use zeroize::Zeroizing;
+
+use super::{Gate, Judgement, Kind, printable, refused};
+
+/// Answers of one client that are looked at in one judgement: nobody shall try all codes there are.
+const MAX_RESPONSES: u32 = 3;
+
+impl Gate {
+    /// The script will say later; the client is told what it is to do meanwhile (`auth_pending_file`: seconds,
+    /// method, text).
+    pub(super) fn put_off(
+        &mut self,
+        now: Instant,
+        outcome: &ScriptOutcome,
+        events: &mut impl Extend<Event>,
+    ) -> Judgement {
+        let pending =
+            String::from_utf8_lossy(outcome.files.get(1).map_or(&[][..], Vec::as_slice)).into_owned();
+        let mut lines = pending.lines();
+        let (Some(seconds), Some(method), Some(text)) = (lines.next(), lines.next(), lines.next()) else {
+            return Judgement::Pending(Vec::new());
+        };
+        let offered = self.sso.split(',').any(|known| known == method);
+        let Some(seconds) = seconds.trim().parse::<u32>().ok().filter(|_| offered) else {
+            self.forget(events);
+            let reason =
+                format!("its client cannot authenticate itself by {method}, as auth-user-pass-verify wants");
+            return refused("", reason);
+        };
+        self.deadline = Some(now + Duration::from_secs(seconds.into()));
+        let pending =
+            if self.can_wait { format!("AUTH_PENDING,timeout {seconds}") } else { "AUTH_PENDING".to_owned() };
+        Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
+    }
+
+    /// The client answers a question (`CR_RESPONSE`): `client-crresponse` judges it, and may give the answer that
+    /// the other script put off. An error says why nobody looks at it.
+    pub(in crate::server) fn respond(
+        &mut self,
+        response: &str,
+        events: &mut impl Extend<Event>,
+    ) -> Result<(), String> {
+        let Some(argv) = self.params.access.client_crresponse.clone() else {
+            return Err("client-crresponse names no script".to_owned());
+        };
+        let waits = self.checks.iter().find(|check| check.kind == Kind::Password && check.deferred);
+        let Some(waits) = waits.map(|check| check.script) else {
+            return Err("nothing was asked".to_owned());
+        };
+        if self.checks.iter().any(|check| check.kind == Kind::Response) {
+            return Err("the one before is still being judged".to_owned());
+        }
+        if self.responses >= MAX_RESPONSES {
+            return Err(format!("it answered {MAX_RESPONSES} times already"));
+        }
+        self.responses += 1;
+        let content = Zeroizing::new(response.as_bytes().to_vec());
+        let file = ScriptFile { content, is_argument: true, variable: None };
+        let env = self.told.clone().finish("client-crresponse");
+        let mut script = self.script(argv, env, vec![file], false);
+        script.beside = Some(waits);
+        self.start(script, Kind::Response, events);
+        Ok(())
+    }
+}
