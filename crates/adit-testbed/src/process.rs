@@ -42,11 +42,16 @@ struct Lines {
 
 impl Process {
     /// Starts `command` with no input and both outputs captured. `label` names it in errors.
-    pub fn spawn(label: &str, mut command: Command) -> Result<Self, TestbedError> {
+    pub fn spawn(label: &str, command: Command) -> Result<Self, TestbedError> {
+        Self::spawn_with(label, command, Stdio::null())
+    }
+
+    /// The same, with this input.
+    pub(crate) fn spawn_with(label: &str, mut command: Command, stdin: Stdio) -> Result<Self, TestbedError> {
         let line = command_line(&command);
         let _creating = creating();
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -114,7 +114,7 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
                 let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
                 if auth.challenge.is_some() {
-                    Terminal::open().map_err(|why| at_line(&parsed, &args.file, "static-challenge", &why))?;
+                    Terminal::open().map_err(|why| at_line(parsed, &args.file, "static-challenge", &why))?;
                 }
             }
             if client.pull && Terminal::is_there() {

@@ -363,7 +363,6 @@ mod tests {
             defers: true,
             in_order: false,
             beside: None,
-            beside: None,
             patience,
         };
         Job::Run { script: Box::new(script), device: "tun7".to_owned() }

@@ -1,11 +1,12 @@
 //! A server and its clients, each in a namespace of its own.
 
 use std::net::IpAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, static_key,
-    tls_crypt_v2_keys, wait_until,
+    Authority, Namespace, Process, Purpose, Scratch, Terminal, TestbedError, Validity, connect, program,
+    static_key, tls_crypt_v2_keys, wait_until,
 };
 
 use crate::options::{Options, Part, Program, Wrap};
@@ -129,12 +130,32 @@ impl Host {
         self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     }
 
-    /// Starts the program; for a server, waits until it listens.
-    pub(crate) fn start(&mut self) -> Result<(), TestbedError> {
+    fn command(&self) -> Result<Command, TestbedError> {
         let mut command = self.program.command(&self.config)?;
         if self.program == Program::Adit {
             command.args(&self.arguments);
         }
+        Ok(command)
+    }
+
+    /// Starts the program as somebody does who sits at a terminal.
+    pub(crate) fn start_at_terminal(&mut self) -> Result<Terminal, TestbedError> {
+        let (terminal, process) = Terminal::spawn(&self.namespace, &self.label, &self.command()?)?;
+        self.process = Some(process);
+        Ok(terminal)
+    }
+
+    /// Starts the program as a service manager does: without a terminal.
+    pub(crate) fn start_without_terminal(&mut self) -> Result<(), TestbedError> {
+        let (mut alone, command) = (program("setsid")?, self.command()?);
+        alone.arg(command.get_program()).args(command.get_args());
+        self.process = Some(self.namespace.spawn(&self.label, alone)?);
+        Ok(())
+    }
+
+    /// Starts the program; for a server, waits until it listens.
+    pub(crate) fn start(&mut self) -> Result<(), TestbedError> {
+        let command = self.command()?;
         self.process = Some(self.namespace.spawn(&self.label, command)?);
         if self.part == Part::Server {
             let listens = || self.namespace.is_bound(self.tcp, 1194).unwrap_or(false);

@@ -8,12 +8,14 @@
 mod bed;
 mod breaks;
 mod certificates;
+mod challenges;
 mod ciphers;
 mod clients;
 mod demo;
 mod dns;
 mod errors;
 mod lifetime;
+mod limits;
 mod logs;
 mod matrix;
 mod moving;

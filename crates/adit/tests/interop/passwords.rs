@@ -35,7 +35,13 @@ fn calls(scratch: &Scratch) -> usize {
 }
 
 /// A server that asks for a password too, and a client with these lines.
-fn bed(server: Program, client: Program, judge: &Path, server_lines: &str, client_lines: &str) -> Bed {
+pub(crate) fn bed(
+    server: Program,
+    client: Program,
+    judge: &Path,
+    server_lines: &str,
+    client_lines: &str,
+) -> Bed {
     Bed::build_with(&Options::BASE, server, &[client], |_, [server_text, client_text]| {
         let judge = judge.display();
         server_text
@@ -45,8 +51,8 @@ fn bed(server: Program, client: Program, judge: &Path, server_lines: &str, clien
     .unwrap()
 }
 
-const GOOD: &str = "<auth-user-pass>\nann\ns3 cret\n</auth-user-pass>\n";
-const WRONG: &str = "<auth-user-pass>\nann\nguess\n</auth-user-pass>\n";
+pub(crate) const GOOD: &str = "<auth-user-pass>\nann\ns3 cret\n</auth-user-pass>\n";
+pub(crate) const WRONG: &str = "<auth-user-pass>\nann\nguess\n</auth-user-pass>\n";
 
 fn lets_in(server: Program, client: Program) {
     if !can_run("passwords", &PROGRAMS) {

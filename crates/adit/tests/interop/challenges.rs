@@ -1,0 +1,233 @@
+//! Questions to the person at a client, and what it does after a refusal.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use adit_testbed::{Scratch, Terminal, can_run, wait_until};
+
+use crate::bed::{Bed, PROGRAMS};
+use crate::options::{Options, Program};
+use crate::passwords::{GOOD, WRONG, bed, script};
+
+const WAIT: Duration = Duration::from_secs(10);
+/// `s3 cret` and `8675309`, packed.
+const PACKED: &str = "SCRV1:czMgY3JldA==:ODY3NTMwOQ==";
+const PROGRAM_PAIRS: [[Program; 2]; 3] =
+    [[Program::OpenVpn, Program::Adit], [Program::Adit, Program::OpenVpn], [Program::Adit, Program::Adit]];
+
+/// Starts both ends, the client at a terminal.
+fn start(bed: &mut Bed) -> Terminal {
+    bed.server.start().unwrap();
+    bed.clients[0].start_at_terminal().unwrap()
+}
+
+fn answer(bed: &Bed, terminal: &mut Terminal, question: &str, time: usize, line: &str) {
+    let answered = terminal.answer(question, time, line, WAIT);
+    assert!(answered.is_ok(), "{}\n{}", terminal.shown(), bed.logs());
+}
+
+fn comes_up(bed: &mut Bed, client: Program) {
+    let came = bed.clients[0].process().wait_for_line(0, client.up_line(), WAIT);
+    assert!(came.is_ok(), "{}", bed.logs());
+}
+
+/// The client's own question: the answer is packed with the password, and not shown.
+#[test]
+fn a_static_challenge() {
+    if !can_run("static-challenge", &PROGRAMS) {
+        return;
+    }
+    for [server, client] in PROGRAM_PAIRS {
+        let scratch = Scratch::create("judge").unwrap();
+        let judge = script(&scratch, "judge", &format!("[ \"$(sed -n 2p \"$1\")\" = {PACKED} ]\n"));
+        let lines = format!("{GOOD}static-challenge \"Token PIN?\" 0\n");
+        let mut bed = bed(server, client, &judge, "", &lines);
+        let mut terminal = start(&mut bed);
+        answer(&bed, &mut terminal, "Token PIN?", 1, "8675309");
+        comes_up(&mut bed, client);
+        assert!(!terminal.shown().contains("8675309"), "{}", terminal.shown());
+    }
+}
+
+/// Nobody is there to answer: the client says so at once, with the line.
+#[test]
+fn a_static_challenge_without_a_terminal() {
+    if !can_run("static-challenge", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let judge = script(&scratch, "judge", "exit 0\n");
+    let lines = format!("{GOOD}static-challenge \"Token PIN?\" 1 concat\n");
+    let mut bed = bed(Program::OpenVpn, Program::Adit, &judge, "", &lines);
+    bed.clients[0].start_without_terminal().unwrap();
+    let status = bed.clients[0].process().wait(WAIT).unwrap();
+    let log = bed.clients[0].process().log();
+    assert_eq!(status.code(), Some(2), "{log}");
+    assert!(log.contains("client1.conf:") && log.contains("there is no terminal to ask at"), "{log}");
+}
+
+/// The server's question in place of letting the client in.
+#[test]
+fn a_dynamic_challenge() {
+    if !can_run("dynamic challenges", &PROGRAMS) {
+        return;
+    }
+    for [server, client] in PROGRAM_PAIRS {
+        let scratch = Scratch::create("judge").unwrap();
+        let judge = script(
+            &scratch,
+            "judge",
+            "case \"$(sed -n 1p \"$1\")/$(sed -n 2p \"$1\")\" in\n\
+             'ann/s3 cret') printf 'CRV1:R,E:Om01u7:YmVydGE=:PIN: of the day?' >\"$auth_failed_reason_file\"; exit 1;;\n\
+             berta/CRV1::Om01u7::8675309) exit 0;;\nesac\nexit 1\n",
+        );
+        // OpenVPN ends at the first refusal otherwise, and takes the password from a block before the question.
+        let lines = format!("{GOOD}auth-retry interact\n");
+        let mut bed = bed(server, client, &judge, "", &lines);
+        let mut terminal = start(&mut bed);
+        answer(&bed, &mut terminal, "PIN: of the day?", 1, "8675309");
+        comes_up(&mut bed, client);
+    }
+}
+
+/// A script that asks for a code, and one that judges it.
+fn asks_for_a_code(scratch: &Scratch) -> [String; 2] {
+    let ask = "printf '60\\ncrtext\\nCR_TEXT:R,E:Code of today?\\n' >\"$auth_pending_file\"\nexit 2\n";
+    let judge = "echo \"$script_type $username\" >\"$HERE/env\"\n\
+                 [ \"$(cat \"$1\")\" = ODY3NTMwOQ== ] && printf 1 >\"$auth_control_file\"\n";
+    let [ask, judge] = [script(scratch, "ask", ask), script(scratch, "code", judge)];
+    [ask.display().to_string(), format!("client-crresponse {}\n", judge.display())]
+}
+
+/// A question while the server waits, answered at the terminal.
+#[test]
+fn a_question_while_the_server_waits() {
+    if !can_run("crtext", &PROGRAMS) {
+        return;
+    }
+    for server in [Program::OpenVpn, Program::Adit] {
+        for code in ["8675309", "1"] {
+            let scratch = Scratch::create("judge").unwrap();
+            let [ask, line] = asks_for_a_code(&scratch);
+            let mut bed = bed(server, Program::Adit, ask.as_ref(), &line, GOOD);
+            let mut terminal = start(&mut bed);
+            answer(&bed, &mut terminal, "Code of today?", 1, code);
+            if code == "1" {
+                let told = bed.clients[0].process().wait_for_line(0, "AUTH_FAILED", WAIT);
+                assert!(told.is_ok(), "{}", bed.logs());
+                continue;
+            }
+            comes_up(&mut bed, Program::Adit);
+            let env = std::fs::read_to_string(scratch.path().join("env")).unwrap();
+            assert_eq!(env, "client-crresponse ann\n");
+        }
+    }
+}
+
+/// OpenVPN's client is asked, and answers, by its management socket.
+#[test]
+fn an_openvpn_client_answers_adit_servers_question() {
+    if !can_run("crtext", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let [ask, line] = asks_for_a_code(&scratch);
+    let socket = scratch.path().join("management");
+    let lines = format!("{GOOD}setenv IV_SSO crtext\npush-peer-info\nmanagement {} unix\n", socket.display());
+    let mut bed = bed(Program::Adit, Program::OpenVpn, ask.as_ref(), &line, &lines);
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    wait_until("the management socket", WAIT, || socket.exists()).unwrap();
+    let mut management = UnixStream::connect(&socket).unwrap();
+    management.set_read_timeout(Some(WAIT)).unwrap();
+    let said = BufReader::new(management.try_clone().unwrap()).lines().map_while(Result::ok);
+    let asked = said.into_iter().find(|line| line.contains("CR_TEXT"));
+    assert_eq!(asked.as_deref(), Some(">INFOMSG:CR_TEXT:R,E:Code of today?"), "{}", bed.logs());
+    management.write_all(b"cr-response ODY3NTMwOQ==\n").unwrap();
+    comes_up(&mut bed, Program::OpenVpn);
+}
+
+/// A server that takes its time says no in the end.
+#[test]
+fn a_refusal_that_was_put_off() {
+    if !can_run("deferred refusals", &PROGRAMS) {
+        return;
+    }
+    let body = "(sleep 0.5; printf 0 >\"$auth_control_file\") >/dev/null 2>&1 &\nexit 2\n";
+    for [server, client] in PROGRAM_PAIRS {
+        let scratch = Scratch::create("judge").unwrap();
+        let judge = script(&scratch, "judge", body);
+        let mut bed = bed(server, client, &judge, "", GOOD);
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        let ended = bed.clients[0].process().wait(WAIT);
+        let log = bed.clients[0].process().log();
+        assert!(ended.is_ok() && log.contains("AUTH_FAILED"), "{}", bed.logs());
+        assert!(!log.contains(client.up_line()), "{log}");
+    }
+}
+
+/// `auth-retry nointeract`: refused once, let in at the second attempt with the same password.
+#[test]
+fn a_refused_client_tries_again() {
+    if !can_run("auth-retry nointeract", &PROGRAMS) {
+        return;
+    }
+    for server in [Program::OpenVpn, Program::Adit] {
+        let scratch = Scratch::create("judge").unwrap();
+        let body = "[ -e \"$HERE/calls\" ] && exit 0\n: >\"$HERE/calls\"\nexit 1\n";
+        let judge = script(&scratch, "judge", body);
+        let mut bed = bed(server, Program::Adit, &judge, "", &format!("{GOOD}auth-retry nointeract\n"));
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        comes_up(&mut bed, Program::Adit);
+        assert!(bed.clients[0].process().log().contains("AUTH_FAILED"), "{}", bed.logs());
+    }
+}
+
+/// `auth-retry interact`: refused, asked for another password, let in.
+#[test]
+fn a_refused_client_is_asked_again() {
+    if !can_run("auth-retry interact", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let judge = script(&scratch, "judge", "[ \"$(sed -n 2p \"$1\")\" = 's3 cret' ]\n");
+    let lines = format!("{WRONG}auth-retry interact\n");
+    let mut bed = bed(Program::OpenVpn, Program::Adit, &judge, "", &lines);
+    let mut terminal = start(&mut bed);
+    answer(&bed, &mut terminal, "Username: ", 1, "ann");
+    answer(&bed, &mut terminal, "Password: ", 1, "s3 cret");
+    comes_up(&mut bed, Program::Adit);
+    let shown = terminal.shown();
+    assert!(shown.contains("AUTH_FAILED") && shown.contains("ann") && !shown.contains("s3 cret"), "{shown}");
+}
+
+/// `auth-gen-token`: each renegotiation is let in by the last token and gives another one; the script hears of
+/// none.
+#[test]
+fn openvpn_server_renews_adit_clients_token() {
+    if !can_run("token renewal", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("judge").unwrap();
+    let judge = script(&scratch, "judge", "echo >>\"$HERE/calls\"\n");
+    let options = Options::BASE;
+    let mut bed = Bed::build_with(&options, Program::OpenVpn, &[Program::Adit], |_, [server, client]| {
+        *server = server.replace("reneg-sec 10", "reneg-sec 2").replace("hand-window 5", "hand-window 1");
+        server.push_str(&format!(
+            "script-security 2\nauth-user-pass-verify {} via-file\nauth-gen-token 3600\n",
+            judge.display()
+        ));
+        client.push_str(GOOD);
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let renewed = bed.clients[0].process().wait_for_line(0, "renegotiated keys (number 2)", WAIT);
+    assert!(renewed.is_ok(), "{}", bed.logs());
+    let calls = std::fs::read_to_string(scratch.path().join("calls")).unwrap();
+    assert_eq!(calls.lines().count(), 1, "{}", bed.logs());
+    assert!(!bed.logs().contains("AUTH_FAILED"), "{}", bed.logs());
+}
