@@ -11,12 +11,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, DataEvent, Event, Instant, IpNet, Notice, OpenFailure, Path, PeerId, PeerSettings,
-    Protocol, PushChange, Script, ScriptId, ScriptOutcome, SessionId, Transport, UserPassword,
+    ChallengeResponse, Command, ConnectionId, DataEvent, Event, Instant, IpNet, Notice, OpenFailure, Path,
+    PeerId, PeerSettings, Protocol, PushChange, Script, ScriptId, ScriptOutcome, SessionId, Transport,
+    UserPassword,
 };
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::Credentials;
-use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, TlsCryptV2, UserAuth};
+use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, StaticChallenge, TlsCryptV2, UserAuth};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
@@ -78,6 +79,7 @@ struct Model {
 enum Question {
     Settings(PeerId, String),
     Credentials,
+    Challenge(u32),
     Script(Box<Script>),
 }
 
@@ -93,6 +95,7 @@ impl Model {
             Event::Report(report) => assert!(!report.text.contains('\0')),
             Event::WantPeerSettings { peer, name } => self.questions.push(Question::Settings(peer, name)),
             Event::AskCredentials { .. } => self.questions.push(Question::Credentials),
+            Event::AskResponse(challenge) => self.questions.push(Question::Challenge(challenge.id)),
             Event::RunScript(script) => {
                 assert!(self.ran.insert(script.id), "one run of a script twice");
                 let named =
@@ -237,10 +240,16 @@ impl World {
         for question in self.client.model.questions.split_off(0) {
             let user = UserPassword { username: "alice".to_owned(), password: "secret".to_owned().into() };
             let answer = if value == 0xfe { Err("nobody is there".to_owned()) } else { Ok(user) };
-            if let Question::Credentials = question {
-                self.client.machine.handle_command(self.now, Command::Credentials(answer));
-                self.client.drain();
-            }
+            let command = match question {
+                Question::Credentials => Command::Credentials(answer),
+                Question::Challenge(id) => {
+                    let answer = answer.map(|user| user.password);
+                    Command::Response(ChallengeResponse { id, answer })
+                }
+                Question::Settings(..) | Question::Script(_) => continue,
+            };
+            self.client.machine.handle_command(self.now, command);
+            self.client.drain();
         }
         for question in self.server.model.questions.split_off(0) {
             let (peer, name) = match question {
@@ -249,7 +258,7 @@ impl World {
                     self.end_script(&script, value);
                     continue;
                 }
-                Question::Credentials => continue,
+                Question::Credentials | Question::Challenge(_) => continue,
             };
             let mut settings = PeerSettings { disabled: value == 0xfd, ..PeerSettings::default() };
             if value & 1 == 1 {
@@ -423,6 +432,7 @@ fn judge(client: &mut ClientParams, server: &mut ServerParams, by_file: bool) {
     access.username_as_name = by_file;
     access.tokens = Some(support::judged::tokens());
     (access.tls_verify, access.client_connect, access.client_disconnect) = (script(), script(), script());
+    access.client_crresponse = script();
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -435,7 +445,10 @@ fuzz_target!(|data: &[u8]| {
     server.per_client.ask = choice & 0x10 != 0;
     server.duplicate_cn = choice & 0x20 != 0;
     if choice & 0x40 != 0 {
-        client.auth = Some(UserAuth { credentials: None, retry: AuthRetry::Interact, nocache: true });
+        let question = StaticChallenge { text: "which?".to_owned(), echo: true, concat: false };
+        let challenge = (choice & 0x10 != 0).then_some(question);
+        client.auth =
+            Some(UserAuth { credentials: None, retry: AuthRetry::Interact, nocache: true, challenge });
     }
     server.push = String::from_utf8_lossy(push).lines().map(str::to_owned).collect();
     let transport = client.remotes[0].transport;
