@@ -279,6 +279,6 @@ mod tests {
         let check = judge_slowed(&before, &after);
         assert!(check.holds, "{check}");
         let fast = values(&before, "veth", "up_mbit");
-        assert!(fast.iter().all(|mbit| (80.0..95.0).contains(mbit)), "{fast:?}");
+        assert!(fast.iter().all(|mbit| (80.0..97.0).contains(mbit)), "{fast:?}");
     }
 }

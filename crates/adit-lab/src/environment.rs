@@ -1,16 +1,31 @@
 //! What was measured on, and with which programs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::LabError;
 use crate::plan::Plan;
 use crate::subjects::{self, Subject, Tools};
 use crate::wire::WireCost;
 
+/// What this program writes and reads.
+const FORMAT: u32 = 1;
+
+fn first_format() -> u32 {
+    1
+}
+
 /// The machine and the programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Environment {
+    /// Of the folder's files; grows when something in them changes its meaning.
+    #[serde(default = "first_format")]
+    pub(crate) format: u32,
+    /// What started the run, without the names of files.
+    #[serde(default)]
+    pub(crate) command: String,
     /// Of this program.
     pub(crate) lab: String,
     /// UTC, when the run began.
@@ -57,6 +72,8 @@ impl Environment {
             .iter()
             .filter_map(|name| Some((name.clone(), subjects::find(subjects, name)?.stand_in()?)));
         Environment {
+            format: FORMAT,
+            command: command(std::env::args().skip(1)),
             lab: env!("CARGO_PKG_VERSION").to_owned(),
             date: date
                 .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -74,5 +91,52 @@ impl Environment {
             stand_ins: stand_ins.collect(),
             wire,
         }
+    }
+}
+
+/// A command line without the options that name files.
+fn command(mut arguments: impl Iterator<Item = String>) -> String {
+    let mut text = "adit-lab".to_owned();
+    while let Some(argument) = arguments.next() {
+        let names_file = ["--out", "--tools", "--adit"].iter().find(|option| argument.starts_with(**option));
+        match names_file {
+            Some(option) if argument == **option => drop(arguments.next()),
+            Some(_) => {}
+            None => {
+                text.push(' ');
+                text += argument.rsplit('/').next().unwrap_or_default();
+            }
+        }
+    }
+    text
+}
+
+/// Reads the file. One of a later program is told as such.
+pub(crate) fn read(path: &Path) -> Result<Environment, LabError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| LabError::File { path: path.to_owned(), source })?;
+    let wrong = |error| LabError::Usage(format!("{}: {error}", path.display()));
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(wrong)?;
+    let format = value["format"].as_u64().unwrap_or(1);
+    if format != u64::from(FORMAT) {
+        let (path, lab) = (path.display(), value["lab"].as_str().unwrap_or("?"));
+        return Err(LabError::Usage(format!(
+            "{path}: written by adit-lab {lab} in format {format}, and this is {} with format {FORMAT}; use that \
+             one, or measure again into another folder",
+            env!("CARGO_PKG_VERSION")
+        )));
+    }
+    serde_json::from_value(value).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_kept_without_files() {
+        let of = |line: &str| command(line.split(' ').map(str::to_owned));
+        assert_eq!(of("run smoke --out /x/y --rounds 3"), "adit-lab run smoke --rounds 3");
+        assert_eq!(of("--tools=/x run /home/me/mine.toml"), "adit-lab run mine.toml");
     }
 }

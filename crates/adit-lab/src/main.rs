@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod environment;
 mod error;
+mod findings;
 mod ground;
 mod link;
 mod measure;
@@ -102,6 +103,15 @@ enum Command {
         /// The other end's
         remote: SocketAddr,
     },
+    /// Write the figures and findings of runs as Markdown
+    Results {
+        /// What `run` filled
+        #[arg(required = true)]
+        directories: Vec<PathBuf>,
+        /// Where to [default: standard output]
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
     /// Compare two runs; exit status 1 if something became worse
     Compare {
         /// The earlier one
@@ -121,7 +131,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             tell(&error);
-            ExitCode::from(if matches!(error, LabError::Usage(_) | LabError::Plan(_)) { 2 } else { 1 })
+            ExitCode::from(2)
         }
     }
 }
@@ -189,6 +199,16 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         Command::Null { device, local, remote } => {
             let failed = |error| LabError::Usage(format!("the null tunnel: {error}"));
             null::run(&device, local, remote).map_err(failed)?;
+            Ok(true)
+        }
+        Command::Results { directories, out } => {
+            let text = report::markdown(&directories)?;
+            match out {
+                None => say(text.trim_end()),
+                Some(path) => {
+                    std::fs::write(&path, text).map_err(|source| LabError::File { path, source })?;
+                }
+            }
             Ok(true)
         }
         Command::Compare { before, after, threshold } => {

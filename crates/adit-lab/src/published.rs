@@ -1,9 +1,9 @@
 //! Figures that others published, as they published them. They stand beside what is measured, never among it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A study's table.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Study {
     pub(crate) title: String,
@@ -15,17 +15,24 @@ pub(crate) struct Study {
 }
 
 /// A line of it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// The workload that repeats it, and the figure that is the same, if there is one.
+    #[serde(default)]
+    pub(crate) workload: Option<String>,
+    #[serde(default)]
+    pub(crate) figure: Option<String>,
     /// One for each column.
     pub(crate) values: Vec<f64>,
 }
 
-const STUDIES: [(&str, &str); 4] = [
+/// All studies, by name.
+pub(crate) const STUDIES: [(&str, &str); 5] = [
     ("dekker-2020", include_str!("../studies/dekker-2020.toml")),
     ("pena-2000", include_str!("../studies/pena-2000.toml")),
+    ("pudelko-2018", include_str!("../studies/pudelko-2018.toml")),
     ("robur-2024", include_str!("../studies/robur-2024.toml")),
     ("vari", include_str!("../studies/vari.toml")),
 ];

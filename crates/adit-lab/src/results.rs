@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::environment::Environment;
+use crate::environment::{self, Environment};
 use crate::error::LabError;
 use crate::plan::Plan;
 use crate::record::{self, Record};
@@ -29,15 +29,13 @@ pub(crate) struct Results {
 impl Results {
     /// Reads a folder.
     pub(crate) fn read(directory: &Path) -> Result<Results, LabError> {
-        let text = |name: &str| {
-            let path = directory.join(name);
-            std::fs::read_to_string(&path).map_err(|source| LabError::File { path, source })
+        // First, because it knows whether the others are of this program's kind.
+        let environment = environment::read(&directory.join(ENVIRONMENT))?;
+        let path = directory.join(PLAN);
+        let plan = match std::fs::read_to_string(&path) {
+            Ok(text) => Plan::parse(&path.display().to_string(), &text)?,
+            Err(source) => return Err(LabError::File { path, source }),
         };
-        let file = directory.join(PLAN).display().to_string();
-        let plan = Plan::parse(&file, &text(PLAN)?)?;
-        let environment = serde_json::from_str(&text(ENVIRONMENT)?).map_err(|error| {
-            LabError::Usage(format!("{}: {error}", directory.join(ENVIRONMENT).display()))
-        })?;
         Ok(Results { plan, environment, records: record::read(&directory.join(RECORDS))? })
     }
 
@@ -56,6 +54,18 @@ impl Results {
             }
         }
         figures
+    }
+
+    /// All rounds of a subject's workload.
+    pub(crate) fn records_of<'a>(
+        &'a self,
+        link: &'a str,
+        workload: &'a str,
+        subject: &'a str,
+    ) -> impl Iterator<Item = &'a Record> {
+        self.records.iter().filter(move |Record { cell, .. }| {
+            cell.link == link && cell.workload == workload && cell.subject == subject
+        })
     }
 
     /// What failed, each reason once, with how often.

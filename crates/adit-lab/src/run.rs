@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use crate::environment::Environment;
+use crate::environment::{self, Environment};
 use crate::error::LabError;
 use crate::ground::Ground;
 use crate::link::Link;
@@ -89,6 +89,7 @@ fn prepare(
         .map_err(|error| LabError::Usage(format!("the plan cannot be written: {error}")))?;
     match std::fs::read_to_string(&path) {
         Ok(there) if there == text => {
+            environment::read(&out.join(ENVIRONMENT))?;
             tell(format_args!("going on with the run in {}", out.display()));
             return Ok(());
         }

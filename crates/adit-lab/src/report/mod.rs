@@ -1,16 +1,25 @@
 //! What a run says: a page for people, and two files for programs.
 
+mod bars;
+mod markdown;
 mod page;
 mod plot;
 mod words;
+
+pub(crate) use markdown::markdown;
+pub(crate) use words::number;
 
 use std::path::Path;
 
 use serde::Serialize;
 
+use self::bars::Label;
 use crate::environment::Environment;
 use crate::error::LabError;
+use crate::findings::{self, Finding};
 use crate::plan::Plan;
+use crate::published::{self, Study};
+use crate::record::{Cell, Record};
 use crate::results::{Place, Results};
 use crate::stats;
 
@@ -28,7 +37,11 @@ struct Summary<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
     figures: Vec<Figure>,
+    curves: Vec<Curve>,
     failures: Vec<Failure>,
+    findings: Vec<Finding>,
+    /// What others measured. Nothing of it is among the figures.
+    published: Option<Study>,
 }
 
 /// A figure over all rounds.
@@ -38,7 +51,7 @@ struct Figure {
     workload: String,
     subject: String,
     figure: String,
-    /// Where it comes from: measured here, or published.
+    /// Whether what was measured is what is meant: `measured` or `stand-in`.
     label: &'static str,
     median: f64,
     /// 95 %, by bootstrap.
@@ -46,6 +59,18 @@ struct Figure {
     high: Option<f64>,
     /// One a round.
     values: Vec<f64>,
+}
+
+/// What came of what was asked for, in one round.
+#[derive(Serialize)]
+struct Curve {
+    link: String,
+    workload: String,
+    subject: String,
+    curve: String,
+    round: u32,
+    label: &'static str,
+    points: Vec<[f64; 2]>,
 }
 
 #[derive(Serialize)]
@@ -64,15 +89,28 @@ pub(crate) fn write(directory: &Path) -> Result<(), LabError> {
         schema: SCHEMA,
         plan: &results.plan,
         environment: &results.environment,
+        curves: curves(&results),
         failures: failures(&results),
+        findings: findings::findings(&results),
+        published: results.plan.study.as_ref().and_then(|name| published::study(name)),
         figures,
     });
     let json = json.map_err(|error| LabError::Usage(format!("{JSON} cannot be written: {error}")))?;
     for (name, text) in [(JSON, json), (CSV, csv(&results)), (HTML, page::page(&results))] {
         let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|source| LabError::File { path, source })?;
+        replace(&path, &text).map_err(|source| LabError::File { path, source })?;
     }
     Ok(())
+}
+
+/// Writes a file whole or not at all: where the disk is full, what was there stays.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written
 }
 
 fn figures(results: &Results) -> Vec<Figure> {
@@ -81,9 +119,31 @@ fn figures(results: &Results) -> Vec<Figure> {
         let median = stats::median(&values)?;
         let interval = stats::median_interval(&values);
         let (low, high) = (interval.map(|interval| interval.low), interval.map(|interval| interval.high));
-        Some(Figure { link, workload, subject, figure, label: "measured", median, low, high, values })
+        let label = label(results, &subject).word();
+        Some(Figure { link, workload, subject, figure, label, median, low, high, values })
     });
     figures.collect()
+}
+
+fn curves(results: &Results) -> Vec<Curve> {
+    let mut all = Vec::new();
+    for Record { cell, outcome } in &results.records {
+        let Cell { subject, link, workload, round } = cell.clone();
+        let label = label(results, &subject).word();
+        for (curve, points) in &outcome.curves {
+            let [link, workload, subject, curve] = [&link, &workload, &subject, curve].map(String::clone);
+            all.push(Curve { link, workload, subject, curve, round, label, points: points.clone() });
+        }
+    }
+    all
+}
+
+/// Whether a subject is what it is called.
+fn label(results: &Results, subject: &str) -> Label {
+    match results.environment.stand_ins.contains_key(subject) {
+        true => Label::StandIn,
+        false => Label::Measured,
+    }
 }
 
 fn failures(results: &Results) -> Vec<Failure> {
@@ -93,13 +153,14 @@ fn failures(results: &Results) -> Vec<Failure> {
 
 /// One line a value (RFC 4180). No name needs quotes but a link's.
 fn csv(results: &Results) -> String {
-    let mut text = "link,workload,subject,figure,round,value\n".to_owned();
+    let mut text = "link,workload,subject,figure,round,value,label\n".to_owned();
     for record in &results.records {
         let cell = &record.cell;
         for (figure, value) in &record.outcome.figures {
             let link = cell.link.replace('"', "\"\"");
             let (load, subject, round) = (&cell.workload, &cell.subject, cell.round);
-            text += &format!("\"{link}\",{load},{subject},{figure},{round},{value}\n");
+            let label = label(results, subject).word();
+            text += &format!("\"{link}\",{load},{subject},{figure},{round},{value},{label}\n");
         }
     }
     text

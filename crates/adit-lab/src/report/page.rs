@@ -4,24 +4,54 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::plot::{self, Bar, Curve};
-use super::words;
-use crate::published;
+use super::bars::{self, Bar, Label, Pair};
+use super::plot::{self, Curve, Load};
+use super::{label, words};
+use crate::findings::{self, Verdict};
+use crate::published::{self, Study};
 use crate::results::{Place, Results};
 use crate::stats;
 
 const STYLE: &str = include_str!("page.css");
 
 /// Figures that are worth a drawing.
-const DRAWN: [&str; 5] = ["up_mbit", "down_mbit", "up_cpu_s_per_gb", "received_pps", "start_ms"];
-/// Series that are worth a curve.
-const CURVES: [(&str, &str); 2] =
-    [("idle_us", "Idle"), ("loaded_us", "While a TCP flow saturates the tunnel")];
+const DRAWN: [&str; 10] = [
+    "up_mbit",
+    "down_mbit",
+    "up_kbyte_s",
+    "up_cpu_s_per_gb",
+    "received_mbit",
+    "most_pps",
+    "start_ms",
+    "handshake_ms",
+    "move_outage_ms",
+    "storm_ms",
+];
+/// Figures of which each end has its own: what to call them, the server's and the client's.
+const PAIRS: [(&str, [&str; 2]); 4] = [
+    ("CPU seconds a GB, of each end's program", ["up_server_cpu_s_per_gb", "up_client_cpu_s_per_gb"]),
+    ("CPU seconds a GB, of each end's program", ["server_cpu_s_per_gb", "client_cpu_s_per_gb"]),
+    ("CPU of each end's program, % of a processor", ["up_server_cpu_percent", "up_client_cpu_percent"]),
+    ("Memory of each end's program (PSS), KiB", ["server_pss_kib", "client_pss_kib"]),
+];
+/// Series that are worth a curve, and how many microseconds their unit has.
+const CURVES: [(&str, &str, f64); 4] = [
+    ("idle_us", "Round trips, idle: share that took no longer", 1.0),
+    ("loaded_us", "Round trips while a TCP flow saturates the tunnel: share that took no longer", 1.0),
+    ("start_ms", "Start to the first reply: share that took no longer", 1e3),
+    ("handshake_ms", "First datagram to first reply: share that took no longer", 1e3),
+];
+/// The curve of a swept load.
+const DELIVERED: &str = "delivered_pps";
 
 /// All of it, in one file.
 pub(super) fn page(results: &Results) -> String {
     let plan = &results.plan;
-    let figures = results.figures();
+    let page = Page {
+        results,
+        figures: results.figures(),
+        study: plan.study.as_ref().and_then(|name| published::study(name)),
+    };
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -32,124 +62,323 @@ pub(super) fn page(results: &Results) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                h1 { (plan.title) }
-                p { (plan.about) }
-                (method(results))
-                @for link in &plan.links {
-                    @if plan.links.len() > 1 { h2 { (link.name) } }
-                    @for load in plan.workloads.iter().map(|load| load.name()) {
-                        section {
-                            h3 { (words::workload(&load)) }
-                            (drawings(results, &figures, &link.name, &load))
-                            (table(results, &figures, &link.name, &load))
+                main {
+                    h1 { (plan.title) }
+                    p { (plan.about) }
+                    (page.method())
+                    (page.findings())
+                    @for link in &plan.links {
+                        h2 { "Link: " (link.name) }
+                        @for load in plan.workloads.iter().map(|load| load.name()) {
+                            section {
+                                h3 { (words::workload(&load)) }
+                                (page.drawings(&link.name, &load))
+                                (page.table(&link.name, &load))
+                            }
                         }
                     }
+                    (page.study())
+                    (page.failures())
+                    (page.environment())
                 }
-                (study(results))
-                (failures(results))
-                (environment(results))
             }
         }
     }
     .into_string()
 }
 
-fn method(results: &Results) -> Markup {
-    let plan = &results.plan;
-    html! {
-        p.method {
-            "Everything here was " em { "measured" } " on one machine, " (results.environment.date) " UTC: "
-            (plan.rounds) @if plan.rounds == 1 { " round" } @else { " rounds" } " in random order, loads of " (plan.seconds) " s, both ends and the load on the same "
-            "processors. Shown are medians"
-            @if plan.rounds >= 3 { " with 95 % intervals (bootstrap)" } @else { "; so few rounds have no interval" }
-            "."
+struct Page<'a> {
+    results: &'a Results,
+    figures: BTreeMap<Place, Vec<f64>>,
+    study: Option<Study>,
+}
+
+impl Page<'_> {
+    fn method(&self) -> Markup {
+        let plan = &self.results.plan;
+        html! {
+            p.method {
+                "Measured on one machine, " (self.results.environment.date) " UTC: "
+                (plan.rounds) @if plan.rounds == 1 { " round" } @else { " rounds" }
+                " in random order, loads of " (plan.seconds) " s, both ends and the load on the same processors. "
+                "Shown are medians"
+                @if plan.rounds >= 3 { " with 95 % intervals (bootstrap)" } @else { "; so few rounds have no interval" }
+                ". What has no mark was " em { "measured" } " here. "
+                (Label::StandIn.mark()) " was measured here, too, but of something that stands in for what is meant. "
+                (Label::Published.mark()) " was measured by others, on other machines."
+            }
         }
     }
-}
 
-type Figures = BTreeMap<Place, Vec<f64>>;
-
-fn values<'a>(
-    figures: &'a Figures,
-    link: &str,
-    load: &str,
-    figure: &str,
-    subject: &str,
-) -> Option<&'a Vec<f64>> {
-    figures.get(&Place {
-        link: link.to_owned(),
-        workload: load.to_owned(),
-        figure: figure.to_owned(),
-        subject: subject.to_owned(),
-    })
-}
-
-fn names(figures: &Figures, link: &str, load: &str) -> Vec<String> {
-    let names: BTreeSet<&String> = figures
-        .keys()
-        .filter(|place| place.link == link && place.workload == load)
-        .map(|place| &place.figure)
-        .collect();
-    let mut names: Vec<String> = names.into_iter().cloned().collect();
-    names.sort_by_key(|name| words::order(name));
-    names
-}
-
-fn drawings(results: &Results, figures: &Figures, link: &str, load: &str) -> Markup {
-    let subjects = &results.plan.subjects;
-    let drawn = DRAWN.iter().filter_map(|figure| {
-        let bars: Vec<Bar<'_>> = subjects
-            .iter()
-            .filter_map(|name| {
-                let values = values(figures, link, load, figure, name)?;
-                Some(Bar { name, median: stats::median(values)?, interval: stats::median_interval(values) })
-            })
-            .collect();
-        (!bars.is_empty()).then(|| plot::bars(&words::figure(figure), &bars))
-    });
-    let curves = CURVES.iter().map(|(series, title)| {
-        let curves: Vec<Curve<'_>> = subjects
-            .iter()
-            .filter_map(|name| {
-                let values = samples(results, link, load, name, series);
-                (!values.is_empty()).then_some(Curve { name, values })
-            })
-            .collect();
-        plot::distributions(title, &curves)
-    });
-    html! { @for drawing in drawn.chain(curves) { (drawing) } }
-}
-
-/// A series of all rounds together.
-fn samples(results: &Results, link: &str, load: &str, subject: &str, series: &str) -> Vec<f64> {
-    let records = results.records.iter().filter(|record| {
-        let cell = &record.cell;
-        cell.link == link && cell.workload == load && cell.subject == subject
-    });
-    let mut values: Vec<f64> =
-        records.filter_map(|record| record.outcome.samples.get(series)).flatten().copied().collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values
-}
-
-fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> Markup {
-    let names = names(figures, link, load);
-    html! {
-        div.wide {
-            table {
-                thead { tr { th { } @for name in &names { th { (words::figure(name)) } } } }
-                tbody {
-                    @for subject in &results.plan.subjects {
-                        tr {
-                            th { (subject) }
-                            @for name in &names {
-                                td { (cell(values(figures, link, load, name, subject))) }
+    fn findings(&self) -> Markup {
+        let findings = findings::findings(self.results);
+        html! {
+            @if !findings.is_empty() {
+                section {
+                    h2 { "What the study concluded, and what is so here" }
+                    p { "Each answer is computed from the samples: it counts when its whole interval lies on one side." }
+                    ul.findings {
+                        @for finding in &findings {
+                            li.(class(finding.verdict)) {
+                                p { (finding.claim) ": " span.verdict { (finding.verdict) } "." }
+                                p { (finding.figure) "." }
                             }
                         }
                     }
                 }
             }
         }
+    }
+
+    fn values(&self, link: &str, load: &str, figure: &str, subject: &str) -> Option<&Vec<f64>> {
+        let [link, workload, figure, subject] = [link, load, figure, subject].map(str::to_owned);
+        self.figures.get(&Place { link, workload, figure, subject })
+    }
+
+    fn names(&self, link: &str, load: &str) -> Vec<&str> {
+        let names: BTreeSet<&str> = self
+            .figures
+            .keys()
+            .filter(|place| place.link == link && place.workload == load)
+            .map(|place| place.figure.as_str())
+            .collect();
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_by_key(|name| words::order(name));
+        names
+    }
+
+    /// Of whom something was measured.
+    fn subjects(&self, link: &str, load: &str) -> Vec<&String> {
+        let is_measured = |name: &&String| {
+            self.results.records_of(link, load, name).any(|record| record.outcome.failure.is_none())
+        };
+        self.results.plan.subjects.iter().filter(is_measured).collect()
+    }
+
+    /// A subject has the same colour in every drawing.
+    fn colour(&self, subject: &str) -> usize {
+        self.results.plan.subjects.iter().position(|name| name == subject).unwrap_or(0)
+    }
+
+    fn bar(&self, link: &str, load: &str, figure: &str, name: &str) -> Option<Bar> {
+        let values = self.values(link, load, figure, name)?;
+        Some(Bar {
+            name: name.to_owned(),
+            label: label(self.results, name),
+            median: stats::median(values)?,
+            interval: stats::median_interval(values),
+        })
+    }
+
+    fn drawings(&self, link: &str, load: &str) -> Markup {
+        let subjects = self.subjects(link, load);
+        let single = DRAWN.iter().filter_map(|figure| {
+            let ours: Vec<Bar> =
+                subjects.iter().filter_map(|name| self.bar(link, load, figure, name)).collect();
+            let published = self.published(load).filter(|(_, key, _)| key == figure);
+            let published = published.map(|(name, _, median)| Bar {
+                name: name.to_owned(),
+                label: Label::Published,
+                median,
+                interval: None,
+            });
+            (!ours.is_empty()).then(|| {
+                bars::bars(&words::figure(figure), &ours.into_iter().chain(published).collect::<Vec<_>>())
+            })
+        });
+        let double = PAIRS.iter().filter_map(|(title, figures)| {
+            let pairs = subjects.iter().filter_map(|name| {
+                let ends = figures.map(|figure| self.bar(link, load, figure, name));
+                let label = label(self.results, name);
+                ends.iter().any(Option::is_some).then(|| Pair { name: (*name).clone(), label, ends })
+            });
+            let pairs: Vec<Pair> = pairs.collect();
+            (!pairs.is_empty()).then(|| bars::pairs(title, &pairs))
+        });
+        let curves = CURVES.iter().map(|(series, title, unit)| {
+            let curves = subjects.iter().filter_map(|name| {
+                let values = self.samples(link, load, name, series, *unit);
+                (!values.is_empty()).then(|| Curve {
+                    name: (*name).clone(),
+                    colour: self.colour(name),
+                    values,
+                })
+            });
+            plot::distributions(title, &curves.collect::<Vec<_>>())
+        });
+        let loads = subjects.iter().filter_map(|name| {
+            let points = self.swept(link, load, name);
+            (!points.is_empty()).then(|| Load { name: (*name).clone(), colour: self.colour(name), points })
+        });
+        let loads: Vec<Load> = loads.collect();
+        html! {
+            @for drawing in single.chain(double).chain(curves) { (drawing) }
+            (plot::loads("Packets delivered a second (up) of packets offered (across); dotted: all of them", &loads))
+        }
+    }
+
+    /// A series of all rounds together, in microseconds.
+    fn samples(&self, link: &str, load: &str, subject: &str, series: &str, unit: f64) -> Vec<f64> {
+        let records = self.results.records_of(link, load, subject);
+        let values = records.filter_map(|record| record.outcome.samples.get(series)).flatten();
+        let mut values: Vec<f64> = values.map(|value| value * unit).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values
+    }
+
+    /// The median of all rounds at each load.
+    fn swept(&self, link: &str, load: &str, subject: &str) -> Vec<[f64; 2]> {
+        let records = self.results.records_of(link, load, subject);
+        let rounds: Vec<&Vec<[f64; 2]>> =
+            records.filter_map(|record| record.outcome.curves.get(DELIVERED)).collect();
+        let longest = rounds.iter().map(|round| round.len()).max().unwrap_or(0);
+        let at = |index: usize, part: usize| -> Option<f64> {
+            let values: Vec<f64> =
+                rounds.iter().filter_map(|round| round.get(index)?.get(part).copied()).collect();
+            stats::median(&values)
+        };
+        (0..longest).filter_map(|index| Some([at(index, 0)?, at(index, 1)?])).collect()
+    }
+
+    /// What others measured of this workload: of what, which figure, and its value.
+    fn published<'a>(&'a self, load: &'a str) -> impl Iterator<Item = (&'a str, &'a str, f64)> {
+        let rows = self.study.iter().flat_map(|study| study.rows.iter().map(move |row| (study, row)));
+        let rows = rows.filter(move |(_, row)| row.workload.as_deref() == Some(load));
+        rows.flat_map(|(study, row)| {
+            let figure = row.figure.as_deref().unwrap_or_default();
+            let columns = study.columns.iter().zip(&row.values);
+            columns.map(move |(column, value)| (column.as_str(), figure, *value))
+        })
+    }
+
+    fn table(&self, link: &str, load: &str) -> Markup {
+        let names = self.names(link, load);
+        let title = format!("All figures: {}", words::workload(load));
+        let published: Vec<_> =
+            self.published(load).filter(|(_, figure, _)| names.contains(figure)).collect();
+        html! {
+            @if self.subjects(link, load).is_empty() {
+                p { "Nothing was measured; see below why." }
+            } @else if !names.is_empty() {
+                div.wide role="region" aria-label=(title) tabindex="0" {
+                    table {
+                        thead { tr { th scope="col" { "Subject" } @for name in &names { th scope="col" { (words::figure(name)) } } } }
+                        tbody {
+                            @for subject in self.subjects(link, load) {
+                                tr {
+                                    th scope="row" { (subject) (label(self.results, subject).mark()) }
+                                    @for name in &names { td { (cell(self.values(link, load, name, subject))) } }
+                                }
+                            }
+                            @for (column, figure, value) in &published {
+                                tr.published {
+                                    th scope="row" { (column) (Label::Published.mark()) }
+                                    @for name in &names {
+                                        td { @if name == figure { (words::number(*value)) } @else { "–" } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The published table, clearly apart.
+    fn study(&self) -> Markup {
+        let Some(study) = &self.study else { return html! {} };
+        html! {
+            section.study {
+                h2 { (study.title) (Label::Published.mark()) }
+                p { "Not measured here. Conditions: " (study.conditions) "." }
+                div.wide role="region" aria-label="Published figures" tabindex="0" {
+                    table {
+                        thead { tr { th scope="col" { "Figure" } @for column in &study.columns { th scope="col" { (column) } } } }
+                        tbody {
+                            @for row in &study.rows {
+                                tr.published {
+                                    th scope="row" { (row.name) }
+                                    @for value in &row.values { td { (words::number(*value)) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn failures(&self) -> Markup {
+        let failures = self.results.failures();
+        html! {
+            @if !failures.is_empty() {
+                section {
+                    h2 { "What could not be measured" }
+                    ul {
+                        @for ((subject, load, why), times) in failures {
+                            li {
+                                strong { (subject) } ", " (words::workload(&load)) " (" (times) "×): "
+                                @if why.contains('\n') { pre { (why) } } @else { (why) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn environment(&self) -> Markup {
+        let environment = &self.results.environment;
+        html! {
+            section {
+                h2 { "Measured on" }
+                p {
+                    (environment.processors) " × " (environment.processor) ", " (environment.memory_kib / 1024)
+                    " MiB, Linux " (environment.kernel) "; load average before the run " (environment.load_average)
+                    "; adit-lab " (environment.lab)
+                }
+                ul {
+                    @for (name, version) in &environment.subjects {
+                        li {
+                            strong { (name) } (label(self.results, name).mark()) ": " (version)
+                            @if let Some(what) = environment.stand_ins.get(name) { "; stands in for " (what) }
+                        }
+                    }
+                }
+                @if let Some(wire) = &environment.wire {
+                    h3 { "What the lab's own link costs" }
+                    p {
+                        "Delay, loss and reordering come from a link in user space, which costs processor time itself. "
+                        "Without a tunnel and without any of these:"
+                    }
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" { "Link" } th scope="col" { "one TCP flow, Mbit/s" }
+                                th scope="col" { "CPU seconds a GB" } th scope="col" { "round trip, median, µs" }
+                            }
+                        }
+                        tbody {
+                            @for (name, bare) in [("the kernel's (veth)", wire.kernel), ("the lab's own", wire.own)] {
+                                tr {
+                                    th scope="row" { (name) } td { (words::number(bare.mbit)) }
+                                    td { (words::number(bare.cpu_s_per_gb)) } td { (words::number(bare.round_trip_us)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::NoLonger => "gone",
+        Verdict::CannotBeTold => "unsure",
     }
 }
 
@@ -161,59 +390,6 @@ fn cell(values: Option<&Vec<f64>>) -> Markup {
         (words::number(median))
         @if let Some(interval) = stats::median_interval(values) {
             " " small { (words::number(interval.low)) "–" (words::number(interval.high)) }
-        }
-    }
-}
-
-/// The published table, clearly apart.
-fn study(results: &Results) -> Markup {
-    let Some(study) = results.plan.study.as_ref().and_then(|name| published::study(name)) else {
-        return html! {};
-    };
-    html! {
-        section.published {
-            h3 { "Published: " (study.title) }
-            p { "Not measured here. " (study.conditions) "." }
-            div.wide {
-                table {
-                    thead { tr { th { } @for column in &study.columns { th { (column) } } } }
-                    tbody {
-                        @for row in &study.rows {
-                            tr { th { (row.name) } @for value in &row.values { td { (words::number(*value)) } } }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn failures(results: &Results) -> Markup {
-    let failures = results.failures();
-    html! {
-        @if !failures.is_empty() {
-            section {
-                h3 { "What could not be measured" }
-                ul {
-                    @for ((subject, load, why), times) in failures {
-                        li { strong { (subject) } ", " (words::workload(&load)) " (" (times) "×): " (why) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn environment(results: &Results) -> Markup {
-    let environment = &results.environment;
-    html! {
-        section {
-            h3 { "Measured on" }
-            p {
-                (environment.processors) " × " (environment.processor) ", " (environment.memory_kib / 1024) " MiB, Linux "
-                (environment.kernel) "; load average before the run " (environment.load_average) "; adit-lab " (environment.lab)
-            }
-            ul { @for (name, version) in &environment.subjects { li { strong { (name) } ": " (version) } } }
         }
     }
 }

@@ -1,122 +1,226 @@
-//! Drawings, as SVG whose colours come from the page's style.
+//! Curves, as SVG whose colours come from the page's style, each with a text for who does not see it.
 
 use maud::{Markup, html};
 
-use super::words;
-use crate::stats::Interval;
+use crate::stats;
 
-const WIDTH: f64 = 720.0;
-/// Room for names at the left and for figures at the right.
-const NAMES: f64 = 150.0;
-const FIGURES: f64 = 150.0;
-const ROW: f64 = 22.0;
-
-/// A bar: a name, a median and where it lies.
-pub(super) struct Bar<'a> {
-    pub(super) name: &'a str,
-    pub(super) median: f64,
-    pub(super) interval: Option<Interval>,
-}
-
-/// Bars from zero, longest as wide as there is room, with intervals as whiskers.
-pub(super) fn bars(title: &str, bars: &[Bar<'_>]) -> Markup {
-    let most =
-        bars.iter().map(|bar| bar.interval.map_or(bar.median, |interval| interval.high)).fold(0.0, f64::max);
-    let room = WIDTH - NAMES - FIGURES;
-    let place = |value: f64| NAMES + if most > 0.0 { value / most * room } else { 0.0 };
-    let height = ROW * bars.len() as f64;
-    html! {
-        figure {
-            figcaption { (title) }
-            svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(title) {
-                @for (index, bar) in bars.iter().enumerate() {
-                    @let top = ROW * index as f64;
-                    @let middle = top + ROW / 2.0;
-                    text.name x=(NAMES - 8.0) y=(middle + 4.0) text-anchor="end" { (bar.name) }
-                    rect.bar x=(NAMES) y=(top + 3.0) width=(place(bar.median) - NAMES) height=(ROW - 6.0) {}
-                    @if let Some(Interval { low, high }) = bar.interval {
-                        line.whisker x1=(place(low)) x2=(place(high)) y1=(middle) y2=(middle) {}
-                    }
-                    text x=(place(bar.interval.map_or(bar.median, |interval| interval.high)) + 6.0) y=(middle + 4.0) {
-                        (label(bar))
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn label(bar: &Bar<'_>) -> String {
-    let median = words::number(bar.median);
-    match bar.interval {
-        Some(Interval { low, high }) => format!("{median} ({}–{})", words::number(low), words::number(high)),
-        None => median,
-    }
-}
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 280.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 44.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 40.0;
+/// Colours of the page's style; further curves have the same ones, dashed.
+const COLOURS: usize = 8;
+/// Points of a curve: more are not seen, and make the page large.
+const POINTS: usize = 200;
 
 /// A series: a name and its values in ascending order.
-pub(super) struct Curve<'a> {
-    pub(super) name: &'a str,
+pub(super) struct Curve {
+    pub(super) name: String,
+    /// The same for a subject wherever it is.
+    pub(super) colour: usize,
     pub(super) values: Vec<f64>,
 }
 
-const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 48.0;
-const BOTTOM: f64 = 30.0;
-/// Colours of the page's style.
-const COLOURS: usize = 8;
-
-/// What share of the values does not exceed a value: empirical distribution functions over a logarithmic axis.
-pub(super) fn distributions(title: &str, curves: &[Curve<'_>]) -> Markup {
+/// What share of the values does not exceed a value: empirical distribution functions over a logarithmic axis of
+/// time, from microseconds.
+pub(super) fn distributions(title: &str, curves: &[Curve]) -> Markup {
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied()).filter(|value| *value > 0.0);
     let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
         return html! {};
     }
     let (first, last) = (least.log10().floor(), most.log10().ceil());
-    let x = |value: f64| LEFT + (value.log10() - first) / (last - first) * (WIDTH - LEFT - FIGURES);
-    let y = |share: f64| 8.0 + (1.0 - share) * (HEIGHT - BOTTOM - 8.0);
-    let decades = (first as i32)..=(last as i32);
+    let x = |value: f64| LEFT + (value.log10() - first) / (last - first) * (WIDTH - LEFT - RIGHT);
+    let decades = (first as i32..=last as i32).map(|decade| 10f64.powi(decade));
+    let across = decades.map(|value| (x(value), duration(value))).collect();
+    let up = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| (y(share), format!("{:.0} %", share * 100.0)));
+    let lines: Vec<Line> = curves
+        .iter()
+        .map(|curve| Line {
+            name: curve.name.clone(),
+            colour: curve.colour,
+            points: steps(&curve.values, x),
+            dots: false,
+        })
+        .collect();
+    let said = curves.iter().map(|curve| {
+        let of = |share| duration(stats::percentile(&curve.values, share).unwrap_or(f64::NAN));
+        format!("{}: half within {}, 99 % within {}", curve.name, of(0.5), of(0.99))
+    });
+    drawing(
+        title,
+        &said.collect::<Vec<_>>().join("; "),
+        &lines,
+        &Axes { across, up: up.into(), diagonal: None },
+    )
+}
+
+/// What came of what was offered.
+pub(super) struct Load {
+    pub(super) name: String,
+    /// The same for a subject wherever it is.
+    pub(super) colour: usize,
+    /// Offered and delivered, packets a second.
+    pub(super) points: Vec<[f64; 2]>,
+}
+
+/// Packets delivered over packets offered; the straight line is all of them.
+pub(super) fn loads(title: &str, loads: &[Load]) -> Markup {
+    let most = |index: usize| {
+        loads.iter().flat_map(|load| load.points.iter().map(move |point| point[index])).fold(0.0, f64::max)
+    };
+    let (offered, delivered) = (round_up(most(0)), round_up(most(1)));
+    if offered <= 0.0 || delivered <= 0.0 {
+        return html! {};
+    }
+    let x = |value: f64| LEFT + value / offered * (WIDTH - LEFT - RIGHT);
+    let shares = [0.0, 0.25, 0.5, 0.75, 1.0];
+    let across = shares.map(|share| (x(share * offered), packets(share * offered))).into();
+    let up = shares.map(|share| (y(share), packets(share * delivered))).into();
+    let all = offered.min(delivered);
+    let lines: Vec<Line> = loads
+        .iter()
+        .map(|load| {
+            let point = |point: &[f64; 2]| (x(point[0]), y(point[1] / delivered));
+            Line {
+                name: load.name.clone(),
+                colour: load.colour,
+                points: load.points.iter().map(point).collect(),
+                dots: true,
+            }
+        })
+        .collect();
+    let said = loads.iter().map(|load| {
+        let best = load
+            .points
+            .iter()
+            .copied()
+            .fold([0.0; 2], |best, point| if point[1] > best[1] { point } else { best });
+        let last = load.points.last().copied().unwrap_or_default();
+        format!(
+            "{}: at most {} a second, of {} offered {}",
+            load.name,
+            packets(best[1]),
+            packets(last[0]),
+            packets(last[1])
+        )
+    });
+    let diagonal = Some([(x(0.0), y(0.0)), (x(all), y(all / delivered))]);
+    drawing(title, &said.collect::<Vec<_>>().join("; "), &lines, &Axes { across, up, diagonal })
+}
+
+/// A share of the height, from the bottom.
+fn y(share: f64) -> f64 {
+    TOP + (1.0 - share) * (HEIGHT - BOTTOM - TOP)
+}
+
+/// The next of 1, 2, 4, 6, 8 and 10 times a power of ten.
+fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 0.0;
+    }
+    let power = 10f64.powf(value.log10().floor());
+    let factor = [1.0, 2.0, 4.0, 6.0, 8.0].into_iter().find(|factor| value <= factor * power);
+    factor.unwrap_or(10.0) * power
+}
+
+struct Line {
+    name: String,
+    colour: usize,
+    points: Vec<(f64, f64)>,
+    dots: bool,
+}
+
+/// Where lines of the grid are, and what stands beside them.
+struct Axes {
+    across: Vec<(f64, String)>,
+    up: Vec<(f64, String)>,
+    /// What would be best.
+    diagonal: Option<[(f64, f64); 2]>,
+}
+
+fn drawing(title: &str, said: &str, lines: &[Line], axes: &Axes) -> Markup {
     html! {
         figure {
             figcaption { (title) }
-            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(title) {
-                @for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-                    line.grid x1=(LEFT) x2=(WIDTH - FIGURES) y1=(y(share)) y2=(y(share)) {}
-                    text x=(LEFT - 6.0) y=(y(share) + 4.0) text-anchor="end" { (format!("{:.0} %", share * 100.0)) }
+            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(format!("{title}. {said}.")) {
+                @for (height, text) in &axes.up {
+                    line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(height) y2=(height) {}
+                    text x=(LEFT - 8.0) y=(height + 5.0) text-anchor="end" { (text) }
                 }
-                @for decade in decades {
-                    @let value = 10f64.powi(decade);
-                    line.grid x1=(x(value)) x2=(x(value)) y1=(y(0.0)) y2=(y(1.0)) {}
-                    text x=(x(value)) y=(HEIGHT - 10.0) text-anchor="middle" { (duration(value)) }
+                @for (place, text) in &axes.across {
+                    line.grid x1=(place) x2=(place) y1=(y(0.0)) y2=(y(1.0)) {}
+                    text x=(place) y=(HEIGHT - 12.0) text-anchor="middle" { (text) }
                 }
-                @for (index, curve) in curves.iter().enumerate() {
-                    polyline class={ "curve c" (index % COLOURS) } points=(points(&curve.values, x, y)) {}
-                    @let top = 20.0 + 18.0 * index as f64;
-                    line class={ "curve c" (index % COLOURS) } x1=(WIDTH - FIGURES + 10.0) x2=(WIDTH - FIGURES + 26.0) y1=(top) y2=(top) {}
-                    text x=(WIDTH - FIGURES + 32.0) y=(top + 4.0) { (curve.name) }
+                @if let Some([(x1, y1), (x2, y2)]) = axes.diagonal {
+                    line.best x1=(x1) x2=(x2) y1=(y1) y2=(y2) {}
+                }
+                @for line in lines {
+                    g class=(colour(line.colour)) {
+                        polyline.curve points=(points(&line.points)) {}
+                        @if line.dots {
+                            @for (x, y) in &line.points { circle cx=(format!("{x:.1}")) cy=(format!("{y:.1}")) r="3.5" {} }
+                        }
+                    }
+                }
+            }
+            ul.key {
+                @for line in lines {
+                    li {
+                        svg.swatch viewBox="0 0 24 8" aria-hidden="true" {
+                            g class=(colour(line.colour)) { line.curve x1="0" x2="24" y1="4" y2="4" {} }
+                        }
+                        (line.name)
+                    }
                 }
             }
         }
     }
 }
 
-fn points(values: &[f64], x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> String {
+fn colour(index: usize) -> String {
+    format!("c{} d{}", index % COLOURS, index / COLOURS % 3)
+}
+
+fn points(points: &[(f64, f64)]) -> String {
+    points.iter().map(|(x, y)| format!("{x:.1},{y:.1} ")).collect()
+}
+
+fn steps(values: &[f64], x: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
     let count = values.len() as f64;
-    let point =
-        |(index, value): (usize, &f64)| format!("{:.1},{:.1} ", x(*value), y((index + 1) as f64 / count));
-    values.iter().enumerate().filter(|(_, value)| **value > 0.0).map(point).collect()
+    let step = |(index, value): (usize, &f64)| (x(*value), y((index + 1) as f64 / count));
+    let all: Vec<_> = values.iter().enumerate().filter(|(_, value)| **value > 0.0).map(step).collect();
+    let last = all.len().saturating_sub(1);
+    let every = all.len().div_ceil(POINTS).max(1);
+    all.into_iter()
+        .enumerate()
+        .filter(|(index, _)| index % every == 0 || *index == last)
+        .map(|(_, point)| point)
+        .collect()
 }
 
 /// Microseconds, said shortly.
 fn duration(microseconds: f64) -> String {
-    if microseconds >= 1e6 {
-        format!("{} s", microseconds / 1e6)
-    } else if microseconds >= 1e3 {
-        format!("{} ms", microseconds / 1e3)
-    } else {
-        format!("{microseconds} µs")
+    match microseconds {
+        time if time >= 1e6 => format!("{} s", short(time / 1e6)),
+        time if time >= 1e3 => format!("{} ms", short(time / 1e3)),
+        time => format!("{} µs", short(time)),
     }
+}
+
+/// Packets a second, said shortly.
+fn packets(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{} M", short(value / 1e6)),
+        value if value >= 1e3 => format!("{} k", short(value / 1e3)),
+        value => short(value),
+    }
+}
+
+fn short(value: f64) -> String {
+    if value < 10.0 && value.fract() != 0.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
 #[cfg(test)]
@@ -124,20 +228,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_bar_fills_the_room() {
-        let bar = |name, median| Bar { name, median, interval: None };
-        let text = bars("x", &[bar("a", 10.0), bar("b", 5.0)]).into_string();
-        assert!(text.contains(r#"width="420""#) && text.contains(r#"width="210""#), "{text}");
-    }
-
-    #[test]
-    fn names_cannot_break_the_page() {
-        let text = bars("<x>", &[Bar { name: "<b>", median: 0.0, interval: None }]).into_string();
-        assert!(!text.contains("<b>") && text.contains("&lt;b&gt;"), "{text}");
-    }
-
-    #[test]
     fn nothing_measured_is_no_curve() {
-        assert_eq!(distributions("x", &[Curve { name: "a", values: vec![] }]).into_string(), "");
+        assert_eq!(
+            distributions("x", &[Curve { name: "a".to_owned(), colour: 0, values: vec![] }]).into_string(),
+            ""
+        );
+        assert_eq!(loads("x", &[Load { name: "a".to_owned(), colour: 0, points: vec![] }]).into_string(), "");
+    }
+
+    #[test]
+    fn a_curve_has_a_text_and_lies_within_the_drawing() {
+        let curve = Curve {
+            name: "a".to_owned(),
+            colour: 0,
+            values: (1..=100).map(|value| f64::from(value) * 10.0).collect(),
+        };
+        let text = distributions("Idle", &[curve]).into_string();
+        assert!(text.contains("Idle. a: half within 500 µs, 99 % within 990 µs."), "{text}");
+        assert!(text.contains("596.0,10.0"), "the last point is at the upper right: {text}");
+    }
+
+    #[test]
+    fn what_all_carry_lies_on_the_line() {
+        let load = Load {
+            name: "a".to_owned(),
+            colour: 0,
+            points: vec![[1000.0, 1000.0], [2000.0, 1500.0], [4000.0, 500.0]],
+        };
+        let text = loads("x", &[load]).into_string();
+        assert!(text.contains("a: at most 1.5 k a second, of 4 k offered 500."), "{text}");
+        // 1000 of 4000 across, 1000 of 2000 up.
+        assert!(text.contains("206.0,125.0"), "{text}");
+    }
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        assert_eq!([3.0, 21.0, 100.0, 950.0, 0.0].map(round_up), [4.0, 40.0, 100.0, 1000.0, 0.0]);
     }
 }

@@ -124,7 +124,7 @@ fn packet(size: &str) -> String {
 }
 
 /// Three or four digits that count.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),

@@ -19,8 +19,8 @@ use adit_testbed::{Namespace, TestbedError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-pub(crate) use self::cost::WireCost;
 pub(crate) use self::cost::measure as measure_cost;
+pub(crate) use self::cost::{Bare, WireCost};
 use self::schedule::Schedule;
 pub(crate) use self::schedule::{Counts, FRAMING, LEAST};
 use crate::ground::{OUTER, WIRE};

@@ -1,0 +1,192 @@
+//! The figures and findings of several runs, as one page of Markdown.
+
+use std::path::PathBuf;
+
+use super::bars::Label;
+use super::{label, words};
+use crate::error::LabError;
+use crate::findings;
+use crate::results::{Place, Results};
+use crate::stats::{self, Interval};
+
+/// Figures that are shown; all of them are in the folders' own files.
+const SHOWN: [&str; 34] = [
+    "up_mbit",
+    "down_mbit",
+    "up_kbyte_s",
+    "up_cpu_s_per_gb",
+    "up_server_cpu_percent",
+    "up_client_cpu_percent",
+    "server_pss_kib",
+    "client_pss_kib",
+    "received_pps",
+    "received_mbit",
+    "kept",
+    "ndr_pps",
+    "pdr_pps",
+    "most_pps",
+    "overload_pps",
+    "idle_p50_us",
+    "idle_p99_us",
+    "idle_p999_us",
+    "loaded_p50_us",
+    "loaded_p99_us",
+    "queue_dropped",
+    "start_ms",
+    "handshake_ms",
+    "clients",
+    "storm_ms",
+    "server_cpu_per_client_ms",
+    "server_pss_per_client_kib",
+    "seal_ns",
+    "open_ns",
+    "seal_mbit",
+    "open_mbit",
+    "move_outage_ms",
+    "move_lost",
+    "link_lost",
+];
+
+const HEAD: &str = "# What the lab measured
+
+Written by `adit-lab results` from the runs' own files; not edited by hand. Figures are medians over all rounds,
+with 95 % intervals (bootstrap) where there were three rounds or more. All peers and the load share one machine's
+processors: compare subjects with each other, not with other machines. What has no mark was *measured*; a
+*stand-in* was measured, but of something that stands in for what is meant; what is *published* was measured by
+others, on other machines. [LAB.md](LAB.md) says how to repeat it.
+";
+
+/// One page of all these runs.
+pub(crate) fn markdown(directories: &[PathBuf]) -> Result<String, LabError> {
+    let mut text = HEAD.to_owned();
+    for directory in directories {
+        text += &of(&Results::read(directory)?);
+    }
+    Ok(text)
+}
+
+fn of(results: &Results) -> String {
+    let (plan, environment) = (&results.plan, &results.environment);
+    let mut text = format!("\n## {}\n\n", plain(&plan.title));
+    text += &format!(
+        "`{}`, {} UTC, {} × {}, {} MiB, Linux {}; load average before {}; {} rounds, loads of {} s.\n",
+        environment.command,
+        environment.date,
+        environment.processors,
+        environment.processor,
+        environment.memory_kib / 1024,
+        environment.kernel,
+        environment.load_average,
+        plan.rounds,
+        plan.seconds
+    );
+    if let Some(wire) = &environment.wire {
+        let of = |bare: crate::wire::Bare| {
+            format!("{} Mbit/s, {} µs", words::number(bare.mbit), words::number(bare.round_trip_us))
+        };
+        text += &format!("\nThe lab's own link: {}; the kernel's: {}.\n", of(wire.own), of(wire.kernel));
+    }
+    text += &conclusions(results);
+    let figures = results.figures();
+    for link in &plan.links {
+        for load in plan.workloads.iter().map(|load| load.name()) {
+            text += &table(results, &figures, &link.name, &load);
+        }
+    }
+    text + &failures(results)
+}
+
+fn conclusions(results: &Results) -> String {
+    let findings = findings::findings(results);
+    if findings.is_empty() {
+        return String::new();
+    }
+    let lines = findings.iter().map(|finding| {
+        format!("| {} | {} | {} |\n", plain(&finding.claim), finding.verdict, plain(&finding.figure))
+    });
+    format!("\n| the study concluded | here | by |\n|---|---|---|\n{}", lines.collect::<String>())
+}
+
+type Figures = std::collections::BTreeMap<Place, Vec<f64>>;
+
+fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String {
+    let ours = |place: &&Place| place.link == link && place.workload == load;
+    let names =
+        SHOWN.into_iter().filter(|name| figures.keys().filter(ours).any(|place| place.figure == *name));
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n**{}**, {}\n\n| subject |", plain(&words::workload(load)), plain(link));
+    names.iter().for_each(|name| text += &format!(" {} |", words::figure(name)));
+    text += &format!("\n|---|{}\n", "---:|".repeat(names.len()));
+    for subject in &results.plan.subjects {
+        let cells: Vec<Option<String>> = names
+            .iter()
+            .map(|figure| {
+                let [link, workload, figure, subject] = [link, load, figure, subject].map(str::to_owned);
+                figures.get(&Place { link, workload, figure, subject }).and_then(|values| cell(values))
+            })
+            .collect();
+        if cells.iter().any(Option::is_some) {
+            let mark = if label(results, subject) == Label::StandIn { " (stand-in)" } else { "" };
+            text += &format!("| {subject}{mark} |");
+            cells.into_iter().for_each(|cell| text += &format!(" {} |", cell.unwrap_or("–".to_owned())));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn cell(values: &[f64]) -> Option<String> {
+    let median = words::number(stats::median(values)?);
+    Some(match stats::median_interval(values) {
+        Some(Interval { low, high }) => format!("{median} ({}–{})", words::number(low), words::number(high)),
+        None => median,
+    })
+}
+
+fn failures(results: &Results) -> String {
+    let failures = results.failures();
+    if failures.is_empty() {
+        return String::new();
+    }
+    let lines = failures.iter().map(|((subject, load, why), times)| {
+        let why = why.lines().next().unwrap_or_default();
+        format!("- {subject}, {} ({times}×): {}\n", plain(&words::workload(load)), plain(why))
+    });
+    format!("\nWhat could not be measured:\n\n{}", lines.collect::<String>())
+}
+
+/// Text that means nothing else in a table.
+fn plain(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::made_up;
+
+    #[test]
+    fn a_page_has_tables_findings_and_labels() {
+        let plan = "title = 'A | B'\nstudy = 'dekker-2020'\nsubjects = ['wireguard-go', 'openvpn-udp', 'strongswan']\n\
+                    [[link]]\nname = 'a'\n[[workload]]\nkind = 'latency'\n";
+        let all = [
+            ("wireguard-go", "a", "latency", "idle_p50_us", &[90.0, 91.0, 92.0][..]),
+            ("openvpn-udp", "a", "latency", "idle_p50_us", &[60.0, 61.0, 62.0]),
+            ("strongswan", "a", "latency", "idle_p50_us", &[10.0, 11.0, 12.0]),
+        ];
+        let mut results = made_up(plan, &all);
+        results.environment.stand_ins.insert("strongswan".to_owned(), "x".to_owned());
+        let text = of(&results);
+        for part in [
+            "## A \\| B\n",
+            "| wireguard-go has the worst latency | holds today | wireguard-go 91.0 (90.0 to 92.0) µs;",
+            "| subject | idle, median, µs |\n|---|---:|\n",
+            "| strongswan (stand-in) | 11.0 (10.0–12.0) |\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}
