@@ -106,7 +106,6 @@ enum Command {
     /// Write the figures and findings of runs as Markdown
     Results {
         /// What `run` filled
-        #[arg(required = true)]
         directories: Vec<PathBuf>,
         /// Where to [default: standard output]
         #[arg(long)]

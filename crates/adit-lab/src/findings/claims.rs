@@ -6,8 +6,12 @@ use crate::stats;
 
 type Ask = fn(&Samples<'_>) -> Answer;
 
-/// Who was compared by Dekker and Spaans and can be here. (WireGuard in the kernel where there is one.)
-const COMPARED: [&str; 4] = ["strongswan", "openvpn-udp", "wireguard-go", "wireguard-kernel"];
+/// strongSwan with the kernel's ESP, as the study had it.
+const STRONGSWAN: &str = "strongswan-kernel";
+/// What stands in for it.
+const IN_USER_SPACE: &str = "strongswan";
+/// Who was compared by Dekker and Spaans.
+const COMPARED: [&str; 4] = [STRONGSWAN, "openvpn-udp", "wireguard-go", "wireguard-kernel"];
 
 /// A study's conclusions.
 pub(super) fn of(study: &str) -> Vec<(&'static str, Ask)> {
@@ -21,10 +25,26 @@ pub(super) fn of(study: &str) -> Vec<(&'static str, Ask)> {
     }
 }
 
-/// Whether a subject is first among those compared, on the plan's first link.
-fn first(samples: &Samples<'_>, subject: &str, [workload, figure, unit]: [&str; 3], most: Most) -> Answer {
-    let others: Vec<&str> = COMPARED.into_iter().filter(|other| *other != subject).collect();
-    samples.is_first(subject, &others, &Figure { link: samples.link(), workload, figure, unit }, most)
+/// Whether a subject is first among these, on the plan's first link.
+fn among(
+    samples: &Samples<'_>,
+    subject: &str,
+    all: &[&str],
+    [workload, figure, unit]: [&str; 3],
+    most: Most,
+) -> Answer {
+    let link = samples.link();
+    let real = |name| match samples.values(link, workload, name, figure).is_empty() {
+        true if name == STRONGSWAN => IN_USER_SPACE,
+        _ => name,
+    };
+    let others: Vec<&str> = all.iter().filter(|other| **other != subject).map(|other| real(other)).collect();
+    samples.is_first(real(subject), &others, &Figure { link, workload, figure, unit }, most)
+}
+
+/// The same among all of the study.
+fn first(samples: &Samples<'_>, subject: &str, of: [&str; 3], most: Most) -> Answer {
+    among(samples, subject, &COMPARED, of, most)
 }
 
 const GOODPUT: [&str; 3] = ["tcp", "up_mbit", "Mbit/s"];
@@ -35,24 +55,22 @@ const EFFORT: [&str; 3] = ["tcp", "up_cpu_s_per_gb", "CPU s/GB"];
 
 fn dekker() -> Vec<(&'static str, Ask)> {
     vec![
-        ("strongSwan carries the most over TCP", |all| first(all, "strongswan", GOODPUT, Most::Greatest)),
+        ("strongSwan carries the most over TCP", |all| first(all, STRONGSWAN, GOODPUT, Most::Greatest)),
         ("wireguard-go carries the least over TCP", |all| first(all, "wireguard-go", GOODPUT, Most::Least)),
         ("OpenVPN carries the fewest packets of 64 bytes", |all| {
             first(all, "openvpn-udp", SMALL, Most::Least)
         }),
-        ("strongSwan has the lowest latency", |all| first(all, "strongswan", LATENCY, Most::Least)),
+        ("strongSwan has the lowest latency", |all| first(all, STRONGSWAN, LATENCY, Most::Least)),
         ("wireguard-go has the worst latency", |all| first(all, "wireguard-go", LATENCY, Most::Greatest)),
         ("WireGuard is the fastest to initiate a connection", |all| {
             let subject = if has_kernel_wireguard(all) { "wireguard-kernel" } else { "wireguard-go" };
-            let others = ["strongswan", "openvpn-udp"];
-            let [workload, figure, unit] = INITIATION;
-            all.is_first(subject, &others, &Figure { link: all.link(), workload, figure, unit }, Most::Least)
+            among(all, subject, &[STRONGSWAN, "openvpn-udp"], INITIATION, Most::Least)
         }),
         ("OpenVPN is the slowest to initiate a connection", |all| {
             first(all, "openvpn-udp", INITIATION, Most::Greatest)
         }),
         ("strongSwan takes the least processor time for what it carries", |all| {
-            first(all, "strongswan", EFFORT, Most::Least)
+            first(all, STRONGSWAN, EFFORT, Most::Least)
         }),
         ("wireguard-go takes the most processor time for what it carries", |all| {
             first(all, "wireguard-go", EFFORT, Most::Greatest)

@@ -59,6 +59,9 @@ others, on other machines. [LAB.md](LAB.md) says how to repeat it.
 /// One page of all these runs.
 pub(crate) fn markdown(directories: &[PathBuf]) -> Result<String, LabError> {
     let mut text = HEAD.to_owned();
+    if directories.is_empty() {
+        text += "\nThere is no run here yet.\n";
+    }
     for directory in directories {
         text += &of(&Results::read(directory)?);
     }

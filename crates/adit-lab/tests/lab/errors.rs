@@ -85,7 +85,7 @@ fn a_full_disk_is_told_and_what_was_measured_is_kept() {
     let text = said(&output);
     let lines: Vec<&str> = text.lines().collect();
     assert!(text.contains("records.jsonl: No space left on device"), "{text}");
-    assert!(text.contains("first: 1") && text.contains("second: 0"), "{text}");
+    assert!(text.contains("first: 2") && text.contains("second: 0"), "{text}");
     assert!(text.contains("going on with the run"), "{text}");
     assert_eq!(lines.iter().filter(|line| line.trim() == "4").count(), 1, "{text}");
 }
