@@ -45,11 +45,16 @@ struct Piece {
     next: u32,
 }
 
+impl Piece {
+    fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
 /// A packet, or a run of packets under merge.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     header: [u8; VNET_HEADER_LEN],
-    base: usize,
     first: u32,
     last: u32,
     /// The first packet's place in the buffer.
@@ -58,16 +63,15 @@ pub(crate) struct Item {
 }
 
 /// What [`crate::Ingress`] found. Owned by the driver and used over and over. Ranges are offsets into the
-/// buffer given to [`crate::Ingress::open_datagrams`], plus the base set before.
+/// buffer given to [`crate::Ingress`].
 #[derive(Default)]
 pub struct Inbox {
     policy: MergePolicy,
-    base: usize,
     items: Vec<Item>,
     pieces: Vec<Piece>,
     flows: Flows,
-    /// The first item of the present batch.
-    fresh: usize,
+    /// So many items from the front do not change any more.
+    finished: usize,
     control: Vec<(Path, Range<usize>)>,
     relay: Vec<Range<usize>>,
     passed: Vec<Passed>,
@@ -113,10 +117,9 @@ impl<'a> TunPacket<'a> {
 
     /// Ranges of the caller's buffer. The first is a whole packet, the others are payloads that follow it.
     pub fn pieces(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
-        let (pieces, base) = (self.pieces, self.item.base);
+        let pieces = self.pieces;
         let first = pieces.get(self.item.first as usize);
-        std::iter::successors(first, move |piece| pieces.get(piece.next as usize))
-            .map(move |piece| base + piece.start as usize..base + piece.end as usize)
+        std::iter::successors(first, move |piece| pieces.get(piece.next as usize)).map(Piece::range)
     }
 }
 
@@ -131,15 +134,9 @@ impl Inbox {
         self.policy = policy;
     }
 
-    /// Adds this to all ranges that are found from now on: where the buffer of the next call lies within a
-    /// larger one. Stays until set anew; 0 at first.
-    pub fn set_base(&mut self, base: usize) {
-        self.base = base;
-    }
-
-    /// Packets for the TUN device, in order.
+    /// Packets for the TUN device that are finished, in order.
     pub fn packets(&self) -> impl Iterator<Item = TunPacket<'_>> {
-        self.items.iter().map(|item| TunPacket { item, pieces: &self.pieces })
+        self.items.iter().take(self.finished).map(|item| TunPacket { item, pieces: &self.pieces })
     }
 
     /// Control datagrams for the protocol (without TCP's length), in order.
@@ -171,12 +168,16 @@ impl Inbox {
             && self.notices.is_empty()
     }
 
-    /// Forgets all and keeps the allocations.
+    /// Forgets all but a run that was left open, and keeps the allocations.
     pub fn clear(&mut self) {
-        self.items.clear();
-        self.pieces.clear();
-        self.flows.clear();
-        self.fresh = 0;
+        self.items.drain(..self.finished);
+        self.finished = 0;
+        if self.items.is_empty() {
+            self.pieces.clear();
+            self.flows.clear();
+        } else {
+            self.move_to_front();
+        }
         self.control.clear();
         self.relay.clear();
         self.passed.clear();
@@ -184,11 +185,24 @@ impl Inbox {
         self.messages = 0;
     }
 
-    /// A new batch in a new buffer begins: what was found before is not touched any more.
-    pub(crate) fn begin(&mut self) {
-        self.flows.clear();
-        self.fresh = self.items.len();
-        self.messages = 0;
+    /// The one item that is left becomes the first, and so do its pieces.
+    fn move_to_front(&mut self) {
+        let Some(item) = self.items.first_mut() else { return };
+        let mut next = item.first;
+        let mut used = 0;
+        // Pieces of an item follow each other in the order in which they were added: none is overwritten
+        // before it was read.
+        while let Some(piece) = self.pieces.get(next as usize).copied() {
+            next = piece.next;
+            if let Some(place) = self.pieces.get_mut(used) {
+                let following = if next == END { END } else { used as u32 + 1 };
+                *place = Piece { next: following, ..piece };
+            }
+            used += 1;
+        }
+        self.pieces.truncate(used);
+        (item.first, item.last) = (0, used.saturating_sub(1) as u32);
+        self.flows.move_to_front();
     }
 
     /// Takes a packet for the TUN device, merging it if it may be.
@@ -205,10 +219,29 @@ impl Inbox {
         }
     }
 
-    /// The batch is complete: writes the headers of merged packets.
-    pub(crate) fn finish(&mut self, buffer: &mut [u8]) {
+    /// No packet grows any more: writes the headers of merged packets. `buffer` is the one that was given to
+    /// [`crate::Ingress`].
+    pub fn finish(&mut self, buffer: &mut [u8]) {
         self.flows.clear();
-        for item in self.items.iter_mut().skip(self.fresh) {
+        self.finish_items(self.items.len(), buffer);
+    }
+
+    /// The same for all but the newest packet for the device, if what follows in the next receive may still
+    /// join it. It is then left out of [`Inbox::packets`] and survives [`Inbox::clear`]. Gives the part of the
+    /// buffer that must stay as it is until it is finished, too.
+    pub fn finish_but_newest(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
+        let newest = self.items.len().checked_sub(1)?;
+        if newest < self.finished || !self.flows.keep_only(newest, &self.items) {
+            self.finish(buffer);
+            return None;
+        }
+        self.finish_items(newest, buffer);
+        let pieces = TunPacket { item: self.items.get(newest)?, pieces: &self.pieces }.pieces();
+        pieces.reduce(|all, piece| all.start.min(piece.start)..all.end.max(piece.end))
+    }
+
+    fn finish_items(&mut self, count: usize, buffer: &mut [u8]) {
+        for item in self.items.iter_mut().take(count).skip(self.finished) {
             let Some(run) = item.run.take() else { continue };
             if let Some(packet) = buffer.get_mut(item.packet.clone())
                 && let Some(offload) = run.finish(packet)
@@ -216,25 +249,23 @@ impl Inbox {
                 item.header = offload.to_vnet_header();
             }
         }
-        self.fresh = self.items.len();
+        self.finished = count;
     }
 
     pub(crate) fn push_control(&mut self, path: Path, range: Range<usize>) {
-        self.control.push((path, self.base + range.start..self.base + range.end));
+        self.control.push((path, range));
     }
 
     pub(crate) fn push_relay(&mut self, range: Range<usize>) {
-        self.relay.push(self.base + range.start..self.base + range.end);
+        self.relay.push(range);
     }
 
     pub(crate) fn pass_packet(&mut self, worker: u32, range: Range<usize>) {
-        let range = self.base + range.start..self.base + range.end;
         self.passed.push(Passed::Packet { worker, range });
     }
 
     /// Datagrams in a row become one entry.
     pub(crate) fn pass_datagram(&mut self, to: u32, from: Path, range: Range<usize>) {
-        let range = self.base + range.start..self.base + range.end;
         if let Some(Passed::Datagrams { worker, path, segment, range: last }) = self.passed.last_mut()
             && (*worker, *path) == (to, from)
             && last.end == range.start
@@ -262,7 +293,7 @@ impl Inbox {
         let piece = self.pieces.len() as u32;
         self.pieces.push(Piece { start: range.start as u32, end: range.end as u32, next: END });
         let header = Offload::NONE.to_vnet_header();
-        self.items.push(Item { header, base: self.base, first: piece, last: piece, packet: range, run });
+        self.items.push(Item { header, first: piece, last: piece, packet: range, run });
     }
 
     fn append(&mut self, item: usize, range: Range<usize>) {

@@ -98,15 +98,27 @@ impl Ingress {
 
     /// Opens the datagrams of one receive call: all `segment` bytes long, the last perhaps shorter.
     pub fn open_datagrams(&mut self, path: Path, bytes: &mut [u8], segment: usize, out: &mut Inbox) {
-        let segment = if segment == 0 { bytes.len() } else { segment };
-        out.begin();
-        let mut start = 0;
-        while start < bytes.len() {
-            let end = start.saturating_add(segment).min(bytes.len());
-            self.open_one(path, bytes, start..end, out);
+        self.gather_datagrams(path, bytes, 0..bytes.len(), segment, out);
+        out.finish(bytes);
+    }
+
+    /// The same for datagrams that lie in a part of a buffer, `within`. Packets of the next call may be merged
+    /// with these until [`Inbox::finish`] is called.
+    pub fn gather_datagrams(
+        &mut self,
+        path: Path,
+        buffer: &mut [u8],
+        within: Range<usize>,
+        segment: usize,
+        out: &mut Inbox,
+    ) {
+        let segment = if segment == 0 { within.len() } else { segment };
+        let mut start = within.start;
+        while start < within.end {
+            let end = start.saturating_add(segment).min(within.end);
+            self.open_one(path, buffer, start..end, out);
             start = end;
         }
-        out.finish(bytes);
     }
 
     /// Opens the whole records at the start of `bytes` and says how many bytes they took; the rest is the
@@ -117,7 +129,6 @@ impl Ingress {
         bytes: &mut [u8],
         out: &mut Inbox,
     ) -> Result<usize, StreamError> {
-        out.begin();
         let mut start = 0;
         let outcome = loop {
             let Some(prefix) = bytes.get(start..).and_then(|rest| rest.first_chunk()) else {

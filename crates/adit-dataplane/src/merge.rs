@@ -71,6 +71,21 @@ impl Flows {
         self.flows.clear();
     }
 
+    /// Forgets all flows but that of one item. Whether that item may still grow.
+    pub(crate) fn keep_only(&mut self, item: usize, items: &[Item]) -> bool {
+        let run = items.get(item).and_then(|item| item.run.as_ref());
+        let open = run.is_some_and(Run::may_grow);
+        self.flows.retain(|flow| open && flow.item == item);
+        !self.flows.is_empty()
+    }
+
+    /// What is left belongs to the first item now.
+    pub(crate) fn move_to_front(&mut self) {
+        for flow in &mut self.flows {
+            flow.item = 0;
+        }
+    }
+
     /// Where a packet goes. `packet` ends where its IP header says.
     #[inline]
     pub(crate) fn place(
@@ -168,6 +183,11 @@ impl Run {
             push,
             closed: push,
         })
+    }
+
+    /// Whether another packet of full size would find room.
+    fn may_grow(&self) -> bool {
+        !self.closed && self.count < RUN_MAX && self.len + self.size <= BYTES_MAX
     }
 
     /// Takes the packet in if it continues the run whose first packet is `first`.

@@ -20,7 +20,7 @@ use crate::config::Buffers;
 use crate::sys::{self, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
-const RECEIVE_SLOT: usize = 65_536;
+pub(crate) const RECEIVE_SLOT: usize = 65_536;
 /// Room for what [`UdpSocket::receive`] takes at most.
 pub(crate) const RECEIVE_BUFFER: usize = sys::RECEIVE_SLOTS * RECEIVE_SLOT;
 

@@ -20,9 +20,13 @@ const CWR: u8 = 0x80;
 
 /// Runs packets through an inbox and gives what is written to the device.
 fn merge(policy: MergePolicy, packets: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
+    merge_receives(policy, packets, usize::MAX)
+}
+
+/// The same when one receive brings `together` packets, and the next ones come before the last are written.
+fn merge_receives(policy: MergePolicy, packets: &[Vec<u8>], together: usize) -> Vec<(Offload, Vec<u8>)> {
     let mut buffer = Vec::new();
     let mut inbox = Inbox::new(policy);
-    inbox.set_base(0);
     let mut ranges = Vec::new();
     for packet in packets {
         // Something between the packets, as outer headers are.
@@ -30,20 +34,32 @@ fn merge(policy: MergePolicy, packets: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
         ranges.push(buffer.len()..buffer.len() + packet.len());
         buffer.extend_from_slice(packet);
     }
-    inbox.begin();
-    for range in ranges {
-        let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
-        inbox.push_packet(&buffer, range, &ip);
+    let mut written = Vec::new();
+    for receive in ranges.chunks(together) {
+        for range in receive {
+            let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
+            inbox.push_packet(&buffer, range.clone(), &ip);
+        }
+        let kept = inbox.finish_but_newest(&mut buffer);
+        take_out(&mut inbox, &buffer, &mut written);
+        // What is not kept is written over.
+        let done = receive.last().map_or(0, |last| last.end);
+        let kept = kept.unwrap_or(done..done);
+        buffer[..kept.start].fill(0xdd);
     }
     inbox.finish(&mut buffer);
-    inbox
-        .packets()
-        .map(|packet| {
-            let header: &[u8; VNET_HEADER_LEN] = packet.header();
-            let bytes: Vec<u8> = packet.pieces().flat_map(|piece| buffer[piece].to_vec()).collect();
-            (Offload::from_vnet_header(header).expect("a header of ours"), bytes)
-        })
-        .collect()
+    take_out(&mut inbox, &buffer, &mut written);
+    assert!(inbox.is_empty());
+    written
+}
+
+fn take_out(inbox: &mut Inbox, buffer: &[u8], written: &mut Vec<(Offload, Vec<u8>)>) {
+    written.extend(inbox.packets().map(|packet| {
+        let header: &[u8; VNET_HEADER_LEN] = packet.header();
+        let bytes: Vec<u8> = packet.pieces().flat_map(|piece| buffer[piece].to_vec()).collect();
+        (Offload::from_vnet_header(header).expect("a header of ours"), bytes)
+    }));
+    inbox.clear();
 }
 
 /// Cuts as the kernel does (`tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment`), byte by byte.
@@ -282,7 +298,11 @@ impl Sender {
 }
 
 fn check(policy: MergePolicy, sent: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
-    let merged = merge(policy, sent);
+    check_receives(policy, sent, usize::MAX)
+}
+
+fn check_receives(policy: MergePolicy, sent: &[Vec<u8>], together: usize) -> Vec<(Offload, Vec<u8>)> {
+    let merged = merge_receives(policy, sent, together);
     let mut cut = Vec::new();
     for (offload, packet) in &merged {
         let pieces = kernel_cut(offload, packet);
@@ -310,6 +330,7 @@ proptest! {
             Just(MergePolicy::Udp),
             Just(MergePolicy::TcpAndUdp)
         ],
+        together in 1usize..50,
     ) {
         let mut senders: Vec<Sender> =
             kinds.iter().zip(1u8..).map(|((v6, df), source)| Sender::new(source, *v6, *df)).collect();
@@ -320,6 +341,7 @@ proptest! {
         if policy == MergePolicy::Off {
             prop_assert_eq!(merged.len(), sent.len());
         }
+        check_receives(policy, &sent, together);
     }
 
     #[test]
@@ -405,20 +427,72 @@ fn nothing_overtakes_within_a_flow() {
     assert_eq!(check(MergePolicy::Tcp, &sent).len(), 3, "a bare acknowledgement keeps its place");
 }
 
+/// Puts one of the packets of 140 bytes that lie in the buffer in a row into the inbox.
+fn put(inbox: &mut Inbox, buffer: &[u8], index: usize) {
+    let range = index * 140..(index + 1) * 140;
+    let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
+    inbox.push_packet(buffer, range, &ip);
+}
+
+fn pieces(inbox: &Inbox) -> Vec<Vec<std::ops::Range<usize>>> {
+    inbox.packets().map(|packet| packet.pieces().collect()).collect()
+}
+
 #[test]
-fn batches_do_not_merge_with_each_other() {
+fn finished_packets_do_not_grow() {
     let mut sender = Sender::new(1, false, true);
     let mut inbox = Inbox::new(MergePolicy::Tcp);
-    let mut buffers = [sender.data(100, ACK), sender.data(100, ACK)];
-    for (index, buffer) in buffers.iter_mut().enumerate() {
-        inbox.set_base(index * 1000);
-        inbox.begin();
-        let ip = Ip::parse(buffer).expect("an IP packet");
-        inbox.push_packet(buffer, 0..buffer.len(), &ip);
-        inbox.finish(buffer);
+    let mut buffer = [sender.data(100, ACK), sender.data(100, ACK)].concat();
+    for index in 0..2 {
+        put(&mut inbox, &buffer, index);
+        inbox.finish(&mut buffer);
     }
-    let ranges: Vec<_> = inbox.packets().flat_map(|packet| packet.pieces().collect::<Vec<_>>()).collect();
-    assert_eq!(ranges, [0..140, 1000..1140]);
+    assert_eq!(pieces(&inbox), [[0..140], [140..280]]);
+}
+
+#[test]
+fn a_run_left_open_goes_on_in_the_next_receive() {
+    let mut sender = Sender::new(1, false, true);
+    let mut other = Sender::new(2, false, true);
+    let sent = [
+        other.data(100, ACK | PSH),
+        sender.data(100, ACK),
+        sender.data(100, ACK),
+        sender.data(100, ACK),
+        sender.data(100, ACK | PSH),
+        sender.data(100, ACK),
+    ];
+    let mut inbox = Inbox::new(MergePolicy::Tcp);
+    let mut buffer = sent.concat();
+    let mut written = Vec::new();
+    // Three receives of two packets each.
+    for first in [0, 2, 4] {
+        put(&mut inbox, &buffer, first);
+        put(&mut inbox, &buffer, first + 1);
+        let kept = inbox.finish_but_newest(&mut buffer);
+        assert_eq!(kept, [Some(140..280), Some(140..560), Some(700..840)][first / 2]);
+        written.extend(pieces(&inbox));
+        inbox.clear();
+    }
+    inbox.finish(&mut buffer);
+    written.extend(pieces(&inbox));
+    inbox.clear();
+    assert!(inbox.is_empty());
+    assert_eq!(written, [vec![0..140], vec![140..280, 320..420, 460..560, 600..700], vec![700..840]]);
+}
+
+#[test]
+fn a_run_that_cannot_grow_is_not_left_open() {
+    let mut sender = Sender::new(1, false, true);
+    let last = [sender.data(100, ACK | PSH), sender.flow.tcp(sender.sequence, ACK, b"")];
+    for packet in last {
+        let mut inbox = Inbox::new(MergePolicy::Tcp);
+        let ip = Ip::parse(&packet).expect("an IP packet");
+        let mut buffer = packet;
+        inbox.push_packet(&buffer, 0..buffer.len(), &ip);
+        assert_eq!(inbox.finish_but_newest(&mut buffer), None);
+        assert_eq!(inbox.packets().count(), 1);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The data thread's way from the network to the TUN device.
 
 use std::io::{self, IoSlice, Read};
+use std::ops::Range;
 
 use adit_core::{ConnectionId, Notice, Path};
 use adit_dataplane::TunPacket;
@@ -11,6 +12,7 @@ use super::mail::Mail;
 use super::status::count;
 use crate::poller::Ready;
 use crate::tun::Tun;
+use crate::udp::RECEIVE_SLOT;
 
 /// Receives from one socket before the others have their turn.
 const RECEIVE_BATCH: usize = 16;
@@ -20,6 +22,8 @@ const RECEIVE_BATCH_BYTES: usize = 256 * 1024;
 const CONTROL_LIMIT: usize = 1024;
 /// The same for messages in the data channel, which only authenticated peers send.
 const NOTICE_LIMIT: usize = 4096;
+/// Bytes that processors move at once.
+const CACHE_LINE: usize = 64;
 /// Pieces of one packet that are gathered without an allocation.
 const PIECES: usize = 80;
 
@@ -27,8 +31,11 @@ impl Running {
     pub(super) fn receive_datagrams(&mut self, number: u32, buffer: &mut [u8]) -> Result<(), String> {
         let Some(socket) = self.links.socket(number) else { return Ok(()) };
         let mut total = 0;
+        // Where the next receive goes: behind what must stay, a run of packets that the next train may continue.
+        let mut at = 0;
         for _ in 0..RECEIVE_BATCH {
-            let more = match socket.receive(buffer, &mut self.gathered) {
+            let Some(room) = buffer.get_mut(at..) else { break };
+            let more = match socket.receive(room, &mut self.gathered) {
                 Ok(more) => more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // ICMP's word on an earlier send, or a signal: nothing was received.
@@ -42,17 +49,29 @@ impl Running {
                     continue;
                 }
                 let path = Path::Udp { socket: number, remote: message.from };
-                let Some(bytes) = buffer.get_mut(message.at..message.at + message.len) else { continue };
-                self.inbox.set_base(message.at);
-                self.ingress.open_datagrams(path, bytes, message.segment, &mut self.inbox);
+                let start = at + message.at;
+                let within = start..(start + message.len).min(buffer.len());
+                self.ingress.gather_datagrams(path, buffer, within, message.segment, &mut self.inbox);
                 total += message.len;
             }
-            self.inbox.set_base(0);
+            let last = !more || total >= RECEIVE_BATCH_BYTES;
+            at = match last || self.gathered.small() {
+                true => None,
+                false => {
+                    self.inbox.finish_but_newest(buffer).and_then(|kept| room_beside(&kept, buffer.len()))
+                }
+            }
+            .unwrap_or_else(|| {
+                self.inbox.finish(buffer);
+                0
+            });
             self.deliver(buffer, Origin::Network);
-            if !more || total >= RECEIVE_BATCH_BYTES {
-                break;
+            if last {
+                return Ok(());
             }
         }
+        self.inbox.finish(buffer);
+        self.deliver(buffer, Origin::Network);
         Ok(())
     }
 
@@ -151,6 +170,17 @@ impl Running {
         }
     }
 }
+
+/// Where the next receive may go when a part of the buffer must stay: before it rather than behind it, for what
+/// is used over and over stays in the cache. `None` if there is no room.
+fn room_beside(kept: &Range<usize>, len: usize) -> Option<usize> {
+    if kept.start >= RECEIVE_SLOT {
+        return Some(0);
+    }
+    let behind = kept.end.next_multiple_of(CACHE_LINE);
+    (behind + RECEIVE_SLOT <= len).then_some(behind)
+}
+
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -175,4 +205,18 @@ fn write_packet(tun: &Tun, packet: &TunPacket<'_>, bytes: &[u8]) -> io::Result<(
         }
     };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_receive_goes_where_nothing_is_kept() {
+        let len = 3 * RECEIVE_SLOT;
+        assert_eq!(room_beside(&(0..60_001), len), Some(60_032), "behind it");
+        assert_eq!(room_beside(&(60_032..120_001), len), Some(120_064), "too little room before it");
+        assert_eq!(room_beside(&(65_536..120_001), len), Some(0), "before it");
+        assert_eq!(room_beside(&(30_000..150_000), len), None, "nowhere");
+    }
 }

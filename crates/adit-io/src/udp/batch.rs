@@ -26,6 +26,11 @@ impl Gathered {
     pub(crate) fn messages(&self) -> &[Received] {
         &self.found
     }
+
+    /// The messages were small: the next receive asks for many, and needs the whole buffer.
+    pub(crate) fn small(&self) -> bool {
+        self.many
+    }
 }
 
 /// Messages that wait for the next system call.
@@ -39,8 +44,8 @@ struct Batch<'a> {
 
 impl UdpSocket {
     /// Receives what one system call brings, without waiting: one message, or several if the last ones were
-    /// small. IPv4 senders have an IPv4 address. `buffer` is of [`super::RECEIVE_BUFFER`] bytes or more. False
-    /// when nothing is left in the socket.
+    /// small. IPv4 senders have an IPv4 address. `buffer` is of [`super::RECEIVE_BUFFER`] bytes or more, or of
+    /// [`RECEIVE_SLOT`] when the last ones were not small. False when nothing is left in the socket.
     pub(crate) fn receive(&self, buffer: &mut [u8], gathered: &mut Gathered) -> io::Result<bool> {
         let Gathered { found, many } = gathered;
         found.clear();
