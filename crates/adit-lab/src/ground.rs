@@ -174,6 +174,14 @@ impl Ground {
         }
     }
 
+    /// The programs that should run and do not, each with what it said last.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let mut ended = self.processes.iter_mut().filter_map(|process| {
+            (!process.is_running()).then(|| format!("{} ended: {}", process.label(), process.log_tail()))
+        });
+        ended.next()
+    }
+
     /// An error with what the programs said last.
     fn with_logs(&self, error: &TestbedError, client: &Process) -> TestbedError {
         let server = self.processes.first().map(Process::log_tail).unwrap_or_default();

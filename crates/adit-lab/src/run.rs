@@ -172,14 +172,28 @@ fn take(
             let outcome = Outcome::failed(error.to_string());
             records.extend(through.into_iter().map(|(_, cell)| Record { cell, outcome: outcome.clone() }));
         }
-        Ok((ground, tunnel)) => {
+        Ok((mut ground, tunnel)) => {
             records.extend(through.into_iter().zip(loads).map(|((_, cell), load)| {
-                let outcome = measure::run(load, &ground, &tunnel, time);
-                Record { cell, outcome: outcome.unwrap_or_else(|error| Outcome::failed(error.to_string())) }
+                let outcome = measure_one(load, &mut ground, &tunnel, time);
+                Record { cell, outcome: outcome.unwrap_or_else(Outcome::failed) }
             }));
         }
     }
     records
+}
+
+/// One workload. When it fails because a program ended, that is the reason; it is not tried with one that has.
+fn measure_one(
+    load: &Workload,
+    ground: &mut Ground,
+    tunnel: &Tunnel,
+    time: Duration,
+) -> Result<Outcome, String> {
+    if let Some(why) = ground.ended() {
+        return Err(why);
+    }
+    let outcome = measure::run(load, ground, tunnel, time);
+    outcome.map_err(|error| ground.ended().unwrap_or_else(|| error.to_string()))
 }
 
 /// Brings the tunnel up, after as many others that are taken down again as its starts are to be measured.

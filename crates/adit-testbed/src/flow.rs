@@ -8,6 +8,9 @@ use crate::{Ends, Process, TestbedError, program, wait_until};
 /// iperf3's own.
 const IPERF_PORT: u16 = 5201;
 
+/// What a flow may take beyond its time, to begin and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// One TCP flow.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpLoad {
@@ -61,8 +64,18 @@ pub fn tcp_flow(ends: &Ends<'_>, load: TcpLoad) -> Result<TcpFlow, TestbedError>
         client.arg("--repeating-payload");
     }
     let before = processor_seconds()?;
-    let text = ends.client.run(client)?;
+    let mut client = ends.client.spawn("the iperf3 client", client)?;
+    // When a tunnel dies under it, it waits for TCP to give up, which takes a quarter of an hour.
+    let status = client.wait(load.time + PATIENCE)?;
     let processor_seconds = processor_seconds()? - before;
+    let text = client.log();
+    if !status.success() {
+        return Err(TestbedError::Failed {
+            command: "iperf3 --client".to_owned(),
+            status: status.to_string(),
+            output: text.trim().to_owned(),
+        });
+    }
     server.wait(Duration::from_secs(5))?;
     let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let received = &json["end"]["sum_received"];

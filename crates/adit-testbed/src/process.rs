@@ -119,6 +119,11 @@ impl Process {
         })
     }
 
+    /// What it is called in errors.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
