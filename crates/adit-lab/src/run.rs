@@ -49,10 +49,14 @@ pub(crate) fn run(
     for (index, turn) in turns.iter().enumerate() {
         progress(plan, turn, index, turns.len(), start.elapsed());
         let Some(subject) = subjects::find(subjects, &turn.subject) else { continue };
+        let mut told = None;
         for record in take(plan, turn, subject, tools, &done) {
             if let Some(why) = &record.outcome.failure {
                 failures += usize::from(subject.availability(tools).is_due());
-                tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
+                if told.as_ref() != Some(why) {
+                    tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
+                    told = Some(why.clone());
+                }
             }
             log.add(&record)?;
         }
