@@ -62,6 +62,11 @@ impl Link {
         }
     }
 
+    /// Whether a workload of this name is run on it.
+    pub(crate) fn carries(&self, workload: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == workload)
+    }
+
     /// Whether it takes the lab's own wire: what the kernel can do is left to it.
     pub(crate) fn is_in_user_space(&self) -> bool {
         let asked = [self.delay_ms, self.jitter_ms, self.loss, self.reorder, self.duplicate];
@@ -109,6 +114,13 @@ mod tests {
         assert!(link(|link| link.reorder = 0.01));
         assert!(link(|link| link.duplicate = 0.01));
         assert!(link(|link| link.user_space = true));
+    }
+
+    #[test]
+    fn a_link_that_names_workloads_carries_only_these() {
+        assert!(Link::plain("x").carries("tcp"));
+        let link = Link { only: vec!["tcp".to_owned()], ..Link::plain("x") };
+        assert!(link.carries("tcp") && !link.carries("tcp-64"));
     }
 
     #[test]

@@ -129,11 +129,11 @@ fn turns(plan: &Plan, done: &BTreeSet<Cell>) -> Vec<Turn> {
 
 /// The turn's cells that nothing is known of yet, with the number of their workload.
 fn missing(plan: &Plan, turn: &Turn, done: &BTreeSet<Cell>) -> Vec<(usize, Cell)> {
-    let Some(Link { name: link, only, .. }) = plan.links.get(turn.link) else { return Vec::new() };
-    let wanted = |load: &Workload| only.is_empty() || only.contains(&load.name());
+    let Some(link) = plan.links.get(turn.link) else { return Vec::new() };
+    let wanted = |load: &Workload| link.carries(&load.name());
     let loads = plan.workloads.iter().enumerate().filter(|(_, load)| wanted(load));
     let cells = loads.map(|(index, load)| {
-        let (subject, link) = (turn.subject.clone(), link.clone());
+        let (subject, link) = (turn.subject.clone(), link.name.clone());
         (index, Cell { subject, link, workload: load.name(), round: turn.round })
     });
     cells.filter(|(_, cell)| !done.contains(cell)).collect()

@@ -69,7 +69,7 @@ pub(super) fn page(results: &Results) -> String {
                     (page.findings())
                     @for link in &plan.links {
                         h2 { "Link: " (link.name) }
-                        @for load in plan.workloads.iter().map(|load| load.name()) {
+                        @for load in plan.workloads.iter().map(|load| load.name()).filter(|load| link.carries(load)) {
                             section {
                                 h3 { (words::workload(&load)) }
                                 (page.drawings(&link.name, &load))
