@@ -5,12 +5,13 @@
 //! (`do_pre_decrypt_check`), ssl_pkt.c (`tls_pre_decrypt_lite`).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use adit_core::{Event, Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
-use super::rate::{AnswerLimit, ClientLimit, Permit, seconds};
+use super::rate::{AnswerLimit, ClientLimit, Permit, silence};
 use crate::params::{Rate, ServerParams, TlsCryptV2};
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
 use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
@@ -18,6 +19,9 @@ use crate::wrap::{Opened, WrapConfig};
 
 /// Answers that wait to be sent; the driver takes them at once.
 const MAX_ANSWERS: usize = 256;
+/// Answers to one address that are no larger than what they answer. They serve nobody to hit others with, but who has
+/// recorded one client's first packet could keep us busy with sending them.
+const SMALL_ANSWERS: Rate = Rate { count: 50, period: Duration::from_secs(1) };
 /// The highest packet id in the three packets that begin a session.
 const LAST_FIRST_ID: u32 = 1;
 
@@ -53,6 +57,7 @@ struct FirstPacket {
 pub(super) struct Door {
     cookies: CookieMaker,
     answer_limit: AnswerLimit,
+    small_answer_limit: AnswerLimit,
     client_limit: ClientLimit,
     answers: VecDeque<(Path, Vec<u8>)>,
 }
@@ -62,6 +67,7 @@ impl Door {
         Door {
             cookies: CookieMaker::new(secret, params.control.hand_window),
             answer_limit: AnswerLimit::new(params.admission.answers),
+            small_answer_limit: AnswerLimit::new(small_answers(params)),
             client_limit: ClientLimit::new(params.admission.clients),
             answers: VecDeque::new(),
         }
@@ -152,23 +158,8 @@ impl Door {
         let body = ControlBody { acks: vec![0], peer_sid: Some(client), packet_id: Some(0), payload };
         let mut bytes = Vec::new();
         body.encode(&mut bytes);
-        // What is not larger than the packet it answers serves nobody to hit others with.
         let answer_length = HEADER_LEN + first.wrap.overhead() + bytes.len();
-        if answer_length > length
-            && let Permit::Refused { first } =
-                self.answer_limit.ask(now, self.cookies.places(path.remote().ip()))
-        {
-            let rate = params.admission.answers;
-            note_limit(
-                first,
-                "connect-freq-initial",
-                rate,
-                "its first packets are not answered",
-                path,
-                events,
-            );
-            return Err(Rejected::Limited("answers to one address (connect-freq-initial)"));
-        }
+        self.admit_answer(now, params, path, answer_length > length, events)?;
         if self.answers.len() >= MAX_ANSWERS {
             return Err(Rejected::Limited("answers that wait to be sent"));
         }
@@ -180,6 +171,28 @@ impl Door {
             self.answers.push_back((path, answer));
         }
         Ok(None)
+    }
+
+    /// Whether one more answer may go to that address; `larger` than what it answers, or not.
+    fn admit_answer(
+        &mut self,
+        now: Instant,
+        params: &ServerParams,
+        path: Path,
+        larger: bool,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Rejected> {
+        let (limit, name, rate) = match larger {
+            true => (&mut self.answer_limit, "connect-freq-initial", params.admission.answers),
+            false => {
+                (&mut self.small_answer_limit, "connect-freq-initial, or its least", small_answers(params))
+            }
+        };
+        let Permit::Refused { first } = limit.ask(now, self.cookies.places(path.remote().ip())) else {
+            return Ok(());
+        };
+        note_limit(first, name, rate, "its first packets are not answered", path, events);
+        Err(Rejected::Limited("answers to one address (connect-freq-initial)"))
     }
 
     /// The third packet: it must return the cookie, and be one of the first.
@@ -201,9 +214,18 @@ impl Door {
             return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
         };
         check_age(now, params, &first)?;
-        self.answer_limit.credit(self.cookies.places(path.remote().ip()));
+        let places = self.cookies.places(path.remote().ip());
+        self.answer_limit.credit(places);
+        self.small_answer_limit.credit(places);
         Ok(Newcomer { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })
     }
+}
+
+/// [`SMALL_ANSWERS`], or what the configuration allows of others if that is more.
+fn small_answers(params: &ServerParams) -> Rate {
+    let answers = params.admission.answers;
+    let a_second = f64::from(answers.count) / answers.period.as_secs_f64().max(1.0);
+    if a_second > f64::from(SMALL_ANSWERS.count) { answers } else { SMALL_ANSWERS }
 }
 
 /// Takes the wrapping off, with the key that a tls-crypt-v2 client brings.
@@ -256,8 +278,9 @@ fn note_limit(
 ) {
     if first {
         let text = format!(
-            "more than {count} in {} s ({directive}): {what} for a while; this is said once in that time",
-            seconds(period)
+            "more than {count} in {} s ({directive}): {what} for a while; this is said once in {} s",
+            period.as_secs().max(1),
+            silence(period).as_secs()
         );
         events.push_back(Event::Report(Report { severity: Severity::Warning, path: Some(path), text }));
     }

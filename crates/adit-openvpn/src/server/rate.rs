@@ -10,17 +10,21 @@ use crate::params::Rate;
 /// once, fill nobody's.
 const PLACES: usize = 1 << 16;
 
+/// A limit that is reached is worth a line in the log no more often than this.
+const LEAST_SILENCE: Duration = Duration::from_secs(10);
+
 /// What a limit says to one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permit {
     Granted,
-    /// Too many. `first`: for the first time in this period, which is worth a line in the log.
+    /// Too many. `first`: for the first time in a while, which is worth a line in the log.
     Refused {
         first: bool,
     },
 }
 
-/// `connect-freq-initial`: answers to first packets that are larger than the packet, for each address.
+/// `connect-freq-initial`: answers to first packets that are larger than the packet, for each address. Another one
+/// counts those that are not larger, of which there may be more.
 ///
 /// OpenVPN counts all addresses together, so that a stranger who forges 100 packets in 10 s shuts everybody
 /// else out. What the limit is for is that nobody is hit by our answers to forged packets, and that takes one
@@ -29,27 +33,31 @@ pub(super) enum Permit {
 pub(super) struct AnswerLimit {
     rate: Rate,
     period_end: Instant,
-    told: bool,
+    silent_until: Instant,
     counts: Vec<u16>,
 }
 
 impl AnswerLimit {
     pub(super) fn new(rate: Rate) -> Self {
-        AnswerLimit { rate, period_end: Instant::ORIGIN, told: false, counts: vec![0; PLACES] }
+        let start = Instant::ORIGIN;
+        AnswerLimit { rate, period_end: start, silent_until: start, counts: vec![0; PLACES] }
     }
 
     /// One more answer to the address with these places.
     pub(super) fn ask(&mut self, now: Instant, places: [usize; 2]) -> Permit {
         if now >= self.period_end {
             self.period_end = now + self.rate.period;
-            self.told = false;
             self.counts.fill(0);
         }
         let count = self.change(places, |count| count.saturating_add(1));
         if u32::from(count) <= self.rate.count {
             return Permit::Granted;
         }
-        Permit::Refused { first: !std::mem::replace(&mut self.told, true) }
+        let first = now >= self.silent_until;
+        if first {
+            self.silent_until = now + silence(self.rate.period);
+        }
+        Permit::Refused { first }
     }
 
     /// An answer was followed by a client that proved its address: it does not count.
@@ -98,9 +106,9 @@ impl ClientLimit {
     }
 }
 
-/// The time of a rate's period in words.
-pub(super) fn seconds(period: Duration) -> u64 {
-    period.as_secs().max(1)
+/// How long nothing more is said of a limit with that period.
+pub(super) fn silence(period: Duration) -> Duration {
+    period.max(LEAST_SILENCE)
 }
 
 #[cfg(test)]
@@ -124,6 +132,17 @@ mod tests {
         // One counter of two may be full of others.
         assert_eq!(limit.ask(at(2), [1, 5]), Permit::Granted);
         assert_eq!(limit.ask(at(11), one), Permit::Granted, "a new period");
+    }
+
+    #[test]
+    fn a_short_period_makes_no_more_lines() {
+        let mut limit = AnswerLimit::new(Rate { count: 1, period: Duration::from_secs(1) });
+        let mut lines = 0;
+        for time in 0..20 {
+            assert_eq!(limit.ask(at(time), [1, 2]), Permit::Granted, "each second is a new one");
+            lines += usize::from(limit.ask(at(time), [1, 2]) == Permit::Refused { first: true });
+        }
+        assert_eq!(lines, 2);
     }
 
     #[test]

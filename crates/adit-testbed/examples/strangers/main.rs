@@ -33,6 +33,9 @@ struct Args {
     /// How many clients connect, one after the other, without a flood and during each
     #[arg(long, default_value_t = 7)]
     clients: usize,
+    /// Only the rows whose wrapping and kind, as they stand in the table, begin so: `tls-crypt-v2 replayed`
+    #[arg(long, default_value = "")]
+    only: String,
     /// adit's release build [default: beside this program's directory]
     #[arg(long)]
     adit: Option<PathBuf>,
@@ -72,6 +75,9 @@ fn measure(args: &Args) -> Result<(), TestbedError> {
     );
     for wrapping in wrappings()? {
         for kind in wrapping.kinds() {
+            if !format!("{} {}", wrapping.name, kind.name).starts_with(&args.only) {
+                continue;
+            }
             let stage = Stage::build(&adit, &wrapping)?;
             let _ = writeln!(out, "{}", stage.measure(args, &wrapping, kind)?);
         }
