@@ -77,7 +77,9 @@ pub fn tcp_flow(ends: &Ends<'_>, load: TcpLoad) -> Result<TcpFlow, TestbedError>
         });
     }
     server.wait(Duration::from_secs(5))?;
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    // Both streams are in it: a warning may stand around the report.
+    let report = text.find('{').zip(text.rfind('}')).and_then(|(start, end)| text.get(start..=end));
+    let json: serde_json::Value = serde_json::from_str(report.unwrap_or_default()).unwrap_or_default();
     let received = &json["end"]["sum_received"];
     match (received["bits_per_second"].as_f64(), received["bytes"].as_f64()) {
         (Some(bits), Some(bytes)) if bytes > 0.0 => {
