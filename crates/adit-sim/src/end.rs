@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use adit_core::{
     Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, PoolEntry, Protocol,
-    Report, Transport, TunnelSettings,
+    Report, Script, Transport, TunnelSettings,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
@@ -96,6 +96,8 @@ pub(crate) enum Question {
     Credentials,
     /// The client's own `static-challenge`, by its number.
     Challenge(u32),
+    /// What a script says, and whether that is what it put off before.
+    Script(Box<Script>, bool),
 }
 
 /// What a data plane has for its protocol.
@@ -333,8 +335,9 @@ impl End {
             Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            // No simulated server has a script.
-            Event::RunScript(_) | Event::DropScript(_) => {}
+            Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
+            // What a script says too late changes nothing; that is to be seen.
+            Event::DropScript(_) => {}
         }
     }
 

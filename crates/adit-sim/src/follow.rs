@@ -1,6 +1,8 @@
 //! What ends do, as the world and the model take it.
 
-use adit_core::{ChallengeResponse, Command, Ended, PeerId, PeerInfo, Transport, UserPassword};
+use adit_core::{
+    ChallengeResponse, Command, Ended, PeerId, PeerInfo, Script, ScriptOutcome, Transport, UserPassword,
+};
 
 use crate::end::{Effect, Question};
 use crate::identity::client_name;
@@ -8,6 +10,9 @@ use crate::model::{SERVER, Violation};
 use crate::scenario::RESTART_AFTER;
 use crate::settings;
 use crate::world::{Happening, Order, START, World};
+
+/// The exit code by which a script puts off its answer.
+const DEFERRED: i32 = 2;
 
 impl World {
     /// Works through what an end did.
@@ -139,6 +144,7 @@ impl World {
             return Ok(());
         }
         let command = match question {
+            Question::Script(script, later) => return self.script_ends(number, script, later),
             Question::Settings(peer, name) => {
                 let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
                 let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
@@ -155,6 +161,32 @@ impl World {
         self.command(number, command)
     }
 
+    /// A script says yes; over a bad net also no, or nothing of use, or that it will say later.
+    fn script_ends(&mut self, number: usize, script: Box<Script>, later: bool) -> Result<(), Violation> {
+        let bad = self.net.faulty;
+        let exit = match self.more.below(20) {
+            0 if bad => Ok(1),
+            1 if bad => Err("killed".to_owned()),
+            2..=7 if script.defers => Ok(DEFERRED),
+            _ => Ok(0),
+        };
+        let exit = if later { Ok(DEFERRED) } else { exit };
+        let said = match (later, bad && self.more.chance(100)) {
+            (false, _) => "",
+            (true, true) => "0",
+            (true, false) => "1",
+        };
+        self.log(format_args!("end {number}'s script {} ends: {exit:?} {said}", script.argv.concat()));
+        let put_off = exit == Ok(DEFERRED) && !later;
+        let settings = (script.settings.is_some() && !put_off).then(|| Ok(Box::default()));
+        let outcome = ScriptOutcome { exit, files: vec![said.as_bytes().to_vec()], settings };
+        let id = script.id;
+        if put_off {
+            self.ask(number, Question::Script(script, true));
+        }
+        self.command(number, Command::ScriptDone { id, outcome })
+    }
+
     /// A client is up at one end.
     fn note_recovery(&mut self) {
         let phases = &self.scenario.phases;
@@ -166,7 +198,8 @@ impl World {
         if let Ended::Failed(reason) = ended {
             self.failures += 1;
             // Without wrapping, damage can look like the peer's own refusal.
-            if !self.scenario.forgeable() {
+            let refused = self.scenario.scripts && reason.contains("AUTH_FAILED");
+            if !self.scenario.forgeable() && !refused {
                 return Err(Violation::new(format!("end {number} gave up for good: {reason}")));
             }
         }

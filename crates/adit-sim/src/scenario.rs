@@ -179,6 +179,8 @@ pub(crate) struct Scenario {
     pub(crate) bad_clocks: bool,
     /// Clients have a username and a password too, which somebody types in.
     pub(crate) passwords: bool,
+    /// Scripts of the server judge clients: slowly, by files later, and now and then with a no.
+    pub(crate) scripts: bool,
     /// Every third client has settings of its own ([`Scenario::is_special`]), which the server asks for.
     pub(crate) special: bool,
     /// The server remembers beyond its restart who had which address.
@@ -190,6 +192,8 @@ pub(crate) struct Scenario {
     pub(crate) phases: Phases,
 }
 
+/// Seeds below keep their meaning.
+const FIRST_WITH_SCRIPTS: u64 = 40;
 /// So many clients make a crowd.
 const CROWD: usize = 200;
 
@@ -247,6 +251,8 @@ impl Scenario {
             mtu: more.pick(&[usize::MAX, 1500, 1500, 1400, 1280]),
             bad_clocks: more.chance(400),
             passwords: more.chance(300),
+            // Still later: of the seeds that tests name, none has scripts.
+            scripts: seed >= FIRST_WITH_SCRIPTS && Dice::new(seed, 6).chance(250),
             special: more.chance(300),
             persist: more.chance(500),
             digest: more.pick(&[Digest::Sha1, Digest::Sha256, Digest::Sha512]),

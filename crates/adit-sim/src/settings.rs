@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, SessionLimits, UnixTime};
-use adit_openvpn::access::AccessParams;
+use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
@@ -129,10 +129,22 @@ pub(crate) fn server(
         max_clients: 250,
         exit_notify: ExitNotify::Restart,
         per_client: PerClientParams { ask: scenario.special, remembered },
-        access: AccessParams::default(),
+        access: access(scenario),
         admission: AdmissionParams { v2, ..AdmissionParams::default() },
         point: None,
     })
+}
+
+fn access(scenario: &Scenario) -> AccessParams {
+    let script = |name: &str| scenario.scripts.then(|| vec![name.to_owned()]);
+    let judge = |argv| PasswordScript { argv, by_file: true };
+    AccessParams {
+        verify: script("/judge").filter(|_| scenario.passwords).map(judge),
+        tls_verify: script("/certificate"),
+        client_connect: script("/connect"),
+        client_disconnect: script("/leave"),
+        ..AccessParams::default()
+    }
 }
 
 fn set_timing(control: &mut ControlParams, scenario: &Scenario, end: usize) {

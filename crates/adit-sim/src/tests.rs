@@ -52,6 +52,8 @@ fn seeds_0_to_400_choose_from_all_there_is() {
         count(|scenario| scenario.mtu < 1500),
         count(|scenario| scenario.bad_clocks),
         count(|scenario| scenario.passwords),
+        count(|scenario| scenario.scripts && scenario.passwords),
+        count(|scenario| scenario.scripts && !scenario.passwords),
         count(|scenario| scenario.is_special(1)),
         count(|scenario| scenario.persist && !scenario.tight_pool),
         count(|scenario| !scenario.server_ciphers[0].is_aead()),

@@ -11,6 +11,8 @@ use crate::world::{Happening, World};
 
 /// After the packet that begins its session, a client stays half-open no longer than its window and this.
 const REFUSAL_TIME: Duration = Duration::from_secs(6);
+/// All that judge one client, one after the other, each at once or later.
+const SCRIPTS_TAKE: Duration = Duration::from_secs(20);
 
 impl World {
     /// A second passed: ends hear of their traffic, and the model looks around.
@@ -55,7 +57,8 @@ impl World {
     /// No more half-open clients than resets that could have made them.
     fn check_half_open(&mut self) -> Result<(), Violation> {
         // The answer to a reset may come back for one and a half windows; then a window begins.
-        let life = self.scenario.timing[SERVER].hand_window * 5 / 2 + REFUSAL_TIME;
+        let scripts = if self.scenario.scripts { SCRIPTS_TAKE } else { Duration::ZERO };
+        let life = self.scenario.timing[SERVER].hand_window * 5 / 2 + REFUSAL_TIME + scripts;
         let awake = self.model.awake[SERVER] + REFUSAL_TIME;
         while self.resets.front().is_some_and(|at| (*at + life).max(awake) < self.now) {
             self.resets.pop_front();
