@@ -173,12 +173,13 @@ mod tests {
                 assert_eq!(find("packets", cipher, bytes), 1, "{cipher} {bytes}");
             }
             assert_eq!(find("flow", cipher, 1400), 1, "{cipher}");
+            assert_eq!(find("epochs", cipher, 1400), 1, "{cipher}");
         }
         assert_eq!(find("miragevpn", "AES-128-GCM", 1024), 1);
         for cipher in ["AES-192-GCM", "AES-128-CBC+SHA256", "AES-192-CBC+SHA256", "AES-256-CBC+SHA256"] {
             assert_eq!(find("packets", cipher, 1400), 1, "{cipher}");
         }
-        assert_eq!(rows.len(), 23);
+        assert_eq!(rows.len(), 26);
         for row in rows {
             for work in ["raw_seal_ns", "seal_ns", "raw_open_ns", "open_ns", "seal_ratio", "open_ratio"] {
                 let [least, median, most] =
@@ -193,7 +194,7 @@ mod tests {
     fn the_table_has_a_line_for_every_row() {
         let report = measure(&Case::all(), 1, Duration::ZERO).unwrap();
         let table = report.table();
-        assert_eq!(table.lines().filter(|line| line.contains("AES-256-GCM")).count(), 6, "{table}");
+        assert_eq!(table.lines().filter(|line| line.contains("AES-256-GCM")).count(), 7, "{table}");
         assert!(table.contains("MirageVPN"));
     }
 }
