@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use adit_core::NameField;
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
@@ -43,19 +44,6 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("1.2.840.113549.1.9.2", "unstructuredName"),
 ];
 
-/// A part of a certificate that can name its owner (`x509-username-field`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NameField {
-    /// The last attribute of the subject with this dotted OID.
-    Subject(String),
-    /// The certificate's serial number, in hexadecimal after `0x`.
-    Serial,
-    /// The last e-mail address among the subject's alternative names (`ext:subjectAltName`).
-    SubjectEmail,
-    /// The last e-mail address among the issuer's alternative names (`ext:issuerAltName`).
-    IssuerEmail,
-}
-
 /// What names a peer: these fields, joined by `_`. By default the common name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameFields(Vec<NameField>);
@@ -68,7 +56,7 @@ impl NameFields {
 
     /// The peer's name. `None` if a field is missing, empty, longer than 64 bytes or holds a NUL.
     pub(crate) fn read(&self, certificate: &X509Certificate<'_>) -> Option<String> {
-        let fields: Option<Vec<String>> = self.0.iter().map(|field| field.read(certificate)).collect();
+        let fields: Option<Vec<String>> = self.0.iter().map(|field| read_field(field, certificate)).collect();
         let name = fields?.join("_");
         (!name.is_empty() && name.len() <= MAX_NAME).then_some(name)
     }
@@ -86,36 +74,32 @@ impl Default for NameFields {
     }
 }
 
-impl NameField {
-    fn read(&self, certificate: &X509Certificate<'_>) -> Option<String> {
-        use x509_parser::extensions::ParsedExtension;
+fn read_field(field: &NameField, certificate: &X509Certificate<'_>) -> Option<String> {
+    use x509_parser::extensions::ParsedExtension;
 
-        let text = match self {
-            NameField::Subject(oid) => {
-                let attributes = certificate.subject().iter_attributes();
-                let last =
-                    attributes.filter(|attribute| attribute.attr_type().to_id_string() == *oid).last()?;
-                text(last)?
-            }
-            NameField::Serial => {
-                format!("0x{}", certificate.tbs_certificate.serial.to_str_radix(16).to_uppercase())
-            }
-            NameField::SubjectEmail => {
-                let names = certificate.subject_alternative_name().ok()??;
-                last_email(&names.value.general_names)?
-            }
-            NameField::IssuerEmail => {
-                let names = certificate.extensions().iter().find_map(|extension| {
-                    match extension.parsed_extension() {
-                        ParsedExtension::IssuerAlternativeName(names) => Some(names),
-                        _ => None,
-                    }
+    let text = match field {
+        NameField::Subject(oid) => {
+            let attributes = certificate.subject().iter_attributes();
+            let last = attributes.filter(|attribute| attribute.attr_type().to_id_string() == *oid).last()?;
+            text(last)?
+        }
+        NameField::Serial => {
+            format!("0x{}", certificate.tbs_certificate.serial.to_str_radix(16).to_uppercase())
+        }
+        NameField::SubjectEmail => {
+            let names = certificate.subject_alternative_name().ok()??;
+            last_email(&names.value.general_names)?
+        }
+        NameField::IssuerEmail => {
+            let names =
+                certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+                    ParsedExtension::IssuerAlternativeName(names) => Some(names),
+                    _ => None,
                 })?;
-                last_email(&names.general_names)?
-            }
-        };
-        (!text.contains('\0')).then_some(text)
-    }
+            last_email(&names.general_names)?
+        }
+    };
+    (!text.contains('\0')).then_some(text)
 }
 
 fn last_email(names: &[GeneralName<'_>]) -> Option<String> {

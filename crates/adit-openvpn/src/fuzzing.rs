@@ -8,9 +8,10 @@ use adit_core::{Dns, IpNet, is_domain};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::NameField;
 use crate::access::TokenParams;
 use crate::auth_token::{SESSION_ID_LEN, TokenSession, is_token, verify};
-use crate::certificate::{self, NameField, NameFields};
+use crate::certificate::{self, NameFields};
 use crate::params::{Keepalive, LocalSettings};
 use crate::pushed::{Pushed, Refused};
 

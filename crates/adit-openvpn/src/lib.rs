@@ -41,7 +41,8 @@ pub mod wrap;
 #[cfg(test)]
 extern crate self as adit_openvpn;
 
-pub use certificate::{NameField, NameFields};
+pub use adit_core::NameField;
+pub use certificate::NameFields;
 pub use client::Client;
 pub use server::Server;
 pub use tls::TlsConfig;

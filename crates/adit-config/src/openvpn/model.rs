@@ -7,7 +7,9 @@ use adit_core::{
     Transport,
 };
 
-pub use super::peer::{NameCheck, NameField, NameKind, PeerCheck};
+pub use adit_core::NameField;
+
+pub use super::peer::{NameCheck, NameKind, PeerCheck};
 use crate::{Pem, Secret, StaticKey, TlsCryptV2Key, TokenSecret};
 
 /// An OpenVPN configuration with every value checked and every default filled in.

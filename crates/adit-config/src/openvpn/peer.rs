@@ -1,5 +1,7 @@
 //! What the peer's certificate must show: the directives, their values, and how they print.
 
+use adit_core::NameField;
+
 use super::args::Args;
 use super::draft::Draft;
 use super::print::Out;
@@ -56,19 +58,6 @@ pub enum NameKind {
     Name,
     /// The start of the name.
     NamePrefix,
-}
-
-/// A part of a certificate that can be its owner's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NameField {
-    /// The attribute of the subject with this dotted OID.
-    Subject(String),
-    /// The certificate's serial number.
-    Serial,
-    /// An e-mail address of the subject (`ext:subjectAltName`).
-    SubjectEmail,
-    /// An e-mail address of the issuer (`ext:issuerAltName`).
-    IssuerEmail,
 }
 
 /// `TLS Web Server Authentication`.

@@ -21,7 +21,7 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Role, TlsConfig};
+use adit_openvpn::{CertificateDemand, NameCheck, NameFields, PeerRequirements, Role, TlsConfig};
 use zeroize::Zeroizing;
 
 use super::tls::environment;
@@ -359,13 +359,7 @@ fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequir
 }
 
 fn name_fields(config: &Config) -> NameFields {
-    let field = |field: &file::NameField| match field {
-        file::NameField::Subject(oid) => NameField::Subject(oid.clone()),
-        file::NameField::Serial => NameField::Serial,
-        file::NameField::SubjectEmail => NameField::SubjectEmail,
-        file::NameField::IssuerEmail => NameField::IssuerEmail,
-    };
-    NameFields::new(config.tls.peer.name_fields.iter().map(field).collect())
+    NameFields::new(config.tls.peer.name_fields.clone())
 }
 
 fn control(
