@@ -50,9 +50,9 @@ impl DnsOptions {
         *self == DnsOptions::default()
     }
 
-    /// Adds what was said to `dns`, with the servers and search domains of `dhcp-option`. Where `dns` lines name a
-    /// server, those of `dhcp-option` do not count.
-    pub fn settle(&self, dns: &mut Dns, servers: &[IpAddr], search: &[String]) {
+    /// Adds what was said to `dns`, with what `dhcp-option` said ([`Dns::only_for`] may hold `.`: all names). Where
+    /// `dns` lines name a server, `dhcp-option` does not count.
+    pub fn settle(&self, dns: &mut Dns, by_dhcp: &Dns) {
         let usable = |server: &&Server| !server.unusable && !server.addresses.is_empty();
         match self.servers.values().find(usable) {
             Some(server) => {
@@ -63,17 +63,22 @@ impl DnsOptions {
                 };
             }
             None => {
-                dns.servers.extend(
-                    servers
-                        .iter()
-                        .filter(|server| !dns.servers.contains(server))
-                        .copied()
-                        .collect::<Vec<_>>(),
-                );
-                let all = search.iter().chain(&self.search);
-                let new: Vec<String> = all.filter(|domain| !dns.search.contains(domain)).cloned().collect();
-                dns.search.extend(new);
+                add_new(&mut dns.servers, by_dhcp.servers.iter());
+                add_new(&mut dns.search, by_dhcp.search.iter().chain(&self.search));
+                if by_dhcp.only_for.iter().any(|domain| domain == ".") {
+                    dns.only_for.clear();
+                } else {
+                    add_new(&mut dns.only_for, by_dhcp.only_for.iter());
+                }
             }
+        }
+    }
+}
+
+fn add_new<'a, T: Clone + PartialEq + 'a>(to: &mut Vec<T>, items: impl Iterator<Item = &'a T>) {
+    for item in items {
+        if !to.contains(item) {
+            to.push(item.clone());
         }
     }
 }
@@ -153,7 +158,12 @@ mod tests {
 
     fn settled(lines: &[&str]) -> Dns {
         let mut dns = Dns::default();
-        read(lines).settle(&mut dns, &["10.9.9.9".parse().unwrap()], &["old.example".to_owned()]);
+        let by_dhcp = Dns {
+            servers: vec!["10.9.9.9".parse().unwrap()],
+            search: vec!["old.example".to_owned()],
+            ..Dns::default()
+        };
+        read(lines).settle(&mut dns, &by_dhcp);
         dns
     }
 
@@ -206,6 +216,18 @@ mod tests {
         {
             assert!(!is_domain(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn routed_domains_of_dhcp_options_count_without_a_server() {
+        let only_for = |own: &[&str], dhcp: &[&str]| {
+            let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let mut dns = Dns { only_for: list(own), ..Dns::default() };
+            DnsOptions::default().settle(&mut dns, &Dns { only_for: list(dhcp), ..Dns::default() });
+            dns.only_for
+        };
+        assert_eq!(only_for(&["a.example"], &["b.example", "a.example"]), ["a.example", "b.example"]);
+        assert_eq!(only_for(&["a.example"], &["b.example", "."]), [""; 0], "all names");
     }
 
     proptest! {

@@ -18,6 +18,8 @@ pub struct AccessParams {
     pub tokens: Option<TokenParams>,
     /// `tls-verify`: judges each certificate a client shows.
     pub tls_verify: Option<Vec<String>>,
+    /// `tls-export-cert`: it gets the certificate in a file.
+    pub export_certificates: bool,
     /// `tls-crypt-v2-verify`: judges what clients' own tls-crypt-v2 keys say of themselves.
     pub key_verify: Option<Vec<String>>,
     /// `client-crresponse`: judges the answer to a question that [`AccessParams::verify`] asked.

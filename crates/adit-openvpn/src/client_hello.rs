@@ -9,7 +9,6 @@ use crate::negotiate::{iv_proto, known_proto, point_proto};
 use crate::occ::{OccParams, options_string};
 use crate::params::{ClientParams, DataParams, ServerParams};
 use crate::peer_info::PeerVariables;
-use crate::pushed::MAX_PUSHED_MTU;
 use crate::wire::Role;
 use crate::wrap::{KeyDirection, WrapConfig};
 
@@ -23,7 +22,7 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     info.push("IV_VER", concat!("adit_", env!("CARGO_PKG_VERSION")));
     info.push("IV_PLAT", "linux");
     info.push("IV_TCPNL", "1");
-    info.push("IV_MTU", &MAX_PUSHED_MTU.to_string());
+    info.push("IV_MTU", &params.max_pushed_mtu.to_string());
     info.push("IV_NCP", "2");
     info.push("IV_CIPHERS", &cipher_list(&params.data.ciphers));
     let proto = iv_proto::DATA_V2

@@ -11,6 +11,7 @@ use adit_core::{
 
 use crate::access::AccessParams;
 use crate::certificate::NameFields;
+use crate::pushed::MAX_PUSHED_MTU;
 use crate::revocation::Revocations;
 use crate::tls::TlsConfig;
 use crate::wrap::WrapConfig;
@@ -186,6 +187,10 @@ pub struct ClientParams {
     pub peer_info: Vec<(String, String)>,
     /// `auth-user-pass`.
     pub auth: Option<UserAuth>,
+    /// `tls-exit`: a TLS handshake that fails is the end.
+    pub tls_exit: bool,
+    /// `tun-mtu-max`: the largest MTU to take by push. Default 1600.
+    pub max_pushed_mtu: u16,
     /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
     pub pull: bool,
 }
@@ -208,6 +213,8 @@ impl ClientParams {
             local: LocalSettings::default(),
             peer_info: Vec::new(),
             auth: None,
+            tls_exit: false,
+            max_pushed_mtu: MAX_PUSHED_MTU,
             pull: true,
         }
     }
@@ -330,6 +337,8 @@ pub struct PointParams {
     pub only_from: Vec<IpAddr>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
+    /// `single-session`: while the peer is here, nobody takes its place.
+    pub single: bool,
 }
 
 /// What differs from client to client.

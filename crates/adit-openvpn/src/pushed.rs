@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, DnsOptions, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route,
+    Cipher, CompressionFraming, Dns, DnsOptions, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route,
     RouteVia, SessionLimits, TunnelSettings, is_domain,
 };
 
 use crate::lifetime::whole_seconds;
 use crate::params::{DataParams, Keepalive, LocalSettings};
 
-/// The largest `tun-mtu` we take by push; said to servers as `IV_MTU`.
+/// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
 pub(crate) const MAX_PUSHED_MTU: u16 = 1600;
 /// The smallest: what IPv4 hosts must take (RFC 791 §3.2).
 const MIN_PUSHED_MTU: u16 = 576;
@@ -44,8 +44,8 @@ pub(crate) struct Pushed {
     route_metric: Option<u32>,
     routes: Vec<(IpNet, Gateway, Option<u32>)>,
     redirect_gateway: Option<RedirectGateway>,
-    dns_servers: Vec<IpAddr>,
-    dns_search: Vec<String>,
+    /// `dhcp-option`.
+    dhcp: Dns,
     /// `dns`; goes before `dhcp-option`.
     dns: DnsOptions,
     pub(crate) ping: Option<Duration>,
@@ -61,6 +61,8 @@ pub(crate) struct Pushed {
     pub(crate) epoch: bool,
     pub(crate) compression: Option<CompressionFraming>,
     pub(crate) tun_mtu: Option<u16>,
+    /// The largest that is taken (`tun-mtu-max`).
+    max_mtu: Option<u16>,
     pub(crate) exit_notify: bool,
 }
 
@@ -89,6 +91,8 @@ impl Pushed {
             "ifconfig-ipv6" => self.ifconfig6 = Some(first(arguments).ok_or_else(|| fatal(option))?),
             "route-gateway" => self.route_gateway = Some(first(arguments).ok_or_else(malformed)?),
             "route-metric" => self.route_metric = Some(first(arguments).ok_or_else(malformed)?),
+            // The server is kept outside the tunnel anyway, and the gateway is in it.
+            "route" if matches!(arguments, ["remote_host", _, "net_gateway", ..] | ["vpn_gateway", ..]) => {}
             "route" => self.routes.push(route4(arguments).ok_or_else(malformed)?),
             "route-ipv6" => self.routes.push(route6(arguments).ok_or_else(malformed)?),
             "redirect-gateway" => self.redirect_gateway = Some(redirect_gateway(arguments)),
@@ -111,7 +115,7 @@ impl Pushed {
             "cipher" => self.cipher = Some(cipher(arguments)?),
             "key-derivation" if arguments == ["tls-ekm"] => self.exporter = true,
             "protocol-flags" => self.protocol_flags(arguments)?,
-            "tun-mtu" => self.tun_mtu = Some(tun_mtu(arguments)?),
+            "tun-mtu" => self.tun_mtu = Some(self.accept_mtu(arguments)?),
             "explicit-exit-notify" => self.exit_notify = true,
             "comp-lzo" | "compress" => return self.compression(name, arguments),
             // What these would change on this platform is nothing, or is ours to choose.
@@ -121,6 +125,18 @@ impl Pushed {
             _ => return Err(ignored("this client does not know it")),
         }
         Ok(())
+    }
+
+    /// For a client that takes no larger MTU than this.
+    pub(crate) fn up_to(max_mtu: u16) -> Self {
+        Pushed { max_mtu: Some(max_mtu), ..Pushed::default() }
+    }
+
+    fn accept_mtu(&self, arguments: &[&str]) -> Result<u16, Refused> {
+        let most = self.max_mtu.unwrap_or(MAX_PUSHED_MTU);
+        first(arguments).filter(|mtu| (MIN_PUSHED_MTU..=most).contains(mtu)).ok_or_else(|| {
+            Refused::Ignored(format!("tun-mtu must be from {MIN_PUSHED_MTU} to {most} (tun-mtu-max)"))
+        })
     }
 
     fn protocol_flags(&mut self, flags: &[&str]) -> Result<(), Refused> {
@@ -157,10 +173,13 @@ impl Pushed {
     fn dhcp_option(&mut self, arguments: &[&str]) -> Result<(), Refused> {
         match arguments {
             ["DNS" | "DNS6", server] => {
-                self.dns_servers.push(server.parse().map_err(|_| ignored("not an address"))?);
+                self.dhcp.servers.push(server.parse().map_err(|_| ignored("not an address"))?);
             }
             ["DOMAIN" | "DOMAIN-SEARCH" | "ADAPTER_DOMAIN_SUFFIX", domain] if is_domain(domain) => {
-                self.dns_search.push((*domain).to_owned());
+                self.dhcp.search.push((*domain).to_owned());
+            }
+            ["DOMAIN-ROUTE", domain] if *domain == "." || is_domain(domain) => {
+                self.dhcp.only_for.push((*domain).to_owned());
             }
             _ => return Err(ignored("this dhcp-option has no use here")),
         }
@@ -228,7 +247,7 @@ impl Pushed {
             });
             settings.routes.extend(routes);
             settings.redirect_gateway = self.redirect_gateway.or(settings.redirect_gateway);
-            self.dns.settle(&mut settings.dns, &self.dns_servers, &self.dns_search);
+            self.dns.settle(&mut settings.dns, &self.dhcp);
         }
         settings
     }
@@ -306,12 +325,6 @@ fn cipher(arguments: &[&str]) -> Result<Cipher, Refused> {
     Cipher::from_name(name).ok_or_else(|| {
         Refused::Fatal(format!("the server chose the cipher \"{name}\", which is not among those we offered"))
     })
-}
-
-fn tun_mtu(arguments: &[&str]) -> Result<u16, Refused> {
-    first(arguments)
-        .filter(|mtu| (MIN_PUSHED_MTU..=MAX_PUSHED_MTU).contains(mtu))
-        .ok_or_else(|| ignored("tun-mtu must be from 576 to 1600"))
 }
 
 fn gateway(word: Option<&&str>) -> Option<Gateway> {
@@ -448,7 +461,7 @@ mod tests {
                 let dns = settings(&pushed).dns;
                 // A word ends at a blank: what is behind it is another word, and refused as such.
                 let refused = matches!(outcome, Err(Refused::Ignored(_)));
-                assert!(refused && dns == adit_core::Dns::default(), "{option:?}: {outcome:?} {dns:?}");
+                assert!(refused && dns == Dns::default(), "{option:?}: {outcome:?} {dns:?}");
             }
         }
     }

@@ -147,6 +147,9 @@ impl Server {
         if !self.may_be_at(path) {
             return Err(Rejected::Unexpected("not from the address that `remote` names (without `float`)"));
         }
+        if self.up > 0 && self.params.point.as_ref().is_some_and(|point| point.single) {
+            return Err(Rejected::Limited("one peer, which is here (single-session)"));
+        }
         if let Some(sid) = peek_sid(datagram) {
             self.key_judge.lets_knock(self.now, path, sid)?;
         }

@@ -302,3 +302,25 @@ fn a_client_that_leaves_takes_its_scripts_along() {
     writes(&mut pair, Ok(PeerSettings::default()));
     assert!(!let_in(&pair) && asked(&pair, "client-disconnect").is_empty());
 }
+
+#[test]
+fn tls_verify_gets_the_certificate_that_tls_export_cert_asks_for() {
+    for export in [false, true] {
+        let pair = pair(|_, server| {
+            server.access.verify = None;
+            server.access.tls_verify = Some(vec!["/verify".to_owned()]);
+            server.access.export_certificates = export;
+        });
+        let script = asked(&pair, "tls-verify").remove(0);
+        let exported = script.files.iter().find(|file| file.variable == Some("peer_cert"));
+        assert_eq!(exported.is_some(), export);
+        if let Some(file) = exported {
+            let text = std::str::from_utf8(&file.content).unwrap();
+            assert!(
+                text.starts_with("-----BEGIN CERTIFICATE-----\n")
+                    && text.lines().all(|line| line.len() <= 64)
+            );
+            assert!(text.ends_with("\n-----END CERTIFICATE-----\n"));
+        }
+    }
+}

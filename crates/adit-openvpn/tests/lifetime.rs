@@ -136,3 +136,34 @@ fn a_point_ends_with_its_session() {
     assert!(ended_well(&pair.server_events) && told(&pair.server_events, "(session-timeout)"));
     assert!(told(&pair.client_events, "said goodbye"));
 }
+
+#[test]
+fn a_failed_handshake_is_the_end_with_tls_exit() {
+    for tls_exit in [false, true] {
+        let (mut client, _) = ends();
+        let (_, server) = ends();
+        client.tls_exit = tls_exit;
+        // The server's certificate is of another authority.
+        let pair = Pair::new(client, server);
+        let ended = pair.client_events.iter().find_map(|event| match event {
+            Event::Ended(Ended::Failed(why)) => Some(why.as_str()),
+            _ => None,
+        });
+        assert_eq!(ended.is_some_and(|why| why.ends_with("(tls-exit)")), tls_exit, "{ended:?}");
+    }
+}
+
+#[test]
+fn tun_mtu_max_says_what_may_be_pushed() {
+    for (most, taken) in [(1600, 1500), (9000, 9000)] {
+        let (mut client, mut server) = ends();
+        client.max_pushed_mtu = most;
+        server.data.tun_mtu = 9000;
+        let pair = Pair::new(client, server);
+        let mtu = pair.client_events.iter().find_map(|event| match event {
+            Event::Up(settings) => Some(settings.mtu),
+            _ => None,
+        });
+        assert_eq!(mtu, Some(taken));
+    }
+}

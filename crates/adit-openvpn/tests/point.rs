@@ -173,6 +173,28 @@ fn remote_says_where_the_other_end_is_unless_it_floats() {
 }
 
 #[test]
+fn a_single_session_is_not_replaced() {
+    for single in [false, true] {
+        let (client, mut server) = ends(Transport::Udp);
+        server.point.as_mut().unwrap().single = single;
+        let mut pair = Pair::new(client, server);
+        // The server does not hear that the client goes.
+        pair.cut = true;
+        pair.client.handle_command(pair.now, Command::Restart);
+        pair.exchange();
+        pair.cut = false;
+        pair.advance(Duration::from_secs(5));
+        assert_eq!(pair.client.peers().is_empty(), single);
+        // Once the old session is given up, there is room.
+        let mut comes_up = |_| {
+            pair.advance(Duration::from_secs(1));
+            pair.is_up()
+        };
+        assert!((0..300).any(&mut comes_up));
+    }
+}
+
+#[test]
 fn ends_without_a_common_cipher_say_so() {
     let (mut client, mut server) = ends(Transport::Udp);
     client.data.ciphers = vec![Cipher::Aes128Gcm];

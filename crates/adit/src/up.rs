@@ -2,6 +2,7 @@
 
 mod clients;
 mod credentials;
+mod hosts;
 mod notify;
 mod observer;
 mod offloads;
@@ -77,14 +78,19 @@ fn up(args: &Args) -> Result<(), Failure> {
     let mut parsed =
         configuration::read(&args.file).map_err(|error| Failure::Configuration(error.to_string()))?;
     shuffle(&mut parsed.config)?;
-    let log = Logger::new(&parsed.config.process)
+    let mut log = Logger::new(&parsed.config.process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
+    let (routes, missing) = hosts::look_up(&parsed.config.named_routes);
+    parsed.config.routes.extend(routes);
+    for why in missing {
+        log.log(Severity::Warning, format_args!("{why}; there is no such route"));
+    }
     let outcome = start(args, &parsed, log.clone());
     // Who started it hears of it by the standard error; the log shall tell it as well.
     if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome
         && log.is_elsewhere()
     {
-        log.clone().log(Severity::Error, why);
+        log.log(Severity::Error, why);
     }
     outcome
 }
@@ -215,7 +221,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     }
     let scripts = match &parsed.config.role {
         Role::Server(server) if Scripts::any(&server.access) => Some(
-            Scripts::start(handle.clone())
+            Scripts::start(handle.clone(), parsed.config.process.tmp_dir.clone())
                 .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?,
         ),
         _ => None,

@@ -10,7 +10,8 @@ use adit_core::{
 use super::lexer::{At, Inline};
 use super::model::{
     Access, AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix,
-    PeerCheck, Process, PullFilter, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
+    NamedRoute, PeerCheck, Process, PullFilter, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion,
+    UserPass,
 };
 
 /// The state of a file read so far: what was said, before defaults and checks.
@@ -26,6 +27,7 @@ pub(super) struct Draft {
     pub(super) rekey: Rekey,
     pub(super) socket: SocketOptions,
     pub(super) routes: Vec<Route>,
+    pub(super) named_routes: Vec<NamedRoute>,
     pub(super) process: Process,
     /// The name that `daemon` gives to the log, if it gives one.
     pub(super) daemon: Option<Option<String>>,
@@ -183,6 +185,9 @@ pub(super) struct ClientDraft {
     pub(super) auth_retry: AuthRetry,
     pub(super) auth_nocache: bool,
     pub(super) auth_challenge: Option<StaticChallenge>,
+    pub(super) push_peer_info: bool,
+    pub(super) tls_exit: bool,
+    pub(super) max_pushed_mtu: Option<u16>,
 }
 
 #[derive(Default)]
@@ -200,5 +205,6 @@ pub(super) struct ServerDraft {
     pub(super) push_nodelay: bool,
     pub(super) client_files: Option<PathBuf>,
     pub(super) ccd_exclusive: Option<At>,
+    pub(super) single: bool,
     pub(super) pool_file: Option<(PathBuf, Duration)>,
 }

@@ -33,6 +33,9 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
         route.metric = route.metric.or(metric);
     }
+    for route in draft.named_routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+        route.metric = route.metric.or(metric);
+    }
     let role = match side {
         Side::Server => {
             server(&mut draft, tls_crypt_v2, file, parser).map(|server| Role::Server(Box::new(server)))
@@ -42,6 +45,9 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
             point::point(&mut draft, tls_crypt_v2, file, parser).map(|point| Role::Point(Box::new(point)))
         }
     };
+    if let (Some(size), Mssfix::Default) = (draft.socket.control_size, draft.data.mssfix) {
+        draft.data.mssfix = Mssfix::Outer(size.max(576));
+    }
     let data = data_channel(&mut draft, parser);
     let (role, tls) = (role?, tls?);
     if matches!(role, Role::Client(_)) && !tls.peer.tells_apart() {
@@ -64,6 +70,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
         rekey: draft.rekey,
         socket: draft.socket,
         routes: std::mem::take(&mut draft.routes),
+        named_routes: std::mem::take(&mut draft.named_routes),
         process: process(draft, file, parser),
     })
 }
@@ -247,8 +254,10 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
     }
     let retry = draft.client.retry.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(0xFFFF));
     let mut client = std::mem::take(&mut draft.client);
+    let told = |name: &str| name == "IV_GUI_VER" || (client.push_peer_info && name.starts_with("UV_"));
+    let peer_info = draft.access.env.iter().filter(|(name, _)| told(name)).cloned().collect();
     let by_dhcp = std::mem::take(&mut client.dns);
-    client.dns_options.settle(&mut client.dns, &by_dhcp.servers, &by_dhcp.search);
+    client.dns_options.settle(&mut client.dns, &by_dhcp);
     let config = ClientConfig {
         remotes,
         remote_random: client.random,
@@ -274,6 +283,9 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
             nocache: client.auth_nocache,
             challenge: client.auth_challenge,
         }),
+        peer_info,
+        tls_exit: client.tls_exit,
+        max_pushed_mtu: client.max_pushed_mtu.unwrap_or(1600),
     };
     (parser.problems.len() == before).then_some(config)
 }
@@ -503,6 +515,7 @@ fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Process {
         Log::Syslog(name) => Log::Syslog(name),
     });
     process.pid_file = process.pid_file.map(&mut from);
+    process.tmp_dir = process.tmp_dir.map(&mut from);
     process.status = draft.status.map(|(path, every)| StatusFile {
         path: from(path),
         every: every.unwrap_or(Duration::from_secs(60)),

@@ -189,8 +189,10 @@ impl Parser<'_> {
         let mut optional = false;
         if entry.name == "setenv" && entry.words.first().is_some_and(|word| word == "opt") {
             if entry.words.len() < 2 {
-                self.problems.push(entry.at.problem("`setenv opt` takes a directive"));
-                return;
+                // As OpenVPN: a line that says nothing is no reason to stop.
+                self.warnings
+                    .push(entry.at.problem("`setenv opt` without a directive says nothing; remove it"));
+                return self.tell(&entry, Kind::Ignored, "it names no directive");
             }
             entry.name = entry.words.remove(1);
             entry.words.remove(0);

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, SessionLimits,
-    Transport,
+    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
+    SessionLimits, Transport,
 };
 
 pub use adit_core::NameField;
@@ -35,8 +35,25 @@ pub struct Config {
     pub socket: SocketOptions,
     /// Routes of our own file (`route`, `route-ipv6`), without what a server pushes.
     pub routes: Vec<Route>,
+    /// Such routes to hosts whose addresses are still to be looked up.
+    pub named_routes: Vec<NamedRoute>,
     /// The process: user, log, status.
     pub process: Process,
+}
+
+/// A route to a host that is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRoute {
+    /// The host's name.
+    pub host: String,
+    /// Which of its addresses count: IPv6 (`route-ipv6`) or IPv4 (`route`).
+    pub ipv6: bool,
+    /// Length of the network's prefix around each address.
+    pub prefix: u8,
+    /// By which way.
+    pub via: RouteVia,
+    /// Metric, if one was given.
+    pub metric: Option<u32>,
 }
 
 /// Which side we are.
@@ -66,6 +83,8 @@ pub struct PointConfig {
     pub exit_notify: u8,
     /// The other end has a key of its own (`tls-crypt-v2`).
     pub tls_crypt_v2: Option<TlsCryptV2>,
+    /// While the other end is here, nobody takes its place (`single-session`).
+    pub single: bool,
 }
 
 /// What belongs to a client only.
@@ -103,6 +122,12 @@ pub struct ClientConfig {
     pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
     /// Username and password (`auth-user-pass`).
     pub auth: Option<UserAuth>,
+    /// What the server is told besides what it needs: `UV_…` of `setenv` (with `push-peer-info`), `IV_GUI_VER`.
+    pub peer_info: Vec<(String, String)>,
+    /// End when a TLS handshake fails (`tls-exit`).
+    pub tls_exit: bool,
+    /// The largest MTU to take by push (`tun-mtu-max`, default 1600).
+    pub max_pushed_mtu: u16,
 }
 
 /// How a client authenticates itself by username and password.
@@ -275,6 +300,8 @@ pub struct Access {
     pub token_secret: Option<TokenSecret>,
     /// Judges each certificate (`tls-verify`).
     pub tls_verify: Option<Vec<String>>,
+    /// It gets the certificate in a file (`tls-export-cert`).
+    pub export_certificates: bool,
     /// Judges what clients' own tls-crypt-v2 keys say of themselves (`tls-crypt-v2-verify`).
     pub key_verify: Option<Vec<String>>,
     /// Judges what clients answer to a question of [`Access::verify`] (`client-crresponse`).
@@ -632,6 +659,8 @@ pub struct SocketOptions {
     pub float: bool,
     /// A server answers from the address that was written to (`multihome`).
     pub multihome: bool,
+    /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
+    pub control_size: Option<u16>,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).
     pub tcp_nodelay: bool,
 }
@@ -659,6 +688,8 @@ pub struct Process {
     pub nice: i32,
     /// Keep all memory out of swap (`mlock`).
     pub lock_memory: bool,
+    /// Where files for scripts are made (`tmp-dir`).
+    pub tmp_dir: Option<PathBuf>,
 }
 
 impl Default for Process {
@@ -674,6 +705,7 @@ impl Default for Process {
             pid_file: None,
             nice: 0,
             lock_memory: false,
+            tmp_dir: None,
         }
     }
 }

@@ -222,6 +222,19 @@ pub(super) fn multihome(draft: &mut Draft, _: &Args<'_>) -> Done {
     done_but("for the addresses that the machine has when adit starts")
 }
 
+pub(super) fn max_packet_size(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let wanted: u16 = args.number(0, 1..=u16::MAX)?;
+    // OpenVPN's limits (ssl_common.h `TLS_CHANNEL_MTU_MIN`, `TLS_CHANNEL_BUF_SIZE`).
+    let size = wanted.clamp(154, 2048);
+    draft.socket.control_size = Some(size);
+    if size == wanted { done() } else { done_but(format!("taken as {size}")) }
+}
+
+pub(super) fn tun_mtu_max(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.client.max_pushed_mtu = Some(args.number(0, 576..=65_000)?);
+    done()
+}
+
 pub(super) fn tcp_nodelay(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.socket.tcp_nodelay = true;
     draft.server.push_nodelay = true;

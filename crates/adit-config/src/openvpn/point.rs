@@ -74,5 +74,6 @@ pub(super) fn point(
         ipv6: draft.device.ifconfig_ipv6,
         exit_notify: draft.general.exit_notify.unwrap_or(0),
         tls_crypt_v2,
+        single: draft.server.single,
     })
 }

@@ -1,7 +1,7 @@
 //! A configuration as text that [`super::parse`] reads back to the same configuration, and OpenVPN reads too.
 
 use std::fmt::{self, Write as _};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
@@ -38,6 +38,7 @@ impl Config {
         print_rekey(&mut out, &self.rekey);
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
+        self.named_routes.iter().for_each(|route| print_named_route(&mut out, route));
         print_process(&mut out, &self.process);
         match &self.wrap {
             Wrap::None => {}
@@ -178,6 +179,16 @@ fn print_client(out: &mut Out, client: &ClientConfig) {
         print_redirect(out, flags);
     }
     print_dns(out, &client.dns);
+    if client.peer_info.iter().any(|(name, _)| name.starts_with("UV_")) {
+        out.flag("push-peer-info");
+    }
+    for (name, value) in &client.peer_info {
+        out.line("setenv", &[name, value]);
+    }
+    if client.tls_exit {
+        out.flag("tls-exit");
+    }
+    out.one("tun-mtu-max", client.max_pushed_mtu);
     print_addresses(out, client.ipv4, client.ipv6);
     if let Some(auth) = &client.auth {
         match &auth.source {
@@ -231,6 +242,9 @@ fn print_point(out: &mut Out, point: &PointConfig) {
     if point.exit_notify > 0 {
         out.one("explicit-exit-notify", point.exit_notify);
     }
+    if point.single {
+        out.flag("single-session");
+    }
 }
 
 /// Every remote in a block of its own, so that nothing of one holds for another.
@@ -256,22 +270,10 @@ fn print_remote(out: &mut Out, remote: &Remote, pull: bool) {
     out.flag("</connection>");
 }
 
-/// As `dns` where `dhcp-option` has no words for it.
 fn print_dns(out: &mut Out, dns: &Dns) {
-    if dns.only_for.is_empty() {
-        dns.servers.iter().for_each(|server| out.line("dhcp-option", &["DNS", &server.to_string()]));
-        dns.search.iter().for_each(|domain| out.line("dhcp-option", &["DOMAIN", domain]));
-        return;
-    }
-    for server in &dns.servers {
-        out.line("dns", &["server", "0", "address", &server.to_string()]);
-    }
-    for domain in &dns.only_for {
-        out.line("dns", &["server", "0", "resolve-domains", domain]);
-    }
-    for domain in &dns.search {
-        out.line("dns", &["search-domains", domain]);
-    }
+    dns.servers.iter().for_each(|server| out.line("dhcp-option", &["DNS", &server.to_string()]));
+    dns.search.iter().for_each(|domain| out.line("dhcp-option", &["DOMAIN", domain]));
+    dns.only_for.iter().for_each(|domain| out.line("dhcp-option", &["DOMAIN-ROUTE", domain]));
 }
 
 fn print_redirect(out: &mut Out, flags: &RedirectGateway) {
@@ -350,6 +352,10 @@ fn print_server(out: &mut Out, server: &ServerConfig) {
 }
 
 fn print_access(out: &mut Out, access: &Access) {
+    if access.export_certificates {
+        // Where the files are, `tmp-dir` says.
+        out.one("tls-export-cert", "/tmp");
+    }
     let scripts = [
         ("tls-verify", &access.tls_verify),
         ("tls-crypt-v2-verify", &access.key_verify),
@@ -549,6 +555,9 @@ fn print_socket(out: &mut Out, socket: &SocketOptions) {
     if let Some(bytes) = socket.rcvbuf {
         out.one("rcvbuf", bytes);
     }
+    if let Some(bytes) = socket.control_size {
+        out.one("max-packet-size", bytes);
+    }
     if socket.multihome {
         out.flag("multihome");
     }
@@ -565,16 +574,38 @@ fn print_route(out: &mut Out, route: &Route) {
         IpNet::V4(net) => ("route", vec![net.addr().to_string(), net.netmask().to_string()]),
         IpNet::V6(net) => ("route-ipv6", vec![net.to_string()]),
     };
-    let via = match route.via {
-        RouteVia::Tunnel => "vpn_gateway".to_string(),
-        RouteVia::SystemGateway => "net_gateway".to_string(),
-        RouteVia::Gateway(address) => address.to_string(),
-    };
+    let via = gateway(route.via);
     if route.metric.is_some() || route.via != RouteVia::Tunnel {
         words.push(via);
     }
     words.extend(route.metric.map(|metric| metric.to_string()));
     out.line(name, &words);
+}
+
+fn print_named_route(out: &mut Out, route: &NamedRoute) {
+    let mut words = vec![route.host.clone()];
+    let name = if route.ipv6 {
+        "route-ipv6"
+    } else {
+        words.push(ipv4_mask(route.prefix).to_string());
+        "route"
+    };
+    words.push(gateway(route.via));
+    words.extend(route.metric.map(|metric| metric.to_string()));
+    out.line(name, &words);
+}
+
+/// The netmask of that many ones.
+fn ipv4_mask(prefix: u8) -> Ipv4Addr {
+    Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0))
+}
+
+fn gateway(via: RouteVia) -> String {
+    match via {
+        RouteVia::Tunnel => "vpn_gateway".to_string(),
+        RouteVia::SystemGateway => "net_gateway".to_string(),
+        RouteVia::Gateway(address) => address.to_string(),
+    }
 }
 
 fn print_process(out: &mut Out, process: &Process) {
@@ -610,5 +641,8 @@ fn print_process(out: &mut Out, process: &Process) {
     }
     if process.lock_memory {
         out.flag("mlock");
+    }
+    if let Some(path) = &process.tmp_dir {
+        out.one("tmp-dir", path.display());
     }
 }

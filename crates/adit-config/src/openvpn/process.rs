@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::args::Args;
 use super::draft::Draft;
 use super::model::Log;
-use super::table::{Effect, done, done_but};
+use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
 
@@ -77,6 +77,23 @@ pub(super) fn status_version(draft: &mut Draft, args: &Args<'_>) -> Done {
 pub(super) fn writepid(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.process.pid_file = Some(path(args)?);
     done()
+}
+
+pub(super) fn tmp_dir(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.tmp_dir = Some(path(args)?);
+    done()
+}
+
+/// What a lost connection does: adit connects anew, and so does OpenVPN after SIGHUP.
+pub(super) fn remap_usr1(_: &mut Draft, args: &Args<'_>) -> Done {
+    match args.choice(0, &[("SIGHUP", true), ("SIGTERM", false)])? {
+        true => skip("SIGUSR1 and SIGHUP are the same to adit: it connects anew"),
+        false => Err(
+            "`remap-usr1 SIGTERM`: adit connects anew when it loses the other end; write `ping-exit` for \
+                      `ping-restart`, or `connect-retry-max 1`, to have it end"
+                .into(),
+        ),
+    }
 }
 
 pub(super) fn nice(draft: &mut Draft, args: &Args<'_>) -> Done {

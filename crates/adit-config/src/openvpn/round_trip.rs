@@ -86,7 +86,6 @@ fn dns() -> impl Strategy<Value = Dns> {
     (vec(any::<IpAddr>(), 0..3), domains(), domains()).prop_map(|(mut servers, search, only_for)| {
         let mut seen = BTreeSet::new();
         servers.retain(|server| seen.insert(*server));
-        let only_for = if servers.is_empty() { Vec::new() } else { only_for };
         Dns { servers, search, only_for }
     })
 }
@@ -114,8 +113,9 @@ fn static_ipv4() -> impl Strategy<Value = StaticIpv4> {
 fn point() -> impl Strategy<Value = PointConfig> {
     let remotes = vec("[a-z]{1,9}|10\\.0\\.0\\.[1-9]|fd00::[1-9]", 0..3);
     let addresses = (static_ipv4(), option::of((net6(), any::<Ipv6Addr>())));
-    (vec(listen(), 1..3), remotes, addresses, 0..3u8, admission()).prop_map(
-        |(listen, remotes, (ipv4, ipv6), exit_notify, admission)| PointConfig {
+    (vec(listen(), 1..3), remotes, addresses, (0..3u8, any::<bool>()), admission()).prop_map(
+        |(listen, remotes, (ipv4, ipv6), (exit_notify, single), admission)| PointConfig {
+            single,
             listen,
             remotes,
             ipv4: Some(ipv4),
@@ -145,7 +145,9 @@ fn client() -> impl Strategy<Value = ClientConfig> {
         option::of((net6(), any::<Ipv6Addr>())),
         option::of(user_auth()),
     );
-    (first, second).prop_map(|(first, second)| {
+    let third = (vec(("UV_[A-Z]{1,9}", "[ -~]{0,9}"), 0..3), any::<bool>(), 576..=9000u16);
+    (first, second, third).prop_map(|(first, second, third)| {
+        let (peer_info, tls_exit, max_pushed_mtu) = third;
         let (remotes, remote_random, resolve_retry, retry, connect_retry_max, pull) = first;
         let (route_nopull, pull_filters, route_metric, redirect_gateway, dns, ipv4, ipv6, auth) = second;
         ClientConfig {
@@ -165,6 +167,9 @@ fn client() -> impl Strategy<Value = ClientConfig> {
             ipv4,
             ipv6,
             auth,
+            peer_info,
+            tls_exit,
+            max_pushed_mtu,
         }
     })
 }
@@ -275,7 +280,7 @@ fn access() -> impl Strategy<Value = Access> {
     });
     let modes = vec![ClientCertificates::Require, ClientCertificates::Optional, ClientCertificates::None];
     (
-        (option::of(verify), any::<[bool; 2]>(), select(modes)),
+        (option::of(verify), any::<[bool; 3]>(), select(modes)),
         (option::of(times), option::of(secret)),
         [
             option::of(argv()),
@@ -288,7 +293,12 @@ fn access() -> impl Strategy<Value = Access> {
         vec(("[A-Z_]{1,9}", "[ -~]{0,9}"), 0..3),
     )
         .prop_map(
-            |((verify, [optional, username_as_name], mode), (tokens, token_secret), scripts, env)| {
+            |(
+                (verify, [optional, username_as_name, export_certificates], mode),
+                (tokens, token_secret),
+                scripts,
+                env,
+            )| {
                 let has_verify = verify.is_some();
                 let certificates = if verify.is_some() { mode } else { ClientCertificates::Require };
                 let [
@@ -308,6 +318,7 @@ fn access() -> impl Strategy<Value = Access> {
                     tokens,
                     token_secret,
                     tls_verify,
+                    export_certificates,
                     key_verify,
                     client_crresponse: client_crresponse.filter(|_| has_verify),
                     client_connect,
@@ -528,8 +539,10 @@ fn timers() -> impl Strategy<Value = (Liveness, SessionLimits, Rekey)> {
 
 fn socket() -> impl Strategy<Value = SocketOptions> {
     let flags = any::<[bool; 3]>();
-    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), flags).prop_map(
-        |(sndbuf, rcvbuf, [float, multihome, tcp_nodelay])| SocketOptions {
+    let control_size = option::of(154..=2048u16);
+    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), flags, control_size).prop_map(
+        |(sndbuf, rcvbuf, [float, multihome, tcp_nodelay], control_size)| SocketOptions {
+            control_size,
             sndbuf,
             rcvbuf,
             float,
@@ -556,6 +569,21 @@ fn route() -> impl Strategy<Value = Route> {
     )
 }
 
+fn named_route() -> impl Strategy<Value = NamedRoute> {
+    let via = prop_oneof![
+        Just(RouteVia::Tunnel),
+        Just(RouteVia::SystemGateway),
+        any::<Ipv4Addr>().prop_map(|address| RouteVia::Gateway(address.into()))
+    ];
+    ("[a-z]{1,9}\\.[a-z]{1,9}", any::<bool>(), 0..=32u8, via, option::of(0..1000u32)).prop_map(
+        |(host, ipv6, prefix, via, metric)| {
+            let other = ipv6 && matches!(via, RouteVia::Gateway(_));
+            let via = if other { RouteVia::Tunnel } else { via };
+            NamedRoute { host, ipv6, prefix: if ipv6 { 128 } else { prefix }, via, metric }
+        },
+    )
+}
+
 fn process() -> impl Strategy<Value = Process> {
     let path = || text().prop_map(PathBuf::from);
     let log = prop_oneof![
@@ -568,9 +596,9 @@ fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let rest = (option::of(path()), -20..20i32, any::<[bool; 2]>());
+    let rest = (option::of(path()), -20..20i32, any::<[bool; 2]>(), option::of(path()));
     (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
-        |(user, group, verb, mute, log, status, (pid_file, nice, [lock_memory, stamps]))| Process {
+        |(user, group, verb, mute, log, status, (pid_file, nice, [lock_memory, stamps], tmp_dir))| Process {
             user,
             group,
             verb,
@@ -581,6 +609,7 @@ fn process() -> impl Strategy<Value = Process> {
             nice,
             lock_memory,
             stamps,
+            tmp_dir,
         },
     )
 }
@@ -600,11 +629,26 @@ fn config() -> impl Strategy<Value = Config> {
         server().prop_map(|server| Role::Server(Box::new(server))),
         point().prop_map(|point| Role::Point(Box::new(point))),
     ];
-    (role, device(), tls(), wrap(), data(), timers(), socket(), vec(route(), 0..4), process()).prop_map(
-        |(role, device, tls, mut wrap, data, (liveness, limits, rekey), mut socket, mut routes, process)| {
+    let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
+    (role, device(), tls(), wrap(), data(), timers(), socket(), routes, process()).prop_map(
+        |(
+            role,
+            device,
+            tls,
+            mut wrap,
+            mut data,
+            timers,
+            mut socket,
+            (mut routes, mut named_routes),
+            process,
+        )| {
+            let (liveness, limits, rekey) = timers;
             // A server's tls-crypt-v2 stands beside the wrapping.
             if let (Role::Server(_) | Role::Point(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
                 wrap = Wrap::None;
+            }
+            if let (Some(size), Mssfix::Default) = (socket.control_size, data.mssfix) {
+                data.mssfix = Mssfix::Outer(size.max(576));
             }
             socket.multihome &= matches!(role, Role::Server(_));
             // A default metric holds for every route that names none.
@@ -615,7 +659,23 @@ fn config() -> impl Strategy<Value = Config> {
             for route in routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
                 route.metric = route.metric.or(metric);
             }
-            Config { role, device, tls, wrap, data, liveness, limits, rekey, socket, routes, process }
+            for route in named_routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+                route.metric = route.metric.or(metric);
+            }
+            Config {
+                role,
+                device,
+                tls,
+                wrap,
+                data,
+                liveness,
+                limits,
+                rekey,
+                socket,
+                routes,
+                named_routes,
+                process,
+            }
         },
     )
 }

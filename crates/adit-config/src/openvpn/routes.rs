@@ -6,7 +6,7 @@ use adit_core::{IpNet, RedirectGateway, Route, RouteVia, is_domain};
 
 use super::args::Args;
 use super::draft::Draft;
-use super::model::{PullAction, PullFilter};
+use super::model::{NamedRoute, PullAction, PullFilter};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;
@@ -15,8 +15,15 @@ pub(super) fn route(draft: &mut Draft, args: &Args<'_>) -> Done {
     if args.get(0)? == "remote_host" && args.opt(2) == Some("net_gateway") {
         return done_but("the server is kept outside the tunnel anyway, wherever it is");
     }
-    if matches!(args.get(0)?, "vpn_gateway" | "net_gateway" | "remote_host") {
+    if args.get(0)? == "vpn_gateway" {
+        return done_but("the tunnel's gateway is reached through the tunnel anyway");
+    }
+    if matches!(args.get(0)?, "net_gateway" | "remote_host") {
         return Err(args.bad(args.get(0)?, "the destination's address"));
+    }
+    if is_host(args.get(0)?) {
+        let prefix = args.opt(1).filter(|mask| *mask != "default").map_or(Ok(32), |_| args.netmask(1))?;
+        return named_route(draft, args, (prefix, false), 2);
     }
     let given = args.ipv4_net(0, 1)?;
     let via = gateway(args, 2, false)?;
@@ -27,11 +34,26 @@ pub(super) fn route(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(super) fn route_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
     let found = args.get(0)?;
+    if is_host(found) {
+        return named_route(draft, args, (128, true), 1);
+    }
     let net = if found.contains('/') { args.ipv6_net(0)? } else { args.ipv6(0)?.into() };
     let via = gateway(args, 1, true)?;
     let metric = metric(args, 2)?;
     draft.routes.push(Route { destination: IpNet::V6(net.trunc()), via, metric });
     taken_as(net.into())
+}
+
+/// Whether this names a host, and is no address with a mistake in it.
+fn is_host(word: &str) -> bool {
+    is_domain(word) && !word.rsplit('.').next().is_none_or(|last| last.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The host's addresses are looked up when the tunnel starts.
+fn named_route(draft: &mut Draft, args: &Args<'_>, (prefix, ipv6): (u8, bool), next: usize) -> Done {
+    let (via, metric) = (gateway(args, next, ipv6)?, metric(args, next + 1)?);
+    draft.named_routes.push(NamedRoute { host: args.get(0)?.into(), ipv6, prefix, via, metric });
+    done_but("the name is looked up once, when the tunnel starts")
 }
 
 /// A destination may have host bits; the route is to its network.
@@ -119,7 +141,16 @@ pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
                 draft.client.dns.search.push(domain.into());
             }
         }
-        "WINS" | "NBDD" | "NBT" | "NBS" | "DISABLE-NBT" | "NTP" | "DOMAIN-ROUTE" => {
+        "DOMAIN-ROUTE" => {
+            let domain = args.get(1)?;
+            if domain != "." && !is_domain(domain) {
+                return Err(args.bad(domain, "a domain, or `.` for all"));
+            }
+            if !draft.client.dns.only_for.iter().any(|known| known == domain) {
+                draft.client.dns.only_for.push(domain.into());
+            }
+        }
+        "WINS" | "NBDD" | "NBT" | "NBS" | "DISABLE-NBT" | "NTP" => {
             return skip("only name servers and domains are set");
         }
         "PROXY_HTTP" | "PROXY_HTTPS" | "PROXY_BYPASS" | "PROXY_AUTO_CONFIG_URL" => {

@@ -1,3 +1,5 @@
+use adit_core::RouteVia;
+
 use super::*;
 
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
@@ -359,4 +361,69 @@ fn keys_behind_a_password() {
     let failure = read("cd /etc\npkcs12 a.p12\ncert cert.crt\n").unwrap_err().to_string();
     assert!(failure.contains("test.conf:5: `cert` beside `pkcs12`"), "{failure}");
     assert!(read("<pkcs12>\n</pkcs12>\n").unwrap_err().to_string().contains("it is empty"));
+}
+
+#[test]
+fn routes_to_hosts_wait_for_their_addresses() {
+    let text =
+        "route a.example\nroute b.example 255.255.0.0 net_gateway 7\nroute-ipv6 c.example\nroute-metric 5\n";
+    let named: Vec<_> = client(text).0.named_routes;
+    let told: Vec<_> =
+        named.iter().map(|route| (route.host.as_str(), route.ipv6, route.prefix, route.metric)).collect();
+    assert_eq!(
+        told,
+        [
+            ("a.example", false, 32, Some(5)),
+            ("b.example", false, 16, Some(7)),
+            ("c.example", true, 128, Some(5))
+        ]
+    );
+    assert_eq!(named[1].via, RouteVia::SystemGateway);
+    // An address with a mistake in it is none of a host's names.
+    for wrong in ["10.8.0", "10.8.0.300", "fd00:::1", "a..b"] {
+        assert!(bad(&format!("client\nremote a\nroute {wrong}"))[0].contains("`route`: found"), "{wrong}");
+    }
+}
+
+#[test]
+fn names_of_some_domains_alone_are_asked_for() {
+    let dns = |text: &str| client(text).1.dns;
+    let some =
+        dns("dhcp-option DNS 10.8.0.1\ndhcp-option DOMAIN-ROUTE corp.example\ndhcp-option DOMAIN-ROUTE a.b");
+    assert_eq!(some.only_for, ["corp.example", "a.b"]);
+    assert_eq!(dns("dhcp-option DOMAIN-ROUTE corp.example\ndhcp-option DOMAIN-ROUTE .").only_for, [""; 0]);
+    assert!(bad("client\nremote a\ndhcp-option DOMAIN-ROUTE $(reboot)")[0].contains("a domain, or `.`"));
+}
+
+#[test]
+fn setenv_opt_alone_says_nothing() {
+    let parsed = good("client\nremote vpn.example\nremote-cert-tls server\nsetenv opt\nsetenv opt mute 3");
+    assert_eq!(parsed.config.process.mute, Some(3));
+    assert!(
+        parsed.warnings.iter().any(|warning| warning.to_string().starts_with("test.conf:4: `setenv opt`"))
+    );
+}
+
+#[test]
+fn what_the_server_is_told_of_us() {
+    let told = |text: &str| client(text).1.peer_info;
+    let text = "setenv UV_ID 42\nsetenv IV_GUI_VER \"gui 1\"\nsetenv OTHER x\n";
+    assert_eq!(told(text), [("IV_GUI_VER".to_owned(), "gui 1".to_owned())]);
+    assert_eq!(told(&format!("{text}push-peer-info"))[0], ("UV_ID".to_owned(), "42".to_owned()));
+}
+
+#[test]
+fn sizes_of_control_datagrams_hold_for_packets_too() {
+    let sizes = |text: &str| {
+        let config = client(text).0;
+        (config.socket.control_size, config.data.mssfix)
+    };
+    assert_eq!(sizes("max-packet-size 1300"), (Some(1300), Mssfix::Outer(1300)));
+    assert_eq!(sizes("max-packet-size 9000\nmssfix 1200"), (Some(2048), Mssfix::Payload(1200)));
+}
+
+#[test]
+fn a_lost_connection_is_no_end() {
+    client("remap-usr1 SIGHUP");
+    assert!(bad("client\nremote a\nremap-usr1 SIGTERM")[0].contains("write `ping-exit`"));
 }

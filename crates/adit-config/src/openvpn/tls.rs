@@ -290,3 +290,26 @@ pub(super) fn cert_profile(draft: &mut Draft, args: &Args<'_>) -> Done {
         other => Err(args.bad(other, "`preferred`, `suiteb`, `legacy` or `insecure`")),
     }
 }
+
+pub(super) fn tls_exit(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.tls_exit = true;
+    done_but("it ends a client; a server goes on with the others")
+}
+
+pub(super) fn export_certificates(draft: &mut Draft, args: &Args<'_>) -> Done {
+    args.get(0)?;
+    draft.access.export_certificates = true;
+    done_but(
+        "`tls-verify` finds the certificate in the file that `peer_cert` names, which is made in `tmp-dir`",
+    )
+}
+
+pub(super) fn push_peer_info(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.push_peer_info = true;
+    done_but("the server is told what `setenv UV_…` says; nothing else that identifies the machine")
+}
+
+pub(super) fn single_session(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.server.single = true;
+    done_but("it holds for a point-to-point tunnel; elsewhere each client has one session anyway")
+}

@@ -397,6 +397,9 @@ impl Connection {
             SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
             SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
             SessionOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
+            SessionOutput::Failed { reason, .. } if self.params.tls_exit => {
+                self.verdict = Some(Outcome::Fatal(format!("{reason} (tls-exit)")));
+            }
             SessionOutput::Failed { reason, refused: true } => self.verdict = Some(Outcome::Refused(reason)),
             SessionOutput::Failed { reason, refused: false } => self.verdict = Some(retry(&reason)),
         }
@@ -515,7 +518,7 @@ impl Connection {
         options: &[String],
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let mut pushed = Pushed::default();
+        let mut pushed = Pushed::up_to(self.params.max_pushed_mtu);
         let is_token = |option: &&String| option.starts_with("auth-token");
         self.take_tokens(options.iter().filter(is_token).map(String::as_str));
         for option in options.iter().filter(|option| !is_token(option)) {

@@ -7,6 +7,7 @@ mod challenge;
 use std::sync::Arc;
 
 use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
+use base64ct::{Base64, Encoding as _};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
@@ -83,6 +84,20 @@ pub(super) struct Gate {
     told: Environment,
     /// How often the client answered a question in this judgement.
     responses: u32,
+}
+
+/// A certificate for a script, as PEM (RFC 7468).
+fn exported(der: &[u8]) -> ScriptFile {
+    let text = Base64::encode_string(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for (number, letter) in text.chars().enumerate() {
+        if number > 0 && number % 64 == 0 {
+            pem.push('\n');
+        }
+        pem.push(letter);
+    }
+    pem.push_str("\n-----END CERTIFICATE-----\n");
+    ScriptFile { content: Zeroizing::new(pem.into_bytes()), is_argument: false, variable: Some("peer_cert") }
 }
 
 impl Gate {
@@ -183,7 +198,8 @@ impl Gate {
             let mut argv = argv.clone();
             argv.extend([depth.to_string(), subject]);
             let env = self.told.clone().finish("tls-verify");
-            let script = self.script(argv, env, Vec::new(), false);
+            let files = if self.params.access.export_certificates { vec![exported(der)] } else { Vec::new() };
+            let script = self.script(argv, env, files, false);
             self.start(script, Kind::Certificate, events);
         }
     }

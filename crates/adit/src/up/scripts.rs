@@ -52,12 +52,17 @@ impl Scripts {
         access.verify.is_some() || others.iter().any(|script| script.is_some())
     }
 
-    pub(super) fn start<P: Protocol + 'static>(handle: Handle<P>) -> io::Result<Self> {
+    /// Starts the thread. `tmp_dir` is where files for scripts are made, if not where the system has such files.
+    pub(super) fn start<P: Protocol + 'static>(
+        handle: Handle<P>,
+        tmp_dir: Option<PathBuf>,
+    ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let answer = move |id, outcome| {
             handle.command(Order::ScriptDone { id, outcome });
         };
-        let work = move || Runner::new(Box::new(answer)).run(&receiver);
+        let tmp_dir = tmp_dir.unwrap_or_else(std::env::temp_dir);
+        let work = move || Runner::new(Box::new(answer), tmp_dir).run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
         Ok(Scripts { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -109,16 +114,18 @@ struct Runner {
     running: Vec<Running>,
     deferred: Vec<Deferred>,
     look_at_files: Instant,
+    tmp_dir: PathBuf,
 }
 
 impl Runner {
-    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>) -> Self {
+    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>, tmp_dir: PathBuf) -> Self {
         Runner {
             answer,
             waiting: VecDeque::new(),
             running: Vec::new(),
             deferred: Vec::new(),
             look_at_files: Instant::now(),
+            tmp_dir,
         }
     }
 
@@ -183,7 +190,7 @@ impl Runner {
         while self.running.len() < MOST_AT_ONCE {
             let Some((script, device)) = self.next() else { break };
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
-            match begin(&script, &device, beside) {
+            match begin(&script, &device, beside, &self.tmp_dir) {
                 Ok((child, desk)) => {
                     let until = Instant::now() + script.patience;
                     self.running.push(Running { script, child, until, desk });
@@ -238,9 +245,15 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn begin(script: &Script, device: &str, beside: Option<&Deferred>) -> Result<(Child, Desk), String> {
+fn begin(
+    script: &Script,
+    device: &str,
+    beside: Option<&Deferred>,
+    tmp_dir: &Path,
+) -> Result<(Child, Desk), String> {
     let (program, arguments) = script.argv.split_first().ok_or("no program is named")?;
-    let desk = Desk::lay(&script.files).map_err(|error| format!("its files cannot be made: {error}"))?;
+    let desk =
+        Desk::lay(&script.files, tmp_dir).map_err(|error| format!("its files cannot be made: {error}"))?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
     command.envs(script.env.iter().map(|(name, value)| (name, value)));
@@ -261,13 +274,13 @@ struct Desk {
 }
 
 impl Desk {
-    fn lay(files: &[ScriptFile]) -> io::Result<Self> {
+    fn lay(files: &[ScriptFile], tmp_dir: &Path) -> io::Result<Self> {
         let mut desk = Desk { directory: None, files: Vec::new() };
         if files.is_empty() {
             return Ok(desk);
         }
         let tag = OsRng.try_next_u64().map_err(io::Error::other)?;
-        let directory = std::env::temp_dir().join(format!("adit-{tag:016x}"));
+        let directory = tmp_dir.join(format!("adit-{tag:016x}"));
         DirBuilder::new().mode(0o700).create(&directory)?;
         desk.directory = Some(directory.clone());
         for (number, file) in files.iter().enumerate() {
@@ -340,9 +353,12 @@ mod tests {
         let (jobs, receiver) = mpsc::channel();
         let (answers, came) = mpsc::channel();
         thread::spawn(move || {
-            Runner::new(Box::new(move |id, outcome| {
-                let _ = answers.send((id, outcome));
-            }))
+            Runner::new(
+                Box::new(move |id, outcome| {
+                    let _ = answers.send((id, outcome));
+                }),
+                std::env::temp_dir(),
+            )
             .run(&receiver)
         });
         (jobs, came)

@@ -140,7 +140,9 @@ pub(super) fn client_params(
         route_nopull: client.route_nopull,
         pull_filters: client.pull_filters.iter().map(pull_filter).collect(),
         local: local_settings(config, client),
-        peer_info: Vec::new(),
+        peer_info: client.peer_info.clone(),
+        tls_exit: client.tls_exit,
+        max_pushed_mtu: client.max_pushed_mtu,
         auth: client.auth.as_ref().map(|auth| UserAuth {
             credentials: None,
             retry: match auth.retry {
@@ -234,6 +236,7 @@ pub(super) fn point_params(
             },
             only_from: only_from.unwrap_or_default(),
             exit_notify: point.exit_notify > 0,
+            single: point.single,
         }),
         ..server_params(config, &server, credentials, revocations, &no_secret, wall)?
     })
@@ -318,6 +321,7 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
             external: times.external,
         }),
         tls_verify: access.tls_verify.clone(),
+        export_certificates: access.export_certificates,
         key_verify: access.key_verify.clone(),
         client_crresponse: access.client_crresponse.clone(),
         client_connect: access.client_connect.clone(),
@@ -374,6 +378,9 @@ fn control(
     params.reneg = config.rekey.after;
     params.tran_window = config.rekey.transition;
     params.retransmit = config.rekey.retransmit;
+    if let Some(size) = config.socket.control_size {
+        params.max_packet_size = usize::from(size);
+    }
     params.revocations = revocations;
     params.name_fields = name_fields(config);
     Ok(params)
