@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 use adit_dataplane::{
     Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
@@ -76,7 +76,7 @@ impl End {
             cipher,
             seal,
             open,
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         })));
         end.apply(DataEvent::Activate { peer, session });
         end

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 use adit_dataplane::{Config, Inbox, Ingress, MergePolicy, Outbox, Role, StreamError, Wire, split};
 use libfuzzer_sys::fuzz_target;
@@ -34,7 +34,7 @@ fn client() -> Ingress {
             cipher: Cipher::Aes128Gcm,
             seal: key(),
             open: key(),
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         })),
     ];
     for event in events {

@@ -3,7 +3,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{
+    Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+};
 use adit_dataplane::{
     Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
 };
@@ -39,7 +41,7 @@ impl End {
             cipher: Cipher::ChaCha20Poly1305,
             seal: key(seal),
             open: key(open),
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         })));
         end.apply(DataEvent::Activate { peer: PEER, session });
         end

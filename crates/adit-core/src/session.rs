@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use zeroize::Zeroizing;
@@ -249,8 +250,24 @@ pub struct Install {
     pub seal: DirectionKey,
     /// Key for what we receive.
     pub open: DirectionKey,
-    /// Replay window in packets (OpenVPN's `replay-window`, default 64). At least 1.
-    pub replay_window: u32,
+    /// How late packets may come.
+    pub replay_window: ReplayWindow,
+}
+
+/// How late a packet may come and still be taken (OpenVPN's `replay-window`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayWindow {
+    /// So many packets after it were taken before it, at most; at least 1.
+    pub packets: u32,
+    /// So long after packets that were sent after it, roughly. Zero: however long.
+    pub time: Duration,
+}
+
+impl Default for ReplayWindow {
+    /// OpenVPN's: 64 packets and 15 seconds.
+    fn default() -> Self {
+        ReplayWindow { packets: 64, time: Duration::from_secs(15) }
+    }
 }
 
 /// What the data plane must know of a peer before its first session.

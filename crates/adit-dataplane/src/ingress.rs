@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use adit_core::{Notice, Path, PeerId, SessionId, Transport};
+use adit_core::{Instant, Notice, Path, PeerId, SessionId, Transport};
 use thiserror::Error;
 
 use crate::counters::{Counters, Drop, Half, PeerCounter};
@@ -18,6 +19,9 @@ use crate::{Config, Role, Wire, mss};
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
 pub const MAX_RECORD: usize = MAX_DATAGRAM;
+
+/// How often sessions hear the time.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Bytes of a protocol message that are passed on.
 const MESSAGE_MAX: usize = 1024;
@@ -66,6 +70,7 @@ pub struct Ingress {
     last: Option<(SessionId, u32)>,
     routes: Routes,
     counters: Counters,
+    next_tick: Instant,
 }
 
 impl Ingress {
@@ -80,6 +85,7 @@ impl Ingress {
             last: None,
             routes: Routes::default(),
             counters,
+            next_tick: Instant::ORIGIN,
         }
     }
 
@@ -93,6 +99,23 @@ impl Ingress {
             IngressEvent::MovePeer { peer, path } => self.move_peer(peer, path),
             IngressEvent::Install { peer, session, open } => self.install(peer, session, open),
             IngressEvent::Retire { session, .. } => self.retire(session),
+        }
+    }
+
+    /// Says what time it is: as often as there is something to open, and the clock is cheap. Replay windows are
+    /// limited in time by it; whoever never says it has windows of packets alone.
+    #[inline]
+    pub fn tick(&mut self, now: Instant) {
+        if now >= self.next_tick {
+            self.tick_sessions(now);
+        }
+    }
+
+    #[cold]
+    fn tick_sessions(&mut self, now: Instant) {
+        self.next_tick = now + TICK;
+        for session in self.sessions.iter_mut().flatten() {
+            session.open.tick(now);
         }
     }
 

@@ -1,4 +1,11 @@
-//! The replay window: a ring of bits (the idea of RFC 6479), any size, one word cleared per 64 packets.
+//! The replay window: a ring of bits (the idea of RFC 6479), any size, one word cleared per 64 packets. It is limited
+//! in time too: now and then it is noted which counter was the highest, and when that is too long ago, what did not
+//! come until then is too late.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use adit_core::{Instant, ReplayWindow};
 
 /// The largest window.
 pub(crate) const MAX_WINDOW: u32 = 65_536;
@@ -14,7 +21,22 @@ pub(crate) struct Window {
     /// The highest counter seen. Counter 0 is below every window: no protocol of ours uses it on the wire
     /// but WireGuard, which shifts its counters by one.
     highest: u64,
+    /// Counters up to this one came, or are too late.
+    floor: u64,
+    age: Age,
 }
+
+/// How high the highest counter was, when.
+#[derive(Clone, Debug)]
+struct Age {
+    /// Zero: however late, it may come.
+    most: Duration,
+    notes: VecDeque<(Instant, u64)>,
+}
+
+/// Notes at a time, at most: what is late is refused when it is a quarter later than it may be, at the latest.
+/// (OpenVPN looks every 5 seconds.)
+const NOTES: u32 = 4;
 
 /// What the window says of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +50,42 @@ pub(crate) enum Freshness {
 }
 
 impl Window {
-    /// An empty window of `size` packets (made to fit 1..=65,536).
-    pub(crate) fn new(size: u32) -> Self {
-        let size = size.clamp(1, MAX_WINDOW);
+    /// An empty window of that many packets (made to fit 1..=65,536).
+    pub(crate) fn new(window: ReplayWindow) -> Self {
+        let size = window.packets.clamp(1, MAX_WINDOW);
         let words = (size as usize).div_ceil(64).saturating_add(1).next_power_of_two();
-        Window { words: vec![0; words], mask: words as u64 - 1, size: u64::from(size), highest: 0 }
+        Window {
+            words: vec![0; words],
+            mask: words as u64 - 1,
+            size: u64::from(size),
+            highest: 0,
+            floor: 0,
+            age: Age { most: window.time, notes: VecDeque::with_capacity(NOTES as usize + 1) },
+        }
+    }
+
+    /// The time goes on.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        let Age { most, notes } = &mut self.age;
+        if most.is_zero() {
+            return;
+        }
+        while let Some((at, highest)) = notes.front().copied()
+            && at + *most <= now
+        {
+            self.floor = highest;
+            notes.pop_front();
+        }
+        let (noted_at, noted) = notes.back().copied().unwrap_or((Instant::ORIGIN, self.floor));
+        if self.highest > noted && (notes.is_empty() || noted_at + *most / NOTES <= now) {
+            notes.push_back((now, self.highest));
+        }
     }
 
     /// Judges an authenticated counter (at least 1) and marks it as seen.
     #[inline]
     pub(crate) fn accept(&mut self, counter: u64) -> Freshness {
-        if counter == 0 || self.highest.saturating_sub(counter) >= self.size {
+        if counter <= self.floor || self.highest.saturating_sub(counter) >= self.size {
             return Freshness::Replayed;
         }
         let mut freshness = Freshness::Late;
@@ -97,9 +144,61 @@ mod tests {
         }
     }
 
+    fn packets(packets: u32) -> ReplayWindow {
+        ReplayWindow { packets, time: Duration::ZERO }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ORIGIN + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_is_late_for_too_long_is_refused() {
+        for ticks in [1, 2, 3] {
+            let mut window = Window::new(ReplayWindow { packets: 64, time: Duration::from_secs(12) });
+            let mut refused_at = None;
+            for second in (100..130).step_by(ticks) {
+                // Three of each ten counters are late.
+                let base = (second - 100) * 10;
+                for counter in [1, 2, 3, 4, 5, 6, 10] {
+                    window.accept(base + counter);
+                }
+                window.tick(at(second));
+                // One that is long overdue, and lies within the window.
+                let mut copy = window.clone();
+                copy.size = 1000;
+                if copy.accept(7) == Freshness::Replayed && refused_at.is_none() {
+                    refused_at = Some(second - 100);
+                }
+                if second < 110 {
+                    assert_eq!(copy.accept(base + 8), Freshness::Late, "not late yet");
+                }
+            }
+            let refused_at = refused_at.unwrap();
+            assert!((12..=12 + 3 + 2 * ticks as u64).contains(&refused_at), "{refused_at}");
+            assert!(window.age.notes.len() <= NOTES as usize + 1);
+        }
+    }
+
+    #[test]
+    fn time_alone_refuses_nothing_new() {
+        let mut window = Window::new(ReplayWindow { packets: 64, time: Duration::from_secs(15) });
+        window.accept(10);
+        window.tick(at(1));
+        window.tick(at(10_000));
+        assert_eq!(window.accept(9), Freshness::Replayed, "late by hours");
+        assert_eq!(window.accept(10), Freshness::Replayed);
+        assert_eq!(window.accept(11), Freshness::Newest);
+        let mut patient = Window::new(packets(64));
+        patient.accept(10);
+        patient.tick(at(1));
+        patient.tick(at(10_000));
+        assert_eq!(patient.accept(9), Freshness::Late, "0 seconds are no limit");
+    }
+
     #[test]
     fn edges() {
-        let mut window = Window::new(64);
+        let mut window = Window::new(packets(64));
         assert_eq!(window.accept(0), Freshness::Replayed);
         assert_eq!(window.accept(1), Freshness::Newest);
         assert_eq!(window.accept(1), Freshness::Replayed);
@@ -118,7 +217,7 @@ mod tests {
             size in prop_oneof![1u32..300, Just(4096u32), Just(65_536u32)],
             steps in proptest::collection::vec((any::<bool>(), prop_oneof![0u64..4, 0u64..200, 0u64..140_000]), 1..300),
         ) {
-            let mut window = Window::new(size);
+            let mut window = Window::new(packets(size));
             let mut naive = Naive { seen: BTreeSet::new(), highest: 0, size: u64::from(size) };
             for (forward, distance) in steps {
                 let counter = if forward { naive.highest + distance } else { naive.highest.saturating_sub(distance) };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 use adit_dataplane::{
     Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Segmentation, Wire, split,
@@ -43,7 +43,7 @@ fn end(role: Role, cipher: Cipher, form: Form) -> (Egress, Ingress) {
             cipher,
             seal: key.clone(),
             open: key,
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         })),
         DataEvent::Activate { peer, session },
     ];

@@ -33,6 +33,7 @@ pub mod static_key;
 #[path = "../tests/support/mod.rs"]
 mod support;
 mod tls;
+mod usage;
 mod verify;
 pub mod wire;
 pub mod wrap;
@@ -46,5 +47,6 @@ pub use certificate::NameFields;
 pub use client::Client;
 pub use server::Server;
 pub use tls::TlsConfig;
+pub use usage::UseLimits;
 pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose};
 pub use wire::Role;

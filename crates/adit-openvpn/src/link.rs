@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader,
-    PeerId, SessionId,
+    PeerId, ReplayWindow, SessionId,
 };
 
 use crate::key_state::KeyStateError;
 use crate::negotiate::{PointTerms, iv_proto};
 use crate::params::DataParams;
 use crate::session::Session;
+use crate::usage::{Traffic, Usage, UseLimits};
 use crate::wire::Role;
 
 /// The peer-id of a point-to-point tunnel whose ends cannot export one (OpenVPN ssl_ncp.c: "vpn").
@@ -28,10 +29,15 @@ pub(crate) struct Agreement {
     pub(crate) exporter: bool,
     /// The epoch data format; then the header is `DATA_V2` and the cipher an AEAD.
     pub(crate) epoch: bool,
-    pub(crate) replay_window: u32,
+    pub(crate) replay_window: ReplayWindow,
 }
 
 impl Agreement {
+    /// Whether a key may seal only so many blocks and packets. In the epoch format the data plane sees to that.
+    fn blocks_count(&self) -> bool {
+        self.cipher.is_aead() && self.cipher != Cipher::ChaCha20Poly1305 && !self.epoch
+    }
+
     /// What the terms of a point-to-point tunnel mean for its data channel.
     ///
     /// # Errors
@@ -69,11 +75,20 @@ pub(crate) struct Link {
     established: Vec<u8>,
     active: Option<u8>,
     completed: u64,
+    usage: Usage,
 }
 
 impl Link {
     pub(crate) fn new(peer: PeerId, role: Role) -> Self {
-        Link { peer, role, agreement: None, established: Vec::new(), active: None, completed: 0 }
+        Link {
+            peer,
+            role,
+            agreement: None,
+            established: Vec::new(),
+            active: None,
+            completed: 0,
+            usage: Usage::default(),
+        }
     }
 
     pub(crate) fn agreement(&self) -> Option<&Agreement> {
@@ -141,9 +156,17 @@ impl Link {
         Ok(())
     }
 
+    /// So much was received and sent since the peer was added. Whether the present keys were used enough, and new
+    /// ones are due.
+    pub(crate) fn traffic(&mut self, received: Traffic, sent: Traffic, limits: UseLimits) -> bool {
+        self.usage.note(received, sent);
+        self.agreement.is_some_and(|agreement| self.usage.is_enough(limits, agreement.blocks_count()))
+    }
+
     /// We seal with `key_id` from now on.
     pub(crate) fn activate(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
         self.active = Some(key_id);
+        self.usage.restart();
         if self.agreement.is_some() {
             let session = self.session_id(key_id);
             events.push_back(Event::Data(DataEvent::Activate { peer: self.peer, session }));

@@ -267,7 +267,7 @@ fn outer_headers(path: Path) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use adit_core::Digest;
+    use adit_core::{Digest, ReplayWindow};
 
     use super::*;
 
@@ -283,7 +283,7 @@ mod tests {
             compression,
             exporter: true,
             epoch: false,
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         }
     }
 

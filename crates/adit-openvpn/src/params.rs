@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
-    Route, SessionLimits, Transport, UnixTime, UserPassword,
+    ReplayWindow, Route, SessionLimits, Transport, UnixTime, UserPassword,
 };
 
 use crate::access::AccessParams;
@@ -14,6 +14,7 @@ use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
 use crate::revocation::Revocations;
 use crate::tls::TlsConfig;
+use crate::usage::UseLimits;
 use crate::wrap::WrapConfig;
 use crate::wrap::v2::ServerKey;
 
@@ -28,6 +29,8 @@ pub struct ControlParams {
     pub hand_window: Duration,
     /// `reneg-sec`: new keys after this time; `None` (0) leaves it to the peer. Default 3600 s.
     pub reneg: Option<Duration>,
+    /// `reneg-bytes` and `reneg-pkts`.
+    pub reneg_use: UseLimits,
     /// `tran-window`: how long old keys still open. Default 3600 s.
     pub tran_window: Duration,
     /// `max-packet-size`: the largest control datagram with its IP and UDP headers. Default 1250.
@@ -50,6 +53,7 @@ impl ControlParams {
             tls,
             hand_window: Duration::from_secs(60),
             reneg: Some(Duration::from_secs(3600)),
+            reneg_use: UseLimits::default(),
             tran_window: Duration::from_secs(3600),
             max_packet_size: 1250,
             retransmit: Duration::from_secs(2),
@@ -87,8 +91,8 @@ pub struct DataParams {
     pub tun_mtu: u16,
     /// `mssfix`.
     pub mssfix: MssFix,
-    /// `replay-window`, in packets. Default 64.
-    pub replay_window: u32,
+    /// `replay-window`.
+    pub replay_window: ReplayWindow,
 }
 
 impl Default for DataParams {
@@ -103,7 +107,7 @@ impl Default for DataParams {
             before_2_7: false,
             tun_mtu: 1500,
             mssfix: MssFix::Default,
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         }
     }
 }

@@ -7,13 +7,14 @@ mod support;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, DataEvent, Ended, Event, Framing, Install, PeerId, Protocol, SessionId, Transport,
+    Cipher, Command, DataEvent, Ended, Event, Framing, Install, Notice, PeerId, Protocol, SessionId,
+    Transport,
 };
-use adit_openvpn::Role;
 use adit_openvpn::params::{ClientParams, TlsCryptV2};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use adit_openvpn::{Role, UseLimits};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::{Authority, Pair, client_params, server_params};
 
@@ -246,6 +247,51 @@ fn compat_mode_takes_keys_from_openvpns_own_prf() {
         let (ours, theirs) = (installs(&pair.client_events), installs(&pair.server_events));
         assert!(pair.is_up(), "{old:?}");
         assert_eq!(*ours[0].seal.key, *theirs[0].open.key, "{old:?}");
+    }
+}
+
+#[test]
+fn keys_that_were_used_enough_are_renewed() {
+    for (by, limits) in [
+        (Role::Client, UseLimits { bytes: 1000, packets: 0 }),
+        (Role::Server, UseLimits { bytes: 0, packets: 10 }),
+    ] {
+        let authority = Authority::new();
+        let alice = authority.issue("alice", ClientAuth);
+        let mut client = client_params(&alice, WrapConfig::Plain, Transport::Udp);
+        let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        (client.control.hand_window, server.control.hand_window) =
+            (Duration::from_secs(2), Duration::from_secs(2));
+        match by {
+            Role::Client => client.control.reneg_use = limits,
+            Role::Server => server.control.reneg_use = limits,
+        }
+        let mut pair = Pair::new(client, server);
+        assert!(pair.is_up());
+        let mut used = |each: u64| {
+            // The server's first peer has the same number as a client's only one.
+            let notice = Notice::Traffic {
+                peer: PeerId::SERVER,
+                received: each,
+                sent: each,
+                received_bytes: each * 100,
+                sent_bytes: each * 100,
+                message_bytes: 0,
+            };
+            let now = pair.now;
+            match by {
+                Role::Client => pair.client.handle_notice(now, notice),
+                Role::Server => pair.server.handle_notice(now, notice),
+            }
+            pair.exchange();
+            // Until the new keys are in use.
+            pair.advance(Duration::from_secs(3));
+            installs(&pair.client_events).len()
+        };
+        assert_eq!(used(4), 1, "{by:?}");
+        assert_eq!(used(5), 2, "{by:?}");
+        assert_eq!(used(9), 2, "{by:?}: what passed before is another key's");
+        assert_eq!(used(10), 3, "{by:?}");
     }
 }
 

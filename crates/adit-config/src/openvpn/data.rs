@@ -1,6 +1,8 @@
 //! Directives on the data channel, pings and renewal of keys.
 
-use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit};
+use std::time::Duration;
+
+use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit, ReplayWindow};
 
 use super::args::Args;
 use super::draft::Draft;
@@ -155,11 +157,8 @@ pub(super) fn replay_window(draft: &mut Draft, args: &Args<'_>) -> Done {
     // OpenVPN takes 0 to 65536 packets and 0 to 600 seconds (packet_id.h); 0 packets means strict order,
     // which a window of one packet gives.
     let packets = args.number(0, 0..=65_536u32)?.max(1);
-    let time = args.opt_number(1, 0..=600u64)?;
-    draft.data.replay_window = Some(packets);
-    if time.is_some() {
-        return done_but("by packets alone; time does not make a packet late");
-    }
+    let time = args.opt_number(1, 0..=600)?.map_or(ReplayWindow::default().time, Duration::from_secs);
+    draft.data.replay_window = Some(ReplayWindow { packets, time });
     done()
 }
 
@@ -243,6 +242,17 @@ pub(super) fn reneg_sec(draft: &mut Draft, args: &Args<'_>) -> Done {
             done_but("the first value alone; a server spreads renewals by itself")
         }
     }
+}
+
+/// As OpenVPN: both directions together, since the present keys came.
+pub(super) fn reneg_bytes(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.rekey.bytes = args.number(0, 0..=u64::MAX)?;
+    done()
+}
+
+pub(super) fn reneg_packets(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.rekey.packets = args.number(0, 0..=u64::MAX)?;
+    done()
 }
 
 pub(super) fn tran_window(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, RedirectGateway, Route,
-    SessionLimits, Transport,
+    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, RedirectGateway, ReplayWindow,
+    Route, SessionLimits, Transport,
 };
 
 use super::lexer::{At, Inline};
@@ -160,7 +160,7 @@ pub(super) struct DataDraft {
     pub(super) compression: CompressionFraming,
     /// `compat-mode`, as ten thousand times the first number and so on.
     pub(super) compat: Option<u32>,
-    pub(super) replay_window: Option<u32>,
+    pub(super) replay_window: Option<ReplayWindow>,
     pub(super) mssfix: Mssfix,
 }
 

@@ -92,7 +92,7 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
         compression: draft.compression,
         before_2_6,
         before_2_7,
-        replay_window: draft.replay_window.unwrap_or(64),
+        replay_window: draft.replay_window.unwrap_or_default(),
         mssfix: draft.mssfix,
     };
     let open = data.ciphers.iter().chain(&data.fallback).find(|cipher| !cipher.is_aead());

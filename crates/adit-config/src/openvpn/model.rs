@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
-    SessionLimits, Transport,
+    Cipher, CompressionFraming, Digest, Dns, Ipv4Net, Ipv6Net, RedirectGateway, ReplayWindow, Route,
+    RouteVia, SessionLimits, Transport,
 };
 
 pub use adit_core::NameField;
@@ -581,8 +581,8 @@ pub struct DataChannel {
     pub before_2_6: bool,
     /// No epoch data format, which came with OpenVPN 2.7 (`compat-mode`). True if `before_2_6` is.
     pub before_2_7: bool,
-    /// How many packets behind the newest one may come, 1 to 65536 (`replay-window`, default 64).
-    pub replay_window: u32,
+    /// How late packets may come (`replay-window`): 1 to 65536 packets, 0 to 600 seconds.
+    pub replay_window: ReplayWindow,
     /// Largest TCP segments inside.
     pub mssfix: Mssfix,
 }
@@ -629,6 +629,10 @@ pub enum OnTimeout {
 pub struct Rekey {
     /// Longest life of a key (`reneg-sec`, default 3600 s); `None` for ever.
     pub after: Option<Duration>,
+    /// After so many bytes in all (`reneg-bytes`); 0: no limit.
+    pub bytes: u64,
+    /// After so many packets in all (`reneg-pkts`); 0: no limit.
+    pub packets: u64,
     /// How long the old key still opens (`tran-window`, default 3600 s).
     pub transition: Duration,
     /// How long a handshake may take (`hand-window`, default 60 s).
@@ -641,6 +645,8 @@ impl Default for Rekey {
     fn default() -> Self {
         Rekey {
             after: Some(Duration::from_secs(3600)),
+            bytes: 0,
+            packets: 0,
             transition: Duration::from_secs(3600),
             handshake: Duration::from_secs(60),
             retransmit: Duration::from_secs(2),

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route, RouteVia,
-    SessionLimits, Transport,
+    Cipher, CompressionFraming, Dns, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, ReplayWindow,
+    Route, RouteVia, SessionLimits, Transport,
 };
 use zeroize::Zeroizing;
 
@@ -509,7 +509,8 @@ fn print_data(out: &mut Out, data: &DataChannel) {
         CompressionFraming::Stub => out.one("compress", "stub"),
         CompressionFraming::StubV2 => out.one("compress", "stub-v2"),
     }
-    out.one("replay-window", data.replay_window);
+    let ReplayWindow { packets, time } = data.replay_window;
+    out.line("replay-window", &[packets.to_string(), time.as_secs().to_string()]);
     match data.mssfix {
         Mssfix::Default => {}
         Mssfix::Off => out.one("mssfix", 0),
@@ -543,6 +544,11 @@ fn print_limits(out: &mut Out, limits: &SessionLimits) {
 
 fn print_rekey(out: &mut Out, rekey: &Rekey) {
     out.seconds("reneg-sec", rekey.after.unwrap_or_default());
+    for (name, limit) in [("reneg-bytes", rekey.bytes), ("reneg-pkts", rekey.packets)] {
+        if limit > 0 {
+            out.one(name, limit);
+        }
+    }
     out.seconds("tran-window", rekey.transition);
     out.seconds("hand-window", rekey.handshake);
     out.seconds("tls-timeout", rekey.retransmit);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route,
-    RouteVia, SessionLimits, Transport,
+    Cipher, CompressionFraming, Digest, Dns, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway,
+    ReplayWindow, Route, RouteVia, SessionLimits, Transport,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -492,7 +492,7 @@ fn data() -> impl Strategy<Value = DataChannel> {
         option::of(select(all)),
         select(&Digest::ALL[..]),
         select(framings),
-        (select(vec![(false, false), (false, true), (true, true)]), 1..=65_536u32),
+        (select(vec![(false, false), (false, true), (true, true)]), replay_window()),
         mssfix,
     )
         .prop_map(
@@ -520,6 +520,10 @@ fn data() -> impl Strategy<Value = DataChannel> {
         )
 }
 
+fn replay_window() -> impl Strategy<Value = ReplayWindow> {
+    (1..=65_536u32, seconds(0..601)).prop_map(|(packets, time)| ReplayWindow { packets, time })
+}
+
 fn timers() -> impl Strategy<Value = (Liveness, SessionLimits, Rekey)> {
     let liveness = (
         option::of(seconds(1..100)),
@@ -527,9 +531,22 @@ fn timers() -> impl Strategy<Value = (Liveness, SessionLimits, Rekey)> {
         select(vec![OnTimeout::Restart, OnTimeout::Exit]),
     )
         .prop_map(|(ping, timeout, on_timeout)| Liveness { ping, timeout, on_timeout });
-    let rekey = (option::of(seconds(1..9000)), seconds(0..9000), seconds(1..900), seconds(1..9)).prop_map(
-        |(after, transition, handshake, retransmit)| Rekey { after, transition, handshake, retransmit },
-    );
+    let rekey = (
+        option::of(seconds(1..9000)),
+        0..9000u64,
+        any::<u64>(),
+        seconds(0..9000),
+        seconds(1..900),
+        seconds(1..9),
+    )
+        .prop_map(|(after, bytes, packets, transition, handshake, retransmit)| Rekey {
+            after,
+            bytes,
+            packets,
+            transition,
+            handshake,
+            retransmit,
+        });
     let idle =
         (seconds(0..9000), any::<u32>()).prop_map(|(after, bytes)| IdleLimit { after, bytes: bytes.into() });
     let limits = (option::of(idle), option::of(seconds(0..9000)))

@@ -11,7 +11,7 @@ mod wireguard;
 use std::fmt;
 use std::ops::Range;
 
-use adit_core::{Cipher, DirectionKey, Framing, SessionId};
+use adit_core::{Cipher, DirectionKey, Framing, Instant, ReplayWindow, SessionId};
 
 use crate::aead::{self, Aead, AeadError};
 use crate::counters::Drop;
@@ -84,6 +84,7 @@ pub struct SealSession {
     /// GCM blocks and packets so far.
     used: u64,
     used_warn: u64,
+    used_max: u64,
     warned: bool,
 }
 
@@ -116,12 +117,23 @@ impl SealSession {
             Framing::OpenVpnEpoch(_) => (0, u64::MAX, u64::MAX),
             Framing::WireGuard { .. } => (0, wireguard::COUNTER_WARN, wireguard::COUNTER_MAX),
         };
-        let used_warn = match cipher {
-            Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => GCM_WARN,
+        let (used_warn, used_max) = match cipher {
+            Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => (GCM_WARN, GCM_MAX),
             // OpenVPN sets none for CBC with blocks of 128 bits; packet ids end long before one is due.
-            Cipher::ChaCha20Poly1305 | Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => u64::MAX,
+            Cipher::ChaCha20Poly1305 | Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => {
+                (u64::MAX, u64::MAX)
+            }
         };
-        Ok(SealSession { wire, counter, counter_warn, counter_max, used: 0, used_warn, warned: false })
+        Ok(SealSession {
+            wire,
+            counter,
+            counter_warn,
+            counter_max,
+            used: 0,
+            used_warn,
+            used_max,
+            warned: false,
+        })
     }
 
     /// Goes on to other keys as the opening half of the same session does, where the framing has such.
@@ -150,12 +162,13 @@ impl SealSession {
         if let SealWire::OpenVpnEpoch(sealer) = &mut self.wire {
             return sealer.seal(payload, datagram, at).ok_or(Drop::Exhausted);
         }
-        if self.counter > self.counter_max {
+        let used = self.used.saturating_add(blocks(datagram.len()));
+        if self.counter > self.counter_max || used > self.used_max {
             return Err(Drop::Exhausted);
         }
         let counter = self.counter;
         self.counter += 1;
-        self.used = self.used.saturating_add(blocks(datagram.len()));
+        self.used = used;
         let sealed = match &self.wire {
             SealWire::OpenVpn(sealer) if sealer.is_plain() => sealer.seal_from(counter, payload, datagram),
             wire => {
@@ -183,6 +196,14 @@ impl SealSession {
             };
         self.warned |= near;
         near
+    }
+
+    /// Goes to that epoch.
+    #[cfg(test)]
+    pub(crate) fn wear_epoch(&mut self, epoch: u16) {
+        if let SealWire::OpenVpnEpoch(sealer) = &mut self.wire {
+            sealer.wear(epoch, 1, 0);
+        }
     }
 
     /// Pretends that as many packets and blocks were sealed.
@@ -237,7 +258,7 @@ impl OpenSession {
         framing: Framing,
         cipher: Cipher,
         key: &DirectionKey,
-        replay_window: u32,
+        replay: ReplayWindow,
     ) -> Result<Self, AeadError> {
         let aead = || aead::aws_lc(cipher, &key.key);
         let wire = match framing {
@@ -248,11 +269,11 @@ impl OpenSession {
                 OpenWire::OpenVpnCbc(Box::new(cbc::Opener::new(framing, cipher, key)?))
             }
             Framing::OpenVpnEpoch(framing) => {
-                OpenWire::OpenVpnEpoch(Box::new(epoch::Opener::new(framing, cipher, key, replay_window)?))
+                OpenWire::OpenVpnEpoch(Box::new(epoch::Opener::new(framing, cipher, key, replay)?))
             }
             Framing::WireGuard { .. } => OpenWire::WireGuard(aead()?),
         };
-        Ok(OpenSession { wire, window: Window::new(replay_window), failed_tags: 0 })
+        Ok(OpenSession { wire, window: Window::new(replay), failed_tags: 0 })
     }
 
     /// Verifies, decrypts in place and judges freshness. `Err` says why not.
@@ -279,6 +300,14 @@ impl OpenSession {
             return Err(Drop::Replay);
         }
         Ok(Opened { payload: plain.payload, newest: freshness == Freshness::Newest })
+    }
+
+    /// The time goes on; call it about once a second. What was late for too long is refused from now on.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        match &mut self.wire {
+            OpenWire::OpenVpnEpoch(opener) => opener.tick(now),
+            _ => self.window.tick(now),
+        }
     }
 
     /// Takes the payload out of what surrounds it inside the encryption (OpenVPN's compression byte).

@@ -1,6 +1,11 @@
 //! Limits, and what is refused.
 
-use adit_core::{Cipher, CompressionFraming, DataEvent, Notice, OpenVpnHeader, PeerId, SessionId};
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, Framing, Instant, Notice, OpenVpnHeader, PeerId, ReplayWindow,
+    SessionId,
+};
 
 use super::packets::{self, Flow};
 use super::world::{End, admit, client, key, openvpn, tcp, three, udp, v2};
@@ -48,11 +53,44 @@ fn new_keys_are_asked_for_once() {
 }
 
 #[test]
+fn packets_that_are_late_for_too_long_are_dropped() {
+    let at = |seconds| Instant::ORIGIN + Duration::from_secs(seconds);
+    for epochs in [false, true] {
+        let (mut server, mut one, _) = three(false);
+        if epochs {
+            let framing = |framing| match framing {
+                Framing::OpenVpn(framing) => Framing::OpenVpnEpoch(framing),
+                other => other,
+            };
+            server.install(PeerId(1), SessionId::openvpn(PeerId(1), 1), framing(v2(1, 1)), CIPHER, (8, 7));
+            one.install(
+                PeerId::SERVER,
+                SessionId::openvpn(PeerId::SERVER, 1),
+                framing(v2(1, 1)),
+                CIPHER,
+                (7, 8),
+            );
+        }
+        let packet = Flow { source: 1, ..Flow::default() }.udp(b"x");
+        let sealed: Vec<Vec<u8>> = (0..6).map(|_| one.send_one(&packet)).collect();
+        let mut receive = |seconds, which: usize| {
+            server.ingress.tick(at(seconds));
+            server.receive(udp(1), &sealed[which], sealed[which].len()).packets.len()
+        };
+        assert_eq!((receive(1, 2), receive(2, 0), receive(10, 3)), (1, 1, 1), "late, and in time");
+        assert_eq!(receive(25, 1), 0, "the one after it came 24 s ago");
+        assert_eq!((receive(25, 4), receive(26, 5)), (1, 1));
+        assert_eq!(server.dropped_in(Drop::Replay), 1);
+    }
+}
+
+#[test]
 fn failed_tags_are_limited() {
     let (mut server, mut one, _) = three(false);
     let peer = PeerId(1);
     let session = SessionId::openvpn(peer, 0);
-    let mut open = OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), 64).expect("the key fits");
+    let mut open =
+        OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), ReplayWindow::default()).expect("the key fits");
     open.wear((1 << 35) - 1);
     server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
     let good = one.send_one(&Flow::default().udp(b"x"));
@@ -60,7 +98,8 @@ fn failed_tags_are_limited() {
     bad[30] ^= 1;
     assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, [Notice::LimitNear { peer, session }]);
     assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, []);
-    let mut open = OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), 64).expect("the key fits");
+    let mut open =
+        OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), ReplayWindow::default()).expect("the key fits");
     open.wear(1 << 36);
     server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
     assert!(server.receive(udp(1), &good, good.len()).packets.is_empty());
@@ -199,7 +238,7 @@ fn keys_that_do_not_fit_install_nothing() {
         cipher: CIPHER,
         seal: key(Cipher::Aes128Gcm, 1),
         open: key(CIPHER, 1),
-        replay_window: 64,
+        replay_window: ReplayWindow::default(),
     };
     let (egress, ingress) = crate::split(DataEvent::Install(Box::new(install)));
     assert!(egress.is_none() && ingress.is_none());

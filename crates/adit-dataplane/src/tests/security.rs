@@ -1,6 +1,6 @@
 //! Faults that OpenVPN had in its data channel, each with a test that fails if adit had it too.
 
-use adit_core::{Cipher, DataEvent, Notice, PeerId, SessionId};
+use adit_core::{Cipher, DataEvent, DirectionKey, Framing, Notice, PeerId, SessionId};
 
 use super::packets::Flow;
 use super::world::{End, client, key, three, udp, v2};
@@ -64,6 +64,51 @@ fn cve_2017_7508_malformed_ipv6_packets_pass_or_are_dropped() {
         let sealed = end.send_one(&syn);
         assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets, [syn]);
     }
+}
+
+/// A jump over exactly as many epochs as there are keys for ends at a key that is the last one, and leaves none: new
+/// ones must be there for the next jump.
+#[test]
+fn cve_2025_15497_a_jump_over_all_epochs_that_have_keys() {
+    let framing = match v2(1, 1) {
+        Framing::OpenVpn(framing) => Framing::OpenVpnEpoch(framing),
+        other => other,
+    };
+    let (mut server, mut end, _) = three(false);
+    let (at_server, peer) = (SessionId::openvpn(PeerId(1), 1), PeerId::SERVER);
+    server.install(PeerId(1), at_server, framing, CIPHER, (2, 1));
+    let mut epoch = 1;
+    let mut arrives = |server: &mut End, jump: u16| {
+        epoch += jump;
+        let key = DirectionKey::aead(vec![1; 32].into(), [0; 8]);
+        let mut seal = SealSession::new(framing, CIPHER, &key).expect("the key fits");
+        seal.wear_epoch(epoch);
+        let session = SessionId::openvpn(peer, 1);
+        end.egress.apply(EgressEvent::Install { peer, session, seal: Box::new(seal) }, &mut end.outbox);
+        end.apply(DataEvent::Activate { peer, session });
+        let sealed = end.send_one(&Flow { source: 1, ..Flow::default() }.udp(b"x"));
+        assert_eq!(sealed[4..6], epoch.to_be_bytes());
+        server.receive(udp(1), &sealed, sealed.len()).packets.len()
+    };
+    for jump in [4, 4, 3, 4, 1, 4] {
+        assert_eq!(arrives(&mut server, jump), 1, "{jump} further");
+    }
+    assert_eq!(arrives(&mut server, 5), 0, "no key is made for what comes from further");
+    assert_eq!(server.dropped_in(Drop::NoSession), 1);
+}
+
+/// What a key bears is never exceeded, whoever renews it or not.
+#[test]
+fn nothing_is_sealed_beyond_what_a_key_bears() {
+    let max = (1u64 << 36) - 1;
+    let packet = Flow::default().udp(b"x");
+    let cost = (packet.len() as u64 + 24).div_ceil(16) + 2;
+    let mut end = worn(1, max - cost);
+    end.send_one(&packet);
+    assert!(end.send(Offload::NONE, &packet).is_empty());
+    assert_eq!(end.dropped_out(Drop::Exhausted), 1);
+    let mut end = worn(1, max - cost + 1);
+    assert!(end.send(Offload::NONE, &packet).is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Framing, Install, Notice, OpenVpnFraming, OpenVpnHeader, PeerId,
-    SessionId,
+    ReplayWindow, SessionId,
 };
 use proptest::prelude::*;
 
@@ -377,7 +377,7 @@ proptest! {
         let key = |seed| super::world::key(Cipher::Aes256Gcm, seed);
         server.apply(DataEvent::Install(Box::new(Install {
             peer: PeerId(1), session, framing: v2(1, 0), cipher: Cipher::Aes256Gcm,
-            seal: key(0x81), open: key(1), replay_window: window,
+            seal: key(0x81), open: key(1), replay_window: ReplayWindow { packets: window, ..ReplayWindow::default() },
         })));
         let sent: Vec<Vec<u8>> = (0..count)
             .map(|n| one.send_one(&Flow { destination: 77, ..Flow::default() }.udp(&[n])))

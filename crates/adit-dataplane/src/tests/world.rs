@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, Digest, DirectionKey, Framing, Install, IpNet,
-    MacKey, Notice, OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
+    MacKey, Notice, OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 
 use crate::{
@@ -101,7 +101,8 @@ impl End {
             _ => key(cipher, seed),
         };
         let (seal, open) = (key(seal), key(open));
-        let install = Install { peer, session, framing, cipher, seal, open, replay_window: 64 };
+        let install =
+            Install { peer, session, framing, cipher, seal, open, replay_window: ReplayWindow::default() };
         self.apply(DataEvent::Install(Box::new(install)));
         self.apply(DataEvent::Activate { peer, session });
     }

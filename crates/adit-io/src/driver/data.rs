@@ -15,6 +15,7 @@ use super::links::{Broken, CLOSE_PATIENCE, Links};
 use super::mail::{DataMail, Mail};
 use super::status::LossCounters;
 use crate::clock;
+use crate::clock::coarse_clock;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::poller::{Interest, Poller, Ready, Token};
 use crate::tun::{READ_BUFFER, Tun};
@@ -103,6 +104,7 @@ impl Running {
         while !self.stopped {
             let timeout = self.links.closing().then_some(CLOSE_PATIENCE);
             self.wait(timeout, &mut ready)?;
+            self.ingress.tick(coarse_clock());
             for event in &ready {
                 self.look_after(*event, &mut received)?;
             }

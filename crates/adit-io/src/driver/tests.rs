@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, Rejected, SessionId, TunnelSettings,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, Rejected, ReplayWindow, SessionId,
+    TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
 
@@ -101,7 +102,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
             cipher: Cipher::Aes256Gcm,
             seal,
             open,
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         })),
         DataEvent::Activate { peer, session },
     ]

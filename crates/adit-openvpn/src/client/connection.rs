@@ -27,6 +27,7 @@ use crate::params::{ClientParams, ControlParams, Keepalive, PullAction, RemotePa
 use crate::pushed::{Pushed, Refused};
 use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
+use crate::usage::Traffic;
 use crate::wire::Role;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -245,6 +246,11 @@ impl Connection {
         match notice {
             Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
                 self.liveness.traffic(now, received, sent);
+                let received = Traffic { packets: received, bytes: received_bytes };
+                let sent = Traffic { packets: sent, bytes: sent_bytes };
+                if self.link.traffic(received, sent, self.params.control.reneg_use) {
+                    self.session.rekey(now);
+                }
                 let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
                 self.lifetime.traffic(now, bytes);
             }

@@ -35,6 +35,7 @@ use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::pool::Lease;
 use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
+use crate::usage::Traffic;
 use crate::wire::{Role, Sid};
 
 /// A push reply that was just sent is not sent again.
@@ -249,6 +250,11 @@ impl Peer {
             Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
                 self.bytes = (received_bytes, sent_bytes);
                 self.liveness.traffic(now, received, sent);
+                let received = Traffic { packets: received, bytes: received_bytes };
+                let sent = Traffic { packets: sent, bytes: sent_bytes };
+                if self.link.traffic(received, sent, self.params.control.reneg_use) {
+                    self.session.rekey(now);
+                }
                 let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
                 self.lifetime.traffic(now, bytes);
             }

@@ -1,5 +1,6 @@
 use adit_core::{
-    Cipher, CompressionFraming, DirectionKey, Framing, MacKey, OpenVpnFraming, OpenVpnHeader, SessionId,
+    Cipher, CompressionFraming, DirectionKey, Framing, MacKey, OpenVpnFraming, OpenVpnHeader, ReplayWindow,
+    SessionId,
 };
 
 use super::*;
@@ -135,7 +136,7 @@ fn install(seed: u8) -> Install {
         cipher: Cipher::Aes128Gcm,
         seal: key(seed),
         open: key(seed ^ 0x80),
-        replay_window: 64,
+        replay_window: ReplayWindow::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, MacKey, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId, Transport,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, Transport,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
@@ -18,8 +18,6 @@ use super::packets;
 
 /// The client's peer-id at the server.
 const PEER: PeerId = PeerId(1);
-/// OpenVPN's default.
-const REPLAY_WINDOW: u32 = 64;
 
 /// A key for both directions. It protects nothing.
 pub(crate) fn key(cipher: Cipher) -> DirectionKey {
@@ -228,7 +226,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent; 3
         cipher: case.cipher,
         seal: key.clone(),
         open: key,
-        replay_window: REPLAY_WINDOW,
+        replay_window: ReplayWindow::default(),
     };
     [
         DataEvent::AddPeer(PeerConfig { peer, path, routes: vec![behind], max_mss: None }),

@@ -21,7 +21,7 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{CertificateDemand, NameCheck, NameFields, PeerRequirements, Role, TlsConfig};
+use adit_openvpn::{CertificateDemand, NameCheck, NameFields, PeerRequirements, Role, TlsConfig, UseLimits};
 use zeroize::Zeroizing;
 
 use super::tls::environment;
@@ -376,6 +376,7 @@ fn control(
     let mut params = ControlParams::new(wrap(config, role)?, tls, wall_at_origin);
     params.hand_window = config.rekey.handshake;
     params.reneg = config.rekey.after;
+    params.reneg_use = UseLimits { bytes: config.rekey.bytes, packets: config.rekey.packets };
     params.tran_window = config.rekey.transition;
     params.retransmit = config.rekey.retransmit;
     if let Some(size) = config.socket.control_size {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Cipher, CompressionFraming, DirectionKey, OpenVpnFraming};
+use adit_core::{Cipher, CompressionFraming, DirectionKey, Instant, OpenVpnFraming, ReplayWindow};
 
 use super::keys::{Epoch, EpochKey};
 use super::{COUNTER_BITS, COUNTER_MAX, FRONT, PACKET_ID, Wanted, usage_max};
@@ -33,7 +33,7 @@ struct Met {
 pub(in crate::framing) struct Opener {
     cipher: Cipher,
     pub(in crate::framing) compression: CompressionFraming,
-    window_size: u32,
+    replay: ReplayWindow,
     /// The epoch that packets came in before the current one.
     retiring: Option<Met>,
     current: Met,
@@ -55,16 +55,16 @@ impl Opener {
         framing: OpenVpnFraming,
         cipher: Cipher,
         key: &DirectionKey,
-        window_size: u32,
+        replay: ReplayWindow,
     ) -> Result<Self, AeadError> {
         let newest = Epoch::first(cipher, &key.key)?;
         let key = OpenKey { key: newest.key(cipher)?, failed_tags: 0 };
         let mut opener = Opener {
             cipher,
             compression: framing.compression,
-            window_size,
+            replay,
             retiring: None,
-            current: Met { key, window: Window::new(window_size) },
+            current: Met { key, window: Window::new(replay) },
             used: 0,
             used_max: usage_max(cipher),
             future: VecDeque::with_capacity(FUTURE),
@@ -106,8 +106,15 @@ impl Opener {
         retiring.into_iter().chain(future).find(|key| key.key.number == epoch)
     }
 
+    /// The time goes on.
+    pub(in crate::framing) fn tick(&mut self, now: Instant) {
+        let retiring = self.retiring.iter_mut();
+        retiring.chain([&mut self.current]).for_each(|met| met.window.tick(now));
+    }
+
     /// Verifies, decrypts in place and judges freshness. `Err` says why not.
-    #[inline]
+    // A call of its own, so that the other framings do not pay for it.
+    #[inline(never)]
     pub(in crate::framing) fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, Drop> {
         let end = datagram.len();
         if header_len(datagram) != V2_HEADER {
@@ -169,7 +176,7 @@ impl Opener {
     fn go_to(&mut self, epoch: u16) -> Option<()> {
         let index = self.future.iter().position(|key| key.key.number == epoch)?;
         let key = self.future.drain(..=index).next_back()?;
-        let now = Met { key, window: Window::new(self.window_size) };
+        let now = Met { key, window: Window::new(self.replay) };
         self.retiring = Some(std::mem::replace(&mut self.current, now));
         self.used = 0;
         self.look_ahead();

@@ -65,7 +65,7 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
             cipher,
             seal,
             open,
-            replay_window: 64,
+            replay_window: ReplayWindow::default(),
         })),
         DataEvent::Activate { peer, session: id },
     ]
