@@ -20,7 +20,7 @@ mod session;
 mod time;
 mod tunnel;
 
-pub use challenge::{Challenge, ChallengeResponse};
+pub use challenge::{AuthRetry, Challenge, ChallengeResponse, StaticChallenge};
 pub use dns::{DnsOptions, is_domain};
 pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
 pub use ids::{ConnectionId, PeerId, SessionId};

@@ -1,5 +1,6 @@
 //! What the configuration says, as the state machines take it.
 
+pub use adit_core::{AuthRetry, StaticChallenge};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -237,29 +238,6 @@ pub struct UserAuth {
     pub nocache: bool,
     /// `static-challenge`: a question of the file's, whose answer goes with the password.
     pub challenge: Option<StaticChallenge>,
-}
-
-/// `static-challenge`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaticChallenge {
-    /// What to ask.
-    pub text: String,
-    /// Whether the answer may be seen while it is typed.
-    pub echo: bool,
-    /// The answer is put behind the password as it is (`concat`). Otherwise both are packed as `SCRV1`.
-    pub concat: bool,
-}
-
-/// What a client does when its username and password are refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AuthRetry {
-    /// It ends.
-    #[default]
-    None,
-    /// It tries again with the same.
-    NoInteract,
-    /// It asks for others.
-    Interact,
 }
 
 /// What a `pull-filter` does with an option.

@@ -7,7 +7,7 @@ use adit_core::{
     RouteVia, SessionLimits, Transport,
 };
 
-pub use adit_core::NameField;
+pub use adit_core::{AuthRetry, NameField, StaticChallenge};
 
 pub use super::peer::{NameCheck, NameKind, PeerCheck};
 use crate::{Pem, Secret, StaticKey, TlsCryptV2Key, TokenSecret};
@@ -143,17 +143,6 @@ pub struct UserAuth {
     pub challenge: Option<StaticChallenge>,
 }
 
-/// `static-challenge`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaticChallenge {
-    /// What to ask.
-    pub text: String,
-    /// Whether the answer may be seen while it is typed.
-    pub echo: bool,
-    /// The answer is put behind the password (`concat`), instead of both being packed as `SCRV1`.
-    pub concat: bool,
-}
-
 /// Where username and password come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserPass {
@@ -164,18 +153,6 @@ pub enum UserPass {
     File(PathBuf),
     /// The same within the configuration.
     Inline(Secret),
-}
-
-/// `auth-retry`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AuthRetry {
-    /// End.
-    #[default]
-    None,
-    /// Try again with the same username and password.
-    NoInteract,
-    /// Ask again, then try again.
-    Interact,
 }
 
 /// One server to try, with all that holds for it alone.

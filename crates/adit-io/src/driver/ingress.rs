@@ -55,17 +55,7 @@ impl Running {
                 total += message.len;
             }
             let last = !more || total >= RECEIVE_BATCH_BYTES;
-            at = match last || self.gathered.small() {
-                true => None,
-                false => {
-                    self.inbox.finish_but_newest(buffer).and_then(|kept| room_beside(&kept, buffer.len()))
-                }
-            }
-            .unwrap_or_else(|| {
-                self.inbox.finish(buffer);
-                0
-            });
-            self.deliver(buffer, Origin::Network);
+            at = self.deliver_but_newest(buffer, last || self.gathered.small());
             if last {
                 return Ok(());
             }
@@ -73,6 +63,18 @@ impl Running {
         self.inbox.finish(buffer);
         self.deliver(buffer, Origin::Network);
         Ok(())
+    }
+
+    /// Hands out what was opened. A run of packets that the next receive may continue stays, unless `all` is to go.
+    /// Gives where in the buffer the next receive goes.
+    fn deliver_but_newest(&mut self, buffer: &mut [u8], all: bool) -> usize {
+        let kept = if all { None } else { self.inbox.finish_but_newest(buffer) };
+        let next = kept.and_then(|kept| room_beside(&kept, buffer.len()));
+        if next.is_none() {
+            self.inbox.finish(buffer);
+        }
+        self.deliver(buffer, Origin::Network);
+        next.unwrap_or(0)
     }
 
     /// A connection has room to write, or something to read.

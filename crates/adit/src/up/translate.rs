@@ -13,9 +13,8 @@ use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, Tu
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
-    LocalSettings, MssFix, PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams,
-    StaticChallenge, TlsCryptV2, UserAuth,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
+    PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
@@ -145,17 +144,9 @@ pub(super) fn client_params(
         max_pushed_mtu: client.max_pushed_mtu,
         auth: client.auth.as_ref().map(|auth| UserAuth {
             credentials: None,
-            retry: match auth.retry {
-                file::AuthRetry::None => AuthRetry::None,
-                file::AuthRetry::NoInteract => AuthRetry::NoInteract,
-                file::AuthRetry::Interact => AuthRetry::Interact,
-            },
+            retry: auth.retry,
             nocache: auth.nocache,
-            challenge: auth.challenge.as_ref().map(|challenge| StaticChallenge {
-                text: challenge.text.clone(),
-                echo: challenge.echo,
-                concat: challenge.concat,
-            }),
+            challenge: auth.challenge.clone(),
         }),
         pull: client.pull,
     })
