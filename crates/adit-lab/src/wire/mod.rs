@@ -22,7 +22,7 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 pub(crate) use self::cost::measure as measure_cost;
 pub(crate) use self::cost::{Bare, WireCost};
 use self::schedule::Schedule;
-pub(crate) use self::schedule::{Counts, FRAMING, LEAST};
+pub(crate) use self::schedule::{Counts, FRAMING};
 use crate::ground::{OUTER, WIRE};
 use crate::link::Link;
 

@@ -14,7 +14,7 @@ const HELD_BACK: Duration = Duration::from_millis(2);
 /// What Ethernet adds to what a device is handed: preamble 8, checksum 4, gap 12 (IEEE 802.3 clauses 3 and 4).
 pub(crate) const FRAMING: u32 = 24;
 /// The least that a frame takes of the wire: 64 bytes, preamble and gap.
-pub(crate) const LEAST: u32 = 84;
+const LEAST: u32 = 84;
 /// A full frame as a device is handed it.
 const FULL: u32 = 1514;
 
