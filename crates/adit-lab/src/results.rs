@@ -79,4 +79,35 @@ impl Results {
         }
         failures
     }
+
+    /// The same for people: a subject that failed everywhere for one reason is one line.
+    pub(crate) fn failed_subjects(&self) -> Vec<FailedSubject> {
+        let mut failed: Vec<FailedSubject> = Vec::new();
+        for ((subject, workload, why), times) in self.failures() {
+            let known = failed.iter_mut().find(|known| known.subject == subject && known.why == why);
+            if let Some(known) = known {
+                known.workloads.push(workload);
+                known.times += times;
+            } else {
+                failed.push(FailedSubject { subject, workloads: vec![workload], times, why });
+            }
+        }
+        for known in &mut failed {
+            if known.times == self.records.iter().filter(|one| one.cell.subject == known.subject).count() {
+                known.workloads.clear();
+            }
+        }
+        failed
+    }
+}
+
+/// What failed of a subject, for one reason.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FailedSubject {
+    pub(crate) subject: String,
+    /// Their names; none if nothing of it was measured.
+    pub(crate) workloads: Vec<String>,
+    /// How often.
+    pub(crate) times: usize,
+    pub(crate) why: String,
 }

@@ -137,7 +137,7 @@ impl Samples<'_> {
     }
 
     /// Whether one subject has the least or the greatest of a figure among all of a study. Stand-ins are shown,
-    /// but nothing is concluded from them.
+    /// but nothing is concluded from them, nor against them.
     fn is_first(&self, subject: &str, others: &[&str], of: &Figure<'_>, most: Most) -> Answer {
         let values = |name: &str| self.values(of.link, of.workload, name, of.figure);
         let ours = values(subject);
@@ -145,11 +145,14 @@ impl Samples<'_> {
             return Answer::unknown(format!("{subject} was not measured"));
         }
         let mut figure = vec![self.said(subject, ours, of.unit)];
-        let mut sides = Vec::new();
+        let (mut sides, mut stand_ins) = (Vec::new(), Vec::new());
         for other in others.iter().filter(|other| !values(other).is_empty()) {
             figure.push(self.said(other, values(other), of.unit));
-            if self.stand_in(other).is_none() {
-                sides.push(side(ours, values(other)));
+            match self.stand_in(other) {
+                None => sides.push(side(ours, values(other))),
+                Some(what) => {
+                    stand_ins.push((side(ours, values(other)), format!("{other} only stands in for {what}")))
+                }
             }
         }
         let figure = figure.join("; ");
@@ -160,8 +163,11 @@ impl Samples<'_> {
             Most::Least => (Side::Below, Side::Above),
             Most::Greatest => (Side::Above, Side::Below),
         };
+        let spoiler = stand_ins.into_iter().find(|(side, _)| *side != Some(right));
         let verdict = if sides.contains(&Some(wrong)) {
             Verdict::NoLonger
+        } else if let Some((_, what)) = spoiler {
+            return Answer::unknown(format!("{figure}; {what}"));
         } else if !sides.is_empty() && sides.iter().all(|side| *side == Some(right)) {
             Verdict::Holds
         } else {
@@ -341,6 +347,14 @@ pub(crate) mod tests {
         assert_eq!(told, Verdict::CannotBeTold);
         assert!(figure.contains("stands in for the kernel's"), "{figure}");
         assert_eq!(verdict(&results, "worst latency").0, Verdict::Holds, "the others can still be told");
+        let mut slow = made_up(
+            DEKKER,
+            &[("strongswan", "a", "latency", "idle_p50_us", &[95.0, 96.0, 97.0]), all[1], all[2]],
+        );
+        slow.environment.stand_ins = results.environment.stand_ins;
+        let (told, figure) = verdict(&slow, "worst latency");
+        assert_eq!(told, Verdict::CannotBeTold, "it is not the stand-in that was meant, but it is worse");
+        assert!(figure.ends_with("strongswan only stands in for the kernel's"), "{figure}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::bars::Label;
 use super::{label, words};
 use crate::error::LabError;
 use crate::findings;
-use crate::results::{Place, Results};
+use crate::results::{FailedSubject, Place, Results};
 use crate::stats::{self, Interval};
 
 /// Figures that are shown; all of them are in the folders' own files.
@@ -150,13 +150,13 @@ fn cell(values: &[f64]) -> Option<String> {
 }
 
 fn failures(results: &Results) -> String {
-    let failures = results.failures();
-    if failures.is_empty() {
+    let failed = results.failed_subjects();
+    if failed.is_empty() {
         return String::new();
     }
-    let lines = failures.iter().map(|((subject, load, why), times)| {
+    let lines = failed.iter().map(|FailedSubject { subject, workloads, times, why }| {
         let why = why.lines().next().unwrap_or_default();
-        format!("- {subject}, {} ({times}×): {}\n", plain(&words::workload(load)), plain(why))
+        format!("- {subject}, {} ({times}×): {}\n", plain(&words::workloads(workloads)), plain(why))
     });
     format!("\nWhat could not be measured:\n\n{}", lines.collect::<String>())
 }
@@ -191,5 +191,24 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn a_subject_that_failed_everywhere_is_one_line() {
+        let plan = "title = 'x'\nsubjects = ['tinc', 'vtun']\n[[workload]]\nkind = 'latency'\n\
+                    [[workload]]\nkind = 'tcp'\n";
+        let all = [
+            ("tinc", "a", "latency", "idle_p50_us", &[1.0][..]),
+            ("tinc", "a", "tcp", "up_mbit", &[1.0]),
+            ("vtun", "a", "latency", "idle_p50_us", &[1.0]),
+            ("vtun", "a", "tcp", "up_mbit", &[1.0]),
+        ];
+        let mut results = made_up(plan, &all);
+        for index in [0, 1, 3] {
+            results.records[index].outcome.failure = Some(format!("broken {}", index / 2));
+        }
+        let text = failures(&results);
+        assert!(text.contains("- tinc, everything (2×): broken 0\n"), "{text}");
+        assert!(text.contains("- vtun, One TCP flow (1×): broken 1\n"), "{text}");
     }
 }

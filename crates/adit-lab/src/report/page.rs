@@ -9,7 +9,7 @@ use super::plot::{self, Curve, Load};
 use super::{label, words};
 use crate::findings::{self, Verdict};
 use crate::published::{self, Study};
-use crate::results::{Place, Results};
+use crate::results::{FailedSubject, Place, Results};
 use crate::stats;
 
 const STYLE: &str = include_str!("page.css");
@@ -310,15 +310,15 @@ impl Page<'_> {
     }
 
     fn failures(&self) -> Markup {
-        let failures = self.results.failures();
+        let failed = self.results.failed_subjects();
         html! {
-            @if !failures.is_empty() {
+            @if !failed.is_empty() {
                 section {
                     h2 { "What could not be measured" }
                     ul {
-                        @for ((subject, load, why), times) in failures {
+                        @for FailedSubject { subject, workloads, times, why } in &failed {
                             li {
-                                strong { (subject) } ", " (words::workload(&load)) " (" (times) "×): "
+                                strong { (subject) } ", " (words::workloads(workloads)) " (" (times) "×): "
                                 @if why.contains('\n') { pre { (why) } } @else { (why) }
                             }
                         }

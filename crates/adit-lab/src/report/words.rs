@@ -95,6 +95,14 @@ pub(super) fn workload(name: &str) -> String {
     }
 }
 
+/// Several workloads in words; none means all that there are.
+pub(super) fn workloads(names: &[String]) -> String {
+    match names {
+        [] => "everything".to_owned(),
+        some => some.iter().map(|name| workload(name)).collect::<Vec<_>>().join("; "),
+    }
+}
+
 /// The words of a workload whose name ends with a number, and perhaps with what the bytes look like.
 fn sized(name: &str) -> Option<String> {
     let (plain, after) = match name.strip_suffix("-compressible") {
