@@ -72,7 +72,7 @@ fn of(results: &Results) -> String {
     let (plan, environment) = (&results.plan, &results.environment);
     let mut text = format!("\n## {}\n\n", plain(&plan.title));
     text += &format!(
-        "`{}`, {} UTC, {} × {}, {} MiB, Linux {}; load average before {}; {} rounds, loads of {} s.\n",
+        "`{}`, {} UTC, {} × {}, {} MiB, Linux {}; load average before {}; {} of each, loads of {} s.\n",
         environment.command,
         environment.date,
         environment.processors,
@@ -80,7 +80,7 @@ fn of(results: &Results) -> String {
         environment.memory_kib / 1024,
         environment.kernel,
         environment.load_average,
-        plan.rounds,
+        if plan.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", plan.rounds) },
         plan.seconds
     );
     if let Some(wire) = &environment.wire {
