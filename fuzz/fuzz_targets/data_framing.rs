@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, StaticFraming,
 };
 use adit_dataplane::{
     Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
@@ -27,11 +27,9 @@ struct End {
 
 impl End {
     fn new(role: Role, choice: u8) -> Self {
-        let (egress, ingress, _) =
-            adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client: choice & 0x80 != 0 });
-        let (peer, keys) = match role {
-            Role::Client => (PeerId::SERVER, [1, 2]),
-            Role::Server => (PeerId(5), [2, 1]),
+        let keys = match role {
+            Role::Client => [1, 2],
+            Role::Server => [2, 1],
         };
         let header = if choice & 1 == 0 { OpenVpnHeader::V2 { peer_id: 5 } } else { OpenVpnHeader::V1 };
         let compression = match (choice >> 1) & 3 {
@@ -52,6 +50,15 @@ impl End {
         // With DATA_V2 and an AEAD, half of all choices; the bit serves client-to-client too.
         let epochs = cipher.is_aead() && choice & 0x81 == 0x80;
         let key_len = if epochs { 32 } else { cipher.key_len() };
+        // With CBC and DATA_V2, half of all choices: a static key, where both ends are alike.
+        let without_exchange = !cipher.is_aead() && choice & 0x81 == 0x80;
+        let (role, wire, peer, key_id) = match role {
+            _ if without_exchange => (Role::Client, Wire::OpenVpnStatic, PeerId::SERVER, 0),
+            Role::Client => (role, Wire::OpenVpn, PeerId::SERVER, 3),
+            Role::Server => (role, Wire::OpenVpn, PeerId(5), 3),
+        };
+        let (egress, ingress, _) =
+            adit_dataplane::new(Config { role, wire, client_to_client: choice & 0x80 != 0 });
         let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
         let [seal, open] = keys.map(|seed| DirectionKey {
             key: vec![seed; key_len].into(),
@@ -59,12 +66,16 @@ impl End {
             mac: (!cipher.is_aead()).then(|| MacKey {
                 digest,
                 key: vec![seed; digest.output_len()].into(),
-                iv_key: [seed; 16].into(),
+                iv_key: [keys[0]; 16].into(),
             }),
         });
-        let framing = OpenVpnFraming { header, key_id: 3, compression };
-        let framing = if epochs { Framing::OpenVpnEpoch(framing) } else { Framing::OpenVpn(framing) };
-        let session = SessionId::openvpn(peer, 3);
+        let framing = OpenVpnFraming { header, key_id, compression };
+        let framing = match (epochs, without_exchange) {
+            (true, _) => Framing::OpenVpnEpoch(framing),
+            (_, true) => Framing::OpenVpnStatic(StaticFraming { began: 5, compression }),
+            _ => Framing::OpenVpn(framing),
+        };
+        let session = SessionId::openvpn(peer, key_id);
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(policy), peer };

@@ -32,7 +32,7 @@ pub use protocol::{Protocol, Rejected};
 pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, PeerConfig, ReplayWindow,
+    OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,
 };
 pub use time::{Instant, UnixTime};
 pub use tunnel::{Dns, Ended, PeerInfo, RedirectGateway, Route, RouteVia, TunnelSettings};

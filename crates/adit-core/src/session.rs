@@ -172,7 +172,8 @@ pub struct MacKey {
     pub key: Zeroizing<Vec<u8>>,
     /// Who seals makes each packet's IV with it: AES-128 of the packet's number. That is unpredictable to
     /// all who do not have this key, and never the same twice as long as no other session of the same
-    /// cipher key has it. Who opens does not use it.
+    /// cipher key has it. Who opens uses it in [`Framing::OpenVpnStatic`] alone, where it is the key that our
+    /// own IVs are made with: what comes with such an IV is what we sent, thrown back at us.
     pub iv_key: Zeroizing<[u8; 16]>,
 }
 
@@ -190,6 +191,9 @@ pub enum Framing {
     /// OpenVPN `DATA_V2` in the epoch format, with an AEAD. The key of a direction is then the secret of its first
     /// epoch, 32 bytes for all ciphers.
     OpenVpnEpoch(OpenVpnFraming),
+    /// OpenVPN with a static key (`secret`): no header, and packet ids in their long form. The cipher is no AEAD.
+    /// A session that takes the place of another of the same id goes on with that one's replay window.
+    OpenVpnStatic(StaticFraming),
     /// WireGuard transport data, message type 4.
     WireGuard {
         /// The receiver index that the peer chose; written into what we send.
@@ -204,6 +208,16 @@ pub struct OpenVpnFraming {
     pub header: OpenVpnHeader,
     /// Key id 0..=7.
     pub key_id: u8,
+    /// The compression byte that both sides agreed to carry.
+    pub compression: CompressionFraming,
+}
+
+/// The variable parts of OpenVPN's data framing with a static key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticFraming {
+    /// When the session began, in seconds since 1970-01-01T00:00:00Z: a part of each packet id. Later for each
+    /// session under the same keys.
+    pub began: u32,
     /// The compression byte that both sides agreed to carry.
     pub compression: CompressionFraming,
 }

@@ -98,7 +98,9 @@ impl Ingress {
             IngressEvent::RemovePeer(peer) => self.remove_peer(peer),
             IngressEvent::MovePeer { peer, path } => self.move_peer(peer, path),
             IngressEvent::Install { peer, session, open } => self.install(peer, session, open),
-            IngressEvent::Retire { session, .. } => self.retire(session),
+            IngressEvent::Retire { session, .. } => {
+                self.retire(session);
+            }
         }
     }
 
@@ -252,7 +254,8 @@ impl Ingress {
             session.used = true;
             out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
         }
-        peer.note_path(path, opened.newest, out);
+        let anywhere = self.config.wire == Wire::OpenVpnStatic;
+        peer.note_path(path, opened.newest, anywhere, out);
         let payload = session.open.unframe(datagram, opened.payload)?;
         let payload = range.start + payload.start..range.start + payload.end;
         let bytes_of = bytes.get_mut(payload.clone()).ok_or(Drop::Malformed)?;
@@ -367,9 +370,11 @@ impl Ingress {
         peer.moved = None;
     }
 
-    fn install(&mut self, peer: PeerId, id: SessionId, open: Box<OpenSession>) {
+    fn install(&mut self, peer: PeerId, id: SessionId, mut open: Box<OpenSession>) {
         let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
-        self.retire(id);
+        if let Some(replaced) = self.retire(id) {
+            open.succeed(*replaced);
+        }
         let index = vacant(&mut self.sessions);
         if let Some(place) = self.sessions.get_mut(index as usize) {
             *place = Some(Session { id, peer: slot, open, used: false });
@@ -377,12 +382,10 @@ impl Ingress {
         }
     }
 
-    fn retire(&mut self, id: SessionId) {
-        if let Some(index) = self.by_id.remove(&id)
-            && let Some(place) = self.sessions.get_mut(index as usize)
-        {
-            *place = None;
-        }
+    /// Gives what it was.
+    fn retire(&mut self, id: SessionId) -> Option<Box<OpenSession>> {
+        let index = self.by_id.remove(&id)?;
+        self.sessions.get_mut(index as usize)?.take().map(|session| session.open)
     }
 
     fn count_no_peer(&self) {
@@ -392,9 +395,9 @@ impl Ingress {
 
 impl Peer {
     /// Tells the protocol, once, that the peer is elsewhere. Late datagrams from an older path say nothing
-    /// about where it is now.
+    /// about where it is now. `anywhere`: it may also come by another TCP connection.
     #[inline]
-    fn note_path(&mut self, path: Path, newest: bool, out: &mut Inbox) {
+    fn note_path(&mut self, path: Path, newest: bool, anywhere: bool, out: &mut Inbox) {
         if path == self.path {
             if newest {
                 self.moved = None;
@@ -402,7 +405,7 @@ impl Peer {
             return;
         }
         let udp = path.transport() == Transport::Udp && self.path.transport() == Transport::Udp;
-        if newest && udp && self.moved != Some(path) {
+        if newest && (udp || anywhere) && self.moved != Some(path) {
             self.moved = Some(path);
             out.push_notice(Notice::Moved { peer: self.id, path });
         }

@@ -60,6 +60,9 @@ pub enum Role {
 pub enum Wire {
     /// OpenVPN: opcode and key id in the first byte.
     OpenVpn,
+    /// OpenVPN with a static key: all is data, and of the one peer ([`adit_core::PeerId::SERVER`], key id 0). What
+    /// it seals is taken from any path, as nothing but its key says who it is.
+    OpenVpnStatic,
     /// WireGuard: message type in the first four bytes.
     WireGuard,
 }

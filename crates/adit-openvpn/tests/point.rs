@@ -49,7 +49,7 @@ fn installs(events: &[Event]) -> Vec<&Install> {
 fn header(install: &Install) -> OpenVpnHeader {
     match install.framing {
         Framing::OpenVpn(framing) | Framing::OpenVpnEpoch(framing) => framing.header,
-        Framing::WireGuard { .. } => panic!("an OpenVPN session"),
+        Framing::OpenVpnStatic(_) | Framing::WireGuard { .. } => panic!("no key exchange"),
     }
 }
 

@@ -4,10 +4,13 @@
 //! Header as with an AEAD (opcode, perhaps peer-id), HMAC, IV (16), ciphertext. The HMAC covers IV and
 //! ciphertext, and not the header. The plaintext is the packet id (4), the payload in its compression
 //! framing, and padding to whole blocks (PKCS#7).
+//!
+//! With a static key there is no header, and the packet id is long: a number (4), and the time at which the
+//! numbers began (4).
 
 use std::ops::Range;
 
-use adit_core::{Cipher, CompressionFraming, Digest, DirectionKey, MacKey, OpenVpnFraming};
+use adit_core::{Cipher, CompressionFraming, Digest, DirectionKey, MacKey, OpenVpnFraming, StaticFraming};
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
     UnboundCipherKey,
@@ -21,32 +24,103 @@ use crate::aead::AeadError;
 use crate::counters::Drop;
 
 const BLOCK: usize = 16;
+/// A packet id with its time.
+const LONG_PACKET_ID: usize = 8;
+
+/// What is in front of the payload, besides HMAC and IV.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// A header, and a short packet id.
+    Short(OpenVpnFraming),
+    /// A long packet id.
+    Long(StaticFraming),
+}
+
+impl From<OpenVpnFraming> for Form {
+    fn from(framing: OpenVpnFraming) -> Self {
+        Form::Short(framing)
+    }
+}
+
+impl From<StaticFraming> for Form {
+    fn from(framing: StaticFraming) -> Self {
+        Form::Long(framing)
+    }
+}
+
+impl Form {
+    fn header(self) -> Header {
+        match self {
+            Form::Short(framing) => Header::new(framing),
+            Form::Long(_) => Header::NONE,
+        }
+    }
+
+    fn packet_id(self) -> usize {
+        match self {
+            Form::Short(_) => PACKET_ID,
+            Form::Long(_) => LONG_PACKET_ID,
+        }
+    }
+
+    fn compression(self) -> CompressionFraming {
+        match self {
+            Form::Short(framing) => framing.compression,
+            Form::Long(framing) => framing.compression,
+        }
+    }
+
+    fn began(self) -> u32 {
+        match self {
+            Form::Short(_) => 0,
+            Form::Long(framing) => framing.began,
+        }
+    }
+}
+
+/// What IVs are made with.
+struct Ivs(EncryptingKey);
+
+impl Ivs {
+    fn new(parts: &MacKey) -> Result<Self, AeadError> {
+        let key = UnboundCipherKey::new(&AES_128, &*parts.iv_key).and_then(EncryptingKey::ecb);
+        key.map(Ivs).map_err(|_| AeadError::Refused)
+    }
+
+    /// A packet's IV: the number of the packet, encrypted with a key that serves for nothing else. Nobody
+    /// without that key can foretell it, and it is another for each packet (NIST SP 800-38A, appendix C).
+    fn iv(&self, number: u64) -> Option<[u8; BLOCK]> {
+        let mut iv = u128::from(number).to_be_bytes();
+        self.0.less_safe_encrypt(&mut iv, EncryptionContext::None).ok()?;
+        Some(iv)
+    }
+}
+
+/// The number of a packet among all that are sealed with the same key for IVs.
+fn number(began: u32, counter: u32) -> u64 {
+    u64::from(began) << 32 | u64::from(counter)
+}
 
 pub(super) struct Sealer {
     cipher: EncryptingKey,
     mac: hmac::Key,
     mac_len: usize,
-    /// Makes IVs of counters.
-    ivs: EncryptingKey,
+    ivs: Ivs,
     header: Header,
-    compression: CompressionFraming,
+    form: Form,
 }
 
 impl Sealer {
-    pub(super) fn new(
-        framing: OpenVpnFraming,
-        cipher: Cipher,
-        key: &DirectionKey,
-    ) -> Result<Self, AeadError> {
+    pub(super) fn new(form: impl Into<Form>, cipher: Cipher, key: &DirectionKey) -> Result<Self, AeadError> {
         let (mac, parts) = mac_key(cipher, key)?;
-        let ivs = UnboundCipherKey::new(&AES_128, &*parts.iv_key).and_then(EncryptingKey::ecb);
+        let form = form.into();
         Ok(Sealer {
             cipher: EncryptingKey::cbc(cipher_key(cipher, key)?).map_err(|_| AeadError::Refused)?,
             mac,
             mac_len: parts.digest.output_len(),
-            ivs: ivs.map_err(|_| AeadError::Refused)?,
-            header: Header::new(framing),
-            compression: framing.compression,
+            ivs: Ivs::new(parts)?,
+            header: form.header(),
+            form,
         })
     }
 
@@ -56,41 +130,37 @@ impl Sealer {
     }
 
     pub(super) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
-        let (before, after) = compression::room(self.compression, first);
-        let plain = PACKET_ID + before + payload_len + after;
+        let (before, after) = compression::room(self.form.compression(), first);
+        let packet_id = self.form.packet_id();
+        let plain = packet_id + before + payload_len + after;
         let padding = BLOCK - plain % BLOCK;
-        Layout { payload: self.body() + PACKET_ID + before, datagram: self.body() + plain + padding }
+        Layout { payload: self.body() + packet_id + before, datagram: self.body() + plain + padding }
     }
 
     /// `None` if the datagram has not the length that `layout` gave, or the library refuses.
     pub(super) fn seal(&self, counter: u64, datagram: &mut [u8], payload: Range<usize>) -> Option<()> {
-        let packet_id = u32::try_from(counter).ok()?.to_be_bytes();
-        let framing = payload.start.checked_sub(self.body() + PACKET_ID)?;
+        let (counter, began) = (u32::try_from(counter).ok()?, self.form.began());
+        let compression = self.form.compression();
+        let framing = payload.start.checked_sub(self.body() + self.form.packet_id())?;
         let (header, rest) = datagram.split_at_mut_checked(self.header.len)?;
         header.copy_from_slice(self.header.bytes()?);
         let (mac, sealed) = rest.split_at_mut_checked(self.mac_len)?;
         let (iv, body) = sealed.split_first_chunk_mut::<BLOCK>()?;
 
-        let (id, framed) = body.split_first_chunk_mut::<PACKET_ID>()?;
-        *id = packet_id;
-        let (_, tail) = compression::room(self.compression, None);
+        let (id, framed) = body.split_at_mut_checked(self.form.packet_id())?;
+        let (short, time) = id.split_first_chunk_mut::<PACKET_ID>()?;
+        *short = counter.to_be_bytes();
+        time.copy_from_slice(began.to_be_bytes().get(..time.len())?);
+        let (_, tail) = compression::room(compression, None);
         let (framed, padding) = framed.split_at_mut_checked(framing + payload.len() + tail)?;
-        compression::frame(self.compression, framed, payload.len())?;
+        compression::frame(compression, framed, payload.len())?;
         padding.fill(u8::try_from(padding.len()).ok()?);
 
-        *iv = self.iv(counter)?;
+        *iv = self.ivs.iv(number(began, counter))?;
         let context = EncryptionContext::Iv128(FixedLength::from(&*iv));
         self.cipher.less_safe_encrypt(body, context).ok()?;
         hmac::sign_to_buffer(&self.mac, sealed, mac).ok()?;
         Some(())
-    }
-
-    /// A packet's IV: the number of the packet, encrypted with a key that serves for nothing else. Nobody
-    /// without that key can foretell it, and it is another for each packet (NIST SP 800-38A, appendix C).
-    fn iv(&self, counter: u64) -> Option<[u8; BLOCK]> {
-        let mut iv = u128::from(counter).to_be_bytes();
-        self.ivs.less_safe_encrypt(&mut iv, EncryptionContext::None).ok()?;
-        Some(iv)
     }
 }
 
@@ -99,26 +169,34 @@ pub(super) struct Opener {
     mac: hmac::Key,
     mac_len: usize,
     pub(super) compression: CompressionFraming,
+    /// In the long form: what our own IVs are made with.
+    own_ivs: Option<Ivs>,
 }
 
 impl Opener {
-    pub(super) fn new(
-        framing: OpenVpnFraming,
-        cipher: Cipher,
-        key: &DirectionKey,
-    ) -> Result<Self, AeadError> {
+    pub(super) fn new(form: impl Into<Form>, cipher: Cipher, key: &DirectionKey) -> Result<Self, AeadError> {
         let (mac, parts) = mac_key(cipher, key)?;
+        let form = form.into();
         Ok(Opener {
             cipher: DecryptingKey::cbc(cipher_key(cipher, key)?).map_err(|_| AeadError::Refused)?,
             mac,
             mac_len: parts.digest.output_len(),
-            compression: framing.compression,
+            compression: form.compression(),
+            own_ivs: match form {
+                Form::Short(_) => None,
+                Form::Long(_) => Some(Ivs::new(parts)?),
+            },
         })
     }
 
-    /// Opens either version, as the datagram's opcode says.
+    /// Whether it opens the long form.
+    pub(super) fn is_static(&self) -> bool {
+        self.own_ivs.is_some()
+    }
+
+    /// Opens the long form; or either version of the short one, as the datagram's opcode says.
     pub(super) fn open(&self, datagram: &mut [u8]) -> Result<Plain, Drop> {
-        let header_len = header_len(datagram);
+        let header_len = if self.is_static() { 0 } else { header_len(datagram) };
         self.open_with(datagram, header_len).unwrap_or(Err(Drop::Malformed))
     }
 
@@ -138,12 +216,24 @@ impl Opener {
         let context = DecryptionContext::Iv128(FixedLength::from(&*iv));
         let plain = self.cipher.decrypt(body, context).ok()?;
         let Some(padding) = padding(plain) else { return Some(Err(Drop::BadTag)) };
-        let counter = u32::from_be_bytes(*plain.first_chunk::<PACKET_ID>()?);
+        let (id, rest) = plain.split_first_chunk::<PACKET_ID>()?;
+        let counter = u32::from_be_bytes(*id);
         if counter == 0 {
             return None;
         }
-        let payload = header_len + self.mac_len + BLOCK + PACKET_ID..end.checked_sub(padding)?;
-        (payload.start <= payload.end).then_some(Ok(Plain { counter: u64::from(counter), payload }))
+        let (number, packet_id) = match &self.own_ivs {
+            None => (u64::from(counter), PACKET_ID),
+            Some(own) => {
+                let number = number(u32::from_be_bytes(*rest.first_chunk()?), counter);
+                // Where both directions have one key, anybody can send us what we sent.
+                if own.iv(number)? == *iv {
+                    return Some(Err(Drop::Replay));
+                }
+                (number, LONG_PACKET_ID)
+            }
+        };
+        let payload = header_len + self.mac_len + BLOCK + packet_id..end.checked_sub(padding)?;
+        (payload.start <= payload.end).then_some(Ok(Plain { counter: number, payload }))
     }
 }
 
@@ -216,10 +306,23 @@ mod tests {
         bytes.into()
     }
 
-    fn pair(cipher: Cipher, digest: Digest, framing: OpenVpnFraming) -> (Sealer, Opener) {
-        let key = key(cipher, digest);
-        let sealer = Sealer::new(framing, cipher, &key).expect("the key fits");
-        (sealer, Opener::new(framing, cipher, &key).expect("the key fits"))
+    fn pair(cipher: Cipher, digest: Digest, form: impl Into<Form>) -> (Sealer, Opener) {
+        let (key, form) = (key(cipher, digest), form.into());
+        let sealer = Sealer::new(form, cipher, &key).expect("the key fits");
+        (sealer, Opener::new(form, cipher, &key).expect("the key fits"))
+    }
+
+    fn with_time(began: u32, compression: CompressionFraming) -> StaticFraming {
+        StaticFraming { began, compression }
+    }
+
+    /// The other end of a tunnel whose both directions have that key: its own IVs are others.
+    fn other_end(cipher: Cipher, digest: Digest, framing: StaticFraming) -> Opener {
+        let mut key = key(cipher, digest);
+        if let Some(mac) = &mut key.mac {
+            mac.iv_key = zeroed([7; 16]);
+        }
+        Opener::new(framing, cipher, &key).expect("the key fits")
     }
 
     fn framing(header: OpenVpnHeader, key_id: u8) -> OpenVpnFraming {
@@ -276,10 +379,70 @@ mod tests {
         }
     }
 
+    // Computed as those above. 0x6a010203 is the time at which the session began.
+    #[test]
+    fn known_vectors_with_time() {
+        let cases = [
+            (
+                Cipher::Aes128Cbc,
+                Digest::Sha1,
+                &b"hello, old world"[..],
+                "4c0e16210b68c378edaed7d06b7e0286c58531de0d2c634e28ebf9a9d42db9b544b6593c16a4827ab1c9e0edf0f2\
+                 3a8f8c99516d950bf9f83dab5d351bdc428db1646b38",
+            ),
+            (
+                Cipher::Aes256Cbc,
+                Digest::Sha256,
+                b"",
+                "8170d8160d9a87a0da5a802e2bcb4843ef461feeb0a60ed5e267ca23097ba4fb0d2c634e28ebf9a9d42db9b544b6\
+                 593c4da6e27258a97f725e4f23c5e08fae9c",
+            ),
+        ];
+        let framing = with_time(0x6a01_0203, CompressionFraming::None);
+        for (cipher, digest, payload, expected) in cases {
+            let (sealer, _) = pair(cipher, digest, framing);
+            let mut datagram = sealed(&sealer, 258, payload);
+            assert_eq!(datagram, hex(expected), "{cipher}");
+            let plain = other_end(cipher, digest, framing).open(&mut datagram).expect("opens");
+            assert_eq!((plain.counter, &datagram[plain.payload]), (0x6a01_0203_0000_0102, payload));
+        }
+    }
+
+    #[test]
+    fn what_we_sealed_is_refused_when_it_comes_back() {
+        let (cipher, digest) = (Cipher::Aes256Cbc, Digest::Sha256);
+        let framing = with_time(1_790_000_000, CompressionFraming::None);
+        let (sealer, opener) = pair(cipher, digest, framing);
+        let datagram = sealed(&sealer, 1, b"to the other end");
+        assert_eq!(opener.open(&mut datagram.clone()).err(), Some(Drop::Replay));
+        assert!(other_end(cipher, digest, framing).open(&mut datagram.clone()).is_ok());
+    }
+
+    #[test]
+    fn a_long_packet_id_must_be_whole() {
+        let opener = other_end(Cipher::Aes128Cbc, Digest::Sha1, with_time(1, CompressionFraming::None));
+        let open = |plain: &[u8]| {
+            let mut datagram = authentic(plain);
+            opener.open(&mut datagram[4..]).map(|plain| (plain.counter, plain.payload.len()))
+        };
+        let block = |head: [u8; 8], padding: u8| {
+            let mut block = [padding; BLOCK];
+            block[..8].copy_from_slice(&head);
+            block
+        };
+        assert_eq!(open(&block([0, 0, 0, 2, 0, 0, 0, 9], 8)), Ok((9 << 32 | 2, 0)));
+        assert_eq!(open(&block([0, 0, 0, 2, 0, 0, 0, 9], 1)), Ok((9 << 32 | 2, 7)));
+        assert_eq!(open(&block([0, 0, 0, 0, 0, 0, 0, 9], 8)), Err(Drop::Malformed), "packet id 0");
+        assert_eq!(open(&block([0, 0, 0, 2, 0, 9, 9, 9], 9)), Err(Drop::Malformed), "padding over the time");
+        for len in 0..64 {
+            assert!(opener.open(&mut vec![0; len]).is_err());
+        }
+    }
+
     #[test]
     fn ivs_do_not_repeat() {
         let (sealer, _) = pair(Cipher::Aes256Cbc, Digest::Sha1, framing(V2, 0));
-        let ivs: std::collections::BTreeSet<_> = (1..1000).map(|counter| sealer.iv(counter)).collect();
+        let ivs: std::collections::BTreeSet<_> = (1..1000).map(|number| sealer.ivs.iv(number)).collect();
         assert_eq!(ivs.len(), 999);
     }
 
@@ -333,6 +496,37 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn opens_what_was_sealed_with_time_and_nothing_else(
+            cipher in prop::sample::select(&CBC[..]),
+            digest in prop::sample::select(&Digest::ALL[..]),
+            compression in prop::sample::select(&[
+                CompressionFraming::None, CompressionFraming::LzoNo, CompressionFraming::Stub,
+                CompressionFraming::StubV2,
+            ][..]),
+            (began, counter) in (any::<u32>(), 1u32..),
+            first in prop_oneof![Just(0x50u8), Just(0x45), any::<u8>()],
+            payload in proptest::collection::vec(any::<u8>(), 0..100),
+            flip: prop::sample::Index,
+        ) {
+            let framing = with_time(began, compression);
+            let (sealer, _) = pair(cipher, digest, framing);
+            let opener = other_end(cipher, digest, framing);
+            let payload: Vec<u8> = [first].into_iter().chain(payload).collect();
+            let datagram = sealed(&sealer, counter.into(), &payload);
+            let mut bytes = datagram.clone();
+            let plain = opener.open(&mut bytes).expect("opens");
+            prop_assert_eq!(plain.counter, u64::from(began) << 32 | u64::from(counter));
+            let range = compression::unframe(compression, &mut bytes, plain.payload).expect("unframes");
+            prop_assert_eq!(&bytes[range], &payload[..]);
+
+            let mut forged = datagram.clone();
+            forged[flip.index(datagram.len())] ^= 1;
+            prop_assert_eq!(opener.open(&mut forged).err(), Some(Drop::BadTag));
+            let mut cut = datagram[..flip.index(datagram.len())].to_vec();
+            prop_assert!(opener.open(&mut cut).is_err());
+        }
+
         #[test]
         fn opens_what_was_sealed_and_nothing_else(
             cipher in prop::sample::select(&CBC[..]),

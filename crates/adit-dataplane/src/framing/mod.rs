@@ -11,7 +11,7 @@ mod wireguard;
 use std::fmt;
 use std::ops::Range;
 
-use adit_core::{Cipher, DirectionKey, Framing, Instant, ReplayWindow, SessionId};
+use adit_core::{Cipher, DirectionKey, Framing, Instant, PeerId, ReplayWindow, SessionId};
 
 use crate::aead::{self, Aead, AeadError};
 use crate::counters::Drop;
@@ -62,6 +62,7 @@ pub(crate) enum Class {
 pub(crate) fn classify(wire: Wire, role: Role, datagram: &[u8]) -> Class {
     match wire {
         Wire::OpenVpn => openvpn::classify(role, datagram),
+        Wire::OpenVpnStatic => Class::Session(SessionId::openvpn(PeerId::SERVER, 0)),
         Wire::WireGuard => wireguard::classify(datagram),
     }
 }
@@ -105,6 +106,9 @@ impl SealSession {
             Framing::OpenVpn(framing) => {
                 SealWire::OpenVpnCbc(Box::new(cbc::Sealer::new(framing, cipher, key)?))
             }
+            Framing::OpenVpnStatic(framing) => {
+                SealWire::OpenVpnCbc(Box::new(cbc::Sealer::new(framing, cipher, key)?))
+            }
             Framing::OpenVpnEpoch(framing) => {
                 SealWire::OpenVpnEpoch(Box::new(epoch::Sealer::new(framing, cipher, key)?))
             }
@@ -113,7 +117,9 @@ impl SealSession {
             }
         };
         let (counter, counter_warn, counter_max) = match framing {
-            Framing::OpenVpn(_) => (1, openvpn::COUNTER_WARN, openvpn::COUNTER_MAX),
+            Framing::OpenVpn(_) | Framing::OpenVpnStatic(_) => {
+                (1, openvpn::COUNTER_WARN, openvpn::COUNTER_MAX)
+            }
             Framing::OpenVpnEpoch(_) => (0, u64::MAX, u64::MAX),
             Framing::WireGuard { .. } => (0, wireguard::COUNTER_WARN, wireguard::COUNTER_MAX),
         };
@@ -268,12 +274,24 @@ impl OpenSession {
             Framing::OpenVpn(framing) => {
                 OpenWire::OpenVpnCbc(Box::new(cbc::Opener::new(framing, cipher, key)?))
             }
+            Framing::OpenVpnStatic(framing) => {
+                OpenWire::OpenVpnCbc(Box::new(cbc::Opener::new(framing, cipher, key)?))
+            }
             Framing::OpenVpnEpoch(framing) => {
                 OpenWire::OpenVpnEpoch(Box::new(epoch::Opener::new(framing, cipher, key, replay)?))
             }
             Framing::WireGuard { .. } => OpenWire::WireGuard(aead()?),
         };
         Ok(OpenSession { wire, window: Window::new(replay), failed_tags: 0 })
+    }
+
+    /// Takes the place of `other`, which had the same id. Under a static key it has the same key too, and what
+    /// that one took it does not take again.
+    pub(crate) fn succeed(&mut self, other: OpenSession) {
+        let is_static = |wire: &OpenWire| matches!(wire, OpenWire::OpenVpnCbc(opener) if opener.is_static());
+        if is_static(&self.wire) && is_static(&other.wire) {
+            (self.window, self.failed_tags) = (other.window, other.failed_tags);
+        }
     }
 
     /// Verifies, decrypts in place and judges freshness. `Err` says why not.

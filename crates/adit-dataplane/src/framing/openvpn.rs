@@ -63,6 +63,9 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Nothing.
+    pub(super) const NONE: Header = Header { bytes: [0; V2_HEADER], len: 0 };
+
     pub(super) fn new(framing: OpenVpnFraming) -> Self {
         let key_id = framing.key_id & 7;
         match framing.header {

@@ -5,6 +5,7 @@ mod limits;
 mod merging;
 pub(crate) mod packets;
 mod security;
+mod static_key;
 mod tunnel;
 mod workers;
 pub(crate) mod world;

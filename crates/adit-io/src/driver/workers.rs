@@ -187,7 +187,12 @@ impl Workers {
 }
 
 fn is_without_peer_id(framing: &Framing) -> bool {
-    matches!(framing, Framing::OpenVpn(OpenVpnFraming { header: OpenVpnHeader::V1, .. }))
+    let v1 = |framing: &OpenVpnFraming| framing.header == OpenVpnHeader::V1;
+    match framing {
+        Framing::OpenVpn(framing) => v1(framing),
+        Framing::OpenVpnStatic(_) => true,
+        Framing::OpenVpnEpoch(_) | Framing::WireGuard { .. } => false,
+    }
 }
 
 /// A worker that is gone has told why by a mail of its own.
