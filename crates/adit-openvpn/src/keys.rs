@@ -14,6 +14,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::static_key::{Half, STATIC_KEY_LEN, StaticKey};
 use crate::wire::{Role, Sid};
+use crate::wrap::KeyDirection;
 
 /// Length of the pre-master secret in bytes.
 pub const PRE_MASTER_LEN: usize = 48;
@@ -64,18 +65,12 @@ impl KeyMaterial {
     /// tls-crypt the server does.)
     pub fn directions(&self, role: Role, cipher: Cipher, digest: Digest) -> (DirectionKey, DirectionKey) {
         let key = |half| {
-            let slot = self.0.hmac_slot(half);
             let mut implicit_iv = [0; 8];
-            for (byte, from) in implicit_iv.iter_mut().zip(slot) {
+            for (byte, from) in implicit_iv.iter_mut().zip(self.0.hmac_slot(half)) {
                 *byte = *from;
             }
-            let key = self.0.cipher_slot(half).iter().copied().take(cipher.key_len()).collect();
-            let mac = (!cipher.is_aead()).then(|| MacKey {
-                digest,
-                key: Zeroizing::new(slot.iter().copied().take(digest.output_len()).collect()),
-                iv_key: self.iv_key(half),
-            });
-            DirectionKey { key: Zeroizing::new(key), implicit_iv, mac }
+            let mac = (!cipher.is_aead()).then(|| mac_key(&self.0, half, digest, self.iv_key(half)));
+            DirectionKey { key: cipher_key(&self.0, half, cipher), implicit_iv, mac }
         };
         match role {
             Role::Client => (key(Half::First), key(Half::Second)),
@@ -110,6 +105,35 @@ impl KeyMaterial {
         }
         key
     }
+}
+
+/// The key to seal with and the key to open with where a static key is all there is (`secret`; OpenVPN crypto.c,
+/// `crypto_read_openvpn_key`). The cipher is no AEAD. The key for IVs must be random, and another at each start, as
+/// the other keys are not.
+pub fn static_directions(
+    key: &StaticKey,
+    direction: KeyDirection,
+    cipher: Cipher,
+    digest: Digest,
+    iv_key: &Zeroizing<[u8; 16]>,
+) -> (DirectionKey, DirectionKey) {
+    let of = |half| DirectionKey {
+        mac: Some(mac_key(key, half, digest, iv_key.clone())),
+        ..DirectionKey::aead(cipher_key(key, half, cipher), [0; 8])
+    };
+    let (seal, open) = direction.halves();
+    (of(seal), of(open))
+}
+
+/// The start of a half's cipher slot.
+fn cipher_key(key: &StaticKey, half: Half, cipher: Cipher) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(key.cipher_slot(half).iter().copied().take(cipher.key_len()).collect())
+}
+
+/// The start of a half's HMAC slot, and what IVs are made with.
+fn mac_key(key: &StaticKey, half: Half, digest: Digest, iv_key: Zeroizing<[u8; 16]>) -> MacKey {
+    let slot = key.hmac_slot(half).iter().copied().take(digest.output_len()).collect();
+    MacKey { digest, key: Zeroizing::new(slot), iv_key }
 }
 
 /// Derives the data keys for peers without the TLS exporter. `None` if `client` has no pre-master secret,
@@ -206,6 +230,23 @@ mod tests {
             *byte = index as u8;
         }
         KeyMaterial::from_bytes(&bytes)
+    }
+
+    #[test]
+    fn a_static_key_has_a_half_for_each_direction_or_one_for_both() {
+        let key = material().0;
+        let keys = |direction| {
+            let (cipher, digest) = (Cipher::Aes128Cbc, Digest::Sha1);
+            let (seal, open) = static_directions(&key, direction, cipher, digest, &Zeroizing::new([7; 16]));
+            [seal, open].map(|key| {
+                let mac = key.mac.unwrap();
+                assert_eq!((key.key.len(), mac.key.len(), *mac.iv_key), (16, 20, [7; 16]));
+                (key.key[0], mac.key[0])
+            })
+        };
+        assert_eq!(keys(KeyDirection::Bidirectional), [(0, 64), (0, 64)]);
+        assert_eq!(keys(KeyDirection::Normal), [(0, 64), (128, 192)]);
+        assert_eq!(keys(KeyDirection::Inverse), [(128, 192), (0, 64)]);
     }
 
     #[test]

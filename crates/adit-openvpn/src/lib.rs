@@ -29,6 +29,7 @@ pub mod revocation;
 mod server;
 mod session;
 pub mod static_key;
+mod static_tunnel;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -46,6 +47,7 @@ pub use adit_core::NameField;
 pub use certificate::NameFields;
 pub use client::Client;
 pub use server::Server;
+pub use static_tunnel::StaticTunnel;
 pub use tls::TlsConfig;
 pub use usage::UseLimits;
 pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose};

@@ -8,7 +8,7 @@ use adit_core::{
 };
 
 use crate::key_state::KeyStateError;
-use crate::negotiate::{PointTerms, iv_proto};
+use crate::negotiate::{PointTerms, Shape, iv_proto};
 use crate::params::DataParams;
 use crate::session::Session;
 use crate::usage::{Traffic, Usage, UseLimits};
@@ -36,6 +36,20 @@ impl Agreement {
     /// Whether a key may seal only so many blocks and packets. In the epoch format the data plane sees to that.
     fn blocks_count(&self) -> bool {
         self.cipher.is_aead() && self.cipher != Cipher::ChaCha20Poly1305 && !self.epoch
+    }
+
+    /// What a datagram holds besides the packet.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            header: match self.header {
+                OpenVpnHeader::V1 => 1,
+                OpenVpnHeader::V2 { .. } => 4,
+            },
+            packet_id: if self.epoch { 8 } else { 4 },
+            cipher: self.cipher,
+            digest: self.digest,
+            compression: self.compression,
+        }
     }
 
     /// What the terms of a point-to-point tunnel mean for its data channel.

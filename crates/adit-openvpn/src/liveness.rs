@@ -31,6 +31,11 @@ impl Liveness {
         Liveness { keepalive, last_sent: now, last_heard: now, sent: 0, received: 0 }
     }
 
+    /// The peer is looked for anew; the data plane's totals go on.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        (self.last_sent, self.last_heard) = (now, now);
+    }
+
     /// An authenticated control packet counts as a sign of life.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.last_heard = now;
@@ -94,6 +99,16 @@ mod tests {
 
     fn at(seconds: u64) -> Instant {
         Instant::ORIGIN + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_new_start_takes_no_old_total_for_a_sign_of_life() {
+        let keepalive = Keepalive { timeout: Some(Duration::from_secs(60)), ..Keepalive::default() };
+        let mut liveness = Liveness::new(at(0), keepalive);
+        liveness.traffic(at(1), 7, 7);
+        liveness.restart(at(100));
+        liveness.traffic(at(130), 7, 8);
+        assert_eq!((liveness.poll(at(159)), liveness.poll(at(160))), (None, Some(Due::Timeout)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{Cipher, CompressionFraming, OpenVpnHeader, Path, Transport};
+use adit_core::{Cipher, CompressionFraming, Digest, Path, Transport};
 
 use crate::link::Agreement;
 use crate::occ::parse_options;
@@ -219,10 +219,26 @@ pub(crate) fn point_terms(
 /// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
 /// `frame_calculate_mssfix`). `None`: leave MSS alone.
 pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agreement) -> Option<u16> {
+    max_mss_within(mssfix, tun_mtu, path, &agreement.shape())
+}
+
+/// What a datagram of the data channel holds besides the packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Bytes of opcode and peer-id.
+    pub(crate) header: usize,
+    /// Bytes of the packet id.
+    pub(crate) packet_id: usize,
+    pub(crate) cipher: Cipher,
+    pub(crate) digest: Digest,
+    pub(crate) compression: CompressionFraming,
+}
+
+/// The same, for datagrams of that shape.
+pub(crate) fn max_mss_within(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &Shape) -> Option<u16> {
     const INNER_HEADERS: usize = 20 + 20;
     const TAG: usize = 16;
     const BLOCK: usize = 16;
-    let packet_id = if agreement.epoch { 8 } else { 4 };
     let (target, outer_counts) = match mssfix {
         MssFix::Off => return None,
         MssFix::Fixed(mtu) => return u16::try_from(usize::from(mtu).saturating_sub(INNER_HEADERS)).ok(),
@@ -233,21 +249,17 @@ pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agre
         MssFix::Payload(size) => (size, false),
         MssFix::Mtu(size) => (size, true),
     };
-    let header = match agreement.header {
-        OpenVpnHeader::V1 => 1,
-        OpenVpnHeader::V2 { .. } => 4,
-    };
     let length_prefix = if path.transport() == Transport::Tcp { 2 } else { 0 };
     let compression_byte =
-        usize::from(matches!(agreement.compression, CompressionFraming::LzoNo | CompressionFraming::Stub));
+        usize::from(matches!(shape.compression, CompressionFraming::LzoNo | CompressionFraming::Stub));
     let outer = if outer_counts { outer_headers(path) } else { 0 };
-    let room = usize::from(target).saturating_sub(header + length_prefix + outer);
-    let room = if agreement.cipher.is_aead() {
-        room.saturating_sub(packet_id + TAG)
+    let room = usize::from(target).saturating_sub(shape.header + length_prefix + outer);
+    let room = if shape.cipher.is_aead() {
+        room.saturating_sub(shape.packet_id + TAG)
     } else {
         // Whole blocks, at least one byte of padding, and the packet id inside.
-        let blocks = room.saturating_sub(BLOCK + agreement.digest.output_len()) / BLOCK * BLOCK;
-        blocks.saturating_sub(1 + packet_id)
+        let blocks = room.saturating_sub(BLOCK + shape.digest.output_len()) / BLOCK * BLOCK;
+        blocks.saturating_sub(1 + shape.packet_id)
     };
     u16::try_from(room.saturating_sub(compression_byte + INNER_HEADERS)).ok()
 }
@@ -267,7 +279,7 @@ fn outer_headers(path: Path) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use adit_core::{Digest, ReplayWindow};
+    use adit_core::{OpenVpnHeader, ReplayWindow};
 
     use super::*;
 

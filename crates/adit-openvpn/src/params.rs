@@ -14,10 +14,11 @@ use crate::access::AccessParams;
 use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
 use crate::revocation::Revocations;
+use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
-use crate::wrap::WrapConfig;
 use crate::wrap::v2::ServerKey;
+use crate::wrap::{KeyDirection, WrapConfig};
 
 /// What both roles need for the control channel.
 #[derive(Clone)]
@@ -321,6 +322,56 @@ pub struct PointParams {
     pub exit_notify: bool,
     /// `single-session`: while the peer is here, nobody takes its place.
     pub single: bool,
+}
+
+/// One end of a tunnel with a static key.
+#[derive(Clone, Debug)]
+pub struct StaticParams {
+    /// `secret`: the key that both ends share.
+    pub key: StaticKey,
+    /// Which half of it is for which direction.
+    pub direction: KeyDirection,
+    /// `cipher`. It is no AEAD.
+    pub cipher: Cipher,
+    /// `auth`.
+    pub digest: Digest,
+    /// The compression framing that both ends' files name.
+    pub compression: CompressionFraming,
+    /// `replay-window`.
+    pub replay_window: ReplayWindow,
+    /// `tun-mtu`.
+    pub tun_mtu: u16,
+    /// `mssfix`.
+    pub mssfix: MssFix,
+    /// `ping`, `ping-restart`, `ping-exit`.
+    pub keepalive: Keepalive,
+    /// `inactive` and `session-timeout`.
+    pub limits: SessionLimits,
+    /// Addresses, routes and the rest of our own end.
+    pub local: LocalSettings,
+    /// Where the peer is, in the order to try. Empty: we wait for it.
+    pub remotes: Vec<RemoteParams>,
+    /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
+    pub float: bool,
+    /// Who waits: the only outer addresses that the peer may have (`remote` without `float`); empty: any.
+    pub only_from: Vec<IpAddr>,
+    /// Who waits: `explicit-exit-notify`.
+    pub exit_notify: bool,
+    /// `connect-retry`: the first wait between attempts, and the longest.
+    pub retry: (Duration, Duration),
+    /// `connect-retry-max`: give up after so many rounds through all remotes.
+    pub retry_max: Option<u32>,
+    /// `resolv-retry`: how long to try on while none of the remotes' names exists; `None` without end.
+    pub resolve_patience: Option<Duration>,
+    /// The wall clock at [`Instant::ORIGIN`].
+    pub wall_at_origin: UnixTime,
+}
+
+impl StaticParams {
+    /// Whether the other end comes to us.
+    pub(crate) fn waits(&self) -> bool {
+        self.remotes.is_empty()
+    }
 }
 
 /// What differs from client to client.

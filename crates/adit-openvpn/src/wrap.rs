@@ -55,7 +55,7 @@ pub(crate) fn authenticate(digest: HmacDigest, key: &[u8], parts: [&[u8]; 3]) ->
         HmacDigest::Sha512 => run::<Hmac<Sha512>>(key, parts),
     }
 }
-/// Which half of a static key tls-auth uses for which direction (the `key-direction` option).
+/// Which half of a static key `tls-auth` and `secret` use for which direction (the `key-direction` option).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyDirection {
     /// No direction given: both ends use the first half both ways.
@@ -68,7 +68,8 @@ pub enum KeyDirection {
 }
 
 impl KeyDirection {
-    const fn halves(self) -> (Half, Half) {
+    /// The half to seal with and the half to open with.
+    pub(crate) const fn halves(self) -> (Half, Half) {
         match self {
             KeyDirection::Bidirectional => (Half::First, Half::First),
             KeyDirection::Normal => (Half::First, Half::Second),

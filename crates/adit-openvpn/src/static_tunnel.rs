@@ -1,0 +1,567 @@
+//! A tunnel with a static key (`secret`): there is no handshake, and all datagrams are data.
+//!
+//! What is left to a protocol is where the one peer is, whether it is there, and when the packet ids of a session
+//! begin: each session under the same keys begins at a later time than the one before (OpenVPN packet_id.h, the long
+//! form).
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use adit_core::{
+    Command, DataEvent, Ended, Event, Framing, Install, Instant, IpNet, Ipv4Net, Ipv6Net, Notice,
+    OpenFailure, Path, PeerConfig, PeerId, PeerInfo, Protocol, Rejected, Report, SessionId, Severity,
+    StaticFraming, Transport, TunnelSettings,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use zeroize::Zeroizing;
+
+use crate::data_message::{self, DataMessage};
+use crate::key_state::earliest;
+use crate::keys::static_directions;
+use crate::lifetime::Lifetime;
+use crate::liveness::{Due, Liveness};
+use crate::negotiate::{Shape, max_mss_within};
+use crate::params::StaticParams;
+use crate::wrap::KeyDirection;
+
+/// The one session.
+const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+/// Where a peer is that was not heard yet: no socket has this number.
+const NOWHERE: Path =
+    Path::Udp { socket: u32::MAX, remote: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) };
+/// Accepted connections that wait to be heard, besides the present one. Anybody can open them.
+const MAX_UNPROVEN: usize = 8;
+/// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
+const STEADY_ATTEMPTS: u32 = 5;
+/// Bytes of a long packet id.
+const PACKET_ID: usize = 8;
+
+/// What the tunnel is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Waiting for the next attempt.
+    Waiting(Instant),
+    /// The driver opens a path.
+    Opening,
+    /// There is a path, or one is waited for.
+    Running,
+    /// Over for good.
+    Ended,
+}
+
+/// One end of a tunnel with a static key as a state machine. In the data plane it has the peer
+/// [`PeerId::SERVER`].
+///
+/// Who has remotes wants a path at once: drain [`Protocol::poll_event`] after construction.
+pub struct StaticTunnel {
+    params: StaticParams,
+    iv_key: Zeroizing<[u8; 16]>,
+    now: Instant,
+    state: State,
+    /// Where the peer is reached.
+    path: Option<Path>,
+    /// Accepted connections on which the peer was not heard, oldest first.
+    unproven: VecDeque<Path>,
+    /// When the present session began, in seconds since 1970.
+    began: u32,
+    /// The data plane seals.
+    seals: bool,
+    /// Since when the peer is there.
+    up: Option<Instant>,
+    /// The peer was heard since it was last looked or waited for.
+    heard: bool,
+    /// Datagrams of the peer's in all.
+    received: u64,
+    liveness: Liveness,
+    lifetime: Lifetime,
+    remote: usize,
+    attempts: u32,
+    /// How many remotes in a row have names that do not exist, and since when.
+    unknown: (usize, Instant),
+    ever_opened: bool,
+    /// The log has heard that the peer is where it may not be.
+    told_elsewhere: bool,
+    events: VecDeque<Event>,
+}
+
+impl StaticTunnel {
+    /// An end that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
+    pub fn new(params: StaticParams, now: Instant, seed: [u8; 32]) -> Self {
+        let mut iv_key = Zeroizing::new([0; 16]);
+        ChaCha20Rng::from_seed(seed).fill_bytes(iv_key.as_mut_slice());
+        let mut tunnel = StaticTunnel {
+            iv_key,
+            now,
+            state: State::Running,
+            path: None,
+            unproven: VecDeque::new(),
+            began: 0,
+            seals: false,
+            up: None,
+            heard: false,
+            received: 0,
+            liveness: Liveness::new(now, params.keepalive),
+            lifetime: Lifetime::new(now, params.limits),
+            remote: 0,
+            attempts: 0,
+            unknown: (0, now),
+            ever_opened: false,
+            told_elsewhere: false,
+            events: VecDeque::new(),
+            params,
+        };
+        tunnel.reach(NOWHERE);
+        tunnel.begin();
+        if tunnel.state == State::Running {
+            match tunnel.params.waits() {
+                true => tunnel.events.push_back(Event::Up(tunnel.settings(None))),
+                false => tunnel.open(),
+            }
+        }
+        tunnel
+    }
+
+    /// The peer, when it was heard.
+    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
+    }
+
+    fn peer_info(&self) -> Option<PeerInfo> {
+        let since = self.up?;
+        Some(PeerInfo {
+            name: "the other end".to_owned(),
+            path: self.path?,
+            addresses: self.params.local.peer_address.into_iter().collect(),
+            cipher: self.params.cipher,
+            tls: "static key".to_owned(),
+            rekeys: 0,
+            last_handshake: since,
+            since,
+            heard: self.liveness.last_heard(),
+            username: String::new(),
+            routes: Vec::new(),
+            number: 0,
+        })
+    }
+
+    fn settings(&self, server: Option<IpAddr>) -> TunnelSettings {
+        let local = &self.params.local;
+        TunnelSettings {
+            addresses: local.addresses.clone(),
+            peer_address: local.peer_address,
+            mtu: self.params.tun_mtu,
+            routes: local.routes.clone(),
+            redirect_gateway: local.redirect_gateway,
+            dns: local.dns.clone(),
+            server,
+        }
+    }
+
+    fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
+        self.events.push_back(Event::Report(Report { severity, path, text }));
+    }
+
+    fn data(&mut self, event: DataEvent) {
+        self.events.push_back(Event::Data(event));
+    }
+
+    /// A session begins, later than all before it. That must not come about more than once a second, least of all by
+    /// what strangers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
+    fn begin(&mut self) {
+        let passed = (self.now - Instant::ORIGIN).as_secs();
+        let wall = self.params.wall_at_origin.0.saturating_add(passed);
+        let began = u32::try_from(wall).ok().zip(self.began.checked_add(1));
+        let Some((wall, least)) = began else {
+            let text = "the system's clock is beyond the year 2106, and a static key's packet ids end there";
+            return self.end(Ended::Failed(text.to_owned()));
+        };
+        self.began = wall.max(least);
+        let params = &self.params;
+        let (cipher, digest) = (params.cipher, params.digest);
+        let (seal, open) = static_directions(&params.key, params.direction, cipher, digest, &self.iv_key);
+        let framing = StaticFraming { began: self.began, compression: params.compression };
+        self.data(DataEvent::Install(Box::new(Install {
+            peer: PeerId::SERVER,
+            session: SESSION,
+            framing: Framing::OpenVpnStatic(framing),
+            cipher,
+            seal,
+            open,
+            replay_window: self.params.replay_window,
+        })));
+    }
+
+    /// Nothing was heard. With one key for both directions, somebody may have sent us what we sent in an earlier run,
+    /// and that is later than all that the peer sends: what was taken must be forgotten, as OpenVPN does. With keys
+    /// for each direction that cannot be, and nothing is taken twice.
+    fn forgive(&mut self) {
+        if self.params.direction == KeyDirection::Bidirectional {
+            self.data(DataEvent::Retire { peer: PeerId::SERVER, session: SESSION });
+            self.begin();
+            if self.seals {
+                self.activate();
+            }
+        }
+    }
+
+    /// The peer is reached there from now on.
+    fn reach(&mut self, path: Path) {
+        let params = &self.params;
+        let shape = Shape {
+            header: 0,
+            packet_id: PACKET_ID,
+            cipher: params.cipher,
+            digest: params.digest,
+            compression: params.compression,
+        };
+        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &shape);
+        self.data(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId::SERVER,
+            path,
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss,
+        }));
+    }
+
+    /// What is sent goes there.
+    fn take(&mut self, path: Path) {
+        self.path = Some(path);
+        self.told_elsewhere = false;
+        self.reach(path);
+        if !std::mem::replace(&mut self.seals, true) {
+            self.activate();
+        }
+        self.liveness.restart(self.now);
+    }
+
+    fn activate(&mut self) {
+        self.data(DataEvent::Activate { peer: PeerId::SERVER, session: SESSION });
+    }
+
+    /// There is no way to the peer for now.
+    fn leave(&mut self) {
+        if let Some(path) = self.path.take() {
+            self.events.push_back(Event::Close { path });
+            self.reach(NOWHERE);
+        }
+    }
+
+    fn open(&mut self) {
+        self.state = State::Opening;
+        let text = format!("connecting to {}", self.remote_name());
+        self.report(Severity::Info, None, text);
+        self.events.push_back(Event::Open { remote: self.remote });
+    }
+
+    fn remote_name(&self) -> &str {
+        self.params.remotes.get(self.remote).map_or("the other end", |remote| remote.name.as_str())
+    }
+
+    /// There is a path to the remote; or somebody opened a connection to us.
+    fn opened(&mut self, path: Path) {
+        match self.state {
+            State::Opening => {
+                self.state = State::Running;
+                self.ever_opened = true;
+                self.unknown.0 = 0;
+                self.lifetime = Lifetime::new(self.now, self.params.limits);
+                self.take(path);
+                self.events.push_back(Event::Up(self.settings(Some(path.remote().ip()))));
+            }
+            State::Running if self.params.waits() && self.may_be_at(path) => self.accepted(path),
+            _ => self.events.push_back(Event::Close { path }),
+        }
+    }
+
+    /// Until the peer was heard, the newest connection is taken for its.
+    fn accepted(&mut self, path: Path) {
+        if self.up.is_some() {
+            self.unproven.push_back(path);
+        } else {
+            self.unproven.extend(self.path.filter(|before| before.transport() == Transport::Tcp));
+            self.take(path);
+        }
+        if self.unproven.len() > MAX_UNPROVEN {
+            let oldest = self.unproven.pop_front();
+            self.events.extend(oldest.map(|path| Event::Close { path }));
+        }
+    }
+
+    /// Whether the peer may be there.
+    fn may_be_at(&self, path: Path) -> bool {
+        match self.params.waits() {
+            true => {
+                let only_from = &self.params.only_from;
+                only_from.is_empty() || only_from.contains(&path.remote().ip().to_canonical())
+            }
+            false => self.params.float || self.path == Some(path),
+        }
+    }
+
+    /// What the peer sealed came from there.
+    fn moved(&mut self, path: Path) {
+        if self.state != State::Running || self.path == Some(path) {
+            return;
+        }
+        if !self.may_be_at(path) {
+            // Whoever hears both ends can send what one sent from as many addresses as there are.
+            if std::mem::replace(&mut self.told_elsewhere, true) {
+                return;
+            }
+            let text = "the other end sends from here, which is not where `remote` says; answers go there \
+                        all the same, unless the file says `float`";
+            return self.report(Severity::Warning, Some(path), text.to_owned());
+        }
+        if path.transport() == Transport::Tcp {
+            let Some(index) = self.unproven.iter().position(|known| *known == path) else { return };
+            self.unproven.remove(index);
+        }
+        if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
+            self.events.push_back(Event::Close { path: before });
+        }
+        self.take(path);
+        self.heard = true;
+        if self.up.is_some() {
+            self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
+        }
+        self.come_up();
+    }
+
+    /// The peer was heard.
+    fn come_up(&mut self) {
+        if !self.heard || self.up.is_some() || self.path.is_none() {
+            return;
+        }
+        self.up = Some(self.now);
+        self.attempts = 0;
+        if let Some(info) = self.peer_info() {
+            self.events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
+        }
+    }
+
+    fn come_down(&mut self, reason: &str) {
+        self.heard = false;
+        if self.up.take().is_some() {
+            let reason = reason.to_owned();
+            self.events.push_back(Event::PeerDown { peer: PeerId::SERVER, reason });
+        }
+    }
+
+    /// The peer is lost, and looked or waited for anew.
+    fn lose(&mut self, reason: &str, advance: bool) {
+        if !self.params.waits() {
+            return self.try_again(reason, advance);
+        }
+        // Anybody can open a connection and close it.
+        let severity = if self.up.is_some() { Severity::Warning } else { Severity::Debug };
+        self.report(severity, self.path, format!("{reason}; waiting for the other end"));
+        self.come_down(reason);
+        self.leave();
+        if let Some(path) = self.unproven.pop_back() {
+            self.take(path);
+        }
+    }
+
+    fn try_again(&mut self, reason: &str, advance: bool) {
+        let was_up = self.up.is_some();
+        self.come_down(reason);
+        self.leave();
+        self.attempts = self.attempts.saturating_add(1);
+        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
+        let round = (self.attempts - 1) / remotes;
+        let last = self.attempts.is_multiple_of(remotes) && !was_up;
+        if self.params.retry_max.is_some_and(|max| last && round + 1 >= max) {
+            let name = self.remote_name();
+            let text = format!("{name}: {reason}; connect-retry-max allows no further attempt");
+            return self.end(Ended::Failed(text));
+        }
+        let (first, longest) = self.params.retry;
+        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
+        let wait = (first * (1 << doublings)).min(longest.max(first));
+        let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
+        self.report(Severity::Error, None, text);
+        if advance && !was_up {
+            self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
+        }
+        self.state = State::Waiting(self.now + wait);
+    }
+
+    fn open_failed(&mut self, failure: OpenFailure) {
+        if self.state != State::Opening {
+            return;
+        }
+        match failure {
+            OpenFailure::UnknownName(text) => {
+                if self.unknown.0 == 0 {
+                    self.unknown.1 = self.now;
+                }
+                self.unknown.0 = self.unknown.0.saturating_add(1);
+                let all = self.unknown.0 >= self.params.remotes.len();
+                let over = |limit| self.now - self.unknown.1 >= limit;
+                if all && !self.ever_opened && self.params.resolve_patience.is_some_and(over) {
+                    return self.end(Ended::Failed(format!(
+                        "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
+                    )));
+                }
+                self.try_again(&text, true);
+            }
+            OpenFailure::Unreachable(text) => {
+                self.unknown.0 = 0;
+                self.try_again(&text, true);
+            }
+        }
+    }
+
+    fn closed(&mut self, path: Path, reason: &str) {
+        if self.path != Some(path) {
+            return self.unproven.retain(|known| *known != path);
+        }
+        if self.state == State::Running {
+            self.lose(&format!("the connection broke: {reason}"), false);
+        }
+    }
+
+    /// Tells the peer, as far as it can be told, and ends.
+    fn shut_down(&mut self) {
+        let exit_notify = match self.params.remotes.get(self.remote) {
+            Some(remote) => remote.exit_notify,
+            None => self.params.exit_notify,
+        };
+        let by_udp = self.path.is_some_and(|path| path.transport() == Transport::Udp);
+        if exit_notify && by_udp {
+            self.data(DataEvent::Inject { peer: PeerId::SERVER, payload: data_message::occ_exit() });
+        }
+        self.end(Ended::Shutdown);
+    }
+
+    fn end(&mut self, ended: Ended) {
+        if self.state == State::Ended {
+            return;
+        }
+        self.come_down("the tunnel ends");
+        self.data(DataEvent::RemovePeer(PeerId::SERVER));
+        let paths = self.path.take().into_iter().chain(std::mem::take(&mut self.unproven));
+        self.events.extend(paths.map(|path| Event::Close { path }));
+        self.events.extend([Event::Down, Event::Ended(ended)]);
+        self.state = State::Ended;
+    }
+
+    fn look_after_peer(&mut self) {
+        if let Some(why) = self.lifetime.over(self.now) {
+            self.report(Severity::Info, None, format!("{why}; this ends the tunnel"));
+            return self.shut_down();
+        }
+        if self.path.is_none() {
+            return;
+        }
+        match self.liveness.poll(self.now) {
+            Some(Due::Ping) => {
+                let payload = data_message::PING.to_vec();
+                self.data(DataEvent::Inject { peer: PeerId::SERVER, payload });
+            }
+            Some(Due::Timeout) => {
+                // A stranger's connection, and its silence, ends nothing.
+                let exits = self.liveness.exits() && (self.up.is_some() || !self.params.waits());
+                let directive = if exits { "ping-exit" } else { "ping-restart" };
+                let seconds = self.liveness.patience().as_secs();
+                let reason = format!("nothing heard from the other end for {seconds} s ({directive})");
+                if exits {
+                    self.report(Severity::Error, self.path, reason);
+                    return self.end(Ended::Shutdown);
+                }
+                self.lose(&reason, true);
+                self.forgive();
+            }
+            None => {}
+        }
+    }
+}
+
+impl Protocol for StaticTunnel {
+    fn handle_datagram(&mut self, now: Instant, _: Path, _: &[u8]) -> Result<(), Rejected> {
+        self.now = now;
+        Err(Rejected::Unexpected("with a static key all datagrams are data"))
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        self.now = now;
+        match command {
+            Command::Opened { path } => self.opened(path),
+            Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
+            Command::Closed { path, reason } => self.closed(path, &reason),
+            Command::Shutdown => self.shut_down(),
+            Command::Restart if self.state == State::Running => self.lose("told to restart", false),
+            Command::OpenFailed { .. }
+            | Command::Restart
+            | Command::PeerSettings { .. }
+            | Command::ScriptDone { .. }
+            | Command::Credentials(_)
+            | Command::Response(_)
+            | Command::RevocationList(_)
+            | Command::Rekey { .. }
+            | Command::Disconnect { .. } => {}
+        }
+    }
+
+    fn handle_notice(&mut self, now: Instant, notice: Notice) {
+        self.now = now;
+        if self.state != State::Running {
+            return;
+        }
+        match notice {
+            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
+                self.liveness.traffic(now, received, sent);
+                self.heard |= received > std::mem::replace(&mut self.received, received);
+                self.come_up();
+                let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
+                self.lifetime.traffic(now, bytes);
+            }
+            Notice::FirstOpened { .. } => {
+                self.heard = true;
+                self.come_up();
+            }
+            Notice::Moved { path, .. } => self.moved(path),
+            Notice::Message { payload, .. } => {
+                if data_message::classify(&payload) == DataMessage::OccExit {
+                    self.lose("the other end said goodbye", false);
+                }
+            }
+            // The numbers of packets run out: they begin again, later.
+            Notice::LimitNear { .. } => {
+                self.begin();
+                if self.seals {
+                    self.activate();
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        match self.state {
+            State::Waiting(until) if now >= until => self.open(),
+            State::Running => self.look_after_peer(),
+            State::Waiting(_) | State::Opening | State::Ended => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting(until) => Some(until),
+            State::Running => {
+                let alive = self.path.and_then(|_| self.liveness.poll_timeout());
+                earliest(self.lifetime.poll_timeout(), alive)
+            }
+            State::Opening | State::Ended => None,
+        }
+    }
+
+    fn poll_transmit(&mut self, _: &mut Vec<u8>) -> Option<Path> {
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,445 @@
+//! A tunnel with a static key: who finds whom, who is lost, and when.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use adit_core::{
+    Cipher, Command, CompressionFraming, ConnectionId, DataEvent, Digest, DirectionKey, Ended, Event,
+    Framing, IdleLimit, Install, Instant, Notice, OpenFailure, Path, PeerConfig, PeerId, Protocol,
+    ReplayWindow, SessionId, SessionLimits, Severity, StaticFraming, Transport, UnixTime,
+};
+use adit_openvpn::StaticTunnel;
+use adit_openvpn::params::{Keepalive, LocalSettings, MssFix, RemoteParams, StaticParams};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::KeyDirection;
+
+const WALL: u64 = 1_790_000_000;
+const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+
+fn at(seconds: u64) -> Instant {
+    Instant::ORIGIN + Duration::from_secs(seconds)
+}
+
+fn udp(last: u8) -> Path {
+    Path::Udp { socket: 0, remote: ([192, 0, 2, last], 1194).into() }
+}
+
+fn tcp(number: u32) -> Path {
+    Path::Tcp { connection: ConnectionId(number), remote: ([192, 0, 2, 1], 4000).into() }
+}
+
+/// One that waits for the other.
+fn waiting() -> StaticParams {
+    StaticParams {
+        key: StaticKey::from_bytes(&[7; 256]),
+        direction: KeyDirection::Normal,
+        cipher: Cipher::Aes256Cbc,
+        digest: Digest::Sha256,
+        compression: CompressionFraming::None,
+        replay_window: ReplayWindow::default(),
+        tun_mtu: 1500,
+        mssfix: MssFix::Default,
+        keepalive: Keepalive {
+            ping: Some(Duration::from_secs(10)),
+            timeout: Some(Duration::from_secs(60)),
+            exit: false,
+        },
+        limits: SessionLimits::default(),
+        local: LocalSettings {
+            addresses: vec!["10.4.0.1/32".parse().unwrap()],
+            peer_address: Some("10.4.0.2".parse().unwrap()),
+            ..LocalSettings::default()
+        },
+        remotes: Vec::new(),
+        float: false,
+        only_from: Vec::new(),
+        exit_notify: true,
+        retry: (Duration::from_secs(1), Duration::from_secs(300)),
+        retry_max: None,
+        resolve_patience: Some(Duration::ZERO),
+        wall_at_origin: UnixTime(WALL),
+    }
+}
+
+/// One that looks for the other at two places.
+fn connecting(transport: Transport) -> StaticParams {
+    let remote =
+        |name: &str| RemoteParams { exit_notify: true, ..RemoteParams::new(name.to_owned(), transport) };
+    StaticParams {
+        direction: KeyDirection::Inverse,
+        remotes: vec![remote("east"), remote("far east")],
+        ..waiting()
+    }
+}
+
+/// A tunnel's machine with what it said so far.
+struct End {
+    machine: StaticTunnel,
+    events: Vec<Event>,
+}
+
+impl End {
+    fn new(params: StaticParams, now: Instant) -> Self {
+        let mut end = End { machine: StaticTunnel::new(params, now, [3; 32]), events: Vec::new() };
+        end.drain();
+        end
+    }
+
+    fn drain(&mut self) {
+        self.events.extend(std::iter::from_fn(|| self.machine.poll_event()));
+    }
+
+    /// What came of it.
+    fn after(&mut self, act: impl FnOnce(&mut StaticTunnel)) -> Vec<Event> {
+        self.events.clear();
+        act(&mut self.machine);
+        self.drain();
+        self.events.clone()
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Vec<Event> {
+        self.after(|machine| machine.handle_command(now, command))
+    }
+
+    fn notice(&mut self, now: Instant, notice: Notice) -> Vec<Event> {
+        self.after(|machine| machine.handle_notice(now, notice))
+    }
+
+    fn traffic(&mut self, now: Instant, received: u64, sent: u64) -> Vec<Event> {
+        let (received_bytes, sent_bytes) = (100 * received, 100 * sent);
+        let peer = PeerId::SERVER;
+        let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes: 0 };
+        self.notice(now, notice)
+    }
+
+    fn timeout(&mut self, now: Instant) -> Vec<Event> {
+        self.after(|machine| machine.handle_timeout(now))
+    }
+
+    fn opened(&mut self, now: Instant, path: Path) -> Vec<Event> {
+        self.command(now, Command::Opened { path })
+    }
+
+    fn moved(&mut self, now: Instant, path: Path) -> Vec<Event> {
+        self.notice(now, Notice::Moved { peer: PeerId::SERVER, path })
+    }
+
+    fn first_opened(&mut self, now: Instant) -> Vec<Event> {
+        self.notice(now, Notice::FirstOpened { peer: PeerId::SERVER, session: SESSION })
+    }
+
+    fn is_up(&self) -> bool {
+        !self.machine.peers().is_empty()
+    }
+}
+
+/// Where the data plane shall send.
+fn reached(events: &[Event]) -> Vec<Path> {
+    let path = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => Some(*path),
+        _ => None,
+    };
+    events.iter().filter_map(path).collect()
+}
+
+fn installs(events: &[Event]) -> Vec<&Install> {
+    let install = |event| match event {
+        &Event::Data(DataEvent::Install(ref install)) => Some(&**install),
+        _ => None,
+    };
+    events.iter().filter_map(install).collect()
+}
+
+fn began(install: &Install) -> u64 {
+    match install.framing {
+        Framing::OpenVpnStatic(StaticFraming { began, .. }) => began.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn activates(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Data(DataEvent::Activate { .. })))
+}
+
+fn closed(events: &[Event]) -> Vec<Path> {
+    let path = |event: &Event| match event {
+        Event::Close { path } => Some(*path),
+        _ => None,
+    };
+    events.iter().filter_map(path).collect()
+}
+
+fn injected(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::Data(DataEvent::Inject { .. }))).count()
+}
+
+fn ended(events: &[Event]) -> Option<Ended> {
+    events.iter().find_map(|event| match event {
+        Event::Ended(ended) => Some(ended.clone()),
+        _ => None,
+    })
+}
+
+fn loudest(events: &[Event]) -> Option<Severity> {
+    let severity = |event: &Event| match event {
+        Event::Report(report) => Some(report.severity),
+        _ => None,
+    };
+    events.iter().filter_map(severity).max()
+}
+
+#[test]
+fn who_waits_sends_nothing_before_the_other_was_heard() {
+    let mut end = End::new(waiting(), at(5));
+    assert!(end.events.iter().any(|event| matches!(event, Event::Up(_))), "as OpenVPN, at once");
+    assert_eq!(installs(&end.events).len(), 1);
+    assert_eq!(began(installs(&end.events)[0]), WALL + 5);
+    assert!(!activates(&end.events) && !end.is_up());
+    assert_eq!(end.machine.poll_timeout(), None);
+
+    assert!(!activates(&end.first_opened(at(6))));
+    let events = end.moved(at(6), udp(1));
+    assert_eq!(reached(&events), [udp(1)]);
+    assert!(activates(&events) && installs(&events).is_empty());
+    assert_eq!(end.machine.peers()[0].1.path, udp(1));
+    assert_eq!(end.machine.peers()[0].1.addresses, ["10.4.0.2".parse::<std::net::IpAddr>().unwrap()]);
+    // Pings, and in the end nothing more is sent.
+    assert_eq!(end.machine.poll_timeout(), Some(at(16)));
+    assert_eq!(injected(&end.timeout(at(16))), 1);
+    let events = end.timeout(at(66));
+    assert_eq!(loudest(&events), Some(Severity::Warning));
+    assert!(!end.is_up() && installs(&events).is_empty(), "no session begins: that would run ahead of time");
+    assert_eq!(end.machine.poll_timeout(), None);
+    // It comes back, from elsewhere.
+    let events = end.moved(at(70), udp(2));
+    assert_eq!(reached(&events), [udp(2)]);
+    assert!(end.is_up());
+    // It moves.
+    assert_eq!(reached(&end.moved(at(80), udp(3))), [udp(3)]);
+    assert_eq!(end.machine.peers()[0].1.path, udp(3));
+}
+
+#[test]
+fn remote_says_where_the_other_end_may_be() {
+    let only_from = vec!["192.0.2.1".parse().unwrap()];
+    let mut end = End::new(StaticParams { only_from, ..waiting() }, at(0));
+    end.first_opened(at(1));
+    let events = end.moved(at(1), udp(2));
+    assert!(reached(&events).is_empty() && !end.is_up());
+    assert_eq!(loudest(&events), Some(Severity::Warning));
+    assert_eq!(loudest(&end.moved(at(1), udp(3))), None, "once");
+    end.moved(at(2), udp(1));
+    assert!(end.is_up());
+
+    for float in [false, true] {
+        let mut end = End::new(StaticParams { float, ..connecting(Transport::Udp) }, at(0));
+        end.opened(at(0), udp(1));
+        end.first_opened(at(1));
+        end.moved(at(1), udp(2));
+        assert_eq!(end.machine.peers()[0].1.path, if float { udp(2) } else { udp(1) });
+    }
+}
+
+#[test]
+fn who_connects_seals_at_once_and_tries_again() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    assert!(end.events.iter().any(|event| matches!(event, Event::Open { remote: 0 })));
+    let events = end.opened(at(1), udp(1));
+    assert_eq!(reached(&events), [udp(1)]);
+    assert!(activates(&events));
+    assert!(
+        events.iter().any(|event| matches!(event, Event::Up(up) if up.server == Some(udp(1).remote().ip())))
+    );
+    assert!(!end.is_up());
+    end.first_opened(at(2));
+    assert!(end.is_up());
+    // Silence.
+    let events = end.timeout(at(61));
+    assert_eq!(closed(&events), [udp(1)]);
+    assert!(!end.is_up());
+    let again = end.machine.poll_timeout().unwrap();
+    assert!(
+        end.timeout(again).iter().any(|event| matches!(event, Event::Open { remote: 0 })),
+        "where it was"
+    );
+    let events = end.opened(again, udp(4));
+    assert!(installs(&events).is_empty(), "the same session");
+    end.traffic(at(63), 0, 3);
+    assert!(!end.is_up());
+    // Never heard there: the next remote.
+    let events = end.timeout(again + Duration::from_secs(60));
+    assert_eq!(closed(&events), [udp(4)]);
+    let again = end.machine.poll_timeout().unwrap();
+    assert!(end.timeout(again).iter().any(|event| matches!(event, Event::Open { remote: 1 })));
+    // A goodbye is heard.
+    end.opened(again, udp(5));
+    end.traffic(again, 1, 4);
+    assert!(end.is_up());
+    let goodbye =
+        [0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c, 6];
+    let payload = goodbye.to_vec();
+    end.notice(again, Notice::Message { peer: PeerId::SERVER, session: SESSION, payload });
+    assert!(!end.is_up());
+}
+
+#[test]
+fn attempts_end_where_the_file_says() {
+    let unknown = || OpenFailure::UnknownName("there is no east".to_owned());
+    let mut end = End::new(connecting(Transport::Tcp), at(0));
+    assert_eq!(ended(&end.command(at(0), Command::OpenFailed { remote: 0, failure: unknown() })), None);
+    end.timeout(at(1));
+    let events = end.command(at(1), Command::OpenFailed { remote: 1, failure: unknown() });
+    assert!(matches!(ended(&events), Some(Ended::Failed(why)) if why.contains("resolv-retry infinite")));
+
+    let mut end = End::new(StaticParams { retry_max: Some(1), ..connecting(Transport::Tcp) }, at(0));
+    let refused = || OpenFailure::Unreachable("refused".to_owned());
+    end.command(at(0), Command::OpenFailed { remote: 0, failure: refused() });
+    end.timeout(at(1));
+    let events = end.command(at(1), Command::OpenFailed { remote: 1, failure: refused() });
+    assert!(matches!(ended(&events), Some(Ended::Failed(why)) if why.contains("connect-retry-max")));
+}
+
+#[test]
+fn a_broken_connection_is_made_anew() {
+    let mut end = End::new(connecting(Transport::Tcp), at(0));
+    end.opened(at(0), tcp(0));
+    end.traffic(at(1), 1, 1);
+    assert!(end.is_up());
+    end.command(at(2), Command::Closed { path: tcp(0), reason: "reset".to_owned() });
+    assert!(!end.is_up());
+    assert_eq!(end.machine.poll_timeout(), Some(at(3)));
+    end.timeout(at(3));
+    assert_eq!(reached(&end.opened(at(3), tcp(1))), [tcp(1)]);
+}
+
+#[test]
+fn strangers_connections_do_not_take_the_peers_place() {
+    let mut end = End::new(waiting(), at(0));
+    // The first may be the peer's: it may wait for us to speak.
+    assert!(activates(&end.opened(at(1), tcp(0))));
+    assert!(!end.is_up());
+    // The peer comes by another one, and is heard there.
+    assert_eq!(reached(&end.opened(at(2), tcp(1))), [tcp(1)]);
+    end.first_opened(at(3));
+    assert!(end.is_up());
+    for number in 2..100 {
+        let events = end.opened(at(4), tcp(number));
+        assert!(reached(&events).is_empty() && installs(&events).is_empty());
+        // Those that came first go first.
+        let oldest = (number >= 9).then(|| tcp(if number == 9 { 0 } else { number - 8 }));
+        assert_eq!(closed(&events), Vec::from_iter(oldest), "{number}");
+    }
+    assert_eq!(end.machine.peers()[0].1.path, tcp(1));
+    // A stranger's end is nothing to us, and nothing to the log.
+    let gone = Command::Closed { path: tcp(95), reason: "gone".to_owned() };
+    assert_eq!(end.command(at(5), gone).len(), 0);
+    // The peer begins anew: what it seals comes by the last one.
+    let events = end.moved(at(6), tcp(99));
+    assert_eq!((closed(&events), reached(&events)), (vec![tcp(1)], vec![tcp(99)]));
+    assert!(end.is_up());
+    assert!(reached(&end.moved(at(6), tcp(95))).is_empty(), "that connection is gone");
+    // It goes; who came last may be it.
+    let events = end.command(at(7), Command::Closed { path: tcp(99), reason: "gone".to_owned() });
+    assert_eq!(reached(&events).last(), Some(&tcp(98)));
+    assert!(!end.is_up());
+    // As long as nobody was heard, nothing is said aloud.
+    let events = end.command(at(8), Command::Closed { path: tcp(98), reason: "gone".to_owned() });
+    assert_eq!(loudest(&events), Some(Severity::Debug));
+}
+
+/// Where both ends have one key, what an end sent in an earlier run can be sent to it, and is later than what its peer
+/// sends.
+#[test]
+fn a_silent_peer_is_heard_anew_where_there_is_one_key() {
+    for direction in [KeyDirection::Normal, KeyDirection::Bidirectional] {
+        let mut end = End::new(StaticParams { direction, ..waiting() }, at(0));
+        end.moved(at(1), udp(1));
+        let events = end.timeout(at(61));
+        let retired = events.iter().any(|event| matches!(event, Event::Data(DataEvent::Retire { .. })));
+        assert_eq!(retired, direction == KeyDirection::Bidirectional);
+        let starts: Vec<u64> = installs(&events).into_iter().map(began).collect();
+        assert_eq!(starts, Vec::from_iter(retired.then_some(WALL + 61)));
+        assert_eq!(activates(&events), retired);
+    }
+}
+
+#[test]
+fn packet_ids_begin_later_each_time() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    end.opened(at(0), udp(1));
+    let near = Notice::LimitNear { peer: PeerId::SERVER, session: SESSION };
+    for (now, expected) in [(at(0), WALL + 1), (at(0), WALL + 2), (at(100), WALL + 100)] {
+        let events = end.notice(now, near.clone());
+        assert_eq!(began(installs(&events)[0]), expected);
+        assert!(activates(&events));
+    }
+    let params = StaticParams { wall_at_origin: UnixTime(1 << 32), ..waiting() };
+    let end = End::new(params, at(0));
+    assert!(matches!(ended(&end.events), Some(Ended::Failed(why)) if why.contains("2106")));
+}
+
+#[test]
+fn both_ends_have_each_others_keys_and_ivs_of_their_own() {
+    let key = |seed: [u8; 32], params: StaticParams| {
+        let mut machine = StaticTunnel::new(params, at(0), seed);
+        let events: Vec<Event> = std::iter::from_fn(|| machine.poll_event()).collect();
+        installs(&events)[0].clone()
+    };
+    let mut halves = [0; 256];
+    halves[128..].fill(1);
+    let with_key = |params| StaticParams { key: StaticKey::from_bytes(&halves), ..params };
+    let parts = |key: &DirectionKey| (key.key.clone(), key.mac.as_ref().unwrap().key.clone());
+    let ivs = |key: &DirectionKey| *key.mac.as_ref().unwrap().iv_key;
+    let west = key([1; 32], with_key(waiting()));
+    let east = key([2; 32], with_key(connecting(Transport::Udp)));
+    assert_eq!((parts(&west.seal), parts(&west.open)), (parts(&east.open), parts(&east.seal)));
+    assert_ne!(west.seal.key, west.open.key);
+    assert_ne!(ivs(&west.seal), ivs(&east.seal));
+    assert_eq!(ivs(&west.seal), ivs(&west.open), "our own, by which we know what comes back");
+
+    let both = |params| StaticParams { direction: KeyDirection::Bidirectional, ..with_key(params) };
+    let (west, again) = (key([1; 32], both(waiting())), key([2; 32], both(waiting())));
+    assert_eq!((parts(&west.seal), parts(&west.open)), (parts(&again.open), parts(&again.seal)));
+    assert_eq!(west.seal.key, west.open.key);
+    assert_ne!(ivs(&west.seal), ivs(&again.seal), "no IV comes twice");
+}
+
+#[test]
+fn it_ends_politely() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    end.opened(at(0), udp(1));
+    end.first_opened(at(1));
+    let events = end.command(at(2), Command::Shutdown);
+    assert_eq!((injected(&events), closed(&events)), (1, vec![udp(1)]));
+    assert_eq!(ended(&events), Some(Ended::Shutdown));
+    assert!(!end.is_up());
+    assert!(end.command(at(3), Command::Shutdown).is_empty(), "once");
+    assert!(end.moved(at(3), udp(2)).is_empty());
+
+    // Over TCP the connection says it.
+    let mut end = End::new(connecting(Transport::Tcp), at(0));
+    end.opened(at(0), tcp(1));
+    assert_eq!(injected(&end.command(at(2), Command::Shutdown)), 0);
+}
+
+#[test]
+fn limits_end_it() {
+    let idle = IdleLimit { after: Duration::from_secs(30), bytes: 0 };
+    let limits = SessionLimits { idle: Some(idle), length: None };
+    let mut end = End::new(StaticParams { limits, ..connecting(Transport::Udp) }, at(0));
+    end.opened(at(0), udp(1));
+    end.traffic(at(10), 1, 1);
+    assert_eq!(ended(&end.timeout(at(39))), None);
+    assert_eq!(ended(&end.timeout(at(40))), Some(Ended::Shutdown));
+
+    let keepalive = Keepalive { ping: None, timeout: Some(Duration::from_secs(5)), exit: true };
+    let mut end = End::new(StaticParams { keepalive, ..connecting(Transport::Udp) }, at(0));
+    end.opened(at(0), udp(1));
+    assert!(ended(&end.timeout(at(5))).is_some(), "ping-exit");
+    let mut end = End::new(StaticParams { keepalive, ..waiting() }, at(0));
+    end.opened(at(0), tcp(0));
+    assert_eq!(ended(&end.timeout(at(5))), None, "a stranger's silence");
+    end.opened(at(6), tcp(1));
+    end.first_opened(at(7));
+    assert!(ended(&end.timeout(at(12))).is_some());
+}
