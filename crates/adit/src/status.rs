@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use adit_core::{PeerId, PeerInfo, Protocol};
 use adit_io::Handle;
-use adit_openvpn::{Client, Server};
+use adit_openvpn::{Client, Server, StaticTunnel};
 
 use crate::exit;
 use report::Report;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 /// A protocol that can be asked who its peers are.
 pub(crate) trait StatusSource: Send + 'static {
-    /// `client` or `server`.
+    /// `client`, `server` or `static key`.
     const ROLE: &'static str;
 
     /// The peers that are up.
@@ -58,6 +58,14 @@ impl StatusSource for Server {
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         Server::peers(self)
+    }
+}
+
+impl StatusSource for StaticTunnel {
+    const ROLE: &'static str = "static key";
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        StaticTunnel::peers(self)
     }
 }
 

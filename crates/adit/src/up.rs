@@ -10,6 +10,7 @@ mod privileges;
 mod revocations;
 mod scripts;
 mod signals;
+mod static_tunnel;
 mod status_file;
 mod terminal;
 mod tls;
@@ -24,7 +25,7 @@ use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Ended, Protocol, Severity, UnixTime};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, MAX_WORKERS};
 use adit_openvpn::credentials::CredentialError;
-use adit_openvpn::{Client, Server};
+use adit_openvpn::{Client, Server, StaticTunnel};
 use rand_core::{OsRng, TryRngCore};
 
 use crate::configuration;
@@ -102,15 +103,17 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
+    if let Some(secret) = &parsed.config.secret {
+        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
+        return run_protocol(args, parsed, None, None, log, |now| StaticTunnel::new(params, now, seed));
+    }
     let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let credentials = unlock::credentials(&parsed.config, &args.file, &mut log)
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     match &parsed.config.role {
         Role::Client(client) => {
-            let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
-            // A misspelt name shall not go unnoticed for ever, unless the file says so.
-            let patience = if mentioned { client.resolve_retry } else { Some(Duration::ZERO) };
+            let patience = patience(parsed);
             let mut params =
                 translate::client_params(&parsed.config, client, &credentials, patience, lists, wall)
                     .map_err(|error| locate(parsed, &args.file, &error))?;
@@ -144,6 +147,16 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
                 .map_err(|error| locate(parsed, &args.file, &error))?;
             run_protocol(args, parsed, source, None, log, |now| Server::new(params, now, seed))
         }
+    }
+}
+
+/// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
+/// says so.
+fn patience(parsed: &Parsed) -> Option<Duration> {
+    let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
+    match &parsed.config.role {
+        Role::Client(client) if mentioned => client.resolve_retry,
+        _ => Some(Duration::ZERO),
     }
 }
 

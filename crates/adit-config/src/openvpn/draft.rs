@@ -67,6 +67,16 @@ pub(super) struct Sides {
     /// `proto` says that we are the listening end of TCP, or the connecting one.
     pub(super) tcp_end: Option<(bool, At)>,
     pub(super) server: Option<At>,
+    /// `allow-deprecated-insecure-static-crypto`.
+    pub(super) static_keys: bool,
+}
+
+impl Sides {
+    /// Whether any of them is there.
+    pub(super) fn are_said(&self) -> bool {
+        let said = [&self.client, &self.tls_client, &self.tls_server, &self.server];
+        said.iter().any(|at| at.is_some())
+    }
 }
 
 #[derive(Default)]
@@ -131,6 +141,8 @@ pub(super) struct TlsDraft {
     pub(super) key: Option<Material>,
     pub(super) pkcs12: Option<Material>,
     pub(super) key_password: KeyPassword,
+    /// `secret`, which takes the place of TLS.
+    pub(super) secret: Option<Material>,
     pub(super) tls_auth: Option<Material>,
     pub(super) tls_crypt: Option<Material>,
     pub(super) tls_crypt_v2: Option<Material>,

@@ -12,7 +12,7 @@ use super::data::DEFAULT_CIPHERS;
 use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
 use super::lexer::MAX_WORD;
 use super::model::*;
-use super::point;
+use super::{point, secret};
 use crate::Problem;
 
 /// OpenVPN's port (IANA).
@@ -20,7 +20,13 @@ const PORT: u16 = 1194;
 
 /// The configuration, or `None` after telling why there is none.
 pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Option<Config> {
-    let side = side(&draft, file, parser)?;
+    let secret = secret::secret(&draft, parser);
+    let has_secret = draft.tls.secret.is_some();
+    let side = if has_secret && !draft.sides.are_said() {
+        secret::side(&draft)
+    } else {
+        side(&draft, file, parser)?
+    };
     let is_server = side != Side::Client;
     check_sides(side, parser);
     keepalive(&mut draft, side == Side::Server, file, parser);
@@ -28,7 +34,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     let wrap = parser.wrap(&draft, is_server);
     let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
     let device = device(&draft, parser);
-    let tls = parser.tls(&mut draft, file);
+    let tls = if has_secret { Some(Tls::default()) } else { parser.tls(&mut draft, file) };
     let metric = draft.client.route_metric;
     for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
         route.metric = route.metric.or(metric);
@@ -50,7 +56,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
     }
     let data = data_channel(&mut draft, parser);
     let (role, tls) = (role?, tls?);
-    if matches!(role, Role::Client(_)) && !tls.peer.tells_apart() {
+    if matches!(role, Role::Client(_)) && !has_secret && !tls.peer.tells_apart() {
         parser.warnings.push(Problem {
             file: file.into(),
             line: None,
@@ -63,6 +69,7 @@ pub(super) fn finish(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> O
         role,
         device: device?,
         tls,
+        secret,
         wrap: wrap?,
         data,
         liveness: draft.liveness,
@@ -107,7 +114,7 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
 
 /// What a file is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Client,
     Server,
     /// The listening end of a point-to-point tunnel.
@@ -249,8 +256,11 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
         point::check_tcp_end(draft, false, parser);
     }
     if !draft.sides.pull && ipv4.is_none() && draft.device.ifconfig_ipv6.is_none() {
-        parser
-            .problem_in(file, "nothing gives this side an address: write `client` to ask the server for one");
+        let text = match draft.tls.secret {
+            None => "nothing gives this side an address: write `client` to ask the server for one",
+            Some(_) => "nothing gives this end an address: write `ifconfig OURS THEIRS`",
+        };
+        parser.problem_in(file, text);
     }
     let retry = draft.client.retry.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(0xFFFF));
     let mut client = std::mem::take(&mut draft.client);

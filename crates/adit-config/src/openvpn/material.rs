@@ -262,7 +262,7 @@ impl Parser<'_> {
         }
     }
 
-    fn static_key(&mut self, material: &Material, draft: &Draft) -> Option<StaticKey> {
+    pub(super) fn static_key(&mut self, material: &Material, draft: &Draft) -> Option<StaticKey> {
         let text = self.text(material, draft)?;
         match StaticKey::parse(&text) {
             Ok(key) => Some(key),

@@ -19,6 +19,7 @@ mod print;
 mod process;
 mod pushed;
 mod routes;
+mod secret;
 mod server;
 mod suggest;
 mod table;

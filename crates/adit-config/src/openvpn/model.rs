@@ -19,8 +19,10 @@ pub struct Config {
     pub role: Role,
     /// The TUN device.
     pub device: Device,
-    /// Certificates and TLS.
+    /// Certificates and TLS. Nothing of it is used beside a [`Config::secret`].
     pub tls: Tls,
+    /// The key that takes the place of TLS (`secret`). The role is then a client that does not pull, or a point.
+    pub secret: Option<SharedSecret>,
     /// What wraps control datagrams.
     pub wrap: Wrap,
     /// The data channel.
@@ -39,6 +41,17 @@ pub struct Config {
     pub named_routes: Vec<NamedRoute>,
     /// The process: user, log, status.
     pub process: Process,
+}
+
+/// A static key that both ends of a tunnel share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSecret {
+    /// The key.
+    pub key: StaticKey,
+    /// Which half is for which direction; `None`: the first for both.
+    pub direction: Option<KeyDirection>,
+    /// The cipher, one of AES-CBC.
+    pub cipher: Cipher,
 }
 
 /// A route to a host that is named.
@@ -63,8 +76,8 @@ pub enum Role {
     Client(Box<ClientConfig>),
     /// We listen.
     Server(Box<ServerConfig>),
-    /// We wait for the one other end of a point-to-point tunnel (`tls-server` without `server`). Its other end
-    /// is a client that does not pull.
+    /// We wait for the one other end of a point-to-point tunnel (`tls-server` without `server`, or `secret` without
+    /// `remote`). Its other end is a client that does not pull.
     Point(Box<PointConfig>),
 }
 
@@ -448,6 +461,26 @@ pub struct Tls {
     pub peer: PeerCheck,
     /// Which certificates are revoked (`crl-verify`).
     pub crl: Option<Crl>,
+}
+
+impl Default for Tls {
+    /// What holds where a file says nothing; without any certificate.
+    fn default() -> Self {
+        Tls {
+            ca: None,
+            identity: None,
+            pkcs12: None,
+            key_password: KeyPassword::default(),
+            version_min: TlsVersion::V1_2,
+            version_max: None,
+            ciphers: Vec::new(),
+            suites: Vec::new(),
+            groups: Vec::new(),
+            cert_profile: CertProfile::default(),
+            peer: PeerCheck::default(),
+            crl: None,
+        }
+    }
 }
 
 /// Our certificate and its key.

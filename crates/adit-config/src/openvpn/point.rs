@@ -49,8 +49,9 @@ pub(super) fn point(
         let proto = remote.proto.or(block.and_then(|block| block.proto));
         draft.general.proto = draft.general.proto.or(proto);
         if remote.host.parse::<IpAddr>().is_err() && !draft.socket.float {
+            let decides = if draft.tls.secret.is_some() { "its key" } else { "its certificate" };
             parser.warn_in(file, format!(
-                "`remote {}`: a name does not restrict from where the other end may come, its certificate decides; \
+                "`remote {}`: a name does not restrict from where the other end may come, {decides} decides; \
                  write an address to restrict it",
                 remote.host
             ));

@@ -23,19 +23,24 @@ impl Config {
         let secrets = self.tls.ca.as_ref().map_or(0, |ca| ca.text().len()) + identity;
         let mut out = Out(Zeroizing::new(String::with_capacity(secrets + (64 << 10))));
         match &self.role {
-            Role::Client(client) => print_client(&mut out, client),
+            Role::Client(client) => print_client(&mut out, client, self.secret.is_some()),
             Role::Server(server) => print_server(&mut out, server),
-            Role::Point(point) => print_point(&mut out, point),
+            Role::Point(point) => print_point(&mut out, point, self.secret.is_some()),
         }
         print_device(&mut out, &self.device);
-        print_tls(&mut out, &self.tls, !matches!(self.role, Role::Client(_)));
+        match &self.secret {
+            None => print_tls(&mut out, &self.tls, !matches!(self.role, Role::Client(_))),
+            Some(secret) => print_secret(&mut out, secret),
+        }
         print_data(&mut out, &self.data);
         match self.keepalive() {
             Some((ping, timeout)) => out.line("keepalive", &[ping.to_string(), timeout.to_string()]),
             None => print_liveness(&mut out, &self.liveness),
         }
         print_limits(&mut out, &self.limits);
-        print_rekey(&mut out, &self.rekey);
+        if self.secret.is_none() {
+            print_rekey(&mut out, &self.rekey);
+        }
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
         self.named_routes.iter().for_each(|route| print_named_route(&mut out, route));
@@ -43,11 +48,7 @@ impl Config {
         match &self.wrap {
             Wrap::None => {}
             Wrap::TlsAuth { key, direction } => {
-                match direction {
-                    None => {}
-                    Some(KeyDirection::Normal) => out.line("key-direction", &["0"]),
-                    Some(KeyDirection::Inverse) => out.line("key-direction", &["1"]),
-                }
+                print_direction(&mut out, *direction);
                 out.block("tls-auth", &key.to_text());
             }
             Wrap::TlsCrypt { key } => out.block("tls-crypt", &key.to_text()),
@@ -142,8 +143,25 @@ fn protocol(transport: Transport, family: Family) -> &'static str {
     }
 }
 
-fn print_client(out: &mut Out, client: &ClientConfig) {
-    out.flag(if client.pull { "client" } else { "tls-client" });
+fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
+    match direction {
+        None => {}
+        Some(KeyDirection::Normal) => out.line("key-direction", &["0"]),
+        Some(KeyDirection::Inverse) => out.line("key-direction", &["1"]),
+    }
+}
+
+/// The cipher is among what is said of the data channel.
+fn print_secret(out: &mut Out, secret: &SharedSecret) {
+    out.flag("allow-deprecated-insecure-static-crypto");
+    print_direction(out, secret.direction);
+    out.block("secret", &secret.key.to_text());
+}
+
+fn print_client(out: &mut Out, client: &ClientConfig, has_secret: bool) {
+    if !has_secret {
+        out.flag(if client.pull { "client" } else { "tls-client" });
+    }
     for remote in &client.remotes {
         print_remote(out, remote, client.pull);
     }
@@ -228,8 +246,10 @@ fn print_addresses(out: &mut Out, ipv4: Option<StaticIpv4>, ipv6: Option<(Ipv6Ne
     }
 }
 
-fn print_point(out: &mut Out, point: &PointConfig) {
-    out.flag("tls-server");
+fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) {
+    if !has_secret {
+        out.flag("tls-server");
+    }
     print_listen(out, &point.listen);
     if let [Listen { transport: Transport::Tcp, family, .. }] = point.listen[..] {
         out.one("proto", format!("{}-server", protocol(Transport::Tcp, family)));

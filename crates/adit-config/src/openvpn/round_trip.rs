@@ -640,7 +640,54 @@ fn device() -> impl Strategy<Value = Device> {
     })
 }
 
+fn secret() -> impl Strategy<Value = SharedSecret> {
+    let direction = option::of(select(vec![KeyDirection::Normal, KeyDirection::Inverse]));
+    let cipher = select(vec![Cipher::Aes128Cbc, Cipher::Aes192Cbc, Cipher::Aes256Cbc]);
+    (any::<u8>(), direction, cipher).prop_map(|(byte, direction, cipher)| SharedSecret {
+        key: StaticKey::from_bytes([byte; 256]),
+        direction,
+        cipher,
+    })
+}
+
+/// The same with a static key, without what belongs to TLS.
+fn with_secret(config: Config, secret: SharedSecret) -> Config {
+    let role = match config.role {
+        Role::Client(client) => {
+            let ipv4 = StaticIpv4::PointToPoint { local: [10, 4, 0, 1].into(), peer: [10, 4, 0, 2].into() };
+            Role::Client(Box::new(ClientConfig {
+                pull: false,
+                ipv4: client.ipv4.or(Some(ipv4)),
+                auth: None,
+                peer_info: Vec::new(),
+                tls_exit: false,
+                ..*client
+            }))
+        }
+        Role::Point(point) => {
+            let names_other = matches!(point.listen[..], [Listen { transport: Transport::Tcp, .. }]);
+            Role::Point(Box::new(PointConfig {
+                remotes: if names_other { point.remotes } else { Vec::new() },
+                tls_crypt_v2: None,
+                single: false,
+                ..*point
+            }))
+        }
+        Role::Server(_) => return config,
+    };
+    let data = DataChannel { cipher: Some(secret.cipher), ..config.data };
+    let tls = Tls::default();
+    Config { role, tls, data, secret: Some(secret), wrap: Wrap::None, rekey: Rekey::default(), ..config }
+}
+
 fn config() -> impl Strategy<Value = Config> {
+    (tls_config(), option::weighted(0.2, secret())).prop_map(|(config, secret)| match secret {
+        None => config,
+        Some(secret) => with_secret(config, secret),
+    })
+}
+
+fn tls_config() -> impl Strategy<Value = Config> {
     let role = prop_oneof![
         client().prop_map(|client| Role::Client(Box::new(client))),
         server().prop_map(|server| Role::Server(Box::new(server))),
@@ -683,6 +730,7 @@ fn config() -> impl Strategy<Value = Config> {
                 role,
                 device,
                 tls,
+                secret: None,
                 wrap,
                 data,
                 liveness,

@@ -161,7 +161,6 @@ const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
 const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
-const NO_STATIC: &str = "static keys have no forward secrecy; use `ca`, `cert` and `key`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
 const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 const WINDOWS: &str = "it concerns Windows only";
@@ -263,6 +262,8 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     server("tls-crypt-v2-max-age", "DAYS", tls::tls_crypt_v2_max_age),
     server("tls-crypt-v2-verify", "COMMAND", access::key_verify),
     both("key-direction", "DIRECTION", tls::key_direction),
+    both("secret", "FILE [DIRECTION]", tls::secret).inline(),
+    both("allow-deprecated-insecure-static-crypto", "", tls::static_keys),
     both("tls-version-min", "VERSION [or-highest]", tls::version_min),
     both("tls-version-max", "VERSION", tls::version_max),
     both("tls-cipher", "LIST", tls::ciphers),
@@ -473,8 +474,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("pkcs11-pin-cache", NO_PKCS11),
     refused("cryptoapicert", NO_PKCS11),
     // Never
-    refused("secret", NO_STATIC),
-    refused("allow-deprecated-insecure-static-crypto", NO_STATIC),
     refused("fragment", "adit does not fragment; use `mssfix`, and a smaller `tun-mtu` if need be"),
     refused("no-replay", NO_LEGACY),
     refused("no-iv", NO_LEGACY),

@@ -163,7 +163,7 @@ fn everything_wrong_is_told_at_once() {
         "test.conf:2: there is no directive `remot`; did you mean `remote`?",
         "test.conf:3: `proto`: found `ipx`; write `udp` or `tcp`",
         "test.conf:4: `verb` takes LEVEL; found none",
-        "test.conf:7: `secret` cannot be used: static keys have no forward secrecy",
+        "test.conf:7: `secret` cannot be used unless the file says `allow-deprecated-insecure-static-crypto`",
         "test.conf: `remote` is missing",
     ] {
         assert!(text.contains(part), "{part}\nin\n{text}");

@@ -62,6 +62,18 @@ pub(super) fn tls_auth(draft: &mut Draft, args: &Args<'_>) -> Done {
     material(&mut draft.tls.tls_auth, args)
 }
 
+pub(super) fn secret(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if args.opt(1).is_some() {
+        draft.tls.direction = Some(direction(args, 1)?);
+    }
+    material(&mut draft.tls.secret, args)
+}
+
+pub(super) fn static_keys(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.sides.static_keys = true;
+    done()
+}
+
 pub(super) fn tls_crypt(draft: &mut Draft, args: &Args<'_>) -> Done {
     material(&mut draft.tls.tls_crypt, args)
 }

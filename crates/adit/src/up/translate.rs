@@ -43,6 +43,10 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             (dataplane::Role::Client, false, point.listen.iter().map(listen).collect(), Vec::new())
         }
     };
+    let wire = match config.secret {
+        None => dataplane::Wire::OpenVpn,
+        Some(_) => dataplane::Wire::OpenVpnStatic,
+    };
     DriverConfig {
         tun: TunConfig {
             name: config.device.name.clone(),
@@ -59,7 +63,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         // One peer is served by one worker.
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
-        dataplane: dataplane::Config { role, wire: dataplane::Wire::OpenVpn, client_to_client },
+        dataplane: dataplane::Config { role, wire, client_to_client },
     }
 }
 
@@ -120,16 +124,10 @@ pub(super) fn client_params(
 ) -> Result<ClientParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
     let tls = client_tls(credentials, requirements, &environment(config))?;
-    let name = |remote: &file::Remote| RemoteParams {
-        name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
-        transport: remote.transport,
-        poll_timeout: remote.connect_timeout,
-        exit_notify: remote.exit_notify > 0,
-    };
     Ok(ClientParams {
         control: control(config, TlsConfig::Client(tls), Role::Client, revocations, wall)?,
         data: data(config),
-        remotes: client.remotes.iter().map(name).collect(),
+        remotes: client.remotes.iter().map(remote_params).collect(),
         keepalive: keepalive(config),
         limits: config.limits,
         retry: (client.connect_retry, client.connect_retry_longest),
@@ -152,6 +150,15 @@ pub(super) fn client_params(
     })
 }
 
+pub(super) fn remote_params(remote: &file::Remote) -> RemoteParams {
+    RemoteParams {
+        name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
+        transport: remote.transport,
+        poll_timeout: remote.connect_timeout,
+        exit_notify: remote.exit_notify > 0,
+    }
+}
+
 fn pull_filter(filter: &file::PullFilter) -> (PullAction, String) {
     let action = match filter.action {
         file::PullAction::Accept => PullAction::Accept,
@@ -162,7 +169,7 @@ fn pull_filter(filter: &file::PullFilter) -> (PullAction, String) {
 }
 
 /// What the file itself says of the client's end of the tunnel.
-fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
+pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
     let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
@@ -198,9 +205,6 @@ pub(super) fn point_params(
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ServerParams, CredentialError> {
-    let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
-    let literals: Option<Vec<IpAddr>> = point.remotes.iter().map(|host| host.parse().ok()).collect();
-    let only_from = if config.socket.float { None } else { literals };
     // Only what both kinds of server share is taken from here.
     let server = ServerConfig {
         listen: point.listen.clone(),
@@ -219,18 +223,25 @@ pub(super) fn point_params(
     let no_secret = [0; 32];
     Ok(ServerParams {
         point: Some(PointParams {
-            local: LocalSettings {
-                routes: config.routes.clone(),
-                addresses,
-                peer_address,
-                ..LocalSettings::default()
-            },
-            only_from: only_from.unwrap_or_default(),
+            local: point_settings(config, point),
+            only_from: only_from(config, point),
             exit_notify: point.exit_notify > 0,
             single: point.single,
         }),
         ..server_params(config, &server, credentials, revocations, &no_secret, wall)?
     })
+}
+
+/// What the file says of the waiting end of a point-to-point tunnel.
+pub(super) fn point_settings(config: &Config, point: &PointConfig) -> LocalSettings {
+    let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
+    LocalSettings { routes: config.routes.clone(), addresses, peer_address, ..LocalSettings::default() }
+}
+
+/// The outer addresses that the other end may have; empty: any. Names do not restrict it.
+pub(super) fn only_from(config: &Config, point: &PointConfig) -> Vec<IpAddr> {
+    let literals: Option<Vec<IpAddr>> = point.remotes.iter().map(|host| host.parse().ok()).collect();
+    literals.filter(|_| !config.socket.float).unwrap_or_default()
 }
 
 /// A server's parameters; `config` is a server's.
@@ -382,12 +393,8 @@ fn wrap(config: &Config, role: Role) -> Result<WrapConfig, CredentialError> {
     Ok(match &config.wrap {
         file::Wrap::None => WrapConfig::Plain,
         file::Wrap::TlsAuth { key, direction } => {
-            let direction = match direction {
-                None => KeyDirection::Bidirectional,
-                Some(file::KeyDirection::Normal) => KeyDirection::Normal,
-                Some(file::KeyDirection::Inverse) => KeyDirection::Inverse,
-            };
-            WrapConfig::tls_auth(&StaticKey::from_bytes(key.bytes()), config.data.auth, direction)
+            let key = StaticKey::from_bytes(key.bytes());
+            WrapConfig::tls_auth(&key, config.data.auth, key_direction(*direction))
         }
         file::Wrap::TlsCrypt { key } => WrapConfig::tls_crypt(&StaticKey::from_bytes(key.bytes()), role),
         file::Wrap::TlsCryptV2 { key } => {
@@ -400,7 +407,15 @@ fn wrap(config: &Config, role: Role) -> Result<WrapConfig, CredentialError> {
     })
 }
 
-fn data(config: &Config) -> DataParams {
+pub(super) fn key_direction(direction: Option<file::KeyDirection>) -> KeyDirection {
+    match direction {
+        None => KeyDirection::Bidirectional,
+        Some(file::KeyDirection::Normal) => KeyDirection::Normal,
+        Some(file::KeyDirection::Inverse) => KeyDirection::Inverse,
+    }
+}
+
+pub(super) fn data(config: &Config) -> DataParams {
     DataParams {
         ciphers: config.data.ciphers.clone(),
         fallback: config.data.fallback,
@@ -421,7 +436,7 @@ fn data(config: &Config) -> DataParams {
     }
 }
 
-fn keepalive(config: &Config) -> Keepalive {
+pub(super) fn keepalive(config: &Config) -> Keepalive {
     Keepalive {
         ping: config.liveness.ping,
         timeout: config.liveness.timeout,

@@ -28,6 +28,7 @@ mod revocation;
 mod routes;
 mod rows;
 mod scripts;
+mod static_keys;
 mod status;
 mod status_file;
 mod strangers;
