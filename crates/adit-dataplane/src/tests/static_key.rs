@@ -7,7 +7,7 @@ use adit_core::{
 
 use super::packets::Flow;
 use super::world::{End, key, tcp, udp};
-use crate::{Drop, Role, Wire};
+use crate::{Drop, OpenSession, Role, Wire};
 
 const CIPHER: Cipher = Cipher::Aes256Cbc;
 const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
@@ -121,6 +121,16 @@ fn the_peer_is_where_its_key_is() {
         let moved = arrived.notices.contains(&Notice::Moved { peer: PeerId::SERVER, path });
         assert_eq!(moved, told, "{path}");
     }
+}
+
+/// Strangers could end the tunnel otherwise: there are no other keys to go on to.
+#[test]
+fn no_number_of_forged_datagrams_wears_the_key_out() {
+    let framing = StaticFraming { began: TODAY, compression: CompressionFraming::None };
+    let (framing, replay) = (Framing::OpenVpnStatic(framing), ReplayWindow::default());
+    let mut open = OpenSession::new(framing, CIPHER, &key(CIPHER, 1), replay).expect("the key fits");
+    assert_eq!(open.open(&mut [0; 96]), Err(Drop::BadTag));
+    assert_eq!(format!("{open:?}"), "OpenSession { failed_tags: 0, .. }");
 }
 
 #[test]
