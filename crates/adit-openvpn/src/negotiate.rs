@@ -331,6 +331,9 @@ mod tests {
                 };
                 let found = max_mss(MssFix::Payload(size + 21), 1400, path, &cbc);
                 assert_eq!(found, Some(expected + 4 - byte), "{size}");
+                let with_secret = Shape { header: 0, packet_id: 8, ..cbc.shape() };
+                let found = max_mss_within(MssFix::Payload(size + 20), 1400, path, &with_secret);
+                assert_eq!(found, Some(expected - byte), "{size} with a static key");
             }
         }
     }

@@ -408,6 +408,42 @@ mod tests {
         }
     }
 
+    // Pings as OpenVPN 2.6.14 sent them with a static key of the bytes 0 to 255, of which these keys are the first half.
+    #[test]
+    fn what_openvpn_sealed() {
+        let ping = "2a187bf3641eb4cb07ed2d0a981fc748";
+        let cases = [
+            (
+                Cipher::Aes128Cbc,
+                Digest::Sha1,
+                0x6b02_1d58_0000_0001,
+                "9c8d0540f51ec6f1a1e4fdf762c4b53bc447c06e1e0da139dd153451acaca7410e2583183c836d2f02d8e11d2421\
+                 f286066d4bf145974a9226fef35385c8ed88b573134d",
+            ),
+            (
+                Cipher::Aes256Cbc,
+                Digest::Sha256,
+                0x6b02_1d5c_0000_0003,
+                "80ae00ab7a7ab75ef752d64e10069c2f70f56ac592362e4528da264733ada254c8bebf9550979590268e2efbd5fd\
+                 dba36f20e86e5340744312781aed5afed0c8a1b9de5162f3d9e5c2f4606884608509",
+            ),
+            (
+                Cipher::Aes192Cbc,
+                Digest::Sha384,
+                0x6b02_1d60_0000_0003,
+                "90fc508a2355119635bbf6a6d2ba189d34f2368e825e18978f4fbb45f516d798db3d66961496d1bfbb522e0e64f1\
+                 4bd1b866e14bef2240e207d354300a4721a0fcd7b8436e4503e821260f18059b52843a801f05bd3a6ff14c9f16dd\
+                 05a21a11",
+            ),
+        ];
+        for (cipher, digest, number, datagram) in cases {
+            let opener = other_end(cipher, digest, with_time(0, CompressionFraming::None));
+            let mut datagram = hex(datagram);
+            let plain = opener.open(&mut datagram).expect("opens");
+            assert_eq!((plain.counter, &datagram[plain.payload]), (number, &hex(ping)[..]), "{cipher}");
+        }
+    }
+
     #[test]
     fn what_we_sealed_is_refused_when_it_comes_back() {
         let (cipher, digest) = (Cipher::Aes256Cbc, Digest::Sha256);
