@@ -407,7 +407,11 @@ impl Server {
     fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
         let same_name = self.by_name.get(name).copied();
         let only = self.params.point.is_some().then(|| self.by_data_id(id));
-        let replaced: BTreeSet<PeerId> = same_name.into_iter().chain(only).chain(self.at(path)).collect();
+        // An earlier one that scripts still judge holds addresses that are this one's now.
+        let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && peer.name() == name;
+        let judged = self.peers.iter().filter(|(_, peer)| judged(peer)).map(|(other, _)| *other);
+        let replaced: BTreeSet<PeerId> =
+            same_name.into_iter().chain(only).chain(self.at(path)).chain(judged).collect();
         replaced.into_iter().filter(|other| *other != id).collect()
     }
 

@@ -115,6 +115,26 @@ fn who_comes_back_in_time_has_its_addresses_updated() {
     assert!(pair.is_up());
 }
 
+/// The script has not answered for its first connection yet: that one makes room, and the addresses stay the name's.
+#[test]
+fn who_comes_back_before_the_answer_has_its_addresses() {
+    let mut pair = pair();
+    pair.cut = true;
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.exchange();
+    pair.cut = false;
+    pair.advance(Duration::from_secs(3));
+    tell_settings(&mut pair, PeerId(1));
+    let again = words(&learned(&pair)[3..]);
+    let expected =
+        ["10.8.0.2", "fd00:8::1000", "10.66.0.0/16"].map(|net| format!("/learn word update {net} alice"));
+    assert_eq!(again, expected);
+    // The answers for the first connection concern nobody any more.
+    answer(&mut pair, 0, "");
+    assert!(pair.is_up());
+    assert_eq!((routes(&pair).len(), learned(&pair).len()), (3, 6));
+}
+
 #[test]
 fn a_client_that_leaves_before_the_answer_leaves_nothing() {
     let mut pair = pair();

@@ -192,6 +192,11 @@ impl Peer {
         self.up.as_ref().map(|up| &up.lease)
     }
 
+    /// It has addresses, but scripts have still to say whether it may come up.
+    pub(super) fn is_judged(&self) -> bool {
+        self.connecting.is_some() || self.learning.is_some()
+    }
+
     /// Its settings were asked for.
     pub(super) fn wait_for_settings(&mut self, now: Instant) {
         self.waits_until = Some(now + self.params.control.hand_window);
