@@ -298,33 +298,35 @@ impl Connection {
             self.check_patience(now);
             return;
         }
-        self.end_when_over(now, events);
+        if self.says_goodbye() {
+            return;
+        }
+        if let Some(why) = self.lifetime.over(now) {
+            return self.end_session(now, &why, events);
+        }
         match self.liveness.poll(now) {
             Some(Due::Ping) => {
                 let payload = data_message::PING.to_vec();
                 events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
             }
-            Some(Due::Timeout) => self.verdict = Some(self.silence()),
+            Some(Due::Timeout) if self.liveness.exits() => {
+                self.end_session(now, &self.silence("ping-exit"), events);
+            }
+            Some(Due::Timeout) => self.verdict = Some(retry(&self.silence("ping-restart"))),
             None => {}
         }
     }
 
-    /// A session that is over ends the client for good, as in OpenVPN, and politely.
-    fn end_when_over(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        if self.says_goodbye() {
-            return;
-        }
-        if let Some(why) = self.lifetime.over(now) {
-            self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
-            self.say_goodbye(now, events);
-        }
+    /// The session is over, as the configuration wants it to be: that ends the client for good, and is no failure
+    /// (as in OpenVPN, which ends itself by SIGTERM here and exits with 0).
+    fn end_session(&mut self, now: Instant, why: &str, events: &mut VecDeque<Event>) {
+        self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
+        self.say_goodbye(now, events);
     }
 
-    fn silence(&self) -> Outcome {
-        let directive = if self.liveness.exits() { "ping-exit" } else { "ping-restart" };
+    fn silence(&self, directive: &str) -> String {
         let seconds = self.liveness.patience().as_secs();
-        let reason = format!("nothing heard from the server for {seconds} s ({directive})");
-        if self.liveness.exits() { Outcome::Fatal(reason) } else { retry(&reason) }
+        format!("nothing heard from the server for {seconds} s ({directive})")
     }
 
     fn check_patience(&mut self, now: Instant) {
@@ -342,9 +344,11 @@ impl Connection {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let mut next = earliest(self.session.poll_timeout(), self.ask_at);
         next = earliest(next, self.goodbye_until);
+        if self.up.is_some() && self.says_goodbye() {
+            return next;
+        }
         if self.up.is_some() {
-            let over = if self.says_goodbye() { None } else { self.lifetime.poll_timeout() };
-            return earliest(earliest(next, over), self.liveness.poll_timeout());
+            return earliest(earliest(next, self.lifetime.poll_timeout()), self.liveness.poll_timeout());
         }
         let unheard = (!self.session.heard()).then(|| self.started + self.remote.poll_timeout);
         earliest(earliest(next, unheard), self.push_deadline)
@@ -459,8 +463,9 @@ impl Connection {
                 self.verdict = Some(Outcome::Restart { reason, advance, keep_token });
             }
             ControlMessage::Halt(how) => {
-                self.verdict =
-                    Some(Outcome::Fatal(format!("the server ended the session (HALT) {}", how.reason)));
+                let text = format!("the server ended the session (HALT): {}", how.reason);
+                self.tell(Severity::Warning, text.trim_end_matches([':', ' ']).to_owned(), events);
+                self.verdict = Some(Outcome::Goodbye);
             }
             ControlMessage::Exit => self.verdict = Some(retry("the server said goodbye")),
             ControlMessage::InfoPre(text) | ControlMessage::Info(text) => self.be_told(&text, events),

@@ -310,24 +310,21 @@ impl Peer {
                 events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));
             }
             Some(Due::Timeout) => {
-                self.session.fall_silent();
                 let seconds = self.liveness.patience().as_secs();
-                self.verdict = Some(match self.params.point.is_some() && self.liveness.exits() {
-                    true => {
-                        let why = format!("{}: not heard for {seconds} s (ping-exit)", self.name());
-                        Verdict::End(Ended::Failed(why))
-                    }
-                    false => Verdict::Remove {
-                        reason: format!("not heard for {seconds} s (ping-restart)"),
-                        severity: Severity::Info,
-                    },
-                });
+                if self.params.point.is_some() && self.liveness.exits() {
+                    let why = format!("not heard for {seconds} s (ping-exit)");
+                    return self.end_session(now, why, events);
+                }
+                self.session.fall_silent();
+                let reason = format!("not heard for {seconds} s (ping-restart)");
+                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Info });
             }
             None => {}
         }
     }
 
-    /// `inactive` or `session-timeout`: the client goes; in a point-to-point tunnel that is the end.
+    /// `inactive` or `session-timeout`: the client goes; in a point-to-point tunnel that is the end, and no failure,
+    /// as with `ping-exit`.
     fn end_session(&mut self, now: Instant, why: String, events: &mut VecDeque<Event>) {
         if self.params.point.is_none() {
             self.session.fall_silent();
