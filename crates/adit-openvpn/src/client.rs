@@ -350,19 +350,26 @@ impl Client {
 
     /// Lets the connection say what came of the last input.
     fn settle(&mut self) {
-        let State::Connected(connection) = &mut self.state else { return };
-        let outcome = connection.settle(self.now, &mut self.events);
-        if let Some(token) = connection.take_token() {
-            self.user.take_token(token);
-        }
-        let challenge = connection.take_challenge();
-        if connection.is_up() {
-            self.attempts = 0;
-            self.ever_up = true;
-        }
-        if let Some(TextChallenge { text, echo }) = challenge {
-            self.ask(text, echo);
-        }
+        let outcome = loop {
+            let State::Connected(connection) = &mut self.state else { return };
+            let outcome = connection.settle(self.now, &mut self.events);
+            if let Some(token) = connection.take_token() {
+                self.user.take_token(token);
+            }
+            let challenge = connection.take_challenge();
+            if connection.is_up() {
+                self.attempts = 0;
+                self.ever_up = true;
+            }
+            // What follows the question is settled after it.
+            let more = challenge.is_some() && matches!(outcome, Outcome::Continue);
+            if let Some(TextChallenge { text, echo }) = challenge {
+                self.ask(text, echo);
+            }
+            if !more {
+                break outcome;
+            }
+        };
         match outcome {
             Outcome::Continue => {}
             Outcome::Retry { reason, advance } => self.try_again(&reason, advance),

@@ -358,10 +358,10 @@ impl Connection {
         self.session.poll_transmit(now, buf).then_some(self.path)
     }
 
-    /// Works through what the session reported.
+    /// Works through what the session reported, up to a question, which the client takes before what follows it.
     pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
         self.follow(events);
-        while self.verdict.is_none() {
+        while self.verdict.is_none() && self.challenge.is_none() {
             let Some(output) = self.session.poll_output() else { break };
             if let Err(error) = self.handle_output(now, output, events) {
                 self.verdict = Some(retry(&error.to_string()));
