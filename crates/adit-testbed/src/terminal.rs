@@ -12,6 +12,9 @@ use crate::namespace::Namespace;
 use crate::process::{Process, wait_until};
 use crate::programs::program;
 
+/// What the key sends.
+const CTRL_C: u8 = 3;
+
 /// A terminal with somebody at it who reads what is asked, and types.
 #[derive(Debug)]
 pub struct Terminal {
@@ -68,13 +71,28 @@ impl Terminal {
         line: &str,
         patience: Duration,
     ) -> Result<(), TestbedError> {
+        self.type_at(question, time, format!("{line}\n").as_bytes(), patience)
+    }
+
+    /// Presses Ctrl-C once the question is shown.
+    pub fn interrupt(&mut self, question: &str, patience: Duration) -> Result<(), TestbedError> {
+        self.type_at(question, 1, &[CTRL_C], patience)
+    }
+
+    fn type_at(
+        &mut self,
+        question: &str,
+        time: usize,
+        bytes: &[u8],
+        patience: Duration,
+    ) -> Result<(), TestbedError> {
         wait_until("a question at the terminal", patience, || {
             self.shown().matches(question).count() >= time
         })?;
         // What is typed before the terminal was made to hide it is thrown away.
         std::thread::sleep(Duration::from_millis(100));
         self.keyboard
-            .write_all(format!("{line}\n").as_bytes())
+            .write_all(bytes)
             .map_err(|source| TestbedError::Network { what: "cannot type at a terminal".to_owned(), source })
     }
 }

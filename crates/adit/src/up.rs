@@ -36,6 +36,7 @@ use clients::Clients;
 use credentials::Asker;
 use observer::LogObserver;
 use scripts::Scripts;
+use signals::Early;
 use terminal::Terminal;
 use zeroize::Zeroizing;
 
@@ -103,13 +104,16 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
+    let early = Early::watch().map_err(no_signals)?;
     if let Some(secret) = &parsed.config.secret {
         let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
-        return run_protocol(args, parsed, None, None, log, |now| StaticTunnel::new(params, now, seed));
+        return run_protocol(args, parsed, None, None, (log, early), |now| {
+            StaticTunnel::new(params, now, seed)
+        });
     }
     let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
-    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log)
+    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, &early)
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     match &parsed.config.role {
         Role::Client(client) => {
@@ -119,7 +123,7 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
                     .map_err(|error| locate(parsed, &args.file, &error))?;
             let asker = Asker::new(client.auth.as_ref().map(|auth| &auth.source), &args.file);
             if let Some(auth) = &mut params.auth {
-                let answer = asker.first(&mut log);
+                let answer = asker.first(&mut log, &early);
                 let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
                 if auth.challenge.is_some() {
@@ -129,7 +133,9 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
             if client.pull && Terminal::is_there() {
                 params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
             }
-            run_protocol(args, parsed, source, Some(asker), log, |now| Client::new(params, now, seed))
+            run_protocol(args, parsed, source, Some(asker), (log, early), |now| {
+                Client::new(params, now, seed)
+            })
         }
         Role::Server(server) => {
             let mut secret = Zeroizing::new([0; 32]);
@@ -140,12 +146,12 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
             params.per_client.remembered = remembered;
-            run_protocol(args, parsed, source, None, log, |now| Server::new(params, now, seed))
+            run_protocol(args, parsed, source, None, (log, early), |now| Server::new(params, now, seed))
         }
         Role::Point(point) => {
             let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
                 .map_err(|error| locate(parsed, &args.file, &error))?;
-            run_protocol(args, parsed, source, None, log, |now| Server::new(params, now, seed))
+            run_protocol(args, parsed, source, None, (log, early), |now| Server::new(params, now, seed))
         }
     }
 }
@@ -197,7 +203,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     parsed: &Parsed,
     revocations: Option<revocations::Source>,
     asker: Option<Asker>,
-    mut log: Logger,
+    (mut log, early): (Logger, Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
     let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
@@ -219,8 +225,8 @@ fn run_protocol<P: Protocol + StatusSource>(
         privileges::assume(&account, &parsed.config, args.resolv_conf.as_deref(), &mut driver)
             .map_err(Failure::World)?;
     }
-    signals::watch(handle.clone(), form, log.clone())
-        .map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))?;
+    signals::watch(handle.clone(), form, log.clone()).map_err(no_signals)?;
+    drop(early);
     if let Some(source) = revocations {
         source
             .watch(handle.clone(), log.clone())
@@ -277,6 +283,10 @@ fn start_clients<P: Protocol + 'static>(
     // What was remembered is in the protocol already; here it is kept for the next file.
     let remembered = clients::read_pool_file(files.pool_file.as_ref()).unwrap_or_default();
     Clients::start(files, remembered, handle.clone(), log.clone()).map(Some).map_err(no_thread)
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::World(format!("signals cannot be watched: {error}"))
 }
 
 fn no_thread(error: std::io::Error) -> Failure {

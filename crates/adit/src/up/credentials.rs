@@ -13,7 +13,8 @@ use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, UserP
 use adit_io::Handle;
 use zeroize::Zeroizing;
 
-use super::terminal::{Terminal, Turn, Turns};
+use super::signals::Early;
+use super::terminal::{Terminal, Turn, Turns, Waiting};
 use crate::configuration;
 use crate::log::Logger;
 
@@ -51,7 +52,7 @@ impl Asker {
     }
 
     /// Username and password for the first connection.
-    pub(super) fn first(&self, log: &mut Logger) -> Result<UserPassword, String> {
+    pub(super) fn first(&self, log: &mut Logger, early: &Early) -> Result<UserPassword, String> {
         if let Source::File(path) = &self.source
             && fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0)
         {
@@ -63,7 +64,7 @@ impl Asker {
                 ),
             );
         }
-        self.source.get(None, &self.turns.next())
+        self.source.get(None, early)
     }
 
     /// Asks for username and password, and gives the protocol the answer, without keeping anybody waiting.
@@ -79,8 +80,7 @@ impl Asker {
         let respond = move |answer| Command::Response(ChallengeResponse { id, answer });
         let work = move |turn: &Turn| {
             let question = format!("{} ", printable(&text));
-            let answer = Terminal::open()
-                .and_then(|mut terminal| terminal.ask_while(&question, echo, || !turn.is_over()));
+            let answer = Terminal::open().and_then(|mut terminal| terminal.ask(&question, echo, turn));
             respond(answer)
         };
         self.post(handle, move |failed| respond(failed.map(|_| Zeroizing::default())), work);
@@ -124,20 +124,19 @@ impl Drop for Asker {
 }
 
 impl Source {
-    fn get(&self, reason: Option<String>, turn: &Turn) -> Result<UserPassword, String> {
+    fn get(&self, reason: Option<String>, waiting: &dyn Waiting) -> Result<UserPassword, String> {
         match (self, reason) {
-            (Source::File(path), None) => from_file(path, turn),
+            (Source::File(path), None) => from_file(path, waiting),
             // Somebody may have changed the file meanwhile.
-            (Source::File(path), Some(_)) if !Terminal::is_there() => from_file(path, turn),
-            (Source::Text(text), None) => complete(text.text(), turn),
+            (Source::File(path), Some(_)) if !Terminal::is_there() => from_file(path, waiting),
+            (Source::Text(text), None) => complete(text.text(), waiting),
             (_, reason) => {
                 let mut terminal = Terminal::open()?;
                 if let Some(reason) = reason {
                     terminal.say(&format!("{}\n", printable(&reason)))?;
                 }
-                let stands = || !turn.is_over();
-                let username = terminal.ask_while("Username: ", true, stands)?.to_string();
-                let password = terminal.ask_while("Password: ", false, stands)?;
+                let username = terminal.ask("Username: ", true, waiting)?.to_string();
+                let password = terminal.ask("Password: ", false, waiting)?;
                 checked(username, password)
             }
         }
@@ -149,17 +148,17 @@ fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-fn from_file(path: &Path, turn: &Turn) -> Result<UserPassword, String> {
+fn from_file(path: &Path, waiting: &dyn Waiting) -> Result<UserPassword, String> {
     let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     if fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE {
         return Err(format!("{} is too large for a username and a password", path.display()));
     }
     let text = fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)?;
-    complete(&text, turn).map_err(|why| format!("{}: {why}", path.display()))
+    complete(&text, waiting).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// Username and password from the first two lines; the password is asked for if there is none.
-fn complete(text: &str, turn: &Turn) -> Result<UserPassword, String> {
+fn complete(text: &str, waiting: &dyn Waiting) -> Result<UserPassword, String> {
     let mut lines = text.lines();
     let username = lines.next().unwrap_or_default().to_owned();
     let password = match lines.next() {
@@ -167,7 +166,7 @@ fn complete(text: &str, turn: &Turn) -> Result<UserPassword, String> {
         None => {
             let mut terminal = Terminal::open()
                 .map_err(|why| format!("the password is missing: write it on the second line ({why})"))?;
-            terminal.ask_while(&format!("Password of {username}: "), false, || !turn.is_over())?
+            terminal.ask(&format!("Password of {username}: "), false, waiting)?
         }
     };
     checked(username, password)

@@ -2,17 +2,78 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use adit_core::{Command, Protocol};
 use adit_io::Handle;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::flag::{register_conditional_default, register_usize};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::{emulate_default_handler, unregister};
 
 use super::status_file::{self, Form};
+use super::terminal::Waiting;
 use crate::log::Logger;
 use crate::status::StatusSource;
+
+/// What a person at a terminal, or its loss, sends to end a program.
+const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+
+/// Signals before there is a tunnel: each ends the program as if nobody watched, but while somebody is asked for a
+/// password, not before the terminal shows again what is typed.
+pub(super) struct Early {
+    /// A signal may end the program on the spot.
+    free: Arc<AtomicBool>,
+    /// The last signal that came; 0: none.
+    caught: Arc<AtomicUsize>,
+    actions: Vec<SigId>,
+}
+
+impl Early {
+    pub(super) fn watch() -> io::Result<Self> {
+        let (free, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+        let mut early = Early { free, caught, actions: Vec::new() };
+        for signal in ENDS {
+            let number = signal.unsigned_abs() as usize;
+            let note = register_usize(signal, Arc::clone(&early.caught), number)?;
+            let end = register_conditional_default(signal, Arc::clone(&early.free))?;
+            // A tunnel does not watch SIGQUIT, which goes on to end the program.
+            if signal != SIGQUIT {
+                early.actions.extend([note, end]);
+            }
+        }
+        Ok(early)
+    }
+}
+
+impl Waiting for Early {
+    fn wants_it(&self) -> bool {
+        self.caught.load(Ordering::SeqCst) == 0
+    }
+
+    fn begin(&self) {
+        self.free.store(false, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.free.store(true, Ordering::SeqCst);
+        let caught = self.caught.load(Ordering::SeqCst);
+        if let Some(signal) = ENDS.into_iter().find(|signal| signal.unsigned_abs() as usize == caught) {
+            // Does not come back. If it does, there is no answer, which is an end as well.
+            let _ = emulate_default_handler(signal);
+        }
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        for action in self.actions.drain(..) {
+            unregister(action);
+        }
+    }
+}
 
 /// SIGTERM and SIGINT end the tunnel with a goodbye (a second one at once), SIGUSR1 and SIGHUP make it connect
 /// anew, SIGUSR2 writes the state to the log.

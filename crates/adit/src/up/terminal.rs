@@ -27,6 +27,18 @@ impl Turns {
     }
 }
 
+/// Somebody who waits for an answer.
+pub(super) trait Waiting {
+    /// Whether it is still wanted.
+    fn wants_it(&self) -> bool;
+
+    /// The terminal is about to be used, and what is typed perhaps hidden.
+    fn begin(&self) {}
+
+    /// The terminal is as it was.
+    fn end(&self) {}
+}
+
 /// Holds until there is a next one.
 pub(super) struct Turn {
     turns: Turns,
@@ -37,6 +49,12 @@ impl Turn {
     /// Nobody waits for the answer any more.
     pub(super) fn is_over(&self) -> bool {
         self.turns.0.load(Ordering::SeqCst) != self.number
+    }
+}
+
+impl Waiting for Turn {
+    fn wants_it(&self) -> bool {
+        !self.is_over()
     }
 }
 
@@ -65,21 +83,28 @@ impl Terminal {
         self.0.write_all(text.as_bytes()).map_err(|error| error.to_string())
     }
 
-    /// Asks and reads one line, shown as it is typed or not.
-    pub(super) fn ask(&mut self, question: &str, shown: bool) -> Result<Zeroizing<String>, String> {
-        self.ask_while(question, shown, || true)
-    }
-
-    /// The same, but gives up as soon as the question is void.
-    pub(super) fn ask_while(
+    /// Asks and reads one line, shown as it is typed or not. Gives up as soon as nobody wants the answer any more.
+    pub(super) fn ask(
         &mut self,
         question: &str,
         shown: bool,
-        stands: impl Fn() -> bool,
+        waiting: &dyn Waiting,
+    ) -> Result<Zeroizing<String>, String> {
+        waiting.begin();
+        let line = self.ask_and_read(question, shown, waiting);
+        waiting.end();
+        line
+    }
+
+    fn ask_and_read(
+        &mut self,
+        question: &str,
+        shown: bool,
+        waiting: &dyn Waiting,
     ) -> Result<Zeroizing<String>, String> {
         self.say(question)?;
         let silence = if shown { None } else { Some(Silence::over(&self.0)?) };
-        let line = self.line(&stands);
+        let line = self.line(waiting);
         if silence.is_some() || line.is_err() {
             drop(silence);
             self.say("\n")?;
@@ -87,12 +112,12 @@ impl Terminal {
         line
     }
 
-    fn line(&mut self, stands: &impl Fn() -> bool) -> Result<Zeroizing<String>, String> {
+    fn line(&mut self, waiting: &dyn Waiting) -> Result<Zeroizing<String>, String> {
         // Room for all of it, so that no copy is left behind by growing.
         let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE));
         let mut byte = [0];
         while line.len() < MAX_LINE {
-            self.wait(stands)?;
+            self.wait(waiting)?;
             match self.0.read(&mut byte) {
                 Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
                 Ok(1) => break,
@@ -107,9 +132,9 @@ impl Terminal {
     }
 
     /// Waits until there is something to read.
-    fn wait(&self, stands: &impl Fn() -> bool) -> Result<(), String> {
+    fn wait(&self, waiting: &dyn Waiting) -> Result<(), String> {
         loop {
-            if !stands() {
+            if !waiting.wants_it() {
                 return Err("the question was withdrawn".to_owned());
             }
             let mut terminal = [PollFd::new(&self.0, PollFlags::IN)];

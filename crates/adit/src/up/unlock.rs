@@ -11,6 +11,7 @@ use adit_openvpn::credentials::Credentials;
 use adit_openvpn::locked::{LockedError, is_locked, open_pkcs12, pkcs12_der, unlock};
 use zeroize::Zeroizing;
 
+use super::signals::Early;
 use super::terminal::Terminal;
 use crate::configuration;
 use crate::log::Logger;
@@ -24,7 +25,12 @@ const TRIES: usize = 3;
 pub(super) type Fault = (&'static str, String);
 
 /// What the configuration in `file` says of who we are and whom we trust, without any lock.
-pub(super) fn credentials(config: &Config, file: &Path, log: &mut Logger) -> Result<Credentials, Fault> {
+pub(super) fn credentials(
+    config: &Config,
+    file: &Path,
+    log: &mut Logger,
+    early: &Early,
+) -> Result<Credentials, Fault> {
     let tls = &config.tls;
     let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
     let mut credentials = Credentials {
@@ -32,7 +38,7 @@ pub(super) fn credentials(config: &Config, file: &Path, log: &mut Logger) -> Res
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
         private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
     };
-    let mut passwords = Passwords { source: &tls.key_password, file, log };
+    let mut passwords = Passwords { source: &tls.key_password, file, log, early };
     if let Some(packed) = &tls.pkcs12 {
         unpack(packed, &mut passwords, &mut credentials)?;
     } else if is_locked(&credentials.private_key) {
@@ -66,6 +72,7 @@ struct Passwords<'a> {
     source: &'a KeyPassword,
     file: &'a Path,
     log: &'a mut Logger,
+    early: &'a Early,
 }
 
 impl Passwords<'_> {
@@ -83,11 +90,11 @@ impl Passwords<'_> {
         }
         let mut tried = 0;
         loop {
-            let password = Terminal::open()
-                .and_then(|mut terminal| terminal.ask(&format!("Password of {what}: "), false))
-                .map_err(|why| {
-                    (directive, format!("{directive}: {what} is encrypted, and its password cannot be asked for ({why}); write `askpass FILE`"))
-                })?;
+            let question = format!("Password of {what}: ");
+            let asked = Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.early));
+            let password = asked.map_err(|why| {
+                (directive, format!("{directive}: {what} is encrypted, and its password cannot be asked for ({why}); write `askpass FILE`"))
+            })?;
             tried += 1;
             match open(&password) {
                 Err(LockedError::WrongPassword) if tried < TRIES => {}

@@ -4,9 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use adit_testbed::{Scratch, Terminal, can_run, wait_until};
+use adit_testbed::{Scratch, Terminal, can_run, program, wait_until};
 
 use crate::bed::{Bed, PROGRAMS};
+use crate::certificates::{block, output};
 use crate::options::{Options, Program};
 use crate::passwords::{GOOD, WRONG, bed, script};
 
@@ -47,6 +48,43 @@ fn a_static_challenge() {
         answer(&bed, &mut terminal, "Token PIN?", 1, "8675309");
         comes_up(&mut bed, client);
         assert!(!terminal.shown().contains("8675309"), "{}", terminal.shown());
+    }
+}
+
+/// Ctrl-C at the first question, of either kind: the client ends at once, by that signal, and the terminal shows again
+/// what is typed. The shell that it is started from goes on, so that the terminal is not reset when its session ends.
+#[test]
+fn an_interrupted_question_leaves_the_terminal_as_it_was() {
+    if !can_run("interrupted questions", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("locked").unwrap();
+    for question in ["Password: ", "Password of the private key: "] {
+        let locks = question.ends_with("key: ");
+        let bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [_, client]| {
+            if !locks {
+                return client.push_str("auth-user-pass\n");
+            }
+            let key = block(client, "key");
+            let plain = scratch.write("key.pem", &key).unwrap();
+            let mut command = program("openssl").unwrap();
+            command.args(["pkcs8", "-topk8", "-passout", "pass:open sesame", "-in"]).arg(plain);
+            *client = client.replace(&key, &output(command));
+        })
+        .unwrap();
+        let client = &bed.clients[0];
+        let mut shell = program("sh").unwrap();
+        shell.args(["-c", "trap : INT; \"$@\"; echo \"ended with $?\"; stty -a", "sh"]);
+        shell.args([env!("CARGO_BIN_EXE_adit"), "up"]).arg(client.config());
+        let (mut terminal, mut process) = Terminal::spawn(&client.namespace, "client", &shell).unwrap();
+        if !locks {
+            terminal.answer("Username: ", 1, "ann", WAIT).unwrap();
+        }
+        terminal.interrupt(question, WAIT).unwrap();
+        let ended = process.wait_for_line(0, "ended with 130", WAIT);
+        assert!(ended.is_ok(), "{}\n{}", process.log(), terminal.shown());
+        let shows = process.wait_for_line(0, " echo echoe ", WAIT);
+        assert!(shows.is_ok(), "{}\n{}", process.log(), terminal.shown());
     }
 }
 
