@@ -34,6 +34,44 @@ fn dns_options_are_set_and_taken_back() {
     check(Program::OpenVpn, pushed, &["nameserver 10.8.0.1", "nameserver fd00:8::1", "search corp.example"]);
 }
 
+/// `DOMAIN-ROUTE`: name servers for some names alone, which a file has no words for, and the log says so; `.` stands
+/// for all names.
+#[test]
+fn name_servers_for_some_names() {
+    if !can_run("DOMAIN-ROUTE", &PROGRAMS) {
+        return;
+    }
+    for (server, domain, parted) in [
+        (Program::OpenVpn, "corp.example", true),
+        (Program::Adit, "corp.example", true),
+        (Program::Adit, ".", false),
+    ] {
+        let scratch = Scratch::create("dns").unwrap();
+        let file = scratch.write("resolv.conf", BEFORE).unwrap();
+        let mut bed = Bed::build_with(&Options::BASE, server, &[Program::Adit], |_, [server, _]| {
+            server.push_str(&format!(
+                "push \"dhcp-option DNS 10.8.0.1\"\npush \"dhcp-option DOMAIN-ROUTE {domain}\"\n"
+            ));
+        })
+        .unwrap();
+        bed.clients[0].arguments(&["--resolv-conf", file.to_str().unwrap()]);
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        let up = bed.clients[0].process().wait_for_line(0, "tunnel up: ", WAIT);
+        assert!(up.is_ok(), "{}", bed.logs());
+        let told = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            told.contains("nameserver 10.8.0.1\n") && !told.contains("search corp"),
+            "{told}\n{}",
+            bed.logs()
+        );
+        bed.clients[0].stop().unwrap();
+        let warned = bed.clients[0].process().count_lines(0, "not for corp.example alone");
+        assert_eq!(warned > 0, parted, "{}", bed.logs());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), BEFORE);
+    }
+}
+
 /// With what the server pushes, the client's file holds these lines besides its own options while the tunnel is
 /// up. Afterwards it is what it was; after a kill, as soon as the client starts again.
 fn check(server: Program, pushed: &str, wanted: &[&str]) {

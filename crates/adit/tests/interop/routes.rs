@@ -25,6 +25,12 @@ fn pushed_and_local_routes_come_and_go() {
     }
 }
 
+/// The name is one that the system's resolver knows without asking anybody, and that is no address to adit.
+#[test]
+fn a_route_to_a_host_by_name_comes_and_goes() {
+    check(Program::OpenVpn, "", "route 10.51.0x1\n", &BEHIND[1..2]);
+}
+
 #[test]
 fn a_redirected_gateway_comes_and_goes() {
     let server = "push \"redirect-gateway def1 ipv6\"\n";
