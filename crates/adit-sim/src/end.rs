@@ -1,10 +1,11 @@
 //! One end of tunnels: a protocol machine and a data plane, driven as the driver drives them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, PoolEntry, Protocol,
-    Report, Script, Transport, TunnelSettings,
+    Challenge, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, PoolEntry,
+    Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
@@ -14,6 +15,7 @@ use adit_openvpn::{Client, Server};
 
 use crate::crypto;
 use crate::model::Violation;
+use crate::scenario::Scenario;
 
 /// Rounds of draining after one input; more means that a machine talks to itself.
 const MAX_ROUNDS: usize = 64;
@@ -75,10 +77,12 @@ pub(crate) enum Effect {
     Down,
     /// A peer is up.
     PeerUp(PeerId, Box<PeerInfo>),
-    /// A peer is gone.
-    PeerDown(PeerId),
+    /// A peer is gone, for this reason.
+    PeerDown(PeerId, String),
     /// A question, which [`End::command`] answers.
     Ask(Question),
+    /// Nobody waits for that script any more.
+    Dropped(ScriptId),
     /// A name has that address of the pool.
     Leased(PoolEntry),
     /// For the log.
@@ -94,8 +98,8 @@ pub(crate) enum Question {
     Settings(PeerId, String),
     /// A username and a password.
     Credentials,
-    /// The client's own `static-challenge`, by its number.
-    Challenge(u32),
+    /// The client's own `static-challenge`, or one of the server's questions.
+    Challenge(Challenge),
     /// What a script says, and whether that is what it put off before.
     Script(Box<Script>, bool),
 }
@@ -134,10 +138,11 @@ pub(crate) struct End {
 
 impl End {
     /// An end whose machine was just made; call [`End::drain`] next.
-    pub(crate) fn new(machine: Machine, client_to_client: bool, orders_are_late: bool, skew: i64) -> Self {
+    pub(crate) fn new(machine: Machine, scenario: &Scenario, skew: i64) -> Self {
+        let client_to_client = scenario.client_to_client;
         let role = match machine {
-            Machine::Client(_) => adit_dataplane::Role::Client,
-            Machine::Server(_) => adit_dataplane::Role::Server,
+            Machine::Server(_) if scenario.point.is_none() => adit_dataplane::Role::Server,
+            Machine::Server(_) | Machine::Client(_) => adit_dataplane::Role::Client,
         };
         let (egress, ingress, counters) =
             adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client });
@@ -152,7 +157,7 @@ impl End {
             traffic: BTreeMap::new(),
             effects: Vec::new(),
             mail: Vec::new(),
-            orders_are_late,
+            orders_are_late: scenario.order_lag > Duration::ZERO,
             wake: None,
             rejected: 0,
             skew,
@@ -329,15 +334,14 @@ impl End {
             }
             Event::AskCredentials { .. } => self.effects.push(Effect::Ask(Question::Credentials)),
             Event::AskResponse(challenge) => {
-                self.effects.push(Effect::Ask(Question::Challenge(challenge.id)));
+                self.effects.push(Effect::Ask(Question::Challenge(challenge)));
             }
             Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
-            Event::PeerDown { peer, .. } => self.effects.push(Effect::PeerDown(peer)),
+            Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
             Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
-            // What a script says too late changes nothing; that is to be seen.
-            Event::DropScript(_) => {}
+            Event::DropScript(id) => self.effects.push(Effect::Dropped(id)),
         }
     }
 

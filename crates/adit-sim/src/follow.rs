@@ -6,13 +6,16 @@ use adit_core::{
 
 use crate::end::{Effect, Question};
 use crate::identity::client_name;
+use crate::limits::CLIENT;
 use crate::model::{SERVER, Violation};
 use crate::scenario::RESTART_AFTER;
-use crate::settings;
+use crate::settings::{self, LEARN};
 use crate::world::{Happening, Order, START, World};
 
 /// The exit code by which a script puts off its answer.
 const DEFERRED: i32 = 2;
+/// What a server says of clients that it drops because their session is over.
+const BY_LIMITS: [&str; 2] = ["(session-timeout)", "(inactive)"];
 
 impl World {
     /// Works through what an end did.
@@ -52,7 +55,12 @@ impl World {
                 let id = crate::packet::number(&packet).unwrap_or(u64::MAX);
                 let text = format_args!("end {number} delivers packet {id}");
                 self.trace.note(self.now, &id.to_le_bytes(), text);
-                self.model.deliver(self.now, number, &packet)?;
+                let sender = self.model.deliver(self.now, number, &packet)?;
+                match (sender, number) {
+                    (SERVER, SERVER) => {}
+                    (client, SERVER) => self.limits.pass(self.now, client, SERVER),
+                    (_, client) => self.limits.pass(self.now, client, CLIENT),
+                }
             }
             Effect::Installed(install) => {
                 self.log(format_args!("end {number} installs {:?} of {:?}", install.session, install.peer));
@@ -65,9 +73,17 @@ impl World {
                 let news = self.net.close(self.now, number, path);
                 self.send_off(news);
             }
-            Effect::Ask(question) => self.ask(number, question),
+            Effect::Ask(question) => {
+                self.heed(number, &question)?;
+                self.ask(number, question);
+            }
+            // It goes on: what it says too late changes nothing, which is to be seen.
+            Effect::Dropped(id) => self.questions.drop_script(id),
             Effect::Leased(entry) => drop(self.remembered.insert(entry.name.clone(), entry)),
-            Effect::Report(report) => self.log(format_args!("end {number} says: {report}")),
+            Effect::Report(report) => {
+                self.log(format_args!("end {number} says: {report}"));
+                self.read_report(number, &report.text)?;
+            }
             Effect::Ended(ended) => self.ended(number, &ended)?,
             effect => self.follow_tunnel(number, effect)?,
         }
@@ -84,23 +100,14 @@ impl World {
                     self.model.server_addresses = addresses;
                 } else {
                     self.handshakes += 1;
+                    self.limits.begin(self.now, number, CLIENT);
                     self.model.tunnels[number - 1].client = Some((self.now, addresses));
                     self.note_recovery();
                 }
             }
             Effect::Down => self.log(format_args!("end {number} is down")),
             Effect::PeerUp(peer, info) if number == SERVER => self.peer_up(peer, &info)?,
-            Effect::PeerDown(peer) => {
-                self.log(format_args!("end {number}: {peer:?} is down"));
-                if self.is_calm() {
-                    return Err(Violation::new(format!("end {number} lost {peer:?} on a clean net")));
-                }
-                if number != SERVER {
-                    self.model.tunnels[number - 1].client = None;
-                } else if let Some(client) = self.model.client_of(peer) {
-                    self.model.tunnels[client - 1].leave(self.now);
-                }
-            }
+            Effect::PeerDown(peer, reason) => self.peer_down(number, peer, &reason)?,
             _ => {}
         }
         Ok(())
@@ -120,20 +127,55 @@ impl World {
                 return Err(Violation::new(format!("two clients have addresses of {:?}", info.addresses)));
             }
         }
-        self.model.check_address(client, &info.addresses)?;
+        // The server knows one address of a point-to-point tunnel's other end.
+        let addresses = match self.scenario.point {
+            Some(_) => settings::point_addresses(client).to_vec(),
+            None => info.addresses.clone(),
+        };
+        if !addresses.starts_with(&info.addresses) {
+            return Err(Violation::new(format!("the other end has {:?}", info.addresses)));
+        }
+        self.model.check_address(client, &addresses)?;
+        self.limits.begin(self.now, client, SERVER);
         let tunnel = &mut self.model.tunnels[client - 1];
         if let Some(other) = tunnel.peer {
             return Err(Violation::new(format!("{} is up as {peer:?} and as {other:?}", info.name)));
         }
-        tunnel.server = Some((self.now, info.addresses.clone()));
+        tunnel.server = Some((self.now, addresses));
         tunnel.peer = Some(peer);
         self.note_recovery();
+        Ok(())
+    }
+
+    fn peer_down(&mut self, number: usize, peer: PeerId, reason: &str) -> Result<(), Violation> {
+        self.log(format_args!("end {number}: {peer:?} is down: {reason}"));
+        let client = if number == SERVER { self.model.client_of(peer) } else { Some(number) };
+        let Some(client) = client else {
+            return Err(Violation::new(format!("end {number} lost {peer:?}, whom it never had")));
+        };
+        if BY_LIMITS.iter().any(|limit| reason.contains(limit)) {
+            self.limits.end(self.now, client, SERVER, self.model.awake[number])?;
+        }
+        let excused = self.limits.excuse(self.now, client, &self.model.tunnels[client - 1]);
+        if self.is_calm() && !excused {
+            return Err(Violation::new(format!("end {number} lost {peer:?} on a clean net: {reason}")));
+        }
+        let tunnel = &mut self.model.tunnels[client - 1];
+        if number == SERVER {
+            tunnel.leave(self.now)
+        } else {
+            tunnel.client = None
+        }
         Ok(())
     }
 
     /// An end asks something, and is answered a little later.
     fn ask(&mut self, number: usize, question: Question) {
         self.log(format_args!("end {number} asks: {question:?}"));
+        self.schedule_answer(number, question);
+    }
+
+    fn schedule_answer(&mut self, number: usize, question: Question) {
         let time = if self.net.faulty { self.more.millis(0, 5000) } else { self.more.millis(0, 200) };
         let life = self.lives[number];
         self.schedule(self.now + time, Happening::Answer { end: number, life, question });
@@ -154,8 +196,9 @@ impl World {
                 username: client_name(number),
                 password: "correct horse".to_owned().into(),
             })),
-            Question::Challenge(id) => {
-                Command::Response(ChallengeResponse { id, answer: Ok("battery staple".to_owned().into()) })
+            Question::Challenge(challenge) => {
+                let answer = Ok(format!("answer to {}", challenge.text).into());
+                Command::Response(ChallengeResponse { id: challenge.id, answer })
             }
         };
         self.command(number, command)
@@ -163,8 +206,16 @@ impl World {
 
     /// A script says yes; over a bad net also no, or nothing of use, or that it will say later.
     fn script_ends(&mut self, number: usize, script: Box<Script>, later: bool) -> Result<(), Violation> {
+        if let Some(outcome) = self.asks_first(&script) {
+            let id = script.id;
+            self.schedule_answer(number, Question::Script(script, true));
+            return self.command(number, Command::ScriptDone { id, outcome });
+        }
         let bad = self.net.faulty;
+        let learns = script.argv.first().is_some_and(|name| name == LEARN);
         let exit = match self.more.below(20) {
+            // What it says no to would be no address of the client's.
+            _ if learns => Ok(0),
             0 if bad => Ok(1),
             1 if bad => Err("killed".to_owned()),
             2..=7 if script.defers => Ok(DEFERRED),
@@ -182,7 +233,7 @@ impl World {
         let outcome = ScriptOutcome { exit, files: vec![said.as_bytes().to_vec()], settings };
         let id = script.id;
         if put_off {
-            self.ask(number, Question::Script(script, true));
+            self.schedule_answer(number, Question::Script(script, true));
         }
         self.command(number, Command::ScriptDone { id, outcome })
     }
@@ -195,6 +246,7 @@ impl World {
 
     fn ended(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
         self.log(format_args!("end {number} ended: {ended:?}"));
+        self.check_end(number, ended)?;
         if let Ended::Failed(reason) = ended {
             self.failures += 1;
             // Without wrapping, damage can look like the peer's own refusal.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use adit_core::{Command, PeerId};
 
 use crate::dice::Dice;
+use crate::limits::CLIENT;
 use crate::model::{SERVER, Violation};
 use crate::packet::NUMBER_LEN;
 use crate::settings::network_behind;
@@ -52,19 +53,24 @@ impl World {
 
     /// Whether a packet between the server and that client must arrive.
     fn is_sure(&self, client: usize) -> bool {
-        self.is_calm() && self.model.tunnels[client - 1].is_settled(self.now, SETTLED)
+        let settled = self.model.tunnels[client - 1].is_settled(self.now, SETTLED);
+        self.is_calm() && settled && self.limits.stands(self.now, client)
     }
 
     fn packet_down(&mut self) -> Option<Vec<u8>> {
         let client = self.dice.between(1, self.scenario.clients as u64) as usize;
         let family = self.dice.below(2) as usize;
         let len = self.payload();
+        if self.rests(client) {
+            return None;
+        }
         let source = *self.model.server_addresses.get(family)?;
         let destination = *self.model.tunnels[client - 1].server.as_ref()?.1.get(family)?;
         // Some packets are for the network behind the client.
         let destination =
             if family == 0 { self.behind(client, 300).unwrap_or(destination) } else { destination };
         let expected = self.is_sure(client) && self.fits(len);
+        self.limits.pass(self.now, client, SERVER);
         Some(self.model.send(self.now, (SERVER, source), (client, destination), len, (false, expected)))
     }
 
@@ -83,8 +89,14 @@ impl World {
         let family = self.dice.below(2) as usize;
         let len = self.payload();
         let to = self.dice.between(0, self.scenario.clients as u64) as usize;
-        let forged = self.dice.chance(50);
+        // Either end of a point-to-point tunnel may send from whatever address it likes; and what is dropped after it
+        // was opened counts as use of the tunnel, which is more than can be seen from here.
+        let honest = self.scenario.point.is_some() || self.scenario.limits.idle.is_some();
+        let forged = self.dice.chance(50) && !honest;
         let stranger = self.dice.between(1, self.scenario.clients as u64) as usize;
+        if self.rests(client) {
+            return None;
+        }
         let own = *self.model.tunnels[client - 1].client.as_ref()?.1.get(family)?;
         let routed = if family == 0 { self.behind(client, 300) } else { None };
         let source = if forged { self.stranger(stranger, family, own)? } else { routed.unwrap_or(own) };
@@ -102,6 +114,7 @@ impl World {
                 (receiver, *addresses.get(family)?)
             }
         };
+        self.limits.pass(self.now, client, CLIENT);
         Some(self.model.send(self.now, (client, source), (to, destination), len, (forged, expected)))
     }
 

@@ -81,7 +81,7 @@ pub(crate) struct Tunnel {
     /// Its peer-id at the server.
     pub(crate) peer: Option<PeerId>,
     /// When the server last said that this client is gone, and the addresses it had.
-    left: Option<(Instant, Vec<IpAddr>)>,
+    pub(crate) left: Option<(Instant, Vec<IpAddr>)>,
 }
 
 impl Tunnel {
@@ -112,6 +112,8 @@ impl Tunnel {
 /// Watches all packets and all keys.
 pub(crate) struct Model {
     wrapping: Wrapping,
+    /// Each end has one peer, whatever peer-id is on the wire.
+    point: bool,
     client_to_client: bool,
     /// `max-packet-size`.
     max_packet_size: usize,
@@ -146,6 +148,7 @@ impl Model {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Model {
             wrapping: scenario.wrapping,
+            point: scenario.point.is_some(),
             client_to_client: scenario.client_to_client,
             max_packet_size: scenario.max_packet_size,
             patience: scenario.longest_window(),
@@ -225,8 +228,8 @@ impl Model {
         packet::build(number, source, destination, len)
     }
 
-    /// An end gave an inner packet to its device.
-    pub(crate) fn deliver(&mut self, now: Instant, end: usize, bytes: &[u8]) -> Result<(), Violation> {
+    /// An end gave an inner packet to its device. Says who sent it.
+    pub(crate) fn deliver(&mut self, now: Instant, end: usize, bytes: &[u8]) -> Result<usize, Violation> {
         let number = packet::number(bytes);
         let found = number.and_then(|number| self.sent.get_mut(usize::try_from(number).ok()?));
         let Some(sent) = found else {
@@ -254,7 +257,7 @@ impl Model {
         }
         sent.delivered = true;
         self.delivered += 1;
-        Ok(())
+        Ok(sent.from)
     }
 
     /// An end got new keys.
@@ -285,7 +288,10 @@ impl Model {
             return Err(Violation::new(format!("end {end} sealed a datagram without a header")));
         };
         ensure(first >> 3 == DATA_V2, || format!("end {end} sealed with opcode {}", first >> 3))?;
-        let peer = if end == SERVER { PeerId(u32::from_be_bytes([0, p0, p1, p2])) } else { PeerId::SERVER };
+        let peer = match end {
+            SERVER if !self.point => PeerId(u32::from_be_bytes([0, p0, p1, p2])),
+            _ => PeerId::SERVER,
+        };
         let owner = (end, peer, first & 7);
         let newest = self.newest.get(&(end, peer));
         if newest != self.current.get(&owner)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Digest, Transport, UnixTime};
+use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit, SessionLimits, Transport, UnixTime};
 use adit_openvpn::Role;
 use adit_openvpn::params::TlsCryptV2;
 use adit_openvpn::static_key::StaticKey;
@@ -125,6 +125,15 @@ pub(crate) struct Timing {
     pub(crate) retransmit: Duration,
 }
 
+/// A point-to-point tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    /// `single-session`: nobody takes the place of a peer that is up.
+    pub(crate) single: bool,
+    /// `ping-exit` in place of `ping-restart`.
+    pub(crate) exits: bool,
+}
+
 /// All that a seed decides before the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -189,6 +198,16 @@ pub(crate) struct Scenario {
     pub(crate) digest: Digest,
     /// Which ends do without the epoch data format: the server, the clients.
     pub(crate) before_2_7: [bool; 2],
+    /// Two ends that push nothing, in place of a server and its clients.
+    pub(crate) point: Option<Point>,
+    /// `inactive` and `session-timeout`.
+    pub(crate) limits: SessionLimits,
+    /// The server does not mind these limits, but pushes them.
+    pub(crate) pushes_limits: bool,
+    /// `learn-address` runs too.
+    pub(crate) learns: bool,
+    /// Who judges a password puts questions to the client while keys are renegotiated.
+    pub(crate) asks: bool,
     pub(crate) phases: Phases,
 }
 
@@ -257,6 +276,11 @@ impl Scenario {
             persist: more.chance(500),
             digest: more.pick(&[Digest::Sha1, Digest::Sha256, Digest::Sha512]),
             before_2_7: [false; 2],
+            point: None,
+            limits: SessionLimits::default(),
+            pushes_limits: false,
+            learns: false,
+            asks: false,
             phases: Phases {
                 start: dice.secs(0, 40),
                 faults: dice.secs(60, 300),
@@ -268,7 +292,8 @@ impl Scenario {
         if dice.chance(50) && !scenario.is_crowd() {
             scenario.take_hours(dice);
         }
-        scenario.faults = (0..clients).map(|_| [faults(dice), faults(dice)]).collect();
+        scenario.take_last(seed);
+        scenario.faults = (0..scenario.clients).map(|_| [faults(dice), faults(dice)]).collect();
         scenario.phases.recovery = scenario.recovery_bound();
         scenario
     }
@@ -295,6 +320,52 @@ impl Scenario {
             self.phases.calm = Duration::from_secs(60);
         }
         self.before_2_7 = more.pick(&[[false; 2], [false; 2], [true, false], [false, true]]);
+    }
+
+    /// What came last, for seeds that no test names.
+    fn take_last(&mut self, seed: u64) {
+        if seed < FIRST_WITH_SCRIPTS || self.is_crowd() {
+            return;
+        }
+        let dice = &mut Dice::new(seed, 7);
+        let point = Point { single: dice.chance(300), exits: dice.chance(300) };
+        if dice.chance(120) {
+            self.take_point(point);
+        }
+        self.learns = self.scripts && dice.chance(600);
+        self.asks = self.scripts && self.passwords && dice.chance(700);
+        if dice.chance(120) {
+            self.take_limits(dice);
+        }
+    }
+
+    /// Two ends are alone, and know each other's addresses.
+    fn take_point(&mut self, point: Point) {
+        self.point = Some(point);
+        self.clients = 1;
+        (self.client_to_client, self.special) = (false, false);
+        (self.passwords, self.scripts) = (false, false);
+    }
+
+    fn take_limits(&mut self, dice: &mut Dice) {
+        let idle = Some(IdleLimit { after: dice.secs(20, 60), bytes: 0 });
+        // Else hours of calm would be full of handshakes.
+        let length = Some(dice.secs(45, 200).max(Duration::from_secs(self.phases.calm.as_secs() / 20)));
+        self.limits = match dice.below(3) {
+            0 => SessionLimits { idle, length: None },
+            1 => SessionLimits { idle: None, length },
+            _ => SessionLimits { idle, length },
+        };
+        self.pushes_limits = self.point.is_none() && dice.chance(400);
+        if self.limits.idle.is_some() {
+            // What is relayed passes through two tunnels, and only the server knows when.
+            self.client_to_client = false;
+        }
+    }
+
+    /// Which ends mind the limits: the server, the clients.
+    pub(crate) fn minds_limits(&self) -> [bool; 2] {
+        [!self.pushes_limits, self.pushes_limits || self.point.is_some()]
     }
 
     /// Whether a great many clients take part.

@@ -1,13 +1,13 @@
 //! A scenario's settings as the protocol machines take them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, SessionLimits, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
-    PerClientParams, RemoteParams, ServerParams, StaticChallenge, UserAuth,
+    LocalSettings, PerClientParams, PointParams, RemoteParams, ServerParams, StaticChallenge, UserAuth,
 };
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
@@ -20,6 +20,11 @@ const SERVER4: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const POOL4: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 254));
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 8, 0, 0, 0, 0, 0, 1);
 const POOL6: Ipv6Addr = Ipv6Addr::new(0xfd00, 8, 0, 0, 0, 0, 0, 0x1000);
+
+/// Scripts: `auth-user-pass-verify`, `learn-address`, `client-crresponse`.
+pub(crate) const JUDGE: &str = "/judge";
+pub(crate) const LEARN: &str = "/learn";
+pub(crate) const CODE: &str = "/code";
 
 fn requirements() -> PeerRequirements {
     PeerRequirements { require_usage: true, ..PeerRequirements::default() }
@@ -44,8 +49,15 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
     let remotes = scenario.remotes.iter().copied().map(remote).collect();
     let nocache = number.is_multiple_of(2);
     let question = StaticChallenge { text: "which word?".to_owned(), echo: false, concat: false };
+    let is_point = scenario.point.is_some();
+    let told = scenario.asks.then(|| ("IV_SSO".to_owned(), "crtext".to_owned()));
     Ok(ClientParams {
         data: data(scenario, 1),
+        pull: !is_point,
+        local: if is_point { point_end(number) } else { LocalSettings::default() },
+        keepalive: if is_point { keepalive(scenario, 1) } else { Keepalive::default() },
+        limits: if is_point { scenario.limits } else { SessionLimits::default() },
+        peer_info: told.into_iter().collect(),
         retry: scenario.retry,
         auth: scenario.passwords.then_some(UserAuth {
             credentials: None,
@@ -55,6 +67,41 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
         }),
         ..ClientParams::new(control, remotes)
     })
+}
+
+/// The addresses of the ends of a point-to-point tunnel: the server's (number 0), the client's.
+pub(crate) fn point_addresses(number: usize) -> [IpAddr; 2] {
+    match number {
+        0 => [SERVER4.into(), SERVER6.into()],
+        _ => [POOL4.0.into(), POOL6.into()],
+    }
+}
+
+/// Its own end of a point-to-point tunnel, as each end's file has it.
+fn point_end(number: usize) -> LocalSettings {
+    let [other, _] = point_addresses(1 - number.min(1));
+    LocalSettings {
+        addresses: point_addresses(number).map(IpNet::from).to_vec(),
+        peer_address: Some(other),
+        ..LocalSettings::default()
+    }
+}
+
+/// The client's patience with the server, and the server's, which is twice as long.
+fn keepalive(scenario: &Scenario, end: usize) -> Keepalive {
+    let times = if end == 0 { 2 } else { 1 };
+    Keepalive {
+        ping: Some(scenario.ping),
+        timeout: Some(scenario.patience * times),
+        exit: scenario.point.is_some_and(|point| point.exits),
+    }
+}
+
+/// The limits of a session as they are pushed.
+fn pushed_limits(limits: SessionLimits) -> impl Iterator<Item = String> {
+    let idle = limits.idle.map(|idle| format!("inactive {}", idle.after.as_secs()));
+    let length = limits.length.map(|length| format!("session-timeout {}", length.as_secs()));
+    idle.into_iter().chain(length)
 }
 
 fn data(scenario: &Scenario, end: usize) -> DataParams {
@@ -109,6 +156,15 @@ pub(crate) fn server(
         format!("ping-restart {}", scenario.patience.as_secs()),
     ];
     push.extend((0..scenario.pushed_routes).map(|number| format!("route 10.100.{number}.0 255.255.255.0")));
+    if scenario.pushes_limits {
+        push.extend(pushed_limits(scenario.limits));
+    }
+    let point = scenario.point.map(|point| PointParams {
+        local: point_end(0),
+        only_from: Vec::new(),
+        exit_notify: true,
+        single: point.single,
+    });
     let last = match scenario.tight_pool {
         true => Ipv4Addr::from(u32::from(POOL4.0) + scenario.clients as u32 - 1),
         false => POOL4.1,
@@ -122,16 +178,16 @@ pub(crate) fn server(
         pool6: Ipv6Net::new(POOL6, 64).ok(),
         push,
         routes: Vec::new(),
-        keepalive: Keepalive { ping: Some(scenario.ping), timeout: Some(scenario.patience * 2), exit: false },
-        limits: SessionLimits::default(),
+        keepalive: keepalive(scenario, 0),
+        limits: if scenario.pushes_limits { SessionLimits::default() } else { scenario.limits },
         client_to_client: scenario.client_to_client,
         duplicate_cn: false,
         max_clients: 250,
-        exit_notify: ExitNotify::Restart,
+        exit_notify: if point.is_some() { ExitNotify::Off } else { ExitNotify::Restart },
         per_client: PerClientParams { ask: scenario.special, remembered },
         access: access(scenario),
         admission: AdmissionParams { v2, ..AdmissionParams::default() },
-        point: None,
+        point,
     })
 }
 
@@ -139,10 +195,12 @@ fn access(scenario: &Scenario) -> AccessParams {
     let script = |name: &str| scenario.scripts.then(|| vec![name.to_owned()]);
     let judge = |argv| PasswordScript { argv, by_file: true };
     AccessParams {
-        verify: script("/judge").filter(|_| scenario.passwords).map(judge),
+        verify: script(JUDGE).filter(|_| scenario.passwords).map(judge),
         tls_verify: script("/certificate"),
         client_connect: script("/connect"),
         client_disconnect: script("/leave"),
+        learn_address: script(LEARN).filter(|_| scenario.learns),
+        client_crresponse: script(CODE).filter(|_| scenario.asks),
         ..AccessParams::default()
     }
 }

@@ -10,8 +10,11 @@ use adit_openvpn::{Client, Server};
 use crate::crypto;
 use crate::dice::Dice;
 use crate::end::{End, Machine, Mail, Question};
+use crate::learned::Learned;
+use crate::limits::Limits;
 use crate::model::{Model, SERVER, Violation};
 use crate::net::{Net, Transit};
+use crate::questions::Questions;
 use crate::scenario::Scenario;
 use crate::settings;
 use crate::trace::Trace;
@@ -99,6 +102,14 @@ pub(crate) struct World {
     pub(crate) strangers: VecDeque<(Instant, Path)>,
     /// When hard resets came to the server.
     pub(crate) resets: VecDeque<Instant>,
+    /// Which ends were told to shut down.
+    pub(crate) told_to_stop: Vec<bool>,
+    /// How long sessions last.
+    pub(crate) limits: Limits,
+    /// What the server's `learn-address` knows.
+    pub(crate) learned: Learned,
+    /// What clients are asked.
+    pub(crate) questions: Questions,
     pub(crate) handshakes: u64,
     pub(crate) failures: u64,
     pub(crate) rejected: u64,
@@ -133,6 +144,10 @@ impl World {
             wakes: 0,
             strangers: VecDeque::new(),
             resets: VecDeque::new(),
+            told_to_stop: vec![false; ends],
+            limits: Limits::new(&scenario),
+            learned: Learned::default(),
+            questions: Questions::default(),
             handshakes: 0,
             failures: 0,
             rejected: 0,
@@ -275,10 +290,10 @@ impl World {
             let params = settings::client(&self.scenario, number, skew).map_err(Violation::new)?;
             Machine::Client(Box::new(Client::new(params, self.now, seed)))
         };
-        let orders_are_late = self.scenario.order_lag > Duration::ZERO;
-        let mut end = End::new(machine, self.scenario.client_to_client, orders_are_late, skew);
+        let mut end = End::new(machine, &self.scenario, skew);
         end.drain()?;
         self.ends[number] = Some(end);
+        self.told_to_stop[number] = false;
         self.log(format_args!("end {number} starts"));
         self.settle(number)
     }
@@ -288,6 +303,10 @@ impl World {
         self.log(format_args!("end {number} dies"));
         self.ends[number] = None;
         self.model.forget(number);
+        if number == SERVER {
+            self.learned.forget();
+            self.questions.forget_connections();
+        }
         let news = self.net.crash(self.now, number);
         self.send_off(news);
     }
@@ -417,6 +436,7 @@ impl World {
             return Ok(());
         }
         self.log(format_args!("end {number} is told: {command:?}"));
+        self.told_to_stop[number] |= command == Command::Shutdown;
         let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
         end.command(self.now, command)?;
         self.settle(number)

@@ -37,8 +37,8 @@ fn send(model: &mut Model, from: (usize, &str), to: (usize, &str), forged: bool)
     model.send(NOW, (from.0, source), (to.0, destination), 50, (forged, true))
 }
 
-fn text(result: Result<(), Violation>) -> String {
-    result.map_or_else(|violation| violation.to_string(), |()| "fine".to_owned())
+fn text<T>(result: Result<T, Violation>) -> String {
+    result.map_or_else(|violation| violation.to_string(), |_| "fine".to_owned())
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_packet_arrives_once_and_unchanged() {
     let mut changed = packet.clone();
     *changed.last_mut().unwrap() ^= 1;
     assert!(text(model.deliver(NOW, SERVER, &changed)).contains("arrived changed"));
-    assert_eq!(model.deliver(NOW, SERVER, &packet), Ok(()));
+    assert_eq!(model.deliver(NOW, SERVER, &packet), Ok(1));
     assert!(text(model.deliver(NOW, SERVER, &packet)).contains("arrived twice"));
     assert!(
         text(model.deliver(NOW, SERVER, &packet::build(9, address("::1"), address("::2"), 8)))
@@ -62,7 +62,7 @@ fn a_packet_arrives_where_it_should() {
     let mut model = model(false);
     let down = send(&mut model, (SERVER, "10.8.0.1"), (1, "10.8.0.2"), false);
     assert!(text(model.deliver(NOW, 2, &down)).contains("arrived at end 2"));
-    assert_eq!(model.deliver(NOW, 1, &down), Ok(()));
+    assert_eq!(model.deliver(NOW, 1, &down), Ok(SERVER));
     let forged = send(&mut model, (1, "10.8.0.3"), (SERVER, "10.8.0.1"), true);
     assert!(text(model.deliver(NOW, SERVER, &forged)).contains("forged source"));
     let other = send(&mut model, (2, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
@@ -71,7 +71,7 @@ fn a_packet_arrives_where_it_should() {
     let late = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
     model.lag = Duration::from_millis(1);
     model.tunnels[0].leave(NOW);
-    assert_eq!(model.deliver(NOW + model.lag, SERVER, &last), Ok(()));
+    assert_eq!(model.deliver(NOW + model.lag, SERVER, &last), Ok(1));
     assert!(text(model.deliver(NOW + model.lag * 2, SERVER, &late)).contains("not its sender's"));
     let across = send(&mut model, (1, "10.8.0.2"), (2, "10.8.0.3"), false);
     assert!(text(model.deliver(NOW, 2, &across)).contains("without client-to-client"));
@@ -81,7 +81,7 @@ fn a_packet_arrives_where_it_should() {
 fn a_packet_may_come_from_behind_a_client() {
     let mut model = model(false);
     let routed = send(&mut model, (1, "10.66.1.5"), (SERVER, "10.8.0.1"), false);
-    assert_eq!(model.deliver(NOW, SERVER, &routed), Ok(()));
+    assert_eq!(model.deliver(NOW, SERVER, &routed), Ok(1));
     let other = send(&mut model, (1, "10.66.2.5"), (SERVER, "10.8.0.1"), false);
     assert!(text(model.deliver(NOW, SERVER, &other)).contains("not its sender's"));
     model.tunnels[0] = Tunnel::default();
@@ -166,6 +166,17 @@ fn no_packet_id_comes_twice_under_a_key() {
         "keys outlive processes"
     );
     assert!(text(model.sealed(NOW, SERVER, &[DATA_V2 << 3])).contains("without a header"));
+}
+
+#[test]
+fn a_point_has_one_peer() {
+    let mut model = model(false);
+    model.point = true;
+    let mut install = install(1);
+    (install.peer, install.session) = (PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 1));
+    model.install(NOW, SERVER, &install).unwrap();
+    assert_eq!(model.sealed(NOW, SERVER, &sealed(99, 1)), Ok(()));
+    assert!(text(model.sealed(NOW, SERVER, &sealed(98, 1))).contains("packet id 1 after 1"));
 }
 
 #[test]

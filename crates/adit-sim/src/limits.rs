@@ -1,0 +1,233 @@
+//! `inactive` and `session-timeout`: no session ends by them before its time, and none lasts longer.
+
+use std::time::Duration;
+
+use adit_core::{Ended, Instant, SessionLimits};
+
+use crate::model::{SERVER, Tunnel, Violation};
+use crate::scenario::Scenario;
+use crate::world::{START, World};
+
+/// The side of a tunnel that is the client's; [`SERVER`] is the other.
+pub(crate) const CLIENT: usize = 1;
+/// The protocol hears of traffic once a second.
+const NOTICE: Duration = Duration::from_secs(1);
+/// Longer than it takes to end a session whose time is over: to hear of traffic, and to say goodbye.
+const ENDING: Duration = Duration::from_secs(5);
+/// Longer than any packet is under way on a clean net.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+
+/// What is known of one side of a tunnel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    /// When its last session began.
+    since: Option<Instant>,
+    /// When a packet last passed there.
+    active: Instant,
+    /// When the first of those packets passed of which the protocol may not have heard yet, and when the last one
+    /// before them.
+    unheard: Instant,
+    heard: Instant,
+}
+
+/// How long sessions last.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    limits: SessionLimits,
+    /// Which sides end a session.
+    minds: [bool; 2],
+    /// How much later things are done than they are due.
+    lag: Duration,
+    /// For each client: the server's side, its own.
+    sides: Vec<[Side; 2]>,
+    /// When each client's session was last over by these limits.
+    over: Vec<Option<Instant>>,
+}
+
+impl Limits {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        Limits {
+            limits: scenario.limits,
+            minds: scenario.minds_limits(),
+            lag: scenario.lag + scenario.order_lag + scenario.oversleep,
+            sides: vec![[Side::default(); 2]; scenario.clients],
+            over: vec![None; scenario.clients],
+        }
+    }
+
+    /// A session begins on that side.
+    pub(crate) fn begin(&mut self, now: Instant, client: usize, side: usize) {
+        self.sides[client - 1][side] = Side { since: Some(now), active: now, unheard: now, heard: now };
+    }
+
+    /// A packet passes there.
+    pub(crate) fn pass(&mut self, now: Instant, client: usize, side: usize) {
+        let late = NOTICE + self.lag;
+        let side = &mut self.sides[client - 1][side];
+        if side.unheard + late < now {
+            (side.heard, side.unheard) = (side.active, now);
+        }
+        side.active = now;
+    }
+
+    /// Whether the session of that side has lasted as long as it may.
+    fn is_old(&self, now: Instant, side: Side) -> bool {
+        self.limits.length.zip(side.since).is_some_and(|(length, since)| since + length <= now)
+    }
+
+    /// Whether, for all that the protocol knows for sure, nothing passed for long enough.
+    fn is_idle(&self, now: Instant, side: Side) -> bool {
+        let late = NOTICE + self.lag;
+        let heard = if side.active + late >= now { side.heard } else { side.active };
+        self.limits.idle.is_some_and(|idle| heard + idle.after <= now + late)
+    }
+
+    /// That side ends the session by itself, which it may only when the time is over.
+    pub(crate) fn end(
+        &mut self,
+        now: Instant,
+        client: usize,
+        side: usize,
+        awake: Instant,
+    ) -> Result<(), Violation> {
+        let known = self.sides[client - 1][side];
+        self.over[client - 1] = Some(now);
+        // Of what passed just before it fell asleep, a machine may hear too late.
+        let slept = awake + NOTICE + self.lag >= now;
+        if self.minds[side] && (self.is_old(now, known) || self.is_idle(now, known) || slept) {
+            return Ok(());
+        }
+        Err(Violation::new(format!("side {side} of client {client} ended its session too early: {known:?}")))
+    }
+
+    /// Whether the end of a client's session is no fault on a clean net: its time was over at either side, or the
+    /// other side is gone already.
+    pub(crate) fn excuse(&mut self, now: Instant, client: usize, tunnel: &Tunnel) -> bool {
+        if self.sides[client - 1].iter().any(|side| self.is_old(now, *side)) {
+            self.over[client - 1] = Some(now);
+            return true;
+        }
+        self.limits.length.is_some() && (tunnel.client.is_none() || tunnel.server.is_none())
+    }
+
+    /// Whether that client's session was over at most `bound` ago, so that it may still be down.
+    pub(crate) fn was_over(&self, client: usize, now: Instant, bound: Duration) -> bool {
+        self.over[client - 1].is_some_and(|at| at + bound >= now)
+    }
+
+    /// Whether that client's session surely stands while a packet is on its way.
+    pub(crate) fn stands(&self, now: Instant, client: usize) -> bool {
+        self.sides[client - 1].iter().all(|side| !self.is_old(now + ON_ITS_WAY, *side))
+    }
+
+    /// That side is up. It must not be, if the time has long been over; `awake`: before that it could do nothing.
+    fn check(&self, now: Instant, client: usize, side: usize, awake: Instant) -> Result<(), Violation> {
+        let known = self.sides[client - 1][side];
+        let long_over = |from: Instant, time| (from + time).max(awake) + ENDING + self.lag < now;
+        let old = self.limits.length.zip(known.since).is_some_and(|(length, since)| long_over(since, length));
+        let idle = self.limits.idle.is_some_and(|idle| long_over(known.active, idle.after));
+        if !self.minds[side] || !(old || idle) {
+            return Ok(());
+        }
+        Err(Violation::new(format!(
+            "side {side} of client {client} goes on though its time is over: {known:?}"
+        )))
+    }
+}
+
+impl World {
+    /// Nobody goes on whose time is over.
+    pub(crate) fn check_limits(&self) -> Result<(), Violation> {
+        for client in 1..=self.scenario.clients {
+            let tunnel = &self.model.tunnels[client - 1];
+            for (side, end, up) in
+                [(SERVER, SERVER, tunnel.server.is_some()), (CLIENT, client, tunnel.client.is_some())]
+            {
+                if up && !self.is_asleep(end) {
+                    self.limits.check(self.now, client, side, self.model.awake[end])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody ends of itself, unless a session is over or (with `ping-exit`) the other end is silent.
+    pub(crate) fn check_end(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
+        let exits = self.scenario.point.is_some_and(|point| point.exits);
+        if *ended != Ended::Shutdown || self.told_to_stop[number] || (exits && !self.is_calm()) {
+            return Ok(());
+        }
+        let (client, side) = if number == SERVER { (1, SERVER) } else { (number, CLIENT) };
+        self.limits.end(self.now, client, side, self.model.awake[number])
+    }
+
+    /// Whether nobody sends anything through that client's tunnel now, so that `inactive` may end it.
+    pub(crate) fn rests(&self, client: usize) -> bool {
+        let Some(idle) = self.scenario.limits.idle.filter(|_| self.net.faulty) else { return false };
+        let spell = (self.now - START).as_secs() / (2 * idle.after.as_secs()).max(1);
+        spell % 3 == client as u64 % 3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_core::IdleLimit;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn limits(idle: Option<u64>, length: Option<u64>) -> Limits {
+        let mut scenario = Scenario::from_seed(0);
+        scenario.clients = 1;
+        scenario.limits = SessionLimits {
+            idle: idle.map(|seconds| IdleLimit { after: Duration::from_secs(seconds), bytes: 0 }),
+            length: length.map(Duration::from_secs),
+        };
+        (scenario.lag, scenario.order_lag, scenario.oversleep) = Default::default();
+        let mut limits = Limits::new(&scenario);
+        limits.begin(at(0), 1, SERVER);
+        limits
+    }
+
+    #[test]
+    fn a_session_ends_when_its_time_is_over() {
+        let mut limits = limits(None, Some(60));
+        assert_eq!(limits.check(at(65), 1, SERVER, START), Ok(()));
+        assert!(limits.check(at(66), 1, SERVER, START).is_err());
+        assert_eq!(limits.check(at(66), 1, SERVER, at(62)), Ok(()), "it slept");
+        assert!(limits.stands(at(58), 1) && !limits.stands(at(59), 1));
+        assert!(limits.end(at(59), 1, SERVER, START).is_err());
+        assert_eq!(limits.end(at(60), 1, SERVER, START), Ok(()));
+        assert!(limits.end(at(60), 1, CLIENT, START).is_err(), "the server minds, not the client");
+        let bound = Duration::from_secs(5);
+        assert!(limits.was_over(1, at(65), bound) && !limits.was_over(1, at(66), bound));
+    }
+
+    #[test]
+    fn an_idle_session_ends() {
+        let mut limits = limits(Some(20), None);
+        limits.pass(at(30), 1, SERVER);
+        assert_eq!(limits.check(at(55), 1, SERVER, START), Ok(()));
+        assert!(limits.check(at(56), 1, SERVER, START).is_err());
+        assert!(limits.end(at(48), 1, SERVER, START).is_err());
+        assert_eq!(limits.end(at(50), 1, SERVER, START), Ok(()));
+        // Of the last packet it cannot have heard.
+        limits.pass(at(49), 1, SERVER);
+        assert_eq!(limits.end(at(50), 1, SERVER, START), Ok(()));
+        assert!(limits.end(at(51), 1, SERVER, START).is_err());
+    }
+
+    #[test]
+    fn a_clean_net_excuses_what_is_over() {
+        let mut limits = limits(None, Some(60));
+        let up = Some((at(0), Vec::new()));
+        let mut tunnel = Tunnel { client: up.clone(), server: up, ..Tunnel::default() };
+        assert!(!limits.excuse(at(59), 1, &tunnel) && limits.excuse(at(60), 1, &tunnel));
+        tunnel.server = None;
+        assert!(limits.excuse(at(59), 1, &tunnel));
+        assert!(!self::limits(Some(20), None).excuse(at(100), 1, &tunnel));
+    }
+}
