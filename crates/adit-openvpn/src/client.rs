@@ -440,7 +440,7 @@ impl Protocol for Client {
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
         self.now = now;
         if let State::Connected(connection) = &mut self.state {
-            connection.handle_notice(now, notice);
+            connection.handle_notice(now, &notice);
         }
         self.settle();
     }

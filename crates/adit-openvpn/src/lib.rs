@@ -19,6 +19,7 @@ mod link;
 mod liveness;
 pub mod locked;
 mod negotiate;
+mod notices;
 pub mod occ;
 pub mod params;
 pub mod peer_info;

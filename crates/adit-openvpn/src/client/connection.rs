@@ -1,5 +1,6 @@
 //! A client's connection to one server.
 
+mod come_up;
 mod point;
 
 use std::collections::VecDeque;
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenVpnHeader, Path, PeerConfig,
-    PeerId, PeerInfo, Rejected, Report, SessionLimits, Severity, Transport, TunnelSettings, UserPassword,
+    Cipher, DataEvent, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, SessionLimits,
+    Severity, Transport, TunnelSettings, UserPassword,
 };
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
@@ -16,18 +17,16 @@ use zeroize::Zeroizing;
 
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
-use crate::control_message::{ControlMessage, PushAssembler, redacted, split};
+use crate::control_message::{ControlMessage, PushAssembler, split};
 use crate::data_message;
 use crate::key_state::{KeyStateError, earliest};
 use crate::lifetime::Lifetime;
 use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::{client_cipher, max_mss};
-use crate::params::{ClientParams, ControlParams, Keepalive, PullAction, RemoteParams};
-use crate::pushed::{Pushed, Refused};
+use crate::notices::{Heard, Hearing};
+use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
-use crate::usage::Traffic;
 use crate::wire::Role;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -242,27 +241,14 @@ impl Connection {
         events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
     }
 
-    pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
-        match notice {
-            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
-                self.liveness.traffic(now, received, sent);
-                let received = Traffic { packets: received, bytes: received_bytes };
-                let sent = Traffic { packets: sent, bytes: sent_bytes };
-                if self.link.traffic(received, sent, self.params.control.reneg_use) {
-                    self.session.rekey(now);
-                }
-                let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
-                self.lifetime.traffic(now, bytes);
-            }
-            Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
-            Notice::LimitNear { .. } => self.session.rekey(now),
-            Notice::Message { payload, .. } => {
-                if data_message::classify(&payload) == data_message::DataMessage::OccExit {
-                    self.verdict = Some(retry("the server said goodbye"));
-                }
-            }
+    pub(super) fn handle_notice(&mut self, now: Instant, notice: &Notice) {
+        let limits = self.params.control.reneg_use;
+        let Connection { session, link, liveness, lifetime, .. } = self;
+        match (Hearing { session, link, liveness, lifetime, limits }).hear(now, notice) {
+            Heard::Nothing => {}
+            Heard::Goodbye => self.verdict = Some(retry("the server said goodbye")),
             // Without `float`, a client follows its server only by connecting anew.
-            Notice::Moved { path, .. } => self.moved_to = self.params.float.then_some(path),
+            Heard::Moved(path) => self.moved_to = self.params.float.then_some(path),
         }
     }
 
@@ -520,119 +506,6 @@ impl Connection {
 
     fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
         events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
-    }
-
-    /// The push is complete: the tunnel can come up.
-    fn come_up(
-        &mut self,
-        now: Instant,
-        options: &[String],
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), KeyStateError> {
-        let mut pushed = Pushed::up_to(self.params.max_pushed_mtu);
-        let is_token = |option: &&String| option.starts_with("auth-token");
-        self.take_tokens(options.iter().filter(is_token).map(String::as_str));
-        for option in options.iter().filter(|option| !is_token(option)) {
-            match self.filter(option) {
-                PullAction::Accept => {}
-                PullAction::Ignore => continue,
-                PullAction::Reject => {
-                    self.verdict = Some(retry(&format!(
-                        "pull-filter rejects the pushed option \"{}\"",
-                        redacted(option)
-                    )));
-                    return Ok(());
-                }
-            }
-            match pushed.apply(option) {
-                Ok(()) => {}
-                Err(Refused::Ignored(reason)) => {
-                    let option = redacted(option);
-                    let text = format!("pushed option \"{option}\" is ignored: {reason}");
-                    self.tell(Severity::Warning, text, events);
-                }
-                Err(Refused::Fatal(reason)) => {
-                    self.verdict = Some(Outcome::Fatal(reason));
-                    return Ok(());
-                }
-            }
-        }
-        let Some(cipher) = self.accept_cipher(pushed.cipher) else { return Ok(()) };
-        let data = &self.params.data;
-        if let Some(reason) = pushed.refused_epochs(data, cipher) {
-            self.verdict = Some(Outcome::Fatal(reason.to_owned()));
-            return Ok(());
-        }
-        let compression = pushed.compression.unwrap_or(data.compression);
-        let header = pushed.peer_id.map_or(OpenVpnHeader::V1, |peer_id| OpenVpnHeader::V2 { peer_id });
-        let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
-        let agreement = Agreement {
-            cipher,
-            digest: data.digest,
-            header,
-            compression,
-            exporter: pushed.exporter,
-            epoch: pushed.epoch,
-            replay_window: data.replay_window,
-        };
-        let server = self.path.remote().ip();
-        let terms = Terms {
-            agreement,
-            dynamic: pushed.dynamic_tls_crypt,
-            keepalive: pushed.keepalive(self.params.keepalive),
-            limits: self.params.limits.merged(pushed.limits),
-            cc_exit: pushed.cc_exit,
-            exit_notify: self.remote.exit_notify || pushed.exit_notify,
-            settings: pushed.settings(&self.params.local, self.params.route_nopull, mtu, server),
-        };
-        self.enter(now, terms, events)
-    }
-
-    /// The tunnel comes up on these terms.
-    fn enter(
-        &mut self,
-        now: Instant,
-        terms: Terms,
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), KeyStateError> {
-        let Terms { agreement, settings, .. } = terms;
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
-            peer: PeerId::SERVER,
-            path: self.path,
-            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
-            max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
-        })));
-        self.session.agreed(now, terms.dynamic)?;
-        self.link.agree(agreement, &self.session, events)?;
-        self.liveness = Liveness::new(now, terms.keepalive);
-        self.lifetime = Lifetime::new(now, terms.limits);
-        self.up = Some(Up {
-            name: self.session.peer_name().unwrap_or("server").to_owned(),
-            addresses: settings.addresses.iter().map(IpNet::addr).collect(),
-            cipher: agreement.cipher,
-            since: now,
-            cc_exit: terms.cc_exit,
-            exit_notify: terms.exit_notify,
-        });
-        (self.ask_at, self.push_deadline) = (None, None);
-        events.push_back(Event::Up(settings));
-        if let Some(info) = self.peer_info() {
-            events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
-        }
-        Ok(())
-    }
-
-    fn filter(&self, option: &str) -> PullAction {
-        let mut filters = self.params.pull_filters.iter();
-        filters
-            .find(|(_, prefix)| option.starts_with(prefix.as_str()))
-            .map_or(PullAction::Accept, |(action, _)| *action)
-    }
-
-    /// The cipher that both ends will use; none, and the end of this connection, if there is none.
-    fn accept_cipher(&mut self, pushed: Option<Cipher>) -> Option<Cipher> {
-        let found = client_cipher(&self.params.data, pushed, self.session.peer_options());
-        found.map_err(|reason| self.verdict = Some(Outcome::Fatal(reason))).ok()
     }
 }
 

@@ -1,45 +1,43 @@
 //! One client of a server.
 
+mod come_up;
 mod learn;
 mod point;
+mod scripts;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    DataEvent, Ended, Event, Instant, Notice, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo,
-    PeerSettings, Rejected, Report, Script, ScriptId, ScriptOutcome, Severity, Transport,
+    DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, ScriptId,
+    ScriptOutcome, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 use self::learn::Learning;
 pub(super) use self::learn::{Learned, delete_address};
-use super::connect::{Connected, Connecting};
+use super::connect::Connecting;
 use super::door::Newcomer;
-use super::environment::Environment;
 use super::gate::{Claim, Gate, Judgement};
-use super::settings::{PushOf, push_options};
 use crate::client_hello::server_hello;
-use crate::control_message::{ControlMessage, encode_push_reply, split};
+use crate::control_message::{ControlMessage, split};
 use crate::data_message;
 use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyStateError, earliest};
 use crate::lifetime::Lifetime;
-use crate::link::{Agreement, Link};
+use crate::link::Link;
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::{PeerAbilities, choose_cipher, iv_proto, known_proto, max_mss};
+use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
+use crate::notices::{Heard, Hearing};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::pool::Lease;
 use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
-use crate::usage::Traffic;
 use crate::wire::{Role, Sid};
 
-/// A push reply that was just sent is not sent again.
-const PUSH_AGAIN_AFTER: Duration = Duration::from_secs(4);
 /// How long a refused client gets to hear why.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
@@ -250,27 +248,16 @@ impl Peer {
         Ok(())
     }
 
-    pub(super) fn handle_notice(&mut self, now: Instant, notice: Notice) {
-        match notice {
-            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
-                self.bytes = (received_bytes, sent_bytes);
-                self.liveness.traffic(now, received, sent);
-                let received = Traffic { packets: received, bytes: received_bytes };
-                let sent = Traffic { packets: sent, bytes: sent_bytes };
-                if self.link.traffic(received, sent, self.params.control.reneg_use) {
-                    self.session.rekey(now);
-                }
-                let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
-                self.lifetime.traffic(now, bytes);
-            }
-            Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
-            Notice::LimitNear { .. } => self.session.rekey(now),
-            Notice::Message { payload, .. } => {
-                if data_message::classify(&payload) == data_message::DataMessage::OccExit {
-                    self.verdict = Some(goodbye());
-                }
-            }
-            Notice::Moved { .. } => {}
+    pub(super) fn handle_notice(&mut self, now: Instant, notice: &Notice) {
+        if let Notice::Traffic { received_bytes, sent_bytes, .. } = notice {
+            self.bytes = (*received_bytes, *sent_bytes);
+        }
+        let limits = self.params.control.reneg_use;
+        let Peer { session, link, liveness, lifetime, .. } = self;
+        match (Hearing { session, link, liveness, lifetime, limits }).hear(now, notice) {
+            Heard::Goodbye => self.verdict = Some(goodbye()),
+            // The server follows it, as others may be where it is now.
+            Heard::Nothing | Heard::Moved(_) => {}
         }
     }
 
@@ -438,90 +425,6 @@ impl Peer {
         }
     }
 
-    /// What scripts are told of the client once it is somebody.
-    fn environment(&self) -> Environment {
-        let mut env = Environment::new(&self.params.access.env);
-        env.peer_info(&self.peer_info);
-        env.certificates(&self.session.peer_certificates());
-        env.place(self.path, false);
-        env.place(self.path, true);
-        env.set("common_name", self.name());
-        if !self.gate.username().is_empty() {
-            env.set("username", self.gate.username());
-        }
-        env
-    }
-
-    /// Asks `client-connect` about the client, which would have that lease.
-    pub(super) fn ask_client_connect(
-        &mut self,
-        now: Instant,
-        lease: Lease,
-        settings: &PeerSettings,
-        events: &mut VecDeque<Event>,
-    ) {
-        let Some(argv) = self.params.access.client_connect.clone() else { return };
-        let mut env = self.environment();
-        env.lease(&self.params, &lease, now);
-        let connecting = Connecting::new(self.gate.next_script(), lease, settings.clone());
-        events.push_back(Event::RunScript(Box::new(connecting.script(
-            argv,
-            env.finish("client-connect"),
-            self.params.control.hand_window,
-        ))));
-        self.connecting = Some(Box::new(connecting));
-        self.wait_for_settings(now);
-    }
-
-    /// What `client-connect` says.
-    pub(super) fn client_connected(
-        &mut self,
-        id: ScriptId,
-        outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
-    ) -> Connected {
-        match self.connecting.take() {
-            Some(connecting) if connecting.is(id) => match connecting.done(outcome) {
-                Ok(connected) => {
-                    self.waits_until = None;
-                    events.push_back(Event::DropScript(id));
-                    connected
-                }
-                Err(connecting) => {
-                    self.connecting = Some(connecting);
-                    Connected::NotYet
-                }
-            },
-            other => {
-                self.connecting = other;
-                Connected::NotOurs
-            }
-        }
-    }
-
-    /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts.
-    pub(super) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
-        self.gate.forget(events);
-        if let (Some(up), Some(argv)) = (&self.up, &self.params.access.client_disconnect) {
-            let mut env = self.environment();
-            env.lease(&self.params, &up.lease, up.since);
-            env.set("time_duration", &(now - up.since).as_secs().to_string());
-            let (received, sent) = self.bytes;
-            env.set("bytes_received", &received.to_string());
-            env.set("bytes_sent", &sent.to_string());
-            let id = self.gate.next_script();
-            let (argv, patience) = (argv.clone(), self.params.control.hand_window);
-            let env = env.finish("client-disconnect");
-            events.push_back(Event::RunScript(Box::new(plain_script(id, argv, env, patience, false))));
-        }
-        if let Some(learning) = self.learning.take() {
-            return Some(learning.into_lease());
-        }
-        let connecting = self.connecting.take()?;
-        events.push_back(Event::DropScript(connecting.id()));
-        Some(connecting.into_lease())
-    }
-
     fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2, events: &mut VecDeque<Event>) {
         if self.up.is_none() {
             self.peer_info.clone_from(&hello.peer_info);
@@ -537,87 +440,6 @@ impl Peer {
         self.follow(now, judgement, events);
     }
 
-    /// The server admitted us with these addresses: agree on the data channel and push.
-    pub(super) fn come_up(
-        &mut self,
-        now: Instant,
-        lease: Lease,
-        settings: &PeerSettings,
-        events: &mut VecDeque<Event>,
-    ) {
-        if self.params.point.is_some() {
-            return self.come_up_unpushed(now, lease, events);
-        }
-        let Some(agreement) = self.agree() else {
-            self.refuse_cipher(now, events);
-            return;
-        };
-        let peer_id = match agreement.header {
-            OpenVpnHeader::V1 => None,
-            OpenVpnHeader::V2 { peer_id } => Some(peer_id),
-        };
-        let data = &self.params.data;
-        let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
-            peer: self.id,
-            path: self.path,
-            routes: lease.networks(),
-            max_mss,
-        })));
-        let of =
-            PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
-        let mut options = push_options(&self.params, &of);
-        options.extend(self.gate.token(now).map(|token| format!("auth-token {}", *token)));
-        let push_messages = match encode_push_reply(&options) {
-            Ok(messages) => messages,
-            Err(error) => {
-                self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Error });
-                return;
-            }
-        };
-        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false });
-        self.lifetime = Lifetime::new(now, self.params.limits.merged(settings.limits));
-        self.enter(now, agreement, self.abilities.wraps_dynamically(), events);
-        if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
-            self.push(now);
-        }
-    }
-
-    /// The keys go to the data plane, and all hear that the client is up.
-    fn enter(&mut self, now: Instant, agreement: Agreement, dynamic: bool, events: &mut VecDeque<Event>) {
-        self.liveness = Liveness::new(now, self.params.keepalive);
-        let outcome = self
-            .session
-            .agreed(now, dynamic)
-            .and_then(|()| self.link.agree(agreement, &self.session, events));
-        if let Err(error) = outcome {
-            self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
-            return;
-        }
-        if let Some(info) = self.info() {
-            events.push_back(Event::PeerUp { peer: self.id, info: Box::new(info) });
-        }
-    }
-
-    fn agree(&self) -> Option<Agreement> {
-        let data = &self.params.data;
-        let cipher =
-            choose_cipher(&data.ciphers, data.fallback, &self.abilities, self.occ_cipher.as_deref())?;
-        let header = match self.abilities.has(iv_proto::DATA_V2) {
-            true => OpenVpnHeader::V2 { peer_id: self.id.0 },
-            false => OpenVpnHeader::V1,
-        };
-        Some(Agreement {
-            cipher,
-            digest: data.digest,
-            header,
-            compression: data.compression,
-            exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),
-            epoch: self.abilities.takes_epochs(cipher),
-            replay_window: data.replay_window,
-        })
-    }
-
     /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
     /// hear it. The log says `reason`.
     pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
@@ -626,35 +448,6 @@ impl Peer {
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
-    }
-
-    /// No cipher in common.
-    fn refuse_cipher(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        let ours: Vec<&str> = self.params.data.ciphers.iter().map(|cipher| cipher.name()).collect();
-        let theirs = match (self.abilities.ciphers.as_slice(), &self.occ_cipher) {
-            ([], Some(cipher)) => cipher.clone(),
-            ([], None) => "none".to_owned(),
-            (list, _) => list.join(":"),
-        };
-        let reason = format!(
-            "no data cipher in common; it offers {theirs}, data-ciphers here allows {}",
-            ours.join(":")
-        );
-        self.refuse(now, "Data channel cipher negotiation failed (no shared cipher)", &reason, events);
-    }
-
-    fn push(&mut self, now: Instant) {
-        let Some(up) = &mut self.up else {
-            self.asked_early = true;
-            return;
-        };
-        if up.pushed_at.is_some_and(|at| now < at + PUSH_AGAIN_AFTER) {
-            return;
-        }
-        up.pushed_at = Some(now);
-        for message in &up.push_messages {
-            self.session.send_message(now, message);
-        }
     }
 
     fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut VecDeque<Event>) {
@@ -676,27 +469,6 @@ impl Peer {
                 }
             }
         }
-    }
-}
-
-/// A script without files, of which nothing but the exit code counts.
-fn plain_script(
-    id: ScriptId,
-    argv: Vec<String>,
-    env: Vec<(String, String)>,
-    patience: Duration,
-    in_order: bool,
-) -> Script {
-    Script {
-        id,
-        argv,
-        env,
-        files: Vec::new(),
-        settings: None,
-        defers: false,
-        in_order,
-        beside: None,
-        patience,
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_core::{Event, Instant, IpNet, PeerSettings, ScriptId, ScriptOutcome, Severity};
 
-use super::{Peer, plain_script};
+use super::Peer;
+use super::scripts::plain_script;
 use crate::params::ServerParams;
 use crate::pool::Lease;
 use crate::server::environment::Environment;

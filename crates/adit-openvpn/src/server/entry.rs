@@ -1,0 +1,248 @@
+//! How a client that proved who it is comes in: settings, addresses, scripts, and its own earlier connections.
+
+use std::collections::BTreeSet;
+
+use adit_core::{Event, IpNet, Path, PeerId, PeerSettings, ScriptId, ScriptOutcome, Severity};
+
+use super::Server;
+use super::connect::Connected;
+use super::key_judge::Ruling;
+use super::peer::{Learned, Peer, delete_address};
+use crate::pool::Lease;
+
+impl Server {
+    /// A client proved who it is: what holds for it alone must be known first, if anything may.
+    pub(super) fn welcome(&mut self, id: PeerId) {
+        if !self.params.per_client.ask {
+            return self.let_in(id, &PeerSettings::default(), false);
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.wait_for_settings(self.now);
+        let name = peer.name().to_owned();
+        self.events.push_back(Event::WantPeerSettings { peer: id, name });
+        self.reschedule(id);
+    }
+
+    /// What holds for a client came from outside.
+    pub(super) fn settings_came(
+        &mut self,
+        id: PeerId,
+        name: &str,
+        settings: Result<Box<PeerSettings>, String>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        // The client that asked may be gone, and its id another's.
+        if peer.name() != name || !peer.settings_came() {
+            return;
+        }
+        match settings {
+            Ok(settings) if settings.disabled => {
+                let why = "its file of client-config-dir says `disable`";
+                peer.refuse(self.now, "", why, &mut self.events);
+                self.settle(id);
+            }
+            Ok(settings) => self.let_in(id, &settings, false),
+            Err(why) => {
+                peer.refuse(self.now, "", &why, &mut self.events);
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Takes over from the client's own earlier connections and gives it its addresses.
+    /// `asked`: `client-connect` had its say.
+    fn let_in(&mut self, id: PeerId, settings: &PeerSettings, asked: bool) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        if peer.is_refused() {
+            return self.settle(id);
+        }
+        let (name, path) = (peer.name().to_owned(), peer.path());
+        for old in self.replaced_by(id, &name, path) {
+            self.replace(old);
+        }
+        if self.up >= self.params.max_clients {
+            return self.find_no_room(id);
+        }
+        if self.params.point.is_some() {
+            return self.bring_up(id, Lease::default(), settings);
+        }
+        // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
+        let remembered = (!self.params.duplicate_cn).then_some(name.as_str());
+        let Some(mut lease) = self.pool.take(remembered, settings) else {
+            let reason = "no free address in the pool (server, ifconfig-pool); refused";
+            return self.remove(id, reason, Severity::Warning);
+        };
+        for other in self.holders(id, &lease) {
+            let theirs = self.peers.get(&other);
+            if theirs
+                .and_then(Peer::lease)
+                .is_some_and(|theirs| theirs.fixed.iter().any(|a| lease.fixed.contains(a)))
+            {
+                let other = theirs.map_or_else(String::new, |peer| peer.name().to_owned());
+                let reason = format!("{other} has the same address by ifconfig-push; refused");
+                self.pool.release(&lease);
+                return self.remove(id, &reason, Severity::Warning);
+            }
+            let reason = format!("its address belongs to {name} by ifconfig-push");
+            self.remove(other, &reason, Severity::Warning);
+        }
+        self.pool.reserve(&mut lease);
+        let asks = self.params.access.client_connect.is_some() && !asked;
+        match self.peers.get_mut(&id) {
+            Some(peer) if asks => {
+                peer.ask_client_connect(self.now, lease, settings, &mut self.events);
+                self.settle(id);
+            }
+            _ => self.bring_up(id, lease, settings),
+        }
+    }
+
+    /// There is no room for this client. One that knows how is told to try elsewhere, or later.
+    fn find_no_room(&mut self, id: PeerId) {
+        let reason = "max-clients are connected";
+        match self.peers.get_mut(&id) {
+            Some(peer) if peer.understands_later() => {
+                let told = "TEMP[advance remote]:the server has no room for more clients now";
+                peer.refuse(self.now, told, reason, &mut self.events);
+                self.settle(id);
+            }
+            _ => self.remove(id, &format!("{reason}; refused"), Severity::Warning),
+        }
+    }
+
+    /// A script answered.
+    pub(super) fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
+        let remembered = self.params.control.hand_window;
+        match self.key_judge.answered(self.now, script, outcome, remembered) {
+            Some(Ruling::Enter { path, newcomer, datagram }) => {
+                return self.let_through(path, *newcomer, &datagram);
+            }
+            Some(Ruling::Refused { path, reason }) => return self.turn_away(path, &reason),
+            None => {}
+        }
+        let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
+        let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
+        match peer.address_learned(script, outcome, &mut self.events) {
+            Learned::NotOurs => {}
+            Learned::NotYet => return,
+            // Judged again meanwhile, in a renegotiation.
+            Learned::All { lease, .. } if peer.is_refused() => {
+                self.vacate(id, lease.networks());
+                self.pool.release(&lease);
+                return self.settle(id);
+            }
+            Learned::All { lease, settings } => {
+                let (name, path) = (peer.name().to_owned(), peer.path());
+                for old in self.replaced_by(id, &name, path) {
+                    self.replace(old);
+                }
+                return self.come_up(id, *lease, &settings);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        match peer.client_connected(script, outcome, &mut self.events) {
+            Connected::NotOurs => peer.script_done(self.now, script, outcome, &mut self.events),
+            Connected::NotYet => {}
+            // Judged again meanwhile, in a renegotiation.
+            Connected::Accepted { lease, .. } if peer.is_refused() => self.pool.release(&lease),
+            Connected::Refused { lease, reason } => {
+                self.pool.release(&lease);
+                peer.refuse(self.now, "", &reason, &mut self.events);
+            }
+            Connected::Accepted { mut lease, mut settings, added } => {
+                let moves = added.ipv4.is_some() || added.ipv6.is_some();
+                settings.merge(*added);
+                if moves {
+                    self.pool.release(&lease);
+                    return self.let_in(id, &settings, true);
+                }
+                lease.routes.clone_from(&settings.routes);
+                let (name, path) = (peer.name().to_owned(), peer.path());
+                for old in self.replaced_by(id, &name, path) {
+                    self.replace(old);
+                }
+                return self.bring_up(id, lease, &settings);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// The client has its addresses; `learn-address` hears of them first.
+    fn bring_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
+        if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
+            return self.come_up(id, lease, settings);
+        }
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let mut before = self.vacated.keys().copied().collect();
+            peer.ask_learn_address(self.now, lease, settings, &mut before, &mut self.events);
+            self.vacated.retain(|network, _| before.contains(network));
+        }
+        self.settle(id);
+    }
+
+    /// The client may use its addresses.
+    fn come_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
+        let entry = self.pool.entry(&lease);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let name = peer.name().to_owned();
+            peer.come_up(self.now, lease.clone(), settings, &mut self.events);
+            if peer.is_up() {
+                self.up += 1;
+                if !self.params.duplicate_cn {
+                    self.by_name.insert(name, id);
+                }
+                self.events.extend(entry.map(Event::Leased));
+            } else {
+                // Refused: its addresses go back.
+                self.pool.release(&lease);
+                if self.params.access.learn_address.is_some() {
+                    self.vacate(id, lease.networks());
+                }
+            }
+        }
+        self.settle(id);
+    }
+
+    /// An earlier connection of a client makes room for its new one.
+    fn replace(&mut self, old: PeerId) {
+        self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
+        self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+    }
+
+    fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
+        let same_name = self.by_name.get(name).copied();
+        let only = self.params.point.is_some().then(|| self.by_data_id(id));
+        // An earlier one that scripts still judge holds addresses that are this one's now.
+        let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && peer.name() == name;
+        let judged = self.peers.iter().filter(|(_, peer)| judged(peer)).map(|(other, _)| *other);
+        let replaced: BTreeSet<PeerId> =
+            same_name.into_iter().chain(only).chain(self.at(path)).chain(judged).collect();
+        replaced.into_iter().filter(|other| *other != id).collect()
+    }
+
+    /// The clients that hold an address of this lease.
+    fn holders(&self, id: PeerId, lease: &Lease) -> Vec<PeerId> {
+        if lease.fixed.is_empty() {
+            // The pool gives nobody what another has.
+            return Vec::new();
+        }
+        let wanted = lease.addresses();
+        let holds = |peer: &Peer| {
+            peer.lease().is_some_and(|lease| lease.addresses().iter().any(|held| wanted.contains(held)))
+        };
+        self.peers.iter().filter(|(other, peer)| **other != id && holds(peer)).map(|(id, _)| *id).collect()
+    }
+
+    /// Nobody has these addresses now.
+    fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        self.vacated.extend(networks.into_iter().map(|network| (network, peer.next_script())));
+    }
+
+    /// What nobody took over is forgotten.
+    pub(super) fn forget_vacated(&mut self) {
+        for (network, id) in std::mem::take(&mut self.vacated) {
+            delete_address(&self.params, id, network, &mut self.events);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What scripts are told of a client that is somebody, and what they say: `client-connect`, `client-disconnect`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use adit_core::{Event, Instant, PeerSettings, Script, ScriptId, ScriptOutcome};
+
+use super::Peer;
+use crate::pool::Lease;
+use crate::server::connect::{Connected, Connecting};
+use crate::server::environment::Environment;
+
+impl Peer {
+    /// What scripts are told of the client once it is somebody.
+    pub(super) fn environment(&self) -> Environment {
+        let mut env = Environment::new(&self.params.access.env);
+        env.peer_info(&self.peer_info);
+        env.certificates(&self.session.peer_certificates());
+        env.place(self.path, false);
+        env.place(self.path, true);
+        env.set("common_name", self.name());
+        if !self.gate.username().is_empty() {
+            env.set("username", self.gate.username());
+        }
+        env
+    }
+
+    /// Asks `client-connect` about the client, which would have that lease.
+    pub(in crate::server) fn ask_client_connect(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        settings: &PeerSettings,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(argv) = self.params.access.client_connect.clone() else { return };
+        let mut env = self.environment();
+        env.lease(&self.params, &lease, now);
+        let connecting = Connecting::new(self.gate.next_script(), lease, settings.clone());
+        events.push_back(Event::RunScript(Box::new(connecting.script(
+            argv,
+            env.finish("client-connect"),
+            self.params.control.hand_window,
+        ))));
+        self.connecting = Some(Box::new(connecting));
+        self.wait_for_settings(now);
+    }
+
+    /// What `client-connect` says.
+    pub(in crate::server) fn client_connected(
+        &mut self,
+        id: ScriptId,
+        outcome: &ScriptOutcome,
+        events: &mut VecDeque<Event>,
+    ) -> Connected {
+        match self.connecting.take() {
+            Some(connecting) if connecting.is(id) => match connecting.done(outcome) {
+                Ok(connected) => {
+                    self.waits_until = None;
+                    events.push_back(Event::DropScript(id));
+                    connected
+                }
+                Err(connecting) => {
+                    self.connecting = Some(connecting);
+                    Connected::NotYet
+                }
+            },
+            other => {
+                self.connecting = other;
+                Connected::NotOurs
+            }
+        }
+    }
+
+    /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts.
+    pub(in crate::server) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
+        self.gate.forget(events);
+        if let (Some(up), Some(argv)) = (&self.up, &self.params.access.client_disconnect) {
+            let mut env = self.environment();
+            env.lease(&self.params, &up.lease, up.since);
+            env.set("time_duration", &(now - up.since).as_secs().to_string());
+            let (received, sent) = self.bytes;
+            env.set("bytes_received", &received.to_string());
+            env.set("bytes_sent", &sent.to_string());
+            let id = self.gate.next_script();
+            let (argv, patience) = (argv.clone(), self.params.control.hand_window);
+            let env = env.finish("client-disconnect");
+            events.push_back(Event::RunScript(Box::new(plain_script(id, argv, env, patience, false))));
+        }
+        if let Some(learning) = self.learning.take() {
+            return Some(learning.into_lease());
+        }
+        let connecting = self.connecting.take()?;
+        events.push_back(Event::DropScript(connecting.id()));
+        Some(connecting.into_lease())
+    }
+}
+
+/// A script without files, of which nothing but the exit code counts.
+pub(super) fn plain_script(
+    id: ScriptId,
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+    patience: Duration,
+    in_order: bool,
+) -> Script {
+    Script {
+        id,
+        argv,
+        env,
+        files: Vec::new(),
+        settings: None,
+        defers: false,
+        in_order,
+        beside: None,
+        patience,
+    }
+}
