@@ -247,8 +247,11 @@ fn print_addresses(out: &mut Out, ipv4: Option<StaticIpv4>, ipv6: Option<(Ipv6Ne
 }
 
 fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) {
-    if !has_secret {
-        out.flag("tls-server");
+    match has_secret {
+        false => out.flag("tls-server"),
+        // Who names the other end connects, unless it says this first.
+        true if !point.remotes.is_empty() => out.one("proto", "tcp-server"),
+        true => {}
     }
     print_listen(out, &point.listen);
     if let [Listen { transport: Transport::Tcp, family, .. }] = point.listen[..] {

@@ -665,13 +665,7 @@ fn with_secret(config: Config, secret: SharedSecret) -> Config {
             }))
         }
         Role::Point(point) => {
-            let names_other = matches!(point.listen[..], [Listen { transport: Transport::Tcp, .. }]);
-            Role::Point(Box::new(PointConfig {
-                remotes: if names_other { point.remotes } else { Vec::new() },
-                tls_crypt_v2: None,
-                single: false,
-                ..*point
-            }))
+            Role::Point(Box::new(PointConfig { tls_crypt_v2: None, single: false, ..*point }))
         }
         Role::Server(_) => return config,
     };
