@@ -422,6 +422,12 @@ impl StaticTunnel {
         }
     }
 
+    /// Ends as the file says, which is no failure.
+    fn be_over(&mut self, why: &str) {
+        self.report(Severity::Info, None, format!("{why}; this ends the tunnel"));
+        self.shut_down();
+    }
+
     /// Tells the peer, as far as it can be told, and ends.
     fn shut_down(&mut self) {
         let exit_notify = match self.params.remotes.get(self.remote) {
@@ -449,8 +455,7 @@ impl StaticTunnel {
 
     fn look_after_peer(&mut self) {
         if let Some(why) = self.lifetime.over(self.now) {
-            self.report(Severity::Info, None, format!("{why}; this ends the tunnel"));
-            return self.shut_down();
+            return self.be_over(&why);
         }
         if self.path.is_none() {
             return;
@@ -467,8 +472,7 @@ impl StaticTunnel {
                 let seconds = self.liveness.patience().as_secs();
                 let reason = format!("nothing heard from the other end for {seconds} s ({directive})");
                 if exits {
-                    self.report(Severity::Error, self.path, reason);
-                    return self.end(Ended::Shutdown);
+                    return self.be_over(&reason);
                 }
                 self.lose(&reason, true);
                 self.forgive();
