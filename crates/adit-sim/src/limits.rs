@@ -1,5 +1,6 @@
 //! `inactive` and `session-timeout`: no session ends by them before its time, and none lasts longer.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{Ended, Instant, SessionLimits};
@@ -12,22 +13,33 @@ use crate::world::{START, World};
 pub(crate) const CLIENT: usize = 1;
 /// The protocol hears of traffic once a second.
 const NOTICE: Duration = Duration::from_secs(1);
+/// A client's goodbye takes that long at most.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Longer than it takes to end a session whose time is over: to hear of traffic, and to say goodbye.
 const ENDING: Duration = Duration::from_secs(5);
 /// Longer than any packet is under way on a clean net.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// What is known of one side of a tunnel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Side {
     /// When its last session began.
     since: Option<Instant>,
-    /// When a packet last passed there.
-    active: Instant,
-    /// When the first of those packets passed of which the protocol may not have heard yet, and when the last one
-    /// before them.
-    unheard: Instant,
-    heard: Instant,
+    /// When packets passed there lately, and when the last one did before those.
+    recent: VecDeque<Instant>,
+    earlier: Instant,
+}
+
+impl Side {
+    fn active(&self) -> Instant {
+        self.recent.back().copied().unwrap_or(self.earlier)
+    }
+
+    /// When a packet last passed at least that long ago.
+    fn active_before(&self, now: Instant, time: Duration) -> Instant {
+        let known = self.recent.iter().rev().copied().find(|at| *at + time <= now);
+        known.unwrap_or(self.earlier)
+    }
 }
 
 /// How long sessions last.
@@ -50,35 +62,41 @@ impl Limits {
             limits: scenario.limits,
             minds: scenario.minds_limits(),
             lag: scenario.lag + scenario.order_lag + scenario.oversleep,
-            sides: vec![[Side::default(); 2]; scenario.clients],
+            sides: vec![Default::default(); scenario.clients],
             over: vec![None; scenario.clients],
         }
     }
 
     /// A session begins on that side.
     pub(crate) fn begin(&mut self, now: Instant, client: usize, side: usize) {
-        self.sides[client - 1][side] = Side { since: Some(now), active: now, unheard: now, heard: now };
+        self.sides[client - 1][side] = Side { since: Some(now), recent: VecDeque::new(), earlier: now };
     }
 
     /// A packet passes there.
     pub(crate) fn pass(&mut self, now: Instant, client: usize, side: usize) {
-        let late = NOTICE + self.lag;
+        let late = self.late();
         let side = &mut self.sides[client - 1][side];
-        if side.unheard + late < now {
-            (side.heard, side.unheard) = (side.active, now);
+        while let Some(at) = side.recent.front().copied().filter(|at| *at + late * 2 < now) {
+            side.recent.pop_front();
+            side.earlier = at;
         }
-        side.active = now;
+        side.recent.push_back(now);
+    }
+
+    /// Of what passes so shortly before a session's end, the protocol may not have heard when it decided to end it.
+    fn late(&self) -> Duration {
+        NOTICE + GOODBYE + self.lag
     }
 
     /// Whether the session of that side has lasted as long as it may.
-    fn is_old(&self, now: Instant, side: Side) -> bool {
+    fn is_old(&self, now: Instant, side: &Side) -> bool {
         self.limits.length.zip(side.since).is_some_and(|(length, since)| since + length <= now)
     }
 
     /// Whether, for all that the protocol knows for sure, nothing passed for long enough.
-    fn is_idle(&self, now: Instant, side: Side) -> bool {
-        let late = NOTICE + self.lag;
-        let heard = if side.active + late >= now { side.heard } else { side.active };
+    fn is_idle(&self, now: Instant, side: &Side) -> bool {
+        let late = self.late();
+        let heard = side.active_before(now, late);
         self.limits.idle.is_some_and(|idle| heard + idle.after <= now + late)
     }
 
@@ -90,10 +108,10 @@ impl Limits {
         side: usize,
         awake: Instant,
     ) -> Result<(), Violation> {
-        let known = self.sides[client - 1][side];
+        let known = &self.sides[client - 1][side];
         self.over[client - 1] = Some(now);
         // Of what passed just before it fell asleep, a machine may hear too late.
-        let slept = awake + NOTICE + self.lag >= now;
+        let slept = awake + self.late() >= now;
         if self.minds[side] && (self.is_old(now, known) || self.is_idle(now, known) || slept) {
             return Ok(());
         }
@@ -103,7 +121,7 @@ impl Limits {
     /// Whether the end of a client's session is no fault on a clean net: its time was over at either side, or the
     /// other side is gone already.
     pub(crate) fn excuse(&mut self, now: Instant, client: usize, tunnel: &Tunnel) -> bool {
-        if self.sides[client - 1].iter().any(|side| self.is_old(now, *side)) {
+        if self.sides[client - 1].iter().any(|side| self.is_old(now, side)) {
             self.over[client - 1] = Some(now);
             return true;
         }
@@ -117,15 +135,15 @@ impl Limits {
 
     /// Whether that client's session surely stands while a packet is on its way.
     pub(crate) fn stands(&self, now: Instant, client: usize) -> bool {
-        self.sides[client - 1].iter().all(|side| !self.is_old(now + ON_ITS_WAY, *side))
+        self.sides[client - 1].iter().all(|side| !self.is_old(now + ON_ITS_WAY, side))
     }
 
     /// That side is up. It must not be, if the time has long been over; `awake`: before that it could do nothing.
     fn check(&self, now: Instant, client: usize, side: usize, awake: Instant) -> Result<(), Violation> {
-        let known = self.sides[client - 1][side];
+        let known = &self.sides[client - 1][side];
         let long_over = |from: Instant, time| (from + time).max(awake) + ENDING + self.lag < now;
         let old = self.limits.length.zip(known.since).is_some_and(|(length, since)| long_over(since, length));
-        let idle = self.limits.idle.is_some_and(|idle| long_over(known.active, idle.after));
+        let idle = self.limits.idle.is_some_and(|idle| long_over(known.active(), idle.after));
         if !self.minds[side] || !(old || idle) {
             return Ok(());
         }
@@ -212,10 +230,11 @@ mod tests {
         limits.pass(at(30), 1, SERVER);
         assert_eq!(limits.check(at(55), 1, SERVER, START), Ok(()));
         assert!(limits.check(at(56), 1, SERVER, START).is_err());
-        assert!(limits.end(at(48), 1, SERVER, START).is_err());
+        assert!(limits.end(at(47), 1, SERVER, START).is_err());
         assert_eq!(limits.end(at(50), 1, SERVER, START), Ok(()));
-        // Of the last packet it cannot have heard.
+        // Of the last packets it cannot have heard.
         limits.pass(at(49), 1, SERVER);
+        limits.pass(at(50), 1, SERVER);
         assert_eq!(limits.end(at(50), 1, SERVER, START), Ok(()));
         assert!(limits.end(at(51), 1, SERVER, START).is_err());
     }
