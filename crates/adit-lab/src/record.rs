@@ -40,6 +40,15 @@ pub(crate) struct Outcome {
     pub(crate) failure: Option<String>,
 }
 
+impl Outcome {
+    /// Whether anything was measured. What a workload does not ask of a subject (the bare link does not start) has a
+    /// record all the same.
+    pub(crate) fn says_something(&self) -> bool {
+        let Outcome { figures, samples, curves, .. } = self;
+        !(figures.is_empty() && samples.is_empty() && curves.is_empty())
+    }
+}
+
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {

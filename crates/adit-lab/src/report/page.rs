@@ -149,10 +149,8 @@ impl Page<'_> {
 
     /// Of whom something was measured.
     fn subjects(&self, link: &str, load: &str) -> Vec<&String> {
-        // What a workload does not ask of a subject has a record without figures.
         let is_measured = |name: &&String| {
-            let mut records = self.results.records_of(link, load, name);
-            records.any(|record| record.outcome.failure.is_none() && !record.outcome.figures.is_empty())
+            self.results.records_of(link, load, name).any(|record| record.outcome.says_something())
         };
         self.results.plan.subjects.iter().filter(is_measured).collect()
     }
