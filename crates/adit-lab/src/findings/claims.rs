@@ -1,8 +1,8 @@
 //! The studies' conclusions, and how each is asked.
 
-use super::{Answer, Figure, Most, Samples, Series, Side, Verdict, said};
+use super::{ALIKE, Answer, Figure, Most, Samples, Series, Side, Verdict, said};
 use crate::report::number;
-use crate::stats;
+use crate::stats::{self, Interval};
 
 type Ask = fn(&Samples<'_>) -> Answer;
 
@@ -200,13 +200,17 @@ fn vari() -> Vec<(&'static str, Ask)> {
                 all.values(link, "tcp", PLAIN, "queue_dropped")
             };
             let (short, long) = (dropped(100), dropped(1000));
-            let (Some(few), Some(many)) = (stats::median(short), stats::median(long)) else {
+            if short.is_empty() || long.is_empty() {
                 return Answer::unknown(format!("{PLAIN} was not measured with queues of 100 and 1000"));
-            };
-            let figure = format!("{} against {}", said(short, "dropped"), said(long, "dropped"));
-            Answer {
-                verdict: if few > 0.0 && many == 0.0 { Verdict::Holds } else { Verdict::NoLonger },
-                figure,
+            }
+            let figure = format!(
+                "{} against {}; less than a twentieth counts as none",
+                said(short, "dropped"),
+                said(long, "dropped")
+            );
+            match stats::median_interval(short).zip(stats::median_interval(long)) {
+                None => Answer::unknown(format!("{figure}; fewer than 3 rounds have no interval")),
+                Some((short, long)) => Answer { verdict: judge_drops(short, long), figure },
             }
         }),
         ("The longer queue makes the tunnel faster (73.9 instead of 47.5 Mbit/s)", |all| {
@@ -214,6 +218,17 @@ fn vari() -> Vec<(&'static str, Ask)> {
             all.compare(&of(1000), &of(100), Side::Above)
         }),
     ]
+}
+
+/// Whether a short queue drops, and a long one next to nothing of that.
+fn judge_drops(short: Interval, long: Interval) -> Verdict {
+    if short.low > 0.0 && long.high <= ALIKE * short.low {
+        Verdict::Holds
+    } else if short.high == 0.0 || long.low > ALIKE * short.high {
+        Verdict::NoLonger
+    } else {
+        Verdict::CannotBeTold
+    }
 }
 
 fn robur() -> Vec<(&'static str, Ask)> {
@@ -251,4 +266,26 @@ fn pudelko() -> Vec<(&'static str, Ask)> {
             (None, None) => Answer::unknown("no WireGuard was measured"),
         }
     })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_to_nothing_is_no_drop() {
+        let of = |short: [f64; 2], long: [f64; 2]| {
+            let [short, long] = [short, long].map(|[low, high]| Interval { low, high });
+            judge_drops(short, long)
+        };
+        assert_eq!(of([14_298.0, 19_339.0], [0.0, 199.0]), Verdict::Holds);
+        assert_eq!(
+            of([14_298.0, 19_339.0], [2_000.0, 3_000.0]),
+            Verdict::NoLonger,
+            "the long one drops, too"
+        );
+        assert_eq!(of([0.0, 0.0], [0.0, 0.0]), Verdict::NoLonger, "the short one does not drop");
+        assert_eq!(of([0.0, 100.0], [0.0, 0.0]), Verdict::CannotBeTold);
+        assert_eq!(of([1_000.0, 2_000.0], [10.0, 500.0]), Verdict::CannotBeTold);
+    }
 }
