@@ -1,0 +1,126 @@
+//! What belongs to a client only.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use adit_core::{Dns, Ipv6Net, RedirectGateway, Transport};
+
+use super::{AuthRetry, Family, StaticChallenge, StaticIpv4};
+use crate::Secret;
+
+/// What belongs to a client only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Whom to try, in this order; at least one.
+    pub remotes: Vec<Remote>,
+    /// Start with a random remote (`remote-random`).
+    pub remote_random: bool,
+    /// Put random letters before the names of remotes (`remote-random-hostname`).
+    pub remote_random_hostname: bool,
+    /// How long to try to resolve a name: `None` without end (`resolv-retry`).
+    pub resolve_retry: Option<Duration>,
+    /// Wait between two rounds over the remotes (`connect-retry`, first value; default 1 s).
+    pub connect_retry: Duration,
+    /// The wait doubles up to this (`connect-retry`, second value; default 300 s).
+    pub connect_retry_longest: Duration,
+    /// Give up after so many rounds (`connect-retry-max`); `None` never.
+    pub connect_retry_max: Option<u32>,
+    /// Ask the server for settings (`client`, `pull`). Without, the tunnel is point-to-point.
+    pub pull: bool,
+    /// Take no routes, gateways and DNS from the server (`route-nopull`).
+    pub route_nopull: bool,
+    /// Which pushed options to take, in order; the first match decides (`pull-filter`).
+    pub pull_filters: Vec<PullFilter>,
+    /// Metric of pushed routes that name none (`route-metric`).
+    pub route_metric: Option<u32>,
+    /// Send all traffic into the tunnel, by our own file.
+    pub redirect_gateway: Option<RedirectGateway>,
+    /// Name servers and domains of our own file (`dhcp-option`).
+    pub dns: Dns,
+    /// Our IPv4 address if the server does not give one (`ifconfig`).
+    pub ipv4: Option<StaticIpv4>,
+    /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
+    pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
+    /// Username and password (`auth-user-pass`).
+    pub auth: Option<UserAuth>,
+    /// What the server is told besides what it needs: `UV_…` of `setenv` (with `push-peer-info`), `IV_GUI_VER`.
+    pub peer_info: Vec<(String, String)>,
+    /// End when a TLS handshake fails (`tls-exit`).
+    pub tls_exit: bool,
+    /// The largest MTU to take by push (`tun-mtu-max`, default 1600).
+    pub max_pushed_mtu: u16,
+}
+
+/// How a client authenticates itself by username and password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserAuth {
+    /// Where they come from.
+    pub source: UserPass,
+    /// What to do when the server refuses them (`auth-retry`).
+    pub retry: AuthRetry,
+    /// Forget them once they were used (`auth-nocache`).
+    pub nocache: bool,
+    /// A question whose answer goes with the password (`static-challenge`).
+    pub challenge: Option<StaticChallenge>,
+}
+
+/// Where username and password come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserPass {
+    /// They are asked for on the terminal.
+    Prompt,
+    /// From a file: the username on its first line, the password on its second; without a second line the
+    /// password is asked for.
+    File(PathBuf),
+    /// The same within the configuration.
+    Inline(Secret),
+}
+
+/// One server to try, with all that holds for it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Restricts the addresses that `host` may resolve to.
+    pub family: Family,
+    /// The local end, unless the system chooses one (`nobind`).
+    pub bind: Option<Bind>,
+    /// How long one attempt may take until the server answers (`connect-timeout`; default 120 s).
+    pub connect_timeout: Duration,
+    /// How many times to say goodbye on exit over UDP (`explicit-exit-notify`); 0 not at all.
+    pub exit_notify: u8,
+}
+
+/// A local end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bind {
+    /// Address; `None` for any.
+    pub address: Option<IpAddr>,
+    /// Port; 0 for any.
+    pub port: u16,
+}
+
+/// A rule of `pull-filter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullFilter {
+    /// What to do with an option that matches.
+    pub action: PullAction,
+    /// The option matches if it starts with this text.
+    pub prefix: String,
+}
+
+/// What a `pull-filter` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PullAction {
+    /// Take the option.
+    Accept,
+    /// Go on without it.
+    Ignore,
+    /// Restart the connection.
+    Reject,
+}

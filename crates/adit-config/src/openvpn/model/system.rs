@@ -1,0 +1,102 @@
+//! What is asked of the system: the device, the sockets, the process.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The TUN device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name; `None` lets the system number it (`dev tun`).
+    pub name: Option<String>,
+    /// MTU in bytes (default 1500); a server may push another.
+    pub mtu: u16,
+    /// Length of its transmit queue in packets, if given.
+    pub txqueuelen: Option<u32>,
+}
+
+/// Options of the outer sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Send buffer in bytes, if given.
+    pub sndbuf: Option<u32>,
+    /// Receive buffer in bytes, if given.
+    pub rcvbuf: Option<u32>,
+    /// Let the peer change its address (`float`; servers always do).
+    pub float: bool,
+    /// A server answers from the address that was written to (`multihome`).
+    pub multihome: bool,
+    /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
+    pub control_size: Option<u16>,
+    /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).
+    pub tcp_nodelay: bool,
+}
+
+/// The process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Become this user once all is set up.
+    pub user: Option<String>,
+    /// Become this group.
+    pub group: Option<String>,
+    /// How much to log, 0 to 11 (`verb`, default 1).
+    pub verb: u8,
+    /// Log at most so many alike messages in a row.
+    pub mute: Option<u32>,
+    /// Put the time before each line of the log (not with `suppress-timestamps`).
+    pub stamps: bool,
+    /// Where to log; `None` for the standard error.
+    pub log: Option<Log>,
+    /// Where to write the state now and then.
+    pub status: Option<StatusFile>,
+    /// Where to write the process id.
+    pub pid_file: Option<PathBuf>,
+    /// The scheduler's niceness, -20 (urgent) to 19 (`nice`, default 0).
+    pub nice: i32,
+    /// Keep all memory out of swap (`mlock`).
+    pub lock_memory: bool,
+    /// Where files for scripts are made (`tmp-dir`).
+    pub tmp_dir: Option<PathBuf>,
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Process {
+            user: None,
+            group: None,
+            verb: 1,
+            mute: None,
+            stamps: true,
+            log: None,
+            status: None,
+            pid_file: None,
+            nice: 0,
+            lock_memory: false,
+            tmp_dir: None,
+        }
+    }
+}
+
+/// Where the log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// A file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Keep what is in it (`log-append`).
+        append: bool,
+    },
+    /// The system log, under that name.
+    Syslog(Option<String>),
+}
+
+/// `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusFile {
+    /// Which file.
+    pub path: PathBuf,
+    /// How often.
+    pub every: Duration,
+    /// Its form: 1, 2 or 3 (`status-version`, default 1).
+    pub version: u8,
+}

@@ -1,0 +1,73 @@
+//! What is asked of the system: the device, the sockets, the process.
+
+use super::Out;
+use crate::openvpn::model::*;
+
+pub(super) fn print_device(out: &mut Out, device: &Device) {
+    out.one("dev", device.name.as_deref().unwrap_or("tun"));
+    out.one("dev-type", "tun");
+    out.one("tun-mtu", device.mtu);
+    if let Some(packets) = device.txqueuelen {
+        out.one("txqueuelen", packets);
+    }
+}
+
+pub(super) fn print_socket(out: &mut Out, socket: &SocketOptions) {
+    if let Some(bytes) = socket.sndbuf {
+        out.one("sndbuf", bytes);
+    }
+    if let Some(bytes) = socket.rcvbuf {
+        out.one("rcvbuf", bytes);
+    }
+    if let Some(bytes) = socket.control_size {
+        out.one("max-packet-size", bytes);
+    }
+    if socket.multihome {
+        out.flag("multihome");
+    }
+    if socket.float {
+        out.flag("float");
+    }
+    if socket.tcp_nodelay {
+        out.one("socket-flags", "TCP_NODELAY");
+    }
+}
+
+pub(super) fn print_process(out: &mut Out, process: &Process) {
+    if let Some(user) = &process.user {
+        out.one("user", user);
+    }
+    if let Some(group) = &process.group {
+        out.one("group", group);
+    }
+    out.one("verb", process.verb);
+    if let Some(messages) = process.mute {
+        out.one("mute", messages);
+    }
+    if !process.stamps {
+        out.flag("suppress-timestamps");
+    }
+    match &process.log {
+        None => {}
+        Some(Log::File { path, append: false }) => out.one("log", path.display()),
+        Some(Log::File { path, append: true }) => out.one("log-append", path.display()),
+        Some(Log::Syslog(None)) => out.flag("syslog"),
+        Some(Log::Syslog(Some(name))) => out.one("syslog", name),
+    }
+    if let Some(status) = &process.status {
+        out.line("status", &[status.path.display().to_string(), status.every.as_secs().to_string()]);
+        out.one("status-version", status.version);
+    }
+    if let Some(path) = &process.pid_file {
+        out.one("writepid", path.display());
+    }
+    if process.nice != 0 {
+        out.one("nice", process.nice);
+    }
+    if process.lock_memory {
+        out.flag("mlock");
+    }
+    if let Some(path) = &process.tmp_dir {
+        out.one("tmp-dir", path.display());
+    }
+}

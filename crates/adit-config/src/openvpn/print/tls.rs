@@ -1,0 +1,55 @@
+//! TLS, and the keys that wrap it or stand in its place.
+
+use super::Out;
+use crate::openvpn::model::*;
+use crate::openvpn::peer;
+
+pub(super) fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
+    match direction {
+        None => {}
+        Some(KeyDirection::Normal) => out.line("key-direction", &["0"]),
+        Some(KeyDirection::Inverse) => out.line("key-direction", &["1"]),
+    }
+}
+
+/// The cipher is among what is said of the data channel.
+pub(super) fn print_secret(out: &mut Out, secret: &SharedSecret) {
+    out.flag("allow-deprecated-insecure-static-crypto");
+    print_direction(out, secret.direction);
+    out.block("secret", &secret.key.to_text());
+}
+
+fn version(version: TlsVersion) -> &'static str {
+    match version {
+        TlsVersion::V1_2 => "1.2",
+        TlsVersion::V1_3 => "1.3",
+    }
+}
+
+pub(super) fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
+    out.one("tls-version-min", version(tls.version_min));
+    if let Some(max) = tls.version_max {
+        out.one("tls-version-max", version(max));
+    }
+    let lists =
+        [("tls-cipher", &tls.ciphers), ("tls-ciphersuites", &tls.suites), ("tls-groups", &tls.groups)];
+    for (name, list) in lists {
+        if !list.is_empty() {
+            let names: Vec<_> = list.iter().map(|name| name.name).collect();
+            out.one(name, names.join(":"));
+        }
+    }
+    if tls.cert_profile == CertProfile::SuiteB {
+        out.one("tls-cert-profile", "suiteb");
+    }
+    if let KeyPassword::File(path) = &tls.key_password {
+        out.one("askpass", path.display());
+    }
+    peer::print(out, &tls.peer, is_server);
+    match &tls.crl {
+        None => {}
+        Some(Crl::Inline(lists)) => out.block("crl-verify", lists.text()),
+        Some(Crl::File(path)) => out.one("crl-verify", path.display()),
+        Some(Crl::Directory(path)) => out.line("crl-verify", &[&path.display().to_string(), "dir"]),
+    }
+}
