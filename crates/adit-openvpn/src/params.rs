@@ -368,6 +368,31 @@ pub struct StaticParams {
 }
 
 impl StaticParams {
+    /// An end that waits, with OpenVPN's defaults around that key and cipher.
+    pub fn new(key: StaticKey, direction: KeyDirection, cipher: Cipher, wall_at_origin: UnixTime) -> Self {
+        StaticParams {
+            key,
+            direction,
+            cipher,
+            digest: Digest::default(),
+            compression: CompressionFraming::None,
+            replay_window: ReplayWindow::default(),
+            tun_mtu: 1500,
+            mssfix: MssFix::Default,
+            keepalive: Keepalive::default(),
+            limits: SessionLimits::default(),
+            local: LocalSettings::default(),
+            remotes: Vec::new(),
+            float: false,
+            only_from: Vec::new(),
+            exit_notify: false,
+            retry: (Duration::from_secs(1), Duration::from_secs(300)),
+            retry_max: None,
+            resolve_patience: Some(Duration::ZERO),
+            wall_at_origin,
+        }
+    }
+
     /// Whether the other end comes to us.
     pub(crate) fn waits(&self) -> bool {
         self.remotes.is_empty()

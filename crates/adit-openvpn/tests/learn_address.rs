@@ -33,6 +33,21 @@ fn tell_settings(pair: &mut Pair, peer: PeerId) {
     pair.exchange();
 }
 
+/// The client loses its connection, of which the server does not hear, and comes in again.
+fn come_again(pair: &mut Pair) {
+    pair.cut = true;
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.exchange();
+    pair.cut = false;
+    pair.advance(Duration::from_secs(3));
+    tell_settings(pair, PeerId(1));
+}
+
+/// The lines for all of the client's addresses: what becomes of them, and the name that follows.
+fn each(what: &str, name: &str) -> Vec<String> {
+    ["10.8.0.2", "fd00:8::1000", "10.66.0.0/16"].map(|net| format!("/learn word {what} {net}{name}")).to_vec()
+}
+
 fn learned(pair: &Pair) -> Vec<&Script> {
     asked(pair, "learn-address")
 }
@@ -66,9 +81,7 @@ fn routes(pair: &Pair) -> Vec<IpNet> {
 fn each_address_is_told_and_later_taken_back() {
     let mut pair = pair();
     assert!(!pair.is_up(), "not before the script has answered");
-    let told = ["10.8.0.2", "fd00:8::1000", "10.66.0.0/16"];
-    let expected: Vec<String> = told.iter().map(|net| format!("/learn word add {net} alice")).collect();
-    assert_eq!(words(&learned(&pair)), expected);
+    assert_eq!(words(&learned(&pair)), each("add", " alice"));
     assert!(learned(&pair).iter().all(|script| script.in_order));
     assert_eq!(variable(learned(&pair)[0], "common_name"), Some("alice"));
     answer(&mut pair, 0, "");
@@ -79,7 +92,7 @@ fn each_address_is_told_and_later_taken_back() {
     pair.exchange();
     let mut gone = words(&learned(&pair)[3..]);
     gone.sort();
-    let mut expected: Vec<String> = told.iter().map(|net| format!("/learn word delete {net}")).collect();
+    let mut expected = each("delete", "");
     expected.sort();
     assert_eq!(gone, expected);
     assert_eq!(variable(learned(&pair)[3], "common_name"), None, "as OpenVPN has it");
@@ -101,13 +114,7 @@ fn nothing_is_sent_where_the_script_says_no() {
 fn who_comes_back_in_time_has_its_addresses_updated() {
     let mut pair = pair();
     answer(&mut pair, 0, "");
-    // It loses its connection; the server does not hear of it.
-    pair.cut = true;
-    pair.client.handle_command(pair.now, Command::Restart);
-    pair.exchange();
-    pair.cut = false;
-    pair.advance(Duration::from_secs(3));
-    tell_settings(&mut pair, PeerId(1));
+    come_again(&mut pair);
     let again = words(&learned(&pair)[3..]);
     assert_eq!(again.len(), 3, "{again:?}");
     assert!(again.iter().all(|line| line.contains(" update ") && line.ends_with(" alice")), "{again:?}");
@@ -119,16 +126,8 @@ fn who_comes_back_in_time_has_its_addresses_updated() {
 #[test]
 fn who_comes_back_before_the_answer_has_its_addresses() {
     let mut pair = pair();
-    pair.cut = true;
-    pair.client.handle_command(pair.now, Command::Restart);
-    pair.exchange();
-    pair.cut = false;
-    pair.advance(Duration::from_secs(3));
-    tell_settings(&mut pair, PeerId(1));
-    let again = words(&learned(&pair)[3..]);
-    let expected =
-        ["10.8.0.2", "fd00:8::1000", "10.66.0.0/16"].map(|net| format!("/learn word update {net} alice"));
-    assert_eq!(again, expected);
+    come_again(&mut pair);
+    assert_eq!(words(&learned(&pair)[3..]), each("update", " alice"));
     // The answers for the first connection concern nobody any more.
     answer(&mut pair, 0, "");
     assert!(pair.is_up());

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, CompressionFraming, ConnectionId, DataEvent, Digest, DirectionKey, Ended, Event,
-    Framing, IdleLimit, Install, Instant, Notice, OpenFailure, Path, PeerConfig, PeerId, Protocol,
-    ReplayWindow, SessionId, SessionLimits, Severity, StaticFraming, Transport, UnixTime,
+    Cipher, Command, ConnectionId, DataEvent, Digest, DirectionKey, Ended, Event, Framing, IdleLimit,
+    Install, Instant, Notice, OpenFailure, Path, PeerConfig, PeerId, Protocol, SessionId, SessionLimits,
+    Severity, StaticFraming, Transport, UnixTime,
 };
 use adit_openvpn::StaticTunnel;
-use adit_openvpn::params::{Keepalive, LocalSettings, MssFix, RemoteParams, StaticParams};
+use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 
@@ -30,34 +30,21 @@ fn tcp(number: u32) -> Path {
 
 /// One that waits for the other.
 fn waiting() -> StaticParams {
+    let key = StaticKey::from_bytes(&[7; 256]);
     StaticParams {
-        key: StaticKey::from_bytes(&[7; 256]),
-        direction: KeyDirection::Normal,
-        cipher: Cipher::Aes256Cbc,
         digest: Digest::Sha256,
-        compression: CompressionFraming::None,
-        replay_window: ReplayWindow::default(),
-        tun_mtu: 1500,
-        mssfix: MssFix::Default,
         keepalive: Keepalive {
             ping: Some(Duration::from_secs(10)),
             timeout: Some(Duration::from_secs(60)),
             exit: false,
         },
-        limits: SessionLimits::default(),
         local: LocalSettings {
             addresses: vec!["10.4.0.1/32".parse().unwrap()],
             peer_address: Some("10.4.0.2".parse().unwrap()),
             ..LocalSettings::default()
         },
-        remotes: Vec::new(),
-        float: false,
-        only_from: Vec::new(),
         exit_notify: true,
-        retry: (Duration::from_secs(1), Duration::from_secs(300)),
-        retry_max: None,
-        resolve_patience: Some(Duration::ZERO),
-        wall_at_origin: UnixTime(WALL),
+        ..StaticParams::new(key, KeyDirection::Normal, Cipher::Aes256Cbc, UnixTime(WALL))
     }
 }
 

@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, CompressionFraming, DataEvent, Digest, Ended, Event, Framing, Instant, Notice, Path,
-    PeerId, Protocol, ReplayWindow, SessionLimits, Transport, UnixTime,
+    Cipher, Command, DataEvent, Digest, Ended, Event, Framing, Instant, Notice, Path, PeerId, Protocol,
+    Transport, UnixTime,
 };
 use adit_dataplane::{
     Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
 };
 use adit_openvpn::StaticTunnel;
-use adit_openvpn::params::{Keepalive, LocalSettings, MssFix, RemoteParams, StaticParams};
+use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 use rand_chacha::ChaCha8Rng;
@@ -212,30 +212,20 @@ impl World {
         self.dice.fill_bytes(&mut seed);
         let directions = [KeyDirection::Normal, KeyDirection::Inverse];
         let remote = RemoteParams::new("west".to_owned(), Transport::Udp);
+        let direction = if self.directed { directions[number] } else { KeyDirection::Bidirectional };
+        let key = StaticKey::from_bytes(&std::array::from_fn(|index| index as u8));
+        let at_origin = UnixTime(wall - (self.now() - Instant::ORIGIN).as_secs());
         let params = StaticParams {
-            key: StaticKey::from_bytes(&std::array::from_fn(|index| index as u8)),
-            direction: if self.directed { directions[number] } else { KeyDirection::Bidirectional },
-            cipher: Cipher::Aes128Cbc,
             digest: Digest::Sha256,
-            compression: CompressionFraming::None,
-            replay_window: ReplayWindow::default(),
-            tun_mtu: 1500,
-            mssfix: MssFix::Default,
             keepalive: Keepalive {
                 ping: Some(Duration::from_secs(1)),
                 timeout: Some(Duration::from_secs(5)),
                 exit: false,
             },
-            limits: SessionLimits::default(),
-            local: LocalSettings::default(),
             remotes: if number == WEST { Vec::new() } else { vec![remote] },
-            float: false,
-            only_from: Vec::new(),
-            exit_notify: false,
             retry: (Duration::from_secs(1), Duration::from_secs(3)),
-            retry_max: None,
             resolve_patience: None,
-            wall_at_origin: UnixTime(wall - (self.now() - Instant::ORIGIN).as_secs()),
+            ..StaticParams::new(key, direction, Cipher::Aes128Cbc, at_origin)
         };
         End::new(params, self.now(), seed)
     }

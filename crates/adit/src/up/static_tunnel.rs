@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_config::openvpn::{Config, Role, SharedSecret};
 use adit_core::UnixTime;
-use adit_openvpn::params::{DataParams, LocalSettings, StaticParams};
+use adit_openvpn::params::{DataParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
 
 use super::translate::{
@@ -19,10 +19,8 @@ pub(super) fn params(
     wall_at_origin: UnixTime,
 ) -> StaticParams {
     let DataParams { digest, compression, replay_window, tun_mtu, mssfix, .. } = data(config);
+    let (key, direction) = (StaticKey::from_bytes(secret.key.bytes()), key_direction(secret.direction));
     let waiting = StaticParams {
-        key: StaticKey::from_bytes(secret.key.bytes()),
-        direction: key_direction(secret.direction),
-        cipher: secret.cipher,
         digest,
         compression,
         replay_window,
@@ -30,15 +28,9 @@ pub(super) fn params(
         mssfix,
         keepalive: keepalive(config),
         limits: config.limits,
-        local: LocalSettings::default(),
-        remotes: Vec::new(),
         float: config.socket.float,
-        only_from: Vec::new(),
-        exit_notify: false,
-        retry: (Duration::from_secs(1), Duration::from_secs(300)),
-        retry_max: None,
         resolve_patience,
-        wall_at_origin,
+        ..StaticParams::new(key, direction, secret.cipher, wall_at_origin)
     };
     match &config.role {
         Role::Client(client) => StaticParams {

@@ -1,12 +1,7 @@
 //! Point-to-point: `tls-server` and `tls-client` that push and pull nothing.
 
-use std::time::Duration;
-
-use adit_testbed::{can_run, wait_until_reachable};
-
-use crate::bed::{Bed, PROGRAMS};
-use crate::options::{Options, Program, SERVER_INNER, Transport, Wrap};
-use crate::variants::{BOTH_WAYS, check};
+use crate::options::{Options, Program, Transport, Wrap};
+use crate::variants::{BOTH_WAYS, check, comes_back, name_each_other};
 
 /// Makes a server and its client two points.
 fn points(texts: &mut [String; 2]) {
@@ -54,8 +49,7 @@ tunnels! {
 fn point_remote_at_both_ends() {
     let change = |texts: &mut [String; 2]| {
         points(texts);
-        texts[0].push_str("remote 10.9.1.2 1194\n");
-        texts[1] = texts[1].replace("nobind\n", "");
+        name_each_other(texts);
     };
     for pair in BOTH_WAYS {
         check("point_remote_at_both_ends", &Options::BASE, pair, change, ["", ""]);
@@ -68,41 +62,9 @@ fn point_among_ourselves() {
     check("point_among_ourselves", &Options::BASE, ours, points, ["", ""]);
 }
 
-/// Either end is killed and started again; each time the tunnel comes back.
 #[test]
 fn point_comes_back() {
-    if !can_run("point_comes_back", &PROGRAMS) {
-        return;
+    for pair in BOTH_WAYS {
+        comes_back("point_comes_back", &Options::BASE, pair, points);
     }
-    for [server, client] in BOTH_WAYS {
-        let bed = Bed::build_with(&Options::BASE, server, &[client], |_, texts| points(texts));
-        let mut bed = bed.unwrap();
-        let outcome = come_back(&mut bed);
-        assert!(outcome.is_ok(), "{server:?} to {client:?}: {}\n{}", outcome.unwrap_err(), bed.logs());
-    }
-}
-
-fn come_back(bed: &mut Bed) -> Result<(), String> {
-    let text = |error: adit_testbed::TestbedError| error.to_string();
-    let reach = |bed: &Bed| {
-        wait_until_reachable(
-            &bed.clients[0].namespace,
-            SERVER_INNER[0].parse().unwrap(),
-            Duration::from_secs(20),
-        )
-        .map_err(text)
-    };
-    bed.server.start().map_err(text)?;
-    bed.clients[0].start().map_err(text)?;
-    reach(bed)?;
-    bed.clients[0].process().kill().map_err(text)?;
-    bed.clients[0].no_device_left()?;
-    bed.clients[0].start().map_err(text)?;
-    reach(bed).map_err(|error| format!("after the client was killed: {error}"))?;
-    bed.server.process().kill().map_err(text)?;
-    bed.server.no_device_left()?;
-    bed.server.start().map_err(text)?;
-    reach(bed).map_err(|error| format!("after the server was killed: {error}"))?;
-    bed.clients[0].stop()?;
-    bed.server.stop()
 }

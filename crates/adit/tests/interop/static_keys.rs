@@ -1,12 +1,10 @@
 //! Tunnels with a static key (`secret`), without TLS.
 
-use std::time::Duration;
+use adit_testbed::{can_run, static_key};
 
-use adit_testbed::{can_run, static_key, wait_until_reachable};
-
-use crate::bed::{Bed, PROGRAMS};
-use crate::options::{Options, Program, SERVER_INNER, Transport};
-use crate::variants::{BOTH_WAYS, check};
+use crate::bed::PROGRAMS;
+use crate::options::{Options, Program, Transport};
+use crate::variants::{BOTH_WAYS, check, comes_back, name_each_other};
 
 /// What a tunnel with a static key is made of.
 #[derive(Clone, Copy)]
@@ -94,8 +92,7 @@ fn static_remote_at_both_ends() {
     let key = static_key().unwrap();
     let change = |texts: &mut [String; 2]| {
         *texts = BASE.texts(&key);
-        texts[0].push_str("remote 10.9.1.2 1194\n");
-        texts[1] = texts[1].replace("nobind\n", "");
+        name_each_other(texts);
     };
     for pair in BOTH_WAYS {
         check("static_remote_at_both_ends", &Options::BASE, pair, change, ["", ""]);
@@ -114,7 +111,6 @@ fn static_among_ourselves() {
     }
 }
 
-/// Either end is killed and started again; each time the tunnel comes back.
 #[test]
 fn static_comes_back() {
     if !can_run("static_comes_back", &PROGRAMS) {
@@ -122,34 +118,11 @@ fn static_comes_back() {
     }
     let key = static_key().unwrap();
     for kind in [OLD, Kind { transport: Transport::Tcp4, more: "", ..BASE }] {
-        for [server, client] in BOTH_WAYS {
-            let change = |_: &adit_testbed::Authority, texts: &mut [String; 2]| *texts = kind.texts(&key);
-            let mut bed = Bed::build_with(&kind.options(), server, &[client], change).unwrap();
-            let outcome = come_back(&mut bed);
-            assert!(outcome.is_ok(), "{server:?} to {client:?}: {}\n{}", outcome.unwrap_err(), bed.logs());
+        for pair in BOTH_WAYS {
+            let change = |texts: &mut [String; 2]| *texts = kind.texts(&key);
+            comes_back("static_comes_back", &kind.options(), pair, change);
         }
     }
-}
-
-fn come_back(bed: &mut Bed) -> Result<(), String> {
-    let text = |error: adit_testbed::TestbedError| error.to_string();
-    let reach = |bed: &Bed| {
-        let (inside, target) = (&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap());
-        wait_until_reachable(inside, target, Duration::from_secs(20)).map_err(text)
-    };
-    bed.server.start().map_err(text)?;
-    bed.clients[0].start().map_err(text)?;
-    reach(bed)?;
-    bed.clients[0].process().kill().map_err(text)?;
-    bed.clients[0].no_device_left()?;
-    bed.clients[0].start().map_err(text)?;
-    reach(bed).map_err(|error| format!("after the one that connects was killed: {error}"))?;
-    bed.server.process().kill().map_err(text)?;
-    bed.server.no_device_left()?;
-    bed.server.start().map_err(text)?;
-    reach(bed).map_err(|error| format!("after the one that waits was killed: {error}"))?;
-    bed.clients[0].stop()?;
-    bed.server.stop()
 }
 
 /// Nobody gets such a tunnel without asking for it by its full name, nor without being told what it is.

@@ -132,3 +132,46 @@ fn play(bed: &mut Bed) -> Result<(), String> {
     bed.clients[0].stop()?;
     bed.server.stop()
 }
+
+/// The end that waits names the other one too, and so that one keeps its port.
+pub(crate) fn name_each_other(texts: &mut [String; 2]) {
+    texts[0].push_str("remote 10.9.1.2 1194\n");
+    texts[1] = texts[1].replace("nobind\n", "");
+}
+
+/// Either end is killed and started again; each time the tunnel comes back.
+pub(crate) fn comes_back(
+    name: &str,
+    options: &Options,
+    [server, client]: [Program; 2],
+    change: impl Fn(&mut [String; 2]),
+) {
+    if !can_run(name, &PROGRAMS) {
+        return;
+    }
+    let mut bed = Bed::build_with(options, server, &[client], |_, texts| change(texts)).unwrap();
+    let outcome = kill_in_turns(&mut bed);
+    let context = format!("{name}, {server:?} to {client:?}");
+    assert!(outcome.is_ok(), "{context}: {}\n{}", outcome.unwrap_err(), bed.logs());
+}
+
+fn kill_in_turns(bed: &mut Bed) -> Result<(), String> {
+    let text = |error: adit_testbed::TestbedError| error.to_string();
+    let reach = |bed: &Bed| {
+        let (inside, target) = (&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap());
+        wait_until_reachable(inside, target, Duration::from_secs(20)).map_err(text)
+    };
+    bed.server.start().map_err(text)?;
+    bed.clients[0].start().map_err(text)?;
+    reach(bed)?;
+    bed.clients[0].process().kill().map_err(text)?;
+    bed.clients[0].no_device_left()?;
+    bed.clients[0].start().map_err(text)?;
+    reach(bed).map_err(|error| format!("after the one that connects was killed: {error}"))?;
+    bed.server.process().kill().map_err(text)?;
+    bed.server.no_device_left()?;
+    bed.server.start().map_err(text)?;
+    reach(bed).map_err(|error| format!("after the one that waits was killed: {error}"))?;
+    bed.clients[0].stop()?;
+    bed.server.stop()
+}
