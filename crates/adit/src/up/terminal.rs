@@ -102,8 +102,9 @@ impl Terminal {
         shown: bool,
         waiting: &dyn Waiting,
     ) -> Result<Zeroizing<String>, String> {
-        self.say(question)?;
+        // Hiding throws away what was typed before: nobody types an answer before the question is there.
         let silence = if shown { None } else { Some(Silence::over(&self.0)?) };
+        self.say(question)?;
         let line = self.line(waiting);
         if silence.is_some() || line.is_err() {
             drop(silence);

@@ -14,6 +14,9 @@ use crate::passwords::{GOOD, WRONG, bed, script};
 const WAIT: Duration = Duration::from_secs(10);
 /// `s3 cret` and `8675309`, packed.
 const PACKED: &str = "SCRV1:czMgY3JldA==:ODY3NTMwOQ==";
+/// Whoever answers has this long, at OpenVPN's server since the handshake began (`send_auth_pending_messages`), and at
+/// its client and ours since the question. Otherwise 5 s: too short where many tests share few processors.
+const PATIENT: &str = "hand-window 30\nreneg-sec 0\n";
 const PROGRAM_PAIRS: [[Program; 2]; 3] =
     [[Program::OpenVpn, Program::Adit], [Program::Adit, Program::OpenVpn], [Program::Adit, Program::Adit]];
 
@@ -135,7 +138,7 @@ fn asks_for_a_code(scratch: &Scratch) -> [String; 2] {
     let judge = "echo \"$script_type $username\" >\"$HERE/env\"\n\
                  [ \"$(cat \"$1\")\" = ODY3NTMwOQ== ] && printf 1 >\"$auth_control_file\"\n";
     let [ask, judge] = [script(scratch, "ask", ask), script(scratch, "code", judge)];
-    [ask.display().to_string(), format!("client-crresponse {}\n", judge.display())]
+    [ask.display().to_string(), format!("{PATIENT}client-crresponse {}\n", judge.display())]
 }
 
 /// A question while the server waits, answered at the terminal.
@@ -148,7 +151,7 @@ fn a_question_while_the_server_waits() {
         for code in ["8675309", "1"] {
             let scratch = Scratch::create("judge").unwrap();
             let [ask, line] = asks_for_a_code(&scratch);
-            let mut bed = bed(server, Program::Adit, ask.as_ref(), &line, GOOD);
+            let mut bed = bed(server, Program::Adit, ask.as_ref(), &line, &format!("{GOOD}{PATIENT}"));
             let mut terminal = start(&mut bed);
             answer(&bed, &mut terminal, "Code of today?", 1, code);
             if code == "1" {
@@ -172,7 +175,8 @@ fn an_openvpn_client_answers_adit_servers_question() {
     let scratch = Scratch::create("judge").unwrap();
     let [ask, line] = asks_for_a_code(&scratch);
     let socket = scratch.path().join("management");
-    let lines = format!("{GOOD}setenv IV_SSO crtext\npush-peer-info\nmanagement {} unix\n", socket.display());
+    let socket_line = format!("management {} unix\n", socket.display());
+    let lines = format!("{GOOD}{PATIENT}setenv IV_SSO crtext\npush-peer-info\n{socket_line}");
     let mut bed = bed(Program::Adit, Program::OpenVpn, ask.as_ref(), &line, &lines);
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
