@@ -309,9 +309,16 @@ impl StaticTunnel {
             if std::mem::replace(&mut self.told_elsewhere, true) {
                 return;
             }
-            let text = "the other end sends from here, which is not where `remote` says; answers go there \
-                        all the same, unless the file says `float`";
-            return self.report(Severity::Warning, Some(path), text.to_owned());
+            let answers = match self.path {
+                Some(known) => format!("answers still go to {} alone", known.remote()),
+                None => "it gets no answer".to_owned(),
+            };
+            let text = format!(
+                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as whoever \
+                 overhears its datagrams can send them again from any address. If the other end may change its \
+                 address, write `float`; if it is here for good, correct `remote`"
+            );
+            return self.report(Severity::Warning, Some(path), text);
         }
         if path.transport() == Transport::Tcp {
             let Some(index) = self.unproven.iter().position(|known| *known == path) else { return };

@@ -175,6 +175,15 @@ fn loudest(events: &[Event]) -> Option<Severity> {
     events.iter().filter_map(severity).max()
 }
 
+/// What the log is told.
+fn told(events: &[Event]) -> String {
+    let text = |event: &Event| match event {
+        Event::Report(report) => Some(report.text.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(text).collect()
+}
+
 #[test]
 fn who_waits_sends_nothing_before_the_other_was_heard() {
     let mut end = End::new(waiting(), at(5));
@@ -214,6 +223,7 @@ fn remote_says_where_the_other_end_may_be() {
     let events = end.moved(at(1), udp(2));
     assert!(reached(&events).is_empty() && !end.is_up());
     assert_eq!(loudest(&events), Some(Severity::Warning));
+    assert!(told(&events).contains("it gets no answer") && told(&events).contains("`float`"), "{events:?}");
     assert_eq!(loudest(&end.moved(at(1), udp(3))), None, "once");
     end.moved(at(2), udp(1));
     assert!(end.is_up());
@@ -222,7 +232,8 @@ fn remote_says_where_the_other_end_may_be() {
         let mut end = End::new(StaticParams { float, ..connecting(Transport::Udp) }, at(0));
         end.opened(at(0), udp(1));
         end.first_opened(at(1));
-        end.moved(at(1), udp(2));
+        let events = end.moved(at(1), udp(2));
+        assert_eq!(told(&events).contains("answers still go to 192.0.2.1:1194 alone"), !float, "{events:?}");
         assert_eq!(end.machine.peers()[0].1.path, if float { udp(2) } else { udp(1) });
     }
 }
