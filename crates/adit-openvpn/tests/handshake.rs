@@ -295,6 +295,59 @@ fn keys_that_were_used_enough_are_renewed() {
     }
 }
 
+/// The data plane says that a key bears little more, or the totals say it: also of a peer that knows no limit.
+#[test]
+fn what_an_aead_bears_starts_new_keys() {
+    let authority = Authority::new();
+    let renewals = |by: Role, cipher, epochs: bool, notice: &Notice| {
+        let alice = authority.issue("alice", ClientAuth);
+        let mut client = client_params(&alice, WrapConfig::Plain, Transport::Udp);
+        let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        (client.data.ciphers, server.data.ciphers) = (vec![cipher], vec![cipher]);
+        client.data.before_2_7 = !epochs;
+        let mut pair = Pair::new(client, server);
+        assert!(pair.is_up());
+        // However often it is said, until the new keys are there.
+        for _ in 0..2 {
+            match by {
+                Role::Client => pair.client.handle_notice(pair.now, notice.clone()),
+                Role::Server => pair.server.handle_notice(pair.now, notice.clone()),
+            }
+        }
+        pair.exchange();
+        installs(&pair.client_events).len() - 1
+    };
+    // The server's first peer has the same number as a client's only one.
+    let peer = PeerId::SERVER;
+    let near = Notice::LimitNear { peer, session: SessionId::openvpn(peer, 0) };
+    let traffic = |received_bytes, sent_bytes| Notice::Traffic {
+        peer,
+        received: 1,
+        sent: 1,
+        received_bytes,
+        sent_bytes,
+        message_bytes: 0,
+    };
+    // 7/8 of what GCM bears, in blocks of 16 bytes.
+    let much = ((1u64 << 36) - 1) / 8 * 7 * 16;
+    for by in [Role::Client, Role::Server] {
+        for (cipher, epochs, counts) in [
+            (Cipher::Aes256Gcm, false, 1),
+            // A new epoch is enough.
+            (Cipher::Aes256Gcm, true, 0),
+            (Cipher::ChaCha20Poly1305, false, 0),
+            (Cipher::Aes256Cbc, false, 0),
+        ] {
+            let context = format!("{by:?}, {cipher}, epochs: {epochs}");
+            assert_eq!(renewals(by, cipher, epochs, &near), 1, "{context}");
+            for totals in [traffic(much, 0), traffic(0, much)] {
+                assert_eq!(renewals(by, cipher, epochs, &totals), counts, "{context}: {totals:?}");
+            }
+            assert_eq!(renewals(by, cipher, epochs, &traffic(much / 2, much / 2)), 0, "{context}");
+        }
+    }
+}
+
 #[test]
 fn epochs_need_both_ends_and_an_aead() {
     let authority = Authority::new();

@@ -392,6 +392,12 @@ fn cve_2026_35058_the_opcode_is_no_part_of_a_client_key() {
         .find(|key| key[0] == first)
         .unwrap();
     assert_eq!(ends.tell_server(&key), Err(WRONG_LENGTH));
+    // Nor is the session id behind it.
+    for front in 1..=9 {
+        let datagram = [&vec![first; front][..], &key].concat();
+        assert_eq!(ends.tell_server(&datagram) == Err(WRONG_LENGTH), front < 9, "{front} bytes in front");
+    }
+    assert_eq!((ends.server.half_open(), ends.server_says().len()), (0, 0));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Framing, Instant, Notice, OpenVpnHeader, PeerId, ReplayWindow,
-    SessionId,
+    SessionId, StaticFraming,
 };
 
 use super::packets::{self, Flow};
@@ -104,6 +104,38 @@ fn failed_tags_are_limited() {
     server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
     assert!(server.receive(udp(1), &good, good.len()).packets.is_empty());
     assert_eq!(server.dropped_in(Drop::Exhausted), 1);
+}
+
+#[test]
+fn keys_of_any_other_length_are_refused() {
+    let takes = |framing, cipher, key: &_| {
+        let takes = SealSession::new(framing, cipher, key).is_ok();
+        assert_eq!(OpenSession::new(framing, cipher, key, ReplayWindow::default()).is_ok(), takes);
+        takes
+    };
+    let Framing::OpenVpn(short) = v2(1, 0) else { panic!("no epochs") };
+    let long = StaticFraming { began: 1, compression: CompressionFraming::None };
+    for cipher in Cipher::ALL {
+        let more = match cipher.is_aead() {
+            // The secret of the first epoch.
+            true => (Framing::OpenVpnEpoch(short), 32),
+            false => (Framing::OpenVpnStatic(long), cipher.key_len()),
+        };
+        for (framing, fits) in [(Framing::OpenVpn(short), cipher.key_len()), more] {
+            for length in 0..=72 {
+                let mut key = key(cipher, 1);
+                key.key = vec![1; length].into();
+                assert_eq!(takes(framing, cipher, &key), length == fits, "{cipher}, {length} bytes");
+            }
+        }
+        for length in 0..=72 {
+            let mut key = key(cipher, 1);
+            // HMAC-SHA256.
+            key.mac.iter_mut().for_each(|mac| mac.key = vec![1; length].into());
+            let fits = cipher.is_aead() || length == 32;
+            assert_eq!(takes(v2(1, 0), cipher, &key), fits, "{cipher}, {length} bytes for the HMAC");
+        }
+    }
 }
 
 #[test]

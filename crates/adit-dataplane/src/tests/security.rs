@@ -21,6 +21,24 @@ fn worn(counter: u64, used: u64) -> End {
     end
 }
 
+/// That framing, with epochs.
+fn with_epochs(framing: Framing) -> Framing {
+    match framing {
+        Framing::OpenVpn(framing) => Framing::OpenVpnEpoch(framing),
+        other => other,
+    }
+}
+
+/// The client seals in that epoch from now on.
+fn go_to(end: &mut End, session: SessionId, framing: Framing, epoch: u16) {
+    let key = DirectionKey::aead(vec![1; 32].into(), [0; 8]);
+    let mut seal = SealSession::new(framing, CIPHER, &key).expect("the key fits");
+    seal.wear_epoch(epoch);
+    let peer = PeerId::SERVER;
+    end.egress.apply(EgressEvent::Install { peer, session, seal: Box::new(seal) }, &mut end.outbox);
+    end.apply(DataEvent::Activate { peer, session });
+}
+
 #[test]
 fn cve_2017_7479_packet_ids_that_run_out_drop_packets_and_nothing_else() {
     let mut end = worn(0xffff_fffe, 0);
@@ -70,22 +88,13 @@ fn cve_2017_7508_malformed_ipv6_packets_pass_or_are_dropped() {
 /// ones must be there for the next jump.
 #[test]
 fn cve_2025_15497_a_jump_over_all_epochs_that_have_keys() {
-    let framing = match v2(1, 1) {
-        Framing::OpenVpn(framing) => Framing::OpenVpnEpoch(framing),
-        other => other,
-    };
+    let framing = with_epochs(v2(1, 1));
     let (mut server, mut end, _) = three(false);
-    let (at_server, peer) = (SessionId::openvpn(PeerId(1), 1), PeerId::SERVER);
-    server.install(PeerId(1), at_server, framing, CIPHER, (2, 1));
+    server.install(PeerId(1), SessionId::openvpn(PeerId(1), 1), framing, CIPHER, (2, 1));
     let mut epoch = 1;
     let mut arrives = |server: &mut End, jump: u16| {
         epoch += jump;
-        let key = DirectionKey::aead(vec![1; 32].into(), [0; 8]);
-        let mut seal = SealSession::new(framing, CIPHER, &key).expect("the key fits");
-        seal.wear_epoch(epoch);
-        let session = SessionId::openvpn(peer, 1);
-        end.egress.apply(EgressEvent::Install { peer, session, seal: Box::new(seal) }, &mut end.outbox);
-        end.apply(DataEvent::Activate { peer, session });
+        go_to(&mut end, SessionId::openvpn(PeerId::SERVER, 1), framing, epoch);
         let sealed = end.send_one(&Flow { source: 1, ..Flow::default() }.udp(b"x"));
         assert_eq!(sealed[4..6], epoch.to_be_bytes());
         server.receive(udp(1), &sealed, sealed.len()).packets.len()
@@ -95,6 +104,21 @@ fn cve_2025_15497_a_jump_over_all_epochs_that_have_keys() {
     }
     assert_eq!(arrives(&mut server, 5), 0, "no key is made for what comes from further");
     assert_eq!(server.dropped_in(Drop::NoSession), 1);
+}
+
+/// Epochs end too: new keys are asked for long before, and once.
+#[test]
+fn epochs_that_run_out_ask_for_new_keys() {
+    let packet = Flow::default().udp(b"x");
+    for (epoch, due) in [(0xefffu16, 0), (0xf000, 1)] {
+        let mut end = client(1, udp(9), CIPHER);
+        go_to(&mut end, SESSION, with_epochs(v2(1, 0)), epoch);
+        for _ in 0..3 {
+            assert_eq!(end.send_one(&packet)[4..6], epoch.to_be_bytes());
+        }
+        let near = vec![Notice::LimitNear { peer: PeerId::SERVER, session: SESSION }; due];
+        assert_eq!(end.egress.take_notices(), near, "{epoch:#x}");
+    }
 }
 
 /// What a key bears is never exceeded, whoever renews it or not.
