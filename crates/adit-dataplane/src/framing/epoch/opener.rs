@@ -12,11 +12,11 @@ use crate::framing::openvpn::{V2_HEADER, header_len};
 use crate::framing::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened, blocks};
 use crate::replay::{Freshness, Window};
 
-/// Keys of coming epochs that a receiver has (OpenVPN ssl.c, `init_epoch_keys`).
-pub(super) const FUTURE: usize = 4;
-/// The last epoch that a receiver goes to: those that it has keys for beyond it must exist (crypto_epoch.c,
+/// How many epochs after the current one a receiver takes packets of (OpenVPN ssl.c, `init_epoch_keys`).
+pub(super) const FUTURE: u16 = 4;
+/// The last epoch that a receiver goes to: those that it takes beyond it must exist (crypto_epoch.c,
 /// `epoch_lookup_decrypt_key`).
-pub(super) const LAST_EPOCH: u16 = u16::MAX - FUTURE as u16 - 1;
+pub(super) const LAST_EPOCH: u16 = u16::MAX - FUTURE - 1;
 
 /// A key, and how many datagrams did not verify with it.
 pub(super) struct OpenKey {
@@ -41,9 +41,10 @@ pub(in crate::framing) struct Opener {
     used: u64,
     /// ... and how many the peer should have sealed at most.
     used_max: u64,
-    /// The epochs after the current one, without a gap.
+    /// The epochs after the current one that a packet named, and those before it, without a gap. Few sessions see
+    /// any, and each key costs time in the handshake and memory for ever.
     future: VecDeque<OpenKey>,
-    /// The last of them.
+    /// The last of them, or the current one.
     newest: Epoch,
     wanted: Wanted,
 }
@@ -59,7 +60,7 @@ impl Opener {
     ) -> Result<Self, AeadError> {
         let newest = Epoch::first(cipher, &key.key)?;
         let key = OpenKey { key: newest.key(cipher)?, failed_tags: 0 };
-        let mut opener = Opener {
+        Ok(Opener {
             cipher,
             compression: framing.compression,
             replay,
@@ -67,21 +68,19 @@ impl Opener {
             current: Met { key, window: Window::new(replay) },
             used: 0,
             used_max: usage_max(cipher),
-            future: VecDeque::with_capacity(FUTURE),
+            future: VecDeque::new(),
             newest,
             wanted: Wanted::default(),
-        };
-        opener.look_ahead();
-        Ok(opener)
+        })
     }
 
     pub(super) fn wanted(&self) -> Wanted {
         self.wanted.clone()
     }
 
-    /// Makes the keys of coming epochs that are missing.
-    fn look_ahead(&mut self) {
-        while self.future.len() < FUTURE {
+    /// Makes the keys up to that epoch that are missing.
+    fn look_ahead(&mut self, epoch: u16) {
+        while self.newest.number < epoch {
             let Some(next) = self.newest.next() else { return };
             let Ok(key) = next.key(self.cipher) else { return };
             self.future.push_back(OpenKey { key, failed_tags: 0 });
@@ -98,12 +97,18 @@ impl Opener {
         self.find_other(epoch)
     }
 
-    /// That of one that is not the current one.
+    /// That of one that is not the current one. Who is not the peer can name coming epochs, too: that makes each
+    /// key once, and no more of them than the peer could.
     #[cold]
     fn find_other(&mut self, epoch: u16) -> Option<&mut OpenKey> {
-        let retiring = self.retiring.as_mut().map(|met| &mut met.key);
-        let future = self.future.iter_mut().filter(|_| epoch <= LAST_EPOCH);
-        retiring.into_iter().chain(future).find(|key| key.key.number == epoch)
+        let Some(ahead) = epoch.checked_sub(self.current.key.key.number) else {
+            return self.retiring.as_mut().map(|met| &mut met.key).filter(|key| key.key.number == epoch);
+        };
+        if ahead > FUTURE || epoch > LAST_EPOCH {
+            return None;
+        }
+        self.look_ahead(epoch);
+        self.future.iter_mut().find(|key| key.key.number == epoch)
     }
 
     /// The time goes on.
@@ -179,7 +184,6 @@ impl Opener {
         let now = Met { key, window: Window::new(self.replay) };
         self.retiring = Some(std::mem::replace(&mut self.current, now));
         self.used = 0;
-        self.look_ahead();
         self.wanted.raise(epoch);
         Some(())
     }
@@ -199,7 +203,7 @@ impl Opener {
         self.wanted.raise(self.current.key.key.number.saturating_add(1));
     }
 
-    /// The current epoch, and those with keys after it.
+    /// The current epoch, and those after it that keys were made for.
     #[cfg(test)]
     pub(super) fn epochs(&self) -> (u16, Vec<u16>) {
         (self.current.key.key.number, self.future.iter().map(|key| key.key.number).collect())

@@ -8,7 +8,6 @@ use crate::counters::Drop;
 use crate::framing::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened};
 
 const PLAIN: &[u8] = b"The quick little fox jumps over the bureaucratic hurdles";
-const FUTURE_EPOCHS: u16 = FUTURE as u16;
 
 fn framing() -> OpenVpnFraming {
     let header = OpenVpnHeader::V2 { peer_id: 23 };
@@ -146,14 +145,33 @@ fn only_near_epochs_are_opened() {
 #[test]
 fn a_jump_over_exactly_all_coming_epochs() {
     let (mut east, mut west) = pair();
-    for jump in 1..=FUTURE_EPOCHS {
+    for jump in 1..=FUTURE {
         let target = east.current() + jump;
         assert_eq!(east.open(west.seal_in(target)), Fate::Newest, "{jump} further");
-        assert_eq!(east.opener.epochs(), (target, (target + 1..=target + FUTURE_EPOCHS).collect()));
+        assert_eq!(east.opener.epochs(), (target, vec![]));
         assert_eq!(east.open(west.seal()), Fate::Newest);
     }
-    let too_far = east.current() + FUTURE_EPOCHS + 1;
+    let too_far = east.current() + FUTURE + 1;
     assert_eq!(east.open(west.seal_in(too_far)), Fate::Dropped(Drop::NoSession));
+}
+
+/// Keys of coming epochs are made when a packet names one, and once, whoever sends it.
+#[test]
+fn keys_of_coming_epochs_are_made_once() {
+    let (mut east, mut west) = pair();
+    assert_eq!(east.open(west.seal()), Fate::Newest);
+    assert_eq!(east.opener.epochs(), (1, vec![]));
+    let mut forged = west.seal_in(4);
+    forged[30] ^= 1;
+    let far = west.seal_in(6);
+    for _ in 0..3 {
+        assert_eq!(east.open(forged.clone()), Fate::Dropped(Drop::BadTag));
+        assert_eq!(east.open(far.clone()), Fate::Dropped(Drop::NoSession));
+        assert_eq!(east.opener.epochs(), (1, vec![2, 3, 4]));
+    }
+    forged[30] ^= 1;
+    assert_eq!(east.open(forged), Fate::Newest);
+    assert_eq!(east.opener.epochs(), (4, vec![]));
 }
 
 #[test]
@@ -271,7 +289,7 @@ fn epochs_run_out() {
     let (mut east, mut west) = pair();
     let mut epoch = 1;
     while epoch < LAST_EPOCH {
-        epoch = (epoch + FUTURE_EPOCHS).min(LAST_EPOCH);
+        epoch = (epoch + FUTURE).min(LAST_EPOCH);
         assert_eq!(east.open(west.seal_in(epoch)), Fate::Newest);
         assert_eq!(west.sealer.is_near_end(), epoch >= 0xf000);
     }
@@ -294,12 +312,12 @@ proptest! {
         let mut last = 0;
         for (step, index) in steps {
             match step {
-                0 if west.sealer.epoch.number < east.current() + FUTURE_EPOCHS => {
+                0 if west.sealer.epoch.number < east.current() + FUTURE => {
                     let next = west.sealer.epoch.number + 1;
                     west.sealer.wear(next, 1, 0);
                 }
                 1 => west.sealer.used = GCM_MAX - index.index(40) as u64,
-                0..=3 if west.sealer.epoch.number < east.current() + FUTURE_EPOCHS => {
+                0..=3 if west.sealer.epoch.number < east.current() + FUTURE => {
                     let datagram = west.seal();
                     let id = u64::from_be_bytes(*datagram[4..].first_chunk().expect("whole"));
                     prop_assert!(id > last);
