@@ -114,6 +114,11 @@ impl Routing {
         self.follow();
     }
 
+    /// Whether what was applied has ways around the tunnel, which change with the network.
+    pub fn depends_on_network(&self) -> bool {
+        self.applied.as_ref().is_some_and(|settings| around::has_ways(settings, &self.detours))
+    }
+
     /// The network changed: leads what must stay outside the tunnel by the way that is there now.
     pub fn follow(&mut self) {
         let Some(settings) = self.applied.clone() else { return };
@@ -296,7 +301,7 @@ fn failure(what: &str, error: &io::Error) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use super::around::is_caught;
+    use super::around::{has_ways, is_caught};
     use super::*;
     use crate::netlink::RouteWatch;
     use crate::testing::in_fresh_network;
@@ -325,6 +330,33 @@ mod tests {
         assert!(is_caught(&settings, server));
         settings.routes[0].via = RouteVia::SystemGateway;
         assert!(!is_caught(&settings, server));
+    }
+
+    #[test]
+    fn only_ways_around_the_tunnel_follow_the_network() {
+        let server: IpAddr = "192.0.2.1".parse().unwrap();
+        let by = |destination: &str, via| Route { destination: destination.parse().unwrap(), via, metric: None };
+        let plain = TunnelSettings {
+            server: Some(server),
+            routes: vec![by("10.0.0.0/8", RouteVia::Tunnel)],
+            ..TunnelSettings::default()
+        };
+        assert!(!has_ways(&plain, &[]));
+        assert!(has_ways(&plain, &["10.1.2.3".parse().unwrap()]));
+        for route in [by("192.0.2.0/24", RouteVia::Tunnel), by("198.51.100.0/24", RouteVia::SystemGateway)] {
+            assert!(has_ways(&TunnelSettings { routes: vec![route], ..plain.clone() }, &[]));
+        }
+        let all = RedirectGateway::default();
+        for (redirect, wanted) in [
+            (RedirectGateway { ipv4: true, ..all }, true),
+            (RedirectGateway { ipv4: true, local: true, ..all }, false),
+            (RedirectGateway { ipv6: true, ..all }, false),
+            (RedirectGateway { local: true, block_local: true, ..all }, true),
+            (RedirectGateway { local: true, bypass_dns: true, ..all }, true),
+        ] {
+            let settings = TunnelSettings { redirect_gateway: Some(redirect), ..plain.clone() };
+            assert_eq!(has_ways(&settings, &[]), wanted, "{redirect:?}");
+        }
     }
 
     /// A second TUN device that plays the system's way to the world: 192.0.2.0/24 with a router at .1.
@@ -478,7 +510,9 @@ mod tests {
             let server: IpAddr = "198.51.100.9".parse().unwrap();
             let inside = netlink.link(tun.name()).unwrap().index;
             let watch = RouteWatch::new().unwrap();
+            assert!(!routing.depends_on_network());
             assert_eq!(routing.apply(&full_settings()), []);
+            assert!(routing.depends_on_network());
             let router = |netlink: &mut Netlink, address: IpAddr| netlink.next_hop(address).unwrap().gateway;
             assert_eq!(router(&mut netlink, server), "192.0.2.1".parse().ok());
 

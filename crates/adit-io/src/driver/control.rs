@@ -14,6 +14,7 @@ use adit_core::{
 };
 
 use super::mail::{DataMail, Mail};
+use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::status::{IoStatus, LossCounters, count};
 use super::workers::Workers;
@@ -22,7 +23,6 @@ use crate::clock;
 use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::mailbox::{MailReceiver, Mailbox};
-use crate::netlink::RouteWatch;
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
@@ -77,10 +77,7 @@ pub(super) struct Control<'a, P> {
     /// Packets that may wait in the TUN device.
     txqueuelen: u32,
     next_complaint: Instant,
-    /// Tells a client of changed routes, where the system allows it.
-    route_watch: Option<RouteWatch>,
-    routes_changed: bool,
-    next_follow: Instant,
+    network: NetworkWatch,
     send_error: Option<io::ErrorKind>,
     scratch: Vec<u8>,
     ended: Option<Ended>,
@@ -128,9 +125,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             overflow: Overflow::new(clock()),
             txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
-            route_watch: None,
-            routes_changed: false,
-            next_follow: clock(),
+            network: NetworkWatch::new(clock()),
             send_error: None,
             scratch: Vec::new(),
             ended: None,
@@ -138,14 +133,10 @@ impl<'a, P: Protocol> Control<'a, P> {
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
         control.watch_listeners()?;
         if !control.remotes.is_empty() {
-            control.route_watch = RouteWatch::new().ok();
             for report in control.name_servers.recover() {
                 control.tell(report);
             }
             control.routing.set_name_servers(control.name_servers.of_the_system());
-        }
-        if let Some(watch) = &control.route_watch {
-            control.poller.add(watch, Token::Routes, Interest::Read)?;
         }
         for sockets in driver.sockets {
             control.add_sockets(sockets);
@@ -169,10 +160,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 match event.token {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
-                    Token::Routes => {
-                        self.route_watch.as_ref().inspect(|watch| watch.drain());
-                        self.routes_changed = true;
-                    }
+                    Token::Routes => self.network.woke(&self.poller),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Handovers => {}
                 }
             }
@@ -183,12 +171,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    /// The network may have changed. Where routes change all the time, they are looked at once a second.
+    fn watch_network(&mut self) {
+        self.network.set(self.routing.depends_on_network(), &self.poller);
+    }
+
+    /// The network may have changed.
     fn follow_network(&mut self) {
-        let now = clock();
-        if self.routes_changed && now >= self.next_follow {
-            self.routes_changed = false;
-            self.next_follow = now + TICK;
+        if self.network.is_due(clock(), &self.poller) {
             self.routing.follow();
         }
     }
@@ -206,6 +195,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
                 Mail::Reaching { addresses, go } => {
                     self.routing.detour(&addresses);
+                    self.watch_network();
                     // It may have given up waiting.
                     let _ = go.try_send(());
                 }
@@ -350,6 +340,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Down => {
                 self.name_servers.undo();
                 self.routing.undo();
+                self.watch_network();
             }
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
             Event::PeerUp { .. }
@@ -380,6 +371,7 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn up(&mut self, settings: &TunnelSettings) {
         let mut reports = self.routing.apply(settings);
+        self.watch_network();
         reports.extend(self.name_servers.apply(&settings.dns));
         reports.into_iter().for_each(|report| self.tell(report));
     }

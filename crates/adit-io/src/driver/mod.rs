@@ -11,6 +11,7 @@ mod handover;
 mod ingress;
 mod links;
 mod mail;
+mod network;
 mod overflow;
 mod status;
 #[cfg(test)]

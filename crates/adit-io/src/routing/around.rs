@@ -38,6 +38,15 @@ pub(super) fn is_caught(settings: &TunnelSettings, address: IpAddr) -> bool {
     redirected || settings.routes.iter().any(caught)
 }
 
+/// Whether there are routes around the tunnel, for its server or one of `detours`, or for others.
+pub(super) fn has_ways(settings: &TunnelSettings, detours: &[IpAddr]) -> bool {
+    let redirect = settings.redirect_gateway.unwrap_or_default();
+    redirect.block_local
+        || redirect.bypass_dns
+        || settings.server.iter().chain(detours).any(|server| is_caught(settings, *server))
+        || settings.routes.iter().any(|route| route.via == RouteVia::SystemGateway)
+}
+
 impl Routing {
     /// The routes around the tunnel, as the network is now.
     pub(super) fn around(

@@ -1,0 +1,141 @@
+//! When to look again at the ways that lead around the tunnel.
+
+use std::time::Duration;
+
+use adit_core::Instant;
+
+use crate::netlink::RouteWatch;
+use crate::poller::{Interest, Poller, Token};
+
+/// Where routes change all the time, they are looked at so often.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Hears of changed routes, while there are some that must follow the network. Machines with a thousand devices
+/// tell of thousands of changes a second: who need not know does not listen, and who must is woken once for all of
+/// them.
+pub(super) struct NetworkWatch {
+    watch: Option<RouteWatch>,
+    changed: bool,
+    /// Not before.
+    next: Instant,
+}
+
+impl NetworkWatch {
+    pub(super) fn new(now: Instant) -> Self {
+        NetworkWatch { watch: None, changed: false, next: now }
+    }
+
+    /// Listens from now on, or no more. Where the system does not allow it, routes stay as they are.
+    pub(super) fn set(&mut self, wanted: bool, poller: &Poller) {
+        match (&self.watch, wanted) {
+            (None, true) => {
+                self.watch = RouteWatch::new().ok();
+                self.listen(poller);
+                // What happened between finding the ways and listening was not heard.
+                self.changed = self.watch.is_some();
+            }
+            (Some(watch), false) => {
+                poller.remove(watch);
+                self.watch = None;
+                self.changed = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn listen(&mut self, poller: &Poller) {
+        if self.watch.as_ref().is_some_and(|watch| poller.add(watch, Token::Routes, Interest::Read).is_err()) {
+            self.watch = None;
+        }
+    }
+
+    /// There was word of a change. More of it wakes nobody until the routes were looked at.
+    pub(super) fn woke(&mut self, poller: &Poller) {
+        if let Some(watch) = &self.watch {
+            poller.remove(watch);
+            self.changed = true;
+        }
+    }
+
+    /// Whether to look at the routes now.
+    pub(super) fn is_due(&mut self, now: Instant, poller: &Poller) -> bool {
+        if !self.changed || now < self.next {
+            return false;
+        }
+        self.changed = false;
+        self.next = now + PAUSE;
+        if let Some(watch) = &self.watch {
+            poller.remove(watch);
+            watch.drain();
+            self.listen(poller);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::netlink::Netlink;
+    use crate::testing::in_fresh_network;
+
+    /// How often a thread wakes for these changes of routes, if it looks for a little while.
+    fn wakes(watch: &mut NetworkWatch, poller: &mut Poller) -> usize {
+        let mut ready = Vec::new();
+        let mut count = 0;
+        for _ in 0..50 {
+            poller.wait(Some(Duration::from_millis(1)), &mut ready).expect("waits");
+            if !ready.is_empty() {
+                count += 1;
+                watch.woke(poller);
+            }
+        }
+        count
+    }
+
+    fn change(netlink: &mut Netlink, addresses: std::ops::Range<u8>) {
+        let lo = netlink.link("lo").expect("is there").index;
+        for last in addresses {
+            let address = format!("192.0.2.{last}/32").parse().expect("an address");
+            netlink.add_address(lo, address, None).expect("is added");
+        }
+    }
+
+    #[test]
+    fn many_changes_wake_once() {
+        in_fresh_network(|| {
+            let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
+            let mut watch = NetworkWatch::new(now);
+            watch.set(true, &poller);
+            assert!(watch.is_due(now, &poller), "something may have changed before");
+            assert!(!watch.is_due(now + PAUSE, &poller));
+            change(&mut netlink, 1..20);
+            assert_eq!(wakes(&mut watch, &mut poller), 1);
+            change(&mut netlink, 20..40);
+            assert_eq!(wakes(&mut watch, &mut poller), 0, "it knows");
+            assert!(!watch.is_due(now + PAUSE / 2, &poller), "too early");
+            assert!(watch.is_due(now + PAUSE, &poller));
+            assert_eq!(wakes(&mut watch, &mut poller), 0, "all was taken");
+            assert!(!watch.is_due(now + PAUSE * 2, &poller));
+            change(&mut netlink, 40..41);
+            assert_eq!(wakes(&mut watch, &mut poller), 1, "it listens again");
+            assert!(watch.is_due(now + PAUSE * 2, &poller));
+        });
+    }
+
+    #[test]
+    fn who_need_not_know_does_not_listen() {
+        in_fresh_network(|| {
+            let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
+            let mut watch = NetworkWatch::new(now);
+            watch.set(false, &poller);
+            change(&mut netlink, 1..3);
+            assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, &poller)), (0, false));
+            watch.set(true, &poller);
+            change(&mut netlink, 3..6);
+            watch.set(false, &poller);
+            assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, &poller)), (0, false));
+        });
+    }
+}
