@@ -72,4 +72,9 @@ impl AccessParams {
     pub(crate) fn wants_password(&self) -> bool {
         self.verify.is_some()
     }
+
+    /// Whether scripts judge clients before they are let in, and so want to know of them.
+    pub(crate) fn asks_scripts(&self) -> bool {
+        self.verify.is_some() || self.tls_verify.is_some()
+    }
 }

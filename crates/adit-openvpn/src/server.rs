@@ -47,6 +47,8 @@ pub struct Server {
     peers: BTreeMap<PeerId, Peer>,
     /// Control packets find their peer by where they come from and by the session id they carry.
     by_sid: BTreeMap<(Path, Sid), PeerId>,
+    /// Of these, the clients in the middle of their first handshake.
+    half_open: BTreeSet<PeerId>,
     /// How many clients are up.
     up: usize,
     /// Clients that are up by their names, unless a name may be there twice (`duplicate-cn`).
@@ -93,6 +95,7 @@ impl Server {
             now,
             peers: BTreeMap::new(),
             by_sid: BTreeMap::new(),
+            half_open: BTreeSet::new(),
             up: 0,
             by_name: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -120,7 +123,7 @@ impl Server {
 
     /// Clients in the middle of their first handshake.
     pub fn half_open(&self) -> usize {
-        self.peers.len() - self.up
+        self.half_open.len()
     }
 
     /// Clients whose control packets come along this path.
@@ -188,6 +191,7 @@ impl Server {
     fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         self.unschedule(id);
+        self.half_open.remove(&id);
         for network in peer.learned() {
             self.vacated.insert(network, peer.next_script());
         }

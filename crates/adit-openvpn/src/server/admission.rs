@@ -62,6 +62,7 @@ impl Server {
             Peer::new(self.now, id, path, newcomer, gate, self.control.clone(), ChaCha20Rng::from_seed(seed))
                 .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
         self.peers.insert(id, peer);
+        self.half_open.insert(id);
         self.by_sid.insert((path, sid), id);
         self.silent.remove(&path);
         Ok(id)
@@ -71,7 +72,7 @@ impl Server {
     fn check_room(&self, path: Path, proven: bool) -> Result<(), Rejected> {
         let network_of = |path: Path| network(path.remote().ip());
         let (mut all, mut neighbours, mut unproven) = (0, 0, 0);
-        for peer in self.peers.values().filter(|peer| !peer.is_up()) {
+        for peer in self.half_open.iter().filter_map(|id| self.peers.get(id)) {
             all += 1;
             neighbours += usize::from(network_of(peer.path()) == network_of(path));
             unproven += usize::from(!peer.is_proven());

@@ -188,6 +188,7 @@ impl Server {
             peer.come_up(self.now, lease.clone(), settings, &mut self.events);
             if peer.is_up() {
                 self.up += 1;
+                self.half_open.remove(&id);
                 if !self.params.duplicate_cn {
                     self.by_name.insert(name, id);
                 }
@@ -214,7 +215,7 @@ impl Server {
         let only = self.params.point.is_some().then(|| self.by_data_id(id));
         // An earlier one that scripts still judge holds addresses that are this one's now.
         let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && peer.name() == name;
-        let judged = self.peers.iter().filter(|(_, peer)| judged(peer)).map(|(other, _)| *other);
+        let judged = self.half_open.iter().copied().filter(|id| self.peers.get(id).is_some_and(&judged));
         let replaced: BTreeSet<PeerId> =
             same_name.into_iter().chain(only).chain(self.at(path)).chain(judged).collect();
         replaced.into_iter().filter(|other| *other != id).collect()
