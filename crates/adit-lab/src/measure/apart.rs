@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_EACH: Duration = Duration::from_millis(200);
 /// How often is looked who is up.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A server that listens may still be starting, which is not its clients' work.
+const SETTLE: Duration = Duration::from_millis(500);
 /// For an echo reply through a tunnel that is up.
 const REPLY: Duration = Duration::from_secs(2);
 /// What a client may need, in KiB: where the machine does not have that for all, nothing is tried.
@@ -56,6 +58,7 @@ pub(super) fn clients(
     let logs = ground.directory.path().join("clients");
     std::fs::create_dir(&logs).map_err(|source| LabError::File { path: logs.clone(), source })?;
     let server = ground.server.processes()?;
+    std::thread::sleep(SETTLE);
     let before = Usage::of(&server);
     let start = Instant::now();
     let mut crowd = Crowd::start(&ground.client, commands, &logs)?;
