@@ -335,7 +335,8 @@ mod tests {
     #[test]
     fn only_ways_around_the_tunnel_follow_the_network() {
         let server: IpAddr = "192.0.2.1".parse().unwrap();
-        let by = |destination: &str, via| Route { destination: destination.parse().unwrap(), via, metric: None };
+        let by =
+            |destination: &str, via| Route { destination: destination.parse().unwrap(), via, metric: None };
         let plain = TunnelSettings {
             server: Some(server),
             routes: vec![by("10.0.0.0/8", RouteVia::Tunnel)],

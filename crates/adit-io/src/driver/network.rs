@@ -44,7 +44,8 @@ impl NetworkWatch {
     }
 
     fn listen(&mut self, poller: &Poller) {
-        if self.watch.as_ref().is_some_and(|watch| poller.add(watch, Token::Routes, Interest::Read).is_err()) {
+        if self.watch.as_ref().is_some_and(|watch| poller.add(watch, Token::Routes, Interest::Read).is_err())
+        {
             self.watch = None;
         }
     }
