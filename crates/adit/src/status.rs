@@ -113,13 +113,22 @@ fn answer<P: Protocol + StatusSource>(
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }
 
-/// Sockets of tunnels that were killed.
+/// Sockets of tunnels that were killed. Whoever is asked makes its report, so only those are asked whose process is
+/// not to be seen: it may be in another container that has the same directory.
 fn remove_stale() {
-    for path in sockets() {
-        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(path);
-        }
+    let refuses = |path: &PathBuf| {
+        UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    for path in sockets().into_iter().filter(|path| !has_process(path)).filter(refuses) {
+        let _ = std::fs::remove_file(path);
     }
+}
+
+/// Whether there is a process of the number in a socket's name.
+fn has_process(socket: &Path) -> bool {
+    let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
+    let number = stem.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
+    number.is_some_and(|number| Path::new("/proc").join(number.to_string()).exists())
 }
 
 fn sockets() -> Vec<PathBuf> {
@@ -176,4 +185,19 @@ pub(crate) fn run(args: Args) -> ExitCode {
         exit::say(show::text(report));
     }
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_names_its_process() {
+        let of = |name: &str| has_process(&Path::new(DIRECTORY).join(name));
+        assert!(of(&format!("office-2-{}.sock", std::process::id())));
+        // Linux numbers no process higher than 2^22.
+        for name in ["office-4194305.sock", "office-.sock", "office.sock", "office-x.sock", ".sock"] {
+            assert!(!of(name), "{name}");
+        }
+    }
 }
