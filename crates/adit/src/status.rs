@@ -124,11 +124,14 @@ fn remove_stale() {
     }
 }
 
-/// Whether there is a process of the number in a socket's name.
+/// Whether there is a process of the number in a socket's name. One with our own was left by another of that number:
+/// in a container all are number 1.
 fn has_process(socket: &Path) -> bool {
     let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
     let number = stem.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
-    number.is_some_and(|number| Path::new("/proc").join(number.to_string()).exists())
+    number.is_some_and(|number| {
+        number != std::process::id() && Path::new("/proc").join(number.to_string()).exists()
+    })
 }
 
 fn sockets() -> Vec<PathBuf> {
@@ -194,7 +197,8 @@ mod tests {
     #[test]
     fn a_socket_names_its_process() {
         let of = |name: &str| has_process(&Path::new(DIRECTORY).join(name));
-        assert!(of(&format!("office-2-{}.sock", std::process::id())));
+        assert!(of(&format!("office-2-{}.sock", std::os::unix::process::parent_id())));
+        assert!(!of(&format!("office-{}.sock", std::process::id())), "the socket would be in our own way");
         // Linux numbers no process higher than 2^22.
         for name in ["office-4194305.sock", "office-.sock", "office.sock", "office-x.sock", ".sock"] {
             assert!(!of(name), "{name}");
