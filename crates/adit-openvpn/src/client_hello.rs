@@ -6,17 +6,17 @@ use zeroize::Zeroizing;
 use crate::key_method::KeyMethod2;
 use crate::keys::KeySource;
 use crate::negotiate::{iv_proto, known_proto, point_proto};
-use crate::occ::{OccParams, options_string};
+use crate::occ::{OccParams, OccPoint, options_string};
 use crate::params::{ClientParams, DataParams, ServerParams};
 use crate::peer_info::PeerVariables;
 use crate::wire::Role;
-use crate::wrap::{KeyDirection, WrapConfig};
+use crate::wrap::WrapConfig;
 
 /// A client's key method 2; its random numbers are filled in for each exchange.
 pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     if !params.pull {
-        let info = point_info(&params.data);
-        return message(Role::Client, &params.data, &params.control.wrap, path, info);
+        let (wrap, info) = (&params.control.wrap, point_info(&params.data));
+        return message(Role::Client, &params.data, wrap, Some((&params.local).into()), path, info);
     }
     let mut info = PeerVariables::new();
     info.push("IV_VER", concat!("adit_", env!("CARGO_PKG_VERSION")));
@@ -41,13 +41,14 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     for (name, value) in &params.peer_info {
         info.push(name, value);
     }
-    message(Role::Client, &params.data, &params.control.wrap, path, info.to_string())
+    message(Role::Client, &params.data, &params.control.wrap, None, path, info.to_string())
 }
 
 /// A server's key method 2.
 pub(crate) fn server_hello(params: &ServerParams, path: Path) -> KeyMethod2 {
     let info = params.point.as_ref().map(|_| point_info(&params.data)).unwrap_or_default();
-    message(Role::Server, &params.data, &params.control.wrap, path, info)
+    let point = params.point.as_ref().map(|point| OccPoint::from(&point.local));
+    message(Role::Server, &params.data, &params.control.wrap, point, path, info)
 }
 
 /// What an end of a point-to-point tunnel tells: no more than the agreement needs.
@@ -58,7 +59,14 @@ fn point_info(data: &DataParams) -> String {
     info.to_string()
 }
 
-fn message(role: Role, data: &DataParams, wrap: &WrapConfig, path: Path, peer_info: String) -> KeyMethod2 {
+fn message(
+    role: Role,
+    data: &DataParams,
+    wrap: &WrapConfig,
+    point: Option<OccPoint>,
+    path: Path,
+    peer_info: String,
+) -> KeyMethod2 {
     let cipher = data.fallback.or(data.cipher);
     let options = options_string(&OccParams {
         role,
@@ -69,7 +77,9 @@ fn message(role: Role, data: &DataParams, wrap: &WrapConfig, path: Path, peer_in
         digest: data.digest,
         compression: data.compression,
         tls_auth: matches!(wrap, WrapConfig::TlsAuth { .. }),
-        key_direction: KeyDirection::Bidirectional,
+        key_direction: wrap.key_direction(),
+        point,
+        secret: false,
     });
     KeyMethod2 {
         source: KeySource { pre_master: None, random1: [0; 32], random2: [0; 32] },
@@ -82,4 +92,27 @@ fn message(role: Role, data: &DataParams, wrap: &WrapConfig, path: Path, peer_in
 
 fn cipher_list(ciphers: &[Cipher]) -> String {
     ciphers.iter().map(|cipher| cipher.name()).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_core::Digest;
+
+    use super::*;
+    use crate::static_key::StaticKey;
+    use crate::wrap::KeyDirection;
+
+    // As OpenVPN 2.6.14 logs it (`Local Options String`) for `tls-auth FILE 1`.
+    #[test]
+    fn the_options_tell_of_tls_auth_and_its_direction() {
+        let key = StaticKey::from_bytes(&[7; 256]);
+        let wrap = WrapConfig::tls_auth(&key, Digest::Sha1, KeyDirection::Inverse);
+        let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 1194).into() };
+        let hello = message(Role::Client, &DataParams::default(), &wrap, None, path, String::new());
+        assert_eq!(
+            hello.options,
+            "V4,dev-type tun,link-mtu 1541,tun-mtu 1500,proto UDPv4,keydir 1,auth SHA1,keysize 128,\
+             tls-auth,key-method 2,tls-client"
+        );
+    }
 }

@@ -2,12 +2,15 @@
 //! (options consistency check). Since cipher negotiation it decides nothing but the cipher of peers that
 //! cannot negotiate.
 //!
-//! Sources: OpenVPN options_string.c (`options_string`), mtu.c (`calc_options_string_link_mtu`).
+//! Sources: OpenVPN options_string.c (`options_string`), mtu.c (`calc_options_string_link_mtu`), tun.c
+//! (`ifconfig_options_string`).
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
-use adit_core::{Cipher, CompressionFraming, Digest, Transport};
+use adit_core::{Cipher, CompressionFraming, Digest, IpNet, Transport};
 
+use crate::params::{LocalSettings, StaticParams};
 use crate::wire::Role;
 use crate::wrap::KeyDirection;
 
@@ -24,7 +27,7 @@ pub struct OccParams {
     /// is that of OpenVPN without the directive, which counts as for its old default BF-CBC and does not
     /// name it.
     pub cipher: Option<Cipher>,
-    /// The cipher is among `data-ciphers`, and so the string names it.
+    /// The cipher is among `data-ciphers`, and so the string names it. Of point-to-point tunnels it always does.
     pub allowed: bool,
     /// The digest that goes with a cipher that is no AEAD (`auth`).
     pub digest: Digest,
@@ -34,9 +37,38 @@ pub struct OccParams {
     pub tls_auth: bool,
     /// `key-direction`.
     pub key_direction: KeyDirection,
+    /// A point-to-point tunnel, in which nothing is pushed and both files must agree.
+    pub point: Option<OccPoint>,
+    /// There is a static key (`secret`) in place of TLS. The role is then who connects to whom.
+    pub secret: bool,
 }
 
-/// The options string as OpenVPN prints it for a TUN device and TLS.
+/// What is told of an end of a point-to-point tunnel besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OccPoint {
+    /// `ifconfig` as the other end should have it: its own address and ours, or the network and its mask.
+    pub ifconfig: Option<[Ipv4Addr; 2]>,
+    /// There is an `ifconfig-ipv6`.
+    pub ipv6: bool,
+}
+
+impl From<&LocalSettings> for OccPoint {
+    fn from(local: &LocalSettings) -> Self {
+        let ours = local.addresses.iter().find_map(|address| match address {
+            IpNet::V4(address) => Some(*address),
+            IpNet::V6(_) => None,
+        });
+        OccPoint {
+            ifconfig: ours.map(|ours| match local.peer_address {
+                Some(IpAddr::V4(peer)) => [peer, ours.addr()],
+                _ => [ours.network(), ours.netmask()],
+            }),
+            ipv6: local.addresses.iter().any(|address| matches!(address, IpNet::V6(_))),
+        }
+    }
+}
+
+/// The options string as OpenVPN prints it for a TUN device, with TLS or a static key.
 pub fn options_string(params: &OccParams) -> String {
     let proto = match (params.transport, params.role) {
         (Transport::Udp, _) => "UDPv4",
@@ -50,6 +82,14 @@ pub fn options_string(params: &OccParams) -> String {
         format!("tun-mtu {}", params.tun_mtu),
         format!("proto {proto}"),
     ];
+    if let Some(point) = params.point {
+        if point.ipv6 {
+            options.push("tun-ipv6".to_owned());
+        }
+        if let Some([theirs, ours]) = point.ifconfig {
+            options.push(format!("ifconfig {theirs} {ours}"));
+        }
+    }
     if params.compression != CompressionFraming::None {
         options.push("comp-lzo".to_owned());
     }
@@ -58,8 +98,10 @@ pub fn options_string(params: &OccParams) -> String {
         KeyDirection::Normal => options.push("keydir 0".to_owned()),
         KeyDirection::Inverse => options.push("keydir 1".to_owned()),
     }
-    if let Some(cipher) = params.cipher.filter(|_| params.allowed) {
-        options.push(format!("cipher {cipher}"));
+    match params.cipher {
+        Some(cipher) if params.allowed || params.point.is_some() => options.push(format!("cipher {cipher}")),
+        None if params.point.is_some() => options.push("cipher BF-CBC".to_owned()),
+        _ => {}
     }
     match params.cipher {
         Some(cipher) if cipher.is_aead() => options.push("auth [null-digest]".to_owned()),
@@ -67,6 +109,10 @@ pub fn options_string(params: &OccParams) -> String {
     }
     let key_len = params.cipher.map_or(BLOWFISH_KEY, Cipher::key_len);
     options.push(format!("keysize {}", 8 * key_len));
+    if params.secret {
+        options.push("secret".to_owned());
+        return options.join(",");
+    }
     if params.tls_auth {
         options.push("tls-auth".to_owned());
     }
@@ -79,13 +125,30 @@ pub fn options_string(params: &OccParams) -> String {
     options.join(",")
 }
 
+/// The options string of an end with a static key.
+pub(crate) fn static_options_string(params: &StaticParams, transport: Transport) -> String {
+    options_string(&OccParams {
+        role: if params.waits() { Role::Server } else { Role::Client },
+        transport,
+        tun_mtu: params.tun_mtu,
+        cipher: Some(params.cipher),
+        allowed: true,
+        digest: params.digest,
+        compression: params.compression,
+        tls_auth: false,
+        key_direction: params.direction,
+        point: Some(OccPoint::from(&params.local)),
+        secret: true,
+    })
+}
+
 /// Key length of BF-CBC in bytes.
 const BLOWFISH_KEY: usize = 16;
 
 /// The link MTU as old peers count it: with an IV and a cipher block that an AEAD does not send.
 fn link_mtu(params: &OccParams) -> usize {
-    const OPCODE: usize = 1;
-    const PACKET_ID: usize = 4;
+    // With TLS the opcode and a short packet id, else a long packet id alone.
+    let header = if params.secret { 8 } else { 1 + 4 };
     const TAG: usize = 16;
     let (iv, block, tag) = match params.cipher {
         Some(Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm) => (12, 16, TAG),
@@ -100,7 +163,7 @@ fn link_mtu(params: &OccParams) -> usize {
         CompressionFraming::LzoNo | CompressionFraming::Stub => 1,
         CompressionFraming::None | CompressionFraming::StubV2 => 0,
     };
-    usize::from(params.tun_mtu) + OPCODE + PACKET_ID + tag + iv + block + length + compression
+    usize::from(params.tun_mtu) + header + tag + iv + block + length + compression
 }
 
 /// Reads a peer's options string: each option's first word, and what follows it (perhaps nothing). Of an
@@ -116,8 +179,12 @@ pub fn parse_options(options: &str) -> BTreeMap<&str, &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use adit_core::UnixTime;
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::params::RemoteParams;
+    use crate::static_key::StaticKey;
 
     const CLIENT: OccParams = OccParams {
         role: Role::Client,
@@ -129,7 +196,97 @@ mod tests {
         compression: CompressionFraming::None,
         tls_auth: false,
         key_direction: KeyDirection::Bidirectional,
+        point: None,
+        secret: false,
     };
+
+    const POINT: OccPoint =
+        OccPoint { ifconfig: Some([Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 1)]), ipv6: false };
+
+    // Each as OpenVPN 2.6.14 logs it (`Local Options String`) for the same options.
+    #[test]
+    fn of_points_as_openvpn_prints_it() {
+        let network = [Ipv4Addr::new(10, 8, 0, 0), Ipv4Addr::new(255, 255, 255, 0)];
+        let normal = KeyDirection::Normal;
+        let cases = [
+            (
+                OccParams {
+                    point: Some(OccPoint { ipv6: true, ..POINT }),
+                    cipher: None,
+                    allowed: false,
+                    ..CLIENT
+                },
+                "link-mtu 1541,tun-mtu 1500,proto UDPv4,tun-ipv6,ifconfig 10.8.0.2 10.8.0.1,cipher BF-CBC,\
+                 auth SHA1,keysize 128,key-method 2,tls-client",
+            ),
+            (
+                OccParams {
+                    role: Role::Server,
+                    transport: Transport::Tcp,
+                    tls_auth: true,
+                    key_direction: normal,
+                    point: Some(OccPoint { ifconfig: Some(network), ipv6: false }),
+                    ..CLIENT
+                },
+                "link-mtu 1551,tun-mtu 1500,proto TCPv4_SERVER,ifconfig 10.8.0.0 255.255.255.0,keydir 0,\
+                 cipher AES-256-GCM,auth [null-digest],keysize 256,tls-auth,key-method 2,tls-server",
+            ),
+            (
+                OccParams {
+                    cipher: Some(Cipher::Aes256Cbc),
+                    allowed: false,
+                    point: Some(OccPoint::default()),
+                    ..CLIENT
+                },
+                "link-mtu 1557,tun-mtu 1500,proto UDPv4,cipher AES-256-CBC,auth SHA1,keysize 256,\
+                 key-method 2,tls-client",
+            ),
+        ];
+        for (params, expected) in cases {
+            assert_eq!(options_string(&params), format!("V4,dev-type tun,{expected}"));
+        }
+    }
+
+    #[test]
+    fn of_static_keys_as_openvpn_prints_it() {
+        let key = StaticKey::from_bytes(&[7; 256]);
+        let local = LocalSettings {
+            addresses: vec!["fd00:8::1/64".parse().unwrap(), "10.8.0.1/32".parse().unwrap()],
+            peer_address: Some("10.8.0.2".parse().unwrap()),
+            ..LocalSettings::default()
+        };
+        let wall = UnixTime(0);
+        let directed = StaticParams {
+            digest: Digest::Sha256,
+            local: local.clone(),
+            remotes: vec![RemoteParams::new("east".to_owned(), Transport::Udp)],
+            ..StaticParams::new(key.clone(), KeyDirection::Normal, Cipher::Aes256Cbc, wall)
+        };
+        assert_eq!(
+            static_options_string(&directed, Transport::Udp),
+            "V4,dev-type tun,link-mtu 1572,tun-mtu 1500,proto UDPv4,tun-ipv6,ifconfig 10.8.0.2 10.8.0.1,\
+             keydir 0,cipher AES-256-CBC,auth SHA256,keysize 256,secret"
+        );
+        let waiting = StaticParams {
+            compression: CompressionFraming::LzoNo,
+            local: LocalSettings { addresses: local.addresses[1..].to_vec(), ..local },
+            ..StaticParams::new(key, KeyDirection::Bidirectional, Cipher::Aes128Cbc, wall)
+        };
+        assert_eq!(
+            static_options_string(&waiting, Transport::Tcp),
+            "V4,dev-type tun,link-mtu 1563,tun-mtu 1500,proto TCPv4_SERVER,ifconfig 10.8.0.2 10.8.0.1,\
+             comp-lzo,cipher AES-128-CBC,auth SHA1,keysize 128,secret"
+        );
+    }
+
+    #[test]
+    fn an_end_in_a_network_names_the_network() {
+        let local =
+            LocalSettings { addresses: vec!["10.8.0.9/20".parse().unwrap()], ..LocalSettings::default() };
+        let network = [Ipv4Addr::new(10, 8, 0, 0), Ipv4Addr::new(255, 255, 240, 0)];
+        assert_eq!(OccPoint::from(&local), OccPoint { ifconfig: Some(network), ipv6: false });
+        assert_eq!(OccPoint::from(&LocalSettings::default()), OccPoint::default());
+    }
 
     // Each as OpenVPN 2.6.14 logs it (`Local Options String`) for the same options.
     #[test]

@@ -22,6 +22,7 @@ use crate::keys::static_directions;
 use crate::lifetime::Lifetime;
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{Shape, max_mss_within};
+use crate::occ::static_options_string;
 use crate::params::StaticParams;
 use crate::wrap::KeyDirection;
 
@@ -237,6 +238,13 @@ impl StaticTunnel {
 
     fn activate(&mut self) {
         self.data(DataEvent::Activate { peer: PeerId::SERVER, session: SESSION });
+    }
+
+    /// The peer asks what our file says, to warn of what differs in its own.
+    fn tell_options(&mut self) {
+        let Some(path) = self.path else { return };
+        let payload = data_message::occ_reply(&static_options_string(&self.params, path.transport()));
+        self.data(DataEvent::Inject { peer: PeerId::SERVER, payload });
     }
 
     /// There is no way to the peer for now.
@@ -533,11 +541,11 @@ impl Protocol for StaticTunnel {
                 self.come_up();
             }
             Notice::Moved { path, .. } => self.moved(path),
-            Notice::Message { payload, .. } => {
-                if data_message::classify(&payload) == DataMessage::OccExit {
-                    self.lose("the other end said goodbye", false);
-                }
-            }
+            Notice::Message { payload, .. } => match data_message::classify(&payload) {
+                DataMessage::OccExit => self.lose("the other end said goodbye", false),
+                DataMessage::OccRequest => self.tell_options(),
+                _ => {}
+            },
             // The numbers of packets run out: they begin again, later.
             Notice::LimitNear { .. } => {
                 self.begin();

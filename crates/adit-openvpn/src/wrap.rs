@@ -81,6 +81,7 @@ impl KeyDirection {
 /// Keys of tls-auth. Debug shows none of them.
 pub struct AuthKeys {
     digest: HmacDigest,
+    direction: KeyDirection,
     seal: Zeroizing<Vec<u8>>,
     open: Zeroizing<Vec<u8>>,
     whole: StaticKey,
@@ -140,6 +141,7 @@ impl WrapConfig {
             |half| Zeroizing::new(key.hmac_slot(half).iter().copied().take(digest.output_len()).collect());
         WrapConfig::TlsAuth(Arc::new(AuthKeys {
             digest,
+            direction,
             seal: slot(seal),
             open: slot(open),
             whole: key.clone(),
@@ -183,6 +185,14 @@ impl WrapConfig {
                 Bearer::Nobody | Bearer::Peer => None,
             },
             _ => None,
+        }
+    }
+
+    /// Which half of tls-auth's key is for which direction; of other wrappings nobody says so.
+    pub(crate) fn key_direction(&self) -> KeyDirection {
+        match self {
+            WrapConfig::TlsAuth(keys) => keys.direction,
+            WrapConfig::Plain | WrapConfig::TlsCrypt(_) => KeyDirection::Bidirectional,
         }
     }
 

@@ -9,6 +9,7 @@ use adit_core::{
     Severity, StaticFraming, Transport, UnixTime,
 };
 use adit_openvpn::StaticTunnel;
+use adit_openvpn::data_message::{self, DataMessage};
 use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
@@ -440,4 +441,31 @@ fn limits_end_it() {
     end.opened(at(6), tcp(1));
     end.first_opened(at(7));
     assert!(ended(&end.timeout(at(12))).is_some());
+}
+
+/// The other end asks what our file says, as OpenVPN does with a static key, and gets its own answer each time.
+#[test]
+fn the_options_are_told_to_who_asks() {
+    let request = || {
+        let payload = [data_message::OCC_MAGIC.as_slice(), &[data_message::OCC_REQUEST]].concat();
+        Notice::Message { peer: PeerId::SERVER, session: SESSION, payload }
+    };
+    let answers = |events: &[Event]| -> Vec<String> {
+        let answer = |event: &Event| match event {
+            Event::Data(DataEvent::Inject { payload, .. }) => match data_message::classify(payload) {
+                DataMessage::OccReply(options) => Some(options.into_owned()),
+                _ => None,
+            },
+            _ => None,
+        };
+        events.iter().filter_map(answer).collect()
+    };
+    let mut end = End::new(waiting(), at(1));
+    assert!(answers(&end.notice(at(1), request())).is_empty(), "there is no way to the other end yet");
+    end.moved(at(2), udp(7));
+    let told = "V4,dev-type tun,link-mtu 1572,tun-mtu 1500,proto UDPv4,ifconfig 10.4.0.2 10.4.0.1,keydir 0,\
+                cipher AES-256-CBC,auth SHA256,keysize 256,secret";
+    for _ in 0..2 {
+        assert_eq!(answers(&end.notice(at(3), request())), [told]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Point-to-point: `tls-server` and `tls-client` that push and pull nothing.
 
 use crate::options::{Options, Program, Transport, Wrap};
-use crate::variants::{BOTH_WAYS, check, comes_back, name_each_other};
+use crate::variants::{BOTH_WAYS, check, comes_back, name_each_other, options_strings_agree};
 
 /// Makes a server and its client two points.
 fn points(texts: &mut [String; 2]) {
@@ -66,5 +66,21 @@ fn point_among_ourselves() {
 fn point_comes_back() {
     for pair in BOTH_WAYS {
         comes_back("point_comes_back", &Options::BASE, pair, points);
+    }
+}
+
+/// The strings of points tell of their addresses and their cipher too.
+#[test]
+fn point_options_strings() {
+    for (options, lines) in [
+        (Options { wrap: Wrap::TlsAuth("SHA256"), ..Options::BASE }, "cipher AES-256-GCM\n"),
+        (TCP, "data-ciphers AES-128-GCM\ncipher AES-256-CBC\n"),
+    ] {
+        for pair in BOTH_WAYS {
+            options_strings_agree(&options, pair, |texts| {
+                points(texts);
+                texts.iter_mut().for_each(|text| *text += lines);
+            });
+        }
     }
 }

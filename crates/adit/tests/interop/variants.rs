@@ -6,7 +6,7 @@ use std::time::Duration;
 use adit_testbed::{Ping, can_run, transfer, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
-use crate::options::{Options, Program, SERVER_INNER, Wrap};
+use crate::options::{Options, Program, SERVER_INNER, Transport, Wrap};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 /// adit at either end.
@@ -131,6 +131,56 @@ fn play(bed: &mut Bed) -> Result<(), String> {
     }
     bed.clients[0].stop()?;
     bed.server.stop()
+}
+
+/// What each end tells of its options is what OpenVPN expects. Its server has `opt-verify` besides, and so lets nobody
+/// in whose string differs by a letter.
+#[test]
+fn options_strings_are_what_openvpn_expects() {
+    let tls_auth = Wrap::TlsAuth("SHA256");
+    let cbc = "data-ciphers AES-256-CBC\ndata-ciphers-fallback AES-256-CBC\n";
+    for (options, lines) in [
+        (Options::BASE, "comp-lzo no\n"),
+        (Options { wrap: tls_auth, transport: Transport::Tcp4, ..Options::BASE }, cbc),
+        (Options { wrap: tls_auth, transport: Transport::Udp6, ..Options::BASE }, "tun-mtu 1400\n"),
+    ] {
+        for pair in BOTH_WAYS {
+            options_strings_agree(&options, pair, |texts| {
+                texts.iter_mut().for_each(|text| *text += lines);
+                if pair[0] == Program::OpenVpn {
+                    // OpenVPN has dropped it since 2.7.
+                    texts[0] += "ignore-unknown-option opt-verify\nopt-verify\n";
+                }
+            });
+        }
+    }
+}
+
+/// The tunnel comes up, and OpenVPN says of no option that the ends differ in it, which it says at `verb 7` alone.
+pub(crate) fn options_strings_agree(
+    options: &Options,
+    [server, client]: [Program; 2],
+    change: impl Fn(&mut [String; 2]),
+) {
+    if !can_run("options strings", &PROGRAMS) {
+        return;
+    }
+    let theirs = usize::from(client == Program::OpenVpn);
+    let mut bed = Bed::build_with(options, server, &[client], |_, texts| {
+        change(texts);
+        texts[theirs] = texts[theirs].replace("verb 3\n", "verb 7\n");
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let target = SERVER_INNER[0].parse().unwrap();
+    let there = wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE);
+    assert!(there.is_ok(), "{options:?}\n{}", bed.logs());
+    let log = [&mut bed.server, &mut bed.clients[0]][theirs].process().log();
+    assert!(log.contains("Expected Remote Options String"), "it compares nothing:\n{log}");
+    let differs = ["' is used inconsistently, ", " config but missing in "];
+    let line = log.lines().find(|line| differs.iter().any(|words| line.contains(words)));
+    assert_eq!(line, None, "{options:?}, {server:?} to {client:?}");
 }
 
 /// The end that waits names the other one too, and so that one keeps its port.
