@@ -88,6 +88,8 @@ pub struct PeerInfo {
     pub addresses: Vec<IpAddr>,
     /// The data cipher.
     pub cipher: Cipher,
+    /// The data channel has OpenVPN's epoch format, in which a key that was used enough makes way for the next.
+    pub epochs: bool,
     /// The TLS version and suite of the control channel, as text.
     pub tls: String,
     /// Renegotiations completed.

@@ -135,6 +135,7 @@ impl StaticTunnel {
             path: self.path?,
             addresses: self.params.local.peer_address.into_iter().collect(),
             cipher: self.params.cipher,
+            epochs: false,
             tls: "static key".to_owned(),
             rekeys: 0,
             last_handshake: since,

@@ -231,6 +231,7 @@ impl Peer {
             path: self.path,
             addresses: self.inner_addresses(&up.lease),
             cipher: agreement.cipher,
+            epochs: agreement.epoch,
             tls: self.session.tls_description().to_owned(),
             rekeys: self.link.rekeys(),
             last_handshake: self.last_handshake,

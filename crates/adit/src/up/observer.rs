@@ -52,11 +52,12 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
             Event::PeerUp { info, .. } => {
                 let addresses: Vec<String> = info.addresses.iter().map(ToString::to_string).collect();
                 let text = format_args!(
-                    "{}: {} connected ({}; {}; {})",
+                    "{}: {} connected ({}; {}{}; {})",
                     info.path,
                     info.name,
                     addresses.join(", "),
                     info.cipher,
+                    if info.epochs { ", epochs" } else { "" },
                     info.tls
                 );
                 self.log.log(Severity::Info, text);

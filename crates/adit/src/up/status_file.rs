@@ -271,6 +271,7 @@ mod tests {
             path: Path::Udp { socket: 0, remote: "[::ffff:192.0.2.7]:40000".parse().expect("an address") },
             addresses: vec!["10.8.0.2".parse().expect("an address")],
             cipher: Cipher::Aes256Gcm,
+            epochs: false,
             tls: String::new(),
             rekeys: 0,
             last_handshake: at(10),

@@ -105,6 +105,7 @@ impl Connection {
             name: self.session.peer_name().unwrap_or("server").to_owned(),
             addresses: settings.addresses.iter().map(IpNet::addr).collect(),
             cipher: agreement.cipher,
+            epochs: agreement.epoch,
             since: now,
             cc_exit: terms.cc_exit,
             exit_notify: terms.exit_notify,
