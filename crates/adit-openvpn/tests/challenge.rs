@@ -173,7 +173,12 @@ fn a_refused_client_stays_with_its_server() {
 }
 
 fn texting() -> Pair {
+    texting_with(|_| {})
+}
+
+fn texting_with(change: impl FnOnce(&mut ClientParams)) -> Pair {
     let mut pair = pair(|client, server| {
+        change(client);
         client.peer_info.push(("IV_SSO".to_owned(), "webauth,crtext".to_owned()));
         server.access.client_crresponse = Some(vec!["/code".to_owned(), "word".to_owned()]);
     });
@@ -202,6 +207,28 @@ fn a_question_while_the_server_waits() {
     ends(&mut pair, VERIFY, 2, &["1"]);
     assert!(pair.is_up());
     assert!(!log_says(&pair.server_events, "123456") && !log_says(&pair.server_events, "MTIzNDU2"));
+}
+
+/// The server is not heard again while it waits, and the client waits in vain.
+fn waits_in_vain(mut pair: Pair, seconds: u64, reason: &str) {
+    pair.cut = true;
+    pair.advance(Duration::from_secs(seconds - 1));
+    assert!(!log_says(&pair.client_events, "next attempt"), "{:?}", pair.client_events);
+    pair.advance(Duration::from_secs(1));
+    let words = format!("was still waiting for the second factor after {seconds} s (AUTH_PENDING): {reason}");
+    assert!(log_says(&pair.client_events, &words), "{:?}", pair.client_events);
+}
+
+#[test]
+fn a_wait_for_the_second_factor_that_was_too_short() {
+    waits_in_vain(texting(), 120, "that is all the time it gives");
+    waits_in_vain(
+        texting_with(|client| client.control.reneg = Some(Duration::from_secs(180))),
+        90,
+        "it gives 120 s, but here half of reneg-sec",
+    );
+    let before_2_6 = texting_with(|client| client.data.before_2_6 = true);
+    waits_in_vain(before_2_6, 60, "it names no time, so hand-window ends the wait here");
 }
 
 #[test]

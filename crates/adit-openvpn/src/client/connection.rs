@@ -61,6 +61,31 @@ pub(super) enum Outcome {
     Goodbye,
 }
 
+/// The server waits for more than a password.
+#[derive(Clone, Copy)]
+struct Pending {
+    /// How long, by its own words.
+    theirs: Option<Duration>,
+    /// How long we wait with it.
+    ours: Duration,
+}
+
+impl Pending {
+    /// The time is over.
+    fn reason(self) -> String {
+        let ours = self.ours.as_secs();
+        let whose = match self.theirs {
+            Some(theirs) if theirs > self.ours => format!(
+                "it gives {} s, but here half of reneg-sec or hand-window, whichever is longer, ends the wait; raise one of them",
+                theirs.as_secs()
+            ),
+            Some(_) => "that is all the time it gives; be quicker, or let it give more".to_owned(),
+            None => "it names no time, so hand-window ends the wait here; be quicker, or raise it".to_owned(),
+        };
+        format!("the server was still waiting for the second factor after {ours} s (AUTH_PENDING): {whose}")
+    }
+}
+
 /// What a connection is when the server's push has arrived.
 struct Up {
     name: String,
@@ -97,6 +122,8 @@ pub(super) struct Connection {
     assembler: PushAssembler,
     ask_at: Option<Instant>,
     push_deadline: Option<Instant>,
+    /// How long the server said that it waits for more (`AUTH_PENDING`), and how long we do.
+    pending: Option<Pending>,
     up: Option<Up>,
     last_handshake: Instant,
     goodbye_until: Option<Instant>,
@@ -141,6 +168,7 @@ impl Connection {
             assembler: PushAssembler::new(),
             ask_at: None,
             push_deadline: None,
+            pending: None,
             up: None,
             last_handshake: now,
             goodbye_until: None,
@@ -325,7 +353,10 @@ impl Connection {
             );
             self.verdict = Some(Outcome::Retry { reason, advance: true });
         } else if self.push_deadline.is_some_and(|at| now >= at) {
-            self.verdict = Some(retry("the server accepted us but sent no settings (PUSH_REPLY)"));
+            self.verdict = Some(retry(&match self.pending {
+                Some(pending) => pending.reason(),
+                None => "the server accepted us but sent no settings (PUSH_REPLY)".to_owned(),
+            }));
         }
     }
 
@@ -482,8 +513,10 @@ impl Connection {
     fn wait_for_verdict(&mut self, now: Instant, timeout: Option<u32>) {
         let control = &self.params.control;
         let most = control.reneg.unwrap_or_default().div_f64(2.0).max(control.hand_window);
-        let wanted = timeout.map_or(control.hand_window, |seconds| Duration::from_secs(seconds.into()));
-        self.push_deadline = Some(now + wanted.min(most));
+        let theirs = timeout.map(|seconds| Duration::from_secs(seconds.into()));
+        let ours = theirs.unwrap_or(control.hand_window).min(most);
+        self.pending = Some(Pending { theirs, ours });
+        self.push_deadline = Some(now + ours);
     }
 
     /// `auth-token` and `auth-token-user`: what to show in place of username and password from now on.
