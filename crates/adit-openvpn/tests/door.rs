@@ -73,3 +73,46 @@ fn after_a_restart_no_session_begins_by_an_earlier_answer() {
     stranger.begin(renewed).unwrap();
     assert_eq!(stranger.server.half_open(), 1);
 }
+
+/// So many at once, of one address and of all.
+const OF_ONE: usize = 128;
+const OF_ALL: usize = 1024;
+
+/// Who proves its address begins a handshake; who never goes on with it takes no more than its share of the room.
+#[test]
+fn handshakes_that_are_never_finished_have_limits() {
+    let mut stranger = Stranger::new();
+    let mut begin = |network: u8, port: usize| {
+        let port = 2000 + u16::try_from(port).unwrap();
+        stranger.path = Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, network, 9], port)) };
+        let cookie = stranger.reset();
+        (stranger.begin(cookie), stranger.server.half_open())
+    };
+    for number in 0..OF_ONE {
+        assert_eq!(begin(0, number), (Ok(()), number + 1));
+    }
+    assert!(matches!(begin(0, OF_ONE), (Err(Rejected::Limited(_)), OF_ONE)));
+    for number in OF_ONE..OF_ALL {
+        let network = u8::try_from(number / OF_ONE).unwrap();
+        assert_eq!(begin(network, number % OF_ONE), (Ok(()), number + 1));
+    }
+    assert!(matches!(begin(200, 0), (Err(Rejected::Limited(_)), OF_ALL)));
+}
+
+/// Answers wait until they can be sent, but not without end.
+#[test]
+fn answers_that_nobody_takes_do_not_pile_up() {
+    let mut stranger = Stranger::new();
+    let mut answered = 0;
+    for number in 0..10_000_u16 {
+        let [high, low] = number.to_be_bytes();
+        stranger.path = Path::Udp { socket: 0, remote: SocketAddr::from(([10, high, low, 9], 1194)) };
+        let reset = ControlBody { packet_id: Some(0), ..ControlBody::default() };
+        answered += usize::from(stranger.send(Opcode::HardResetClientV2, reset).is_ok());
+    }
+    assert_eq!(answered, 256);
+    let mut datagram = Vec::new();
+    let sent = std::iter::from_fn(|| stranger.server.poll_transmit(&mut datagram)).count();
+    assert_eq!(sent, 256);
+    let _ = stranger.reset();
+}
