@@ -360,3 +360,36 @@ impl Drop for RemovedOnDrop {
         let _ = std::fs::remove_file(&self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A client's file with these lines besides.
+    pub(super) fn config(lines: &str) -> Config {
+        let file = format!(
+            "client\nremote a\nremote b\nremote c\nauth-user-pass\n{lines}\
+             <ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n"
+        );
+        let none = |_: &Path| Err("no such file".to_owned());
+        let parsed = adit_config::openvpn::parse("test.conf", file.as_bytes(), &none);
+        parsed.expect("a good file").config
+    }
+
+    fn remotes(lines: &str) -> Vec<String> {
+        let mut config = config(lines);
+        assert!(shuffle(&mut config).is_ok());
+        let Role::Client(client) = config.role else { return Vec::new() };
+        client.remotes.into_iter().map(|remote| remote.host).collect()
+    }
+
+    #[test]
+    fn remote_random_gives_every_order() {
+        assert_eq!(remotes(""), ["a", "b", "c"]);
+        // One of the six is missing once in 10^15 times.
+        let orders: BTreeSet<Vec<String>> = (0..200).map(|_| remotes("remote-random\n")).collect();
+        assert_eq!(orders.len(), 6, "{orders:?}");
+    }
+}

@@ -51,3 +51,43 @@ fn versions(config: &Config) -> Vec<&'static SupportedProtocolVersion> {
     ];
     all.into_iter().filter(|(version, _)| (min..=max).contains(version)).map(|(_, version)| version).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::tests::config;
+
+    /// The numbers of versions, of suites of TLS 1.3 and of TLS 1.2, and of groups, in the order of offering.
+    fn left_by(lines: &str) -> [Vec<u16>; 4] {
+        let TlsEnvironment { provider, versions, .. } = environment(&config(lines));
+        let suites = |of_1_3: bool| {
+            let suites = provider.cipher_suites.iter();
+            let of_it = suites.filter(|suite| matches!(suite, SupportedCipherSuite::Tls13(_)) == of_1_3);
+            of_it.map(|suite| u16::from(suite.suite())).collect()
+        };
+        [
+            versions.iter().map(|version| u16::from(version.version)).collect(),
+            suites(true),
+            suites(false),
+            provider.kx_groups.iter().map(|group| u16::from(group.name())).collect(),
+        ]
+    }
+
+    #[test]
+    fn what_the_directives_name_is_left_and_nothing_else() {
+        let [versions, suites, ciphers, groups] = left_by("");
+        assert_eq!(versions, [0x0304, 0x0303]);
+        assert!(suites.len() == 3 && ciphers.len() > 4, "{suites:x?} {ciphers:x?}");
+        assert_eq!(groups[0], 0x11ec, "X25519MLKEM768 first");
+        assert_eq!(left_by("tls-version-min 1.3\n")[0], [0x0304]);
+        assert_eq!(left_by("tls-version-max 1.2\n")[0], [0x0303]);
+
+        let left = left_by("tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256\n");
+        assert_eq!((&left[1], &left[2]), (&vec![0x1303], &ciphers));
+        let lines = "tls-cipher TLS-ECDHE-RSA-WITH-AES-128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384\n";
+        let [_, left, mut named, _] = left_by(lines);
+        named.sort_unstable();
+        assert_eq!((left, named), (suites, vec![0xc02c, 0xc02f]));
+        assert_eq!(left_by("tls-groups secp384r1:X25519\n")[3], [0x0018, 0x001d]);
+    }
+}
