@@ -72,6 +72,7 @@ fn message(
         role,
         transport: path.transport(),
         tun_mtu: data.tun_mtu,
+        told_mtu: data.told_mtu,
         cipher,
         allowed: cipher.is_some_and(|cipher| data.ciphers.contains(&cipher)),
         digest: data.digest,

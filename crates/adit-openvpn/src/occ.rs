@@ -23,6 +23,8 @@ pub struct OccParams {
     pub transport: Transport,
     /// MTU of the TUN device in bytes.
     pub tun_mtu: u16,
+    /// The MTU that the string tells of, if that is another.
+    pub told_mtu: Option<u16>,
     /// The data cipher that the configuration names (`data-ciphers-fallback` or `cipher`). `None`: the string
     /// is that of OpenVPN without the directive, which counts as for its old default BF-CBC and does not
     /// name it.
@@ -59,7 +61,7 @@ impl From<&LocalSettings> for OccPoint {
             IpNet::V6(_) => None,
         });
         OccPoint {
-            ifconfig: ours.map(|ours| match local.peer_address {
+            ifconfig: ours.filter(|_| !local.untold).map(|ours| match local.peer_address {
                 Some(IpAddr::V4(peer)) => [peer, ours.addr()],
                 _ => [ours.network(), ours.netmask()],
             }),
@@ -79,7 +81,7 @@ pub fn options_string(params: &OccParams) -> String {
         "V4".to_owned(),
         "dev-type tun".to_owned(),
         format!("link-mtu {}", link_mtu(params)),
-        format!("tun-mtu {}", params.tun_mtu),
+        format!("tun-mtu {}", params.told_mtu.unwrap_or(params.tun_mtu)),
         format!("proto {proto}"),
     ];
     if let Some(point) = params.point {
@@ -131,6 +133,7 @@ pub(crate) fn static_options_string(params: &StaticParams, transport: Transport)
         role: if params.waits() { Role::Server } else { Role::Client },
         transport,
         tun_mtu: params.tun_mtu,
+        told_mtu: params.told_mtu,
         cipher: Some(params.cipher),
         allowed: true,
         digest: params.digest,
@@ -190,6 +193,7 @@ mod tests {
         role: Role::Client,
         transport: Transport::Udp,
         tun_mtu: 1500,
+        told_mtu: None,
         cipher: Some(Cipher::Aes256Gcm),
         allowed: true,
         digest: Digest::Sha1,
@@ -286,6 +290,7 @@ mod tests {
         let network = [Ipv4Addr::new(10, 8, 0, 0), Ipv4Addr::new(255, 255, 240, 0)];
         assert_eq!(OccPoint::from(&local), OccPoint { ifconfig: Some(network), ipv6: false });
         assert_eq!(OccPoint::from(&LocalSettings::default()), OccPoint::default());
+        assert_eq!(OccPoint::from(&LocalSettings { untold: true, ..local }), OccPoint::default());
     }
 
     // Each as OpenVPN 2.6.14 logs it (`Local Options String`) for the same options.
@@ -324,6 +329,10 @@ mod tests {
             (
                 OccParams { cipher: None, allowed: false, ..CLIENT },
                 "link-mtu 1541,tun-mtu 1500,proto UDPv4,auth SHA1,keysize 128,key-method 2,tls-client",
+            ),
+            (
+                OccParams { told_mtu: Some(1400), cipher: None, allowed: false, ..CLIENT },
+                "link-mtu 1541,tun-mtu 1400,proto UDPv4,auth SHA1,keysize 128,key-method 2,tls-client",
             ),
             (
                 OccParams { cipher: None, allowed: false, digest: Digest::Sha384, ..CLIENT },

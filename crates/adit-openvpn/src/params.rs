@@ -91,6 +91,8 @@ pub struct DataParams {
     pub before_2_7: bool,
     /// `tun-mtu`. Default 1500.
     pub tun_mtu: u16,
+    /// The second value of `tun-mtu`: what the options string says in its place.
+    pub told_mtu: Option<u16>,
     /// `mssfix`.
     pub mssfix: MssFix,
     /// `replay-window`.
@@ -108,6 +110,7 @@ impl Default for DataParams {
             before_2_6: false,
             before_2_7: false,
             tun_mtu: 1500,
+            told_mtu: None,
             mssfix: MssFix::Default,
             replay_window: ReplayWindow::default(),
         }
@@ -267,6 +270,8 @@ pub struct LocalSettings {
     pub peer_address: Option<IpAddr>,
     /// `route-metric`, for pushed routes that name none.
     pub route_metric: Option<u32>,
+    /// `ifconfig-nowarn`: the other end of a point-to-point tunnel is told nothing of our addresses.
+    pub untold: bool,
 }
 
 /// A server.
@@ -341,6 +346,8 @@ pub struct StaticParams {
     pub replay_window: ReplayWindow,
     /// `tun-mtu`.
     pub tun_mtu: u16,
+    /// The second value of `tun-mtu`: what the options string says in its place.
+    pub told_mtu: Option<u16>,
     /// `mssfix`.
     pub mssfix: MssFix,
     /// `ping`, `ping-restart`, `ping-exit`.
@@ -378,6 +385,7 @@ impl StaticParams {
             compression: CompressionFraming::None,
             replay_window: ReplayWindow::default(),
             tun_mtu: 1500,
+            told_mtu: None,
             mssfix: MssFix::Default,
             keepalive: Keepalive::default(),
             limits: SessionLimits::default(),

@@ -84,6 +84,8 @@ pub(super) struct DeviceDraft {
     pub(super) name: Option<(String, At)>,
     pub(super) is_tun: bool,
     pub(super) mtu: Option<u16>,
+    pub(super) told_mtu: Option<u16>,
+    pub(super) ifconfig_nowarn: bool,
     pub(super) txqueuelen: Option<u32>,
     pub(super) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
     pub(super) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,

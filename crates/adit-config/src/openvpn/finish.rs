@@ -9,7 +9,7 @@ use adit_core::{Ipv4Net, Ipv6Net, RouteVia, Transport};
 use super::Parser;
 use super::args::prefix_of;
 use super::data::DEFAULT_CIPHERS;
-use super::draft::{Draft, LocalDraft, RemoteDraft, Scope};
+use super::draft::{DeviceDraft, Draft, LocalDraft, RemoteDraft, Scope};
 use super::lexer::MAX_WORD;
 use super::model::*;
 use super::{point, secret};
@@ -239,7 +239,8 @@ fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
             Some(name.clone())
         }
     };
-    Some(Device { name, mtu: draft.device.mtu.unwrap_or(1500), txqueuelen: draft.device.txqueuelen })
+    let DeviceDraft { mtu, told_mtu, ifconfig_nowarn, txqueuelen, .. } = draft.device;
+    Some(Device { name, mtu: mtu.unwrap_or(1500), told_mtu, ifconfig_nowarn, txqueuelen })
 }
 
 fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<ClientConfig> {

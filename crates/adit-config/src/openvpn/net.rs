@@ -268,10 +268,13 @@ pub(super) fn tun_mtu(draft: &mut Draft, args: &Args<'_>) -> Done {
     let mtu = args.number(0, 68..=u16::MAX)?;
     let told = args.opt_number(1, 68..=u16::MAX)?;
     draft.device.mtu = Some(mtu);
-    match told {
-        Some(told) if told != mtu => done_but("the second value is only for a comparison that is not made"),
-        _ => done(),
-    }
+    draft.device.told_mtu = told.filter(|told| *told != mtu);
+    done()
+}
+
+pub(super) fn ifconfig_nowarn(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.device.ifconfig_nowarn = true;
+    done()
 }
 
 pub(super) fn txqueuelen(draft: &mut Draft, args: &Args<'_>) -> Done {

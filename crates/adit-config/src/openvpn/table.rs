@@ -206,6 +206,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     both("txqueuelen", "PACKETS", net::txqueuelen),
     both("ifconfig", "ADDRESS PEER|NETMASK", net::ifconfig),
     both("ifconfig-ipv6", "ADDRESS/BITS PEER", net::ifconfig_ipv6),
+    both("ifconfig-nowarn", "", net::ifconfig_nowarn),
     // Routes and names
     both("route", "NETWORK [NETMASK] [GATEWAY] [METRIC]", routes::route),
     both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
@@ -375,7 +376,6 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("mtu-test", "", "adit does not measure the path"),
     both("max-packet-size", "BYTES", net::max_packet_size).in_connection(),
     both("tun-mtu-max", "BYTES", net::tun_mtu_max),
-    ignored("ifconfig-nowarn", "", "the two ends' addresses are not compared"),
     ignored("route-method", "METHOD", WINDOWS),
     ignored("route-delay", "[SECONDS] [WINDOW]", "the device is ready when routes are set"),
     ignored("max-routes", "[ROUTES]", "OpenVPN has dropped it too"),

@@ -18,13 +18,14 @@ pub(super) fn params(
     resolve_patience: Option<Duration>,
     wall_at_origin: UnixTime,
 ) -> StaticParams {
-    let DataParams { digest, compression, replay_window, tun_mtu, mssfix, .. } = data(config);
+    let DataParams { digest, compression, replay_window, tun_mtu, told_mtu, mssfix, .. } = data(config);
     let (key, direction) = (StaticKey::from_bytes(secret.key.bytes()), key_direction(secret.direction));
     let waiting = StaticParams {
         digest,
         compression,
         replay_window,
         tun_mtu,
+        told_mtu,
         mssfix,
         keepalive: keepalive(config),
         limits: config.limits,

@@ -178,6 +178,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
         addresses,
         peer_address,
         route_metric: client.route_metric,
+        untold: config.device.ifconfig_nowarn,
     }
 }
 
@@ -235,7 +236,13 @@ pub(super) fn point_params(
 /// What the file says of the waiting end of a point-to-point tunnel.
 pub(super) fn point_settings(config: &Config, point: &PointConfig) -> LocalSettings {
     let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
-    LocalSettings { routes: config.routes.clone(), addresses, peer_address, ..LocalSettings::default() }
+    LocalSettings {
+        routes: config.routes.clone(),
+        addresses,
+        peer_address,
+        untold: config.device.ifconfig_nowarn,
+        ..LocalSettings::default()
+    }
 }
 
 /// The outer addresses that the other end may have; empty: any. Names do not restrict it.
@@ -425,6 +432,7 @@ pub(super) fn data(config: &Config) -> DataParams {
         before_2_6: config.data.before_2_6,
         before_2_7: config.data.before_2_7,
         tun_mtu: config.device.mtu,
+        told_mtu: config.device.told_mtu,
         mssfix: match config.data.mssfix {
             file::Mssfix::Default => MssFix::Default,
             file::Mssfix::Off => MssFix::Off,

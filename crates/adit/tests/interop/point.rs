@@ -74,7 +74,7 @@ fn point_comes_back() {
 fn point_options_strings() {
     for (options, lines) in [
         (Options { wrap: Wrap::TlsAuth("SHA256"), ..Options::BASE }, "cipher AES-256-GCM\n"),
-        (TCP, "data-ciphers AES-128-GCM\ncipher AES-256-CBC\n"),
+        (TCP, "data-ciphers AES-128-GCM\ncipher AES-256-CBC\nifconfig-nowarn\n"),
     ] {
         for pair in BOTH_WAYS {
             options_strings_agree(&options, pair, |texts| {

@@ -142,7 +142,7 @@ fn options_strings_are_what_openvpn_expects() {
     for (options, lines) in [
         (Options::BASE, "comp-lzo no\n"),
         (Options { wrap: tls_auth, transport: Transport::Tcp4, ..Options::BASE }, cbc),
-        (Options { wrap: tls_auth, transport: Transport::Udp6, ..Options::BASE }, "tun-mtu 1400\n"),
+        (Options { wrap: tls_auth, transport: Transport::Udp6, ..Options::BASE }, "tun-mtu 1400 1380\n"),
     ] {
         for pair in BOTH_WAYS {
             options_strings_agree(&options, pair, |texts| {

@@ -10,6 +10,11 @@ pub struct Device {
     pub name: Option<String>,
     /// MTU in bytes (default 1500); a server may push another.
     pub mtu: u16,
+    /// The MTU that the other end is told of, if that is another (the second value of `tun-mtu`).
+    pub told_mtu: Option<u16>,
+    /// Tell the other end of a point-to-point tunnel nothing of our addresses, which it would compare with its own
+    /// (`ifconfig-nowarn`).
+    pub ifconfig_nowarn: bool,
     /// Length of its transmit queue in packets, if given.
     pub txqueuelen: Option<u32>,
 }

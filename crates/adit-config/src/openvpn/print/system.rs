@@ -6,7 +6,13 @@ use crate::openvpn::model::*;
 pub(super) fn print_device(out: &mut Out, device: &Device) {
     out.one("dev", device.name.as_deref().unwrap_or("tun"));
     out.one("dev-type", "tun");
-    out.one("tun-mtu", device.mtu);
+    match device.told_mtu {
+        Some(told) => out.line("tun-mtu", &[&device.mtu.to_string(), &told.to_string()]),
+        None => out.one("tun-mtu", device.mtu),
+    }
+    if device.ifconfig_nowarn {
+        out.flag("ifconfig-nowarn");
+    }
     if let Some(packets) = device.txqueuelen {
         out.one("txqueuelen", packets);
     }

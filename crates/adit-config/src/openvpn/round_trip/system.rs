@@ -89,9 +89,14 @@ pub(super) fn process() -> impl Strategy<Value = Process> {
 
 pub(super) fn device() -> impl Strategy<Value = Device> {
     let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
-    (option::of(name), 68..=u16::MAX, option::of(1..100_000u32)).prop_map(|(name, mtu, txqueuelen)| Device {
-        name,
-        mtu,
-        txqueuelen,
-    })
+    let queue = option::of(1..100_000u32);
+    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue).prop_map(
+        |(name, mtu, told, ifconfig_nowarn, txqueuelen)| Device {
+            name,
+            mtu,
+            told_mtu: told.filter(|told| *told != mtu),
+            ifconfig_nowarn,
+            txqueuelen,
+        },
+    )
 }
