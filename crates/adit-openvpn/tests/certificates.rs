@@ -137,6 +137,16 @@ fn a_nul_in_a_name_is_no_way_in() {
     });
     let pair = meet(&authority, &client, PeerRequirements::default());
     assert!(!pair.is_up() && told(&pair.server_events, "NUL"));
+    // Outside the subject it matters where the name is taken from.
+    let client = client_with(&authority, |params| {
+        params.subject_alt_names = vec![SanType::Rfc822Name("ann@example.org\0.evil".try_into().unwrap())];
+    });
+    assert_eq!(known_as(&meet(&authority, &client, PeerRequirements::default())).as_deref(), Some("client"));
+    let wanted = PeerRequirements {
+        name_fields: NameFields::new(vec![NameField::SubjectEmail]),
+        ..Default::default()
+    };
+    assert!(!meet(&authority, &client, wanted).is_up());
 }
 
 /// The name by which the server knows its client.

@@ -99,6 +99,33 @@ fn handshakes_that_are_never_finished_have_limits() {
     assert!(matches!(begin(200, 0), (Err(Rejected::Limited(_)), OF_ALL)));
 }
 
+/// Whose address is forged in resets gets no more answers that are larger than these than `connect-freq-initial`
+/// says; of others there may be more, as they hit nobody harder than who sends the resets could.
+#[test]
+fn answers_to_one_address_have_limits() {
+    let reset = |payload: usize| {
+        let body = ControlBody { packet_id: Some(0), payload: vec![0; payload], ..ControlBody::default() };
+        let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
+        body.encode(&mut bytes);
+        let header = Header { opcode: Opcode::HardResetClientV2, key_id: 0 };
+        Wrap::plain().seal(header, Sid([7; 8]), &bytes, &mut datagram).unwrap();
+        datagram
+    };
+    // In 10 s, 200 a second.
+    let answers = |datagram: &[u8]| {
+        let (mut stranger, mut answers, mut answer) = (Stranger::new(), 0, Vec::new());
+        for number in 0..2000 {
+            let now = NOW + std::time::Duration::from_millis(5 * number);
+            let _ = stranger.server.handle_datagram(now, stranger.path, datagram);
+            while stranger.server.poll_transmit(&mut answer).is_some() {
+                answers += 1;
+            }
+        }
+        answers
+    };
+    assert_eq!((answers(&reset(0)), answers(&reset(100))), (100, 500));
+}
+
 /// Answers wait until they can be sent, but not without end.
 #[test]
 fn answers_that_nobody_takes_do_not_pile_up() {
