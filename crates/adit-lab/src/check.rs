@@ -87,7 +87,7 @@ const DELAYED: &str = "title = 'A delay'\nrounds = 1\nseconds = 1\nsubjects = ['
 
 fn measure(plan: &str, folder: &Path, tools: &Tools) -> Result<Results, LabError> {
     let plan = Plan::parse("adit-lab check", plan)?;
-    run::run(&plan, folder, &subjects::all(), tools)?;
+    run::run(&plan, folder, &subjects::all(), tools, false)?;
     Results::read(folder)
 }
 

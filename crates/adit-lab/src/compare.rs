@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::record::Cell;
 use crate::results::{Place, Results};
 use crate::stats::{self, Interval};
 
@@ -42,10 +43,29 @@ impl fmt::Display for Change {
     }
 }
 
+/// What was measured before, was to be measured again, and was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    subject: String,
+    link: String,
+    workload: String,
+    why: String,
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gone { subject, link, workload, why } = self;
+        write!(f, "{subject}, {link}, {workload}: was measured before, and is not now: {why}  WORSE")
+    }
+}
+
 /// Whether more of a figure is better; nothing of one that is neither, such as an offered load.
 pub(crate) fn more_is_better(figure: &str) -> Option<bool> {
     let neither = ["_percent", "_bytes"].iter().any(|unit| figure.ends_with(unit));
-    if neither || figure.contains("offered") || figure.starts_with("link_") {
+    if neither
+        || figure.contains("offered")
+        || ["link_", "tunnel_"].iter().any(|what| figure.starts_with(what))
+    {
         return None;
     }
     let less =
@@ -66,6 +86,35 @@ pub(crate) fn compare(before: &Results, after: &Results, threshold: f64) -> Vec<
     changes.collect()
 }
 
+/// Of what both runs were to measure, all that only the earlier one did.
+pub(crate) fn gone(before: &Results, after: &Results) -> Vec<Gone> {
+    let said = |results: &Results, wanted: &Cell| {
+        let same = |cell: &Cell| {
+            (&cell.subject, &cell.link, &cell.workload) == (&wanted.subject, &wanted.link, &wanted.workload)
+        };
+        results.records.iter().any(|record| same(&record.cell) && record.outcome.says_something())
+    };
+    let wanted = |cell: &&Cell| {
+        let plan = &after.plan;
+        plan.subjects.contains(&cell.subject)
+            && plan.links.iter().any(|link| link.name == cell.link && link.carries(&cell.workload))
+            && plan.workloads.iter().any(|load| load.name() == cell.workload)
+    };
+    let mut cells: Vec<Cell> =
+        before.records.iter().map(|record| Cell { round: 0, ..record.cell.clone() }).collect();
+    cells.sort();
+    cells.dedup();
+    let gone = cells.iter().filter(wanted).filter(|cell| said(before, cell) && !said(after, cell));
+    gone.map(|cell| {
+        let mut records = after.records_of(&cell.link, &cell.workload, &cell.subject);
+        let why = records.find_map(|record| record.outcome.failure.as_ref());
+        let why = why.and_then(|why| why.lines().next()).unwrap_or("the run did not come to it").to_owned();
+        let Cell { subject, link, workload, .. } = cell.clone();
+        Gone { subject, link, workload, why }
+    })
+    .collect()
+}
+
 fn verdict(ratio: f64, interval: Option<Interval>, better_up: bool, threshold: f64) -> Verdict {
     let Interval { low, high } = interval.unwrap_or(Interval { low: ratio, high: ratio });
     let (fell, rose) = (high < 1.0 - threshold, low > 1.0 + threshold);
@@ -79,6 +128,8 @@ fn verdict(ratio: f64, interval: Option<Interval>, better_up: bool, threshold: f
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::tests::made_up;
+    use crate::record::Outcome;
 
     #[test]
     fn direction_depends_on_the_unit() {
@@ -88,6 +139,7 @@ mod tests {
         assert_eq!(more_is_better("up_cpu_s_per_gb"), Some(false));
         assert_eq!(more_is_better("double_offered_pps"), None);
         assert_eq!(more_is_better("up_busy_percent"), None);
+        assert_eq!(more_is_better("tunnel_queue"), None);
     }
 
     #[test]
@@ -98,5 +150,24 @@ mod tests {
         assert_eq!(verdict(0.8, interval(0.75, 0.85), false, 0.1), Verdict::Better);
         assert_eq!(verdict(1.3, None, false, 0.1), Verdict::Worse);
         assert_eq!(verdict(1.05, None, true, 0.1), Verdict::Same);
+    }
+
+    #[test]
+    fn what_is_no_longer_measured_is_told() {
+        let plan = "title = 'x'\nsubjects = ['tinc', 'vtun']\n[[workload]]\nkind = 'tcp'\n";
+        let all = [
+            ("tinc", "no limit", "tcp", "up_mbit", &[1.0][..]),
+            ("vtun", "no limit", "tcp", "up_mbit", &[1.0]),
+        ];
+        let (before, mut after) = (made_up(plan, &all), made_up(plan, &all));
+        assert_eq!(gone(&before, &after), []);
+        after.records[1].outcome = Outcome::failed("no device\nand more");
+        let told: Vec<String> = gone(&before, &after).iter().map(Gone::to_string).collect();
+        assert_eq!(told, ["vtun, no limit, tcp: was measured before, and is not now: no device  WORSE"]);
+        after.records.pop();
+        assert!(gone(&before, &after)[0].to_string().contains("did not come to it"));
+        after.plan.subjects.pop();
+        assert_eq!(gone(&before, &after), [], "nobody asked for it");
+        assert_eq!(gone(&after, &before), [], "it is there now");
     }
 }

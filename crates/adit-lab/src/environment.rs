@@ -13,6 +13,9 @@ use crate::wire::WireCost;
 /// What this program writes and reads.
 const FORMAT: u32 = 1;
 
+/// What the lab measures with, and how each is asked for its version.
+const TOOLS: [(&str, &str); 2] = [("iperf3", "--version"), ("ip", "-V")];
+
 fn first_format() -> u32 {
     1
 }
@@ -37,14 +40,35 @@ pub(crate) struct Environment {
     pub(crate) memory_kib: u64,
     /// Before the run, over a minute. Anything but a low figure spoils what is measured.
     pub(crate) load_average: f64,
+    /// What sets the processors' clock, where the kernel says so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) governor: String,
+    /// The version of each program that the lab itself measures with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tools: BTreeMap<String, String>,
+    /// The client's end of each link's wire, as it was laid.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) links: BTreeMap<String, Laid>,
     /// Each subject's version, or why it is not measured.
     pub(crate) subjects: BTreeMap<String, String>,
+    /// What each subject is, with its cipher.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) about: BTreeMap<String, String>,
     /// Subjects that stand in for something that cannot run here, and for what.
     #[serde(default)]
     pub(crate) stand_ins: BTreeMap<String, String>,
     /// What the lab's own wire costs, if the plan has a link that takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) wire: Option<WireCost>,
+}
+
+/// A wire's device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Laid {
+    /// Bytes of the largest packet.
+    pub(crate) mtu: u64,
+    /// What the device takes off the kernel's hands, by ethtool's names, and whether it does.
+    pub(crate) offloads: BTreeMap<String, bool>,
 }
 
 impl Environment {
@@ -54,6 +78,7 @@ impl Environment {
         subjects: &BTreeMap<String, Box<dyn Subject>>,
         tools: &Tools,
         wire: Option<WireCost>,
+        links: BTreeMap<String, Laid>,
     ) -> Environment {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
@@ -64,13 +89,14 @@ impl Environment {
         let memory = value(&read("/proc/meminfo"), "MemTotal");
         let memory = memory.and_then(|text| text.split(' ').next().and_then(|word| word.parse().ok()));
         let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output();
-        let described = plan.subjects.iter().filter_map(|name| {
-            Some((name.clone(), subjects::find(subjects, name)?.availability(tools).to_string()))
-        });
         let stand_ins = plan
             .subjects
             .iter()
             .filter_map(|name| Some((name.clone(), subjects::find(subjects, name)?.stand_in()?)));
+        let about = plan
+            .subjects
+            .iter()
+            .filter_map(|name| Some((name.clone(), subjects::find(subjects, name)?.about())));
         Environment {
             format: FORMAT,
             command: command(std::env::args().skip(1)),
@@ -87,18 +113,38 @@ impl Environment {
                 .next()
                 .and_then(|word| word.parse().ok())
                 .unwrap_or_default(),
-            subjects: described.collect(),
+            governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim().to_owned(),
+            tools: TOOLS
+                .into_iter()
+                .filter_map(|(name, word)| Some((name.to_owned(), subjects::version(name, &[word])?)))
+                .collect(),
+            links,
+            subjects: describe(plan, subjects, tools),
+            about: about.collect(),
             stand_ins: stand_ins.collect(),
             wire,
         }
     }
 }
 
+/// Each subject's version now, or why it is not measured.
+pub(crate) fn describe(
+    plan: &Plan,
+    subjects: &BTreeMap<String, Box<dyn Subject>>,
+    tools: &Tools,
+) -> BTreeMap<String, String> {
+    let described = plan.subjects.iter().filter_map(|name| {
+        Some((name.clone(), subjects::find(subjects, name)?.availability(tools).to_string()))
+    });
+    described.collect()
+}
+
 /// A command line without the options that name files.
 fn command(mut arguments: impl Iterator<Item = String>) -> String {
     let mut text = "adit-lab".to_owned();
     while let Some(argument) = arguments.next() {
-        let names_file = ["--out", "--tools", "--adit"].iter().find(|option| argument.starts_with(**option));
+        let names_file =
+            ["--out", "--tools", "--adit", "--own"].iter().find(|option| argument.starts_with(**option));
         match names_file {
             Some(option) if argument == **option => drop(arguments.next()),
             Some(_) => {}
@@ -138,5 +184,6 @@ mod tests {
         let of = |line: &str| command(line.split(' ').map(str::to_owned));
         assert_eq!(of("run smoke --out /x/y --rounds 3"), "adit-lab run smoke --rounds 3");
         assert_eq!(of("--tools=/x run /home/me/mine.toml"), "adit-lab run mine.toml");
+        assert_eq!(of("run all.toml --own /home/me"), "adit-lab run all.toml");
     }
 }

@@ -1,5 +1,6 @@
 //! Two namespaces with a wire between them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,6 +11,7 @@ use adit_testbed::{
     Ends, FirstDatagram, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until,
 };
 
+use crate::environment::Laid;
 use crate::link::Link;
 use crate::subjects::Started;
 use crate::wire::{Counts, FRAMING, Wire};
@@ -26,6 +28,14 @@ pub(crate) const PORT: u16 = 1194;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes that no handshake exceeds, with all that is sent again.
 const HANDSHAKE: u64 = 60_000;
+/// While a tunnel comes up it is asked for an echo this often, or on a slow link as often as a quarter of it carries:
+/// more would delay the handshake that is waited for, and what is measured next.
+const PROBE_INTERVAL: Duration = Duration::from_micros(250);
+const PROBE_SHARE: u64 = 4;
+/// Bytes that an echo request takes of the wire in a tunnel, about.
+const PROBE: u64 = 150;
+/// Below so many bits a second a link is filled by what programs send of their own accord.
+const SLOW: u64 = 100_000;
 /// The client's address after it moved.
 pub(crate) const MOVED: &str = "192.0.2.3";
 /// A full frame on the wire (IEEE 802.3, with preamble and gap).
@@ -34,6 +44,16 @@ const FRAME: u64 = 1538;
 /// in front of a Linux device) at most.
 pub(crate) const QUEUE: Duration = Duration::from_millis(100);
 pub(crate) const QUEUE_FRAMES: [u32; 2] = [8, 1000];
+
+/// ethtool's names of what makes large pieces of small ones or leaves them whole.
+const OFFLOADS: [&str; 6] = [
+    "tx-checksumming",
+    "tcp-segmentation-offload",
+    "tx-udp-segmentation",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "rx-gro-list",
+];
 
 /// Two namespaces with a wire, and whatever runs in them. All of it is gone when this is dropped.
 #[derive(Debug)]
@@ -45,6 +65,8 @@ pub(crate) struct Ground {
     pub(crate) directory: Scratch,
     /// How long a tunnel may take to come up on this wire.
     pub(crate) patience: Duration,
+    /// The link's, in bits a second.
+    rate: Option<u64>,
     /// Laid where the kernel's own wire cannot do what the link asks for. Ends before its namespaces do.
     wire: Option<Wire>,
     pub(crate) server: Namespace,
@@ -56,6 +78,9 @@ impl Ground {
     pub(crate) fn build(link: &Link) -> Result<Ground, TestbedError> {
         let directory = Scratch::create("lab")?;
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
+        for end in [&server, &client] {
+            forget_paths(end)?;
+        }
         let wire = match link.is_in_user_space() {
             true => Some(Wire::lay(&server, &client, link)?),
             false => {
@@ -68,10 +93,16 @@ impl Ground {
             leftovers: Vec::new(),
             directory,
             patience: PATIENCE + link.rate.map_or(Duration::ZERO, handshake_time),
+            rate: link.rate,
             wire,
             server,
             client,
         })
+    }
+
+    /// Whether the link is one on which a program that was made for faster ones has to be told to keep still.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.rate.is_some_and(|rate| rate < SLOW)
     }
 
     /// Where load runs: the tunnel's addresses, or the wire's.
@@ -104,6 +135,21 @@ impl Ground {
         let (old, new) = if moved { (MOVED, OUTER[1]) } else { (OUTER[1], MOVED) };
         self.client.ip(&["address", "delete", &format!("{old}/24"), "dev", WIRE])?;
         self.client.ip(&["address", "add", &format!("{new}/24"), "dev", WIRE]).map(drop)
+    }
+
+    /// The wire's device at the client's end.
+    pub(crate) fn laid(&self) -> Result<Laid, TestbedError> {
+        let text = self.client.ip(&["-json", "link", "show", "dev", WIRE])?;
+        let links: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let mut ethtool = program("ethtool")?;
+        ethtool.args(["--show-features", WIRE]);
+        let offloads = offloads(&self.client.run(ethtool)?);
+        Ok(Laid { mtu: links.get(0).and_then(|link| link["mtu"].as_u64()).unwrap_or_default(), offloads })
+    }
+
+    /// The MTU and the queue's length of the tunnel's device at the client's end, if it has one.
+    pub(crate) fn tunnel_device(&self) -> Result<Option<[u64; 2]>, TestbedError> {
+        Ok(tunnel_device(&self.client.ip(&["-json", "address", "show"])?))
     }
 
     /// Packets that the tunnel's devices dropped in their queues so far, both ends together.
@@ -153,7 +199,7 @@ impl Ground {
         let client = &self.client;
         let patience = self.patience;
         let started = client.enter(|| -> Result<_, TestbedError> {
-            let probe = Probe::open(target)?;
+            let probe = Probe::open(target)?.every(self.rate.map_or(PROBE_INTERVAL, probe_interval));
             let outer = FirstDatagram::open(OUTER[0].parse().unwrap_or(Ipv4Addr::LOCALHOST))?;
             let done = AtomicBool::new(false);
             let start = Instant::now();
@@ -209,6 +255,37 @@ fn handshake_time(rate: u64) -> Duration {
     Duration::from_secs_f64((HANDSHAKE * 8) as f64 / rate.max(1) as f64)
 }
 
+/// Of `ethtool --show-features`, what concerns how large the pieces are that a device is handed or hands over.
+fn offloads(text: &str) -> BTreeMap<String, bool> {
+    let lines = text.lines().filter_map(|line| line.trim().split_once(": "));
+    let known = lines.filter(|(name, _)| OFFLOADS.contains(name));
+    known.map(|(name, value)| (name.to_owned(), value.starts_with("on"))).collect()
+}
+
+/// Of `ip -json address`: of the devices that are up, the one with the tunnel's address, else any but the wire's.
+fn tunnel_device(json: &str) -> Option<[u64; 2]> {
+    let links: serde_json::Value = serde_json::from_str(json).ok()?;
+    let has = |list: &serde_json::Value, is: &dyn Fn(&serde_json::Value) -> bool| {
+        list.as_array().is_some_and(|list| list.iter().any(is))
+    };
+    let up = links.as_array()?.iter().filter(|link| {
+        !matches!(link["ifname"].as_str(), Some("lo" | WIRE)) && has(&link["flags"], &|flag| flag == "UP")
+    });
+    let link = up.max_by_key(|link| has(&link["addr_info"], &|address| address["local"] == INNER[1]))?;
+    Some([link["mtu"].as_u64()?, link["txqlen"].as_u64().unwrap_or_default()])
+}
+
+/// Lets every TCP flow begin as if it were the first: else the second knows the path's round trip time from the first
+/// one, and is a tenth faster over a slow link. Where /proc/sys cannot be written, it stays as it is.
+fn forget_paths(end: &Namespace) -> Result<(), TestbedError> {
+    end.enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")).map(drop)
+}
+
+/// How often a link of this rate is asked for an echo.
+fn probe_interval(rate: u64) -> Duration {
+    Duration::from_secs_f64((PROBE * 8 * PROBE_SHARE) as f64 / rate.max(1) as f64).max(PROBE_INTERVAL)
+}
+
 /// A pair of virtual devices, with the kernel's own rate limit.
 fn connect_by_veth(server: &Namespace, client: &Namespace, link: &Link) -> Result<(), TestbedError> {
     let [left, right] = OUTER.map(|address| format!("{address}/24"));
@@ -259,4 +336,43 @@ fn limit(rate: u64) -> Result<Command, TestbedError> {
     tc.args(["qdisc", "add", "dev", WIRE, "root", "tbf", "rate", &format!("{counted}bps")]);
     tc.args(["burst", &burst.to_string(), "limit", &queue.to_string()]);
     Ok(tc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ethtool_says_is_understood() {
+        let text = "Features for wire:\nrx-checksumming: on\ntx-checksumming: on\n\ttx-checksum-ipv4: off [fixed]\n\
+                    tcp-segmentation-offload: off\n\ttx-tcp-segmentation: off\ngeneric-receive-offload: on\n";
+        let offloads = offloads(text);
+        assert_eq!(offloads.len(), 3, "{offloads:?}");
+        assert!(offloads["tx-checksumming"] && !offloads["tcp-segmentation-offload"]);
+    }
+
+    #[test]
+    fn the_tunnels_device_is_told_from_others() {
+        let other = r#"{"ifname":"tunl0","flags":["NOARP"],"mtu":1480,"txqlen":1000,"addr_info":[]}"#;
+        let wire = r#"{"ifname":"wire","flags":["UP"],"mtu":1500,"txqlen":1000,"addr_info":[{"local":"192.0.2.2"}]}"#;
+        let of = |address: &str| {
+            format!(r#"{{"ifname":"tun0","flags":["UP"],"mtu":1420,"txqlen":500,"addr_info":[{address}]}}"#)
+        };
+        let (with, without) = (of(r#"{"local":"10.8.0.2"}"#), of(""));
+        assert_eq!(tunnel_device(&format!("[{wire},{other},{with}]")), Some([1420, 500]));
+        assert_eq!(
+            tunnel_device(&format!("[{without},{wire}]")),
+            Some([1420, 500]),
+            "the address is elsewhere"
+        );
+        assert_eq!(tunnel_device(&format!("[{wire},{other}]")), None);
+        assert_eq!(tunnel_device("nothing"), None);
+    }
+
+    #[test]
+    fn a_slow_link_is_not_filled_with_questions() {
+        assert_eq!(probe_interval(1_000_000_000), PROBE_INTERVAL);
+        let slow = probe_interval(10_300);
+        assert!(slow > Duration::from_millis(400) && slow < Duration::from_millis(500), "{slow:?}");
+    }
 }

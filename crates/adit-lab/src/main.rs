@@ -3,6 +3,7 @@
 
 mod check;
 mod compare;
+mod configuration;
 mod environment;
 mod error;
 mod findings;
@@ -11,6 +12,7 @@ mod link;
 mod measure;
 mod null;
 mod plan;
+mod progress;
 mod published;
 mod record;
 mod report;
@@ -87,6 +89,9 @@ enum Command {
         /// Where results are kept; a run that is there goes on [default: lab-PLAN]
         #[arg(long)]
         out: Option<PathBuf>,
+        /// In a run that is there, measure again what failed
+        #[arg(long)]
+        again: bool,
     },
     /// Write report.html, results.json and results.csv of a run
     Report {
@@ -120,6 +125,9 @@ enum Command {
         /// What share may be lost before it counts
         #[arg(long, default_value_t = 0.1)]
         threshold: f64,
+        /// Look only at these figures, such as up_mbit,down_mbit
+        #[arg(long, value_delimiter = ',')]
+        figures: Option<Vec<String>>,
     },
 }
 
@@ -135,9 +143,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says something to whoever watches.
+/// Says something to whoever watches. On a terminal it takes the place of a bar that may be there.
 fn tell(what: impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "adit-lab: {what}");
+    let mut stream = std::io::stderr();
+    let clear = if progress::is_terminal() { progress::CLEAR } else { "" };
+    let _ = writeln!(stream, "{clear}adit-lab: {what}");
 }
 
 fn say(what: impl fmt::Display) {
@@ -170,7 +180,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             });
             Ok(right)
         }
-        Command::Run { plan: name, subjects, rounds, seconds, fraction, out } => {
+        Command::Run { plan: name, subjects, rounds, seconds, fraction, out, again } => {
             let mut plan = shipped::find(&name)?;
             let all = subjects::with_external(&tools)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
@@ -185,7 +195,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             plan.check(&name)?;
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
             prepare()?;
-            let failures = run::run(&plan, &out, &all, &tools)?;
+            let failures = run::run(&plan, &out, &all, &tools, again)?;
             report::write(&out)?;
             say(format_args!("{}", out.join(report::HTML).display()));
             Ok(failures == 0)
@@ -210,12 +220,36 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             }
             Ok(true)
         }
-        Command::Compare { before, after, threshold } => {
-            let changes = compare::compare(&Results::read(&before)?, &Results::read(&after)?, threshold);
-            changes.iter().for_each(say);
-            Ok(changes.iter().all(|change| change.verdict != Verdict::Worse))
+        Command::Compare { before, after, threshold, figures } => {
+            let (before, after) = (Results::read(&before)?, Results::read(&after)?);
+            compare_runs(&before, &after, threshold, figures.as_deref())
         }
     }
+}
+
+/// False: something became worse.
+fn compare_runs(
+    before: &Results,
+    after: &Results,
+    threshold: f64,
+    figures: Option<&[String]>,
+) -> Result<bool, LabError> {
+    let mut changes = compare::compare(before, after, threshold);
+    changes.retain(|change| figures.is_none_or(|names| names.contains(&change.place.figure)));
+    let gone = compare::gone(before, after);
+    if changes.is_empty() && gone.is_empty() {
+        return Err(LabError::Usage("the two runs have no figure in common".to_owned()));
+    }
+    changes.iter().for_each(say);
+    gone.iter().for_each(say);
+    let count = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
+    let worse = count(Verdict::Worse) + gone.len();
+    say(format_args!(
+        "{} figures: {worse} worse, {} better",
+        changes.len() + gone.len(),
+        count(Verdict::Better)
+    ));
+    Ok(worse == 0)
 }
 
 /// Before anything is measured.
@@ -261,6 +295,10 @@ fn list(tools: &Tools) -> Result<(), LabError> {
     say("subjects:");
     for (name, subject) in subjects::with_external(tools)? {
         say(format_args!("  {name:<22} {}; {}", subject.about(), subject.availability(tools)));
+    }
+    say("known from studies only:");
+    for (study, system) in published::systems() {
+        say(format_args!("  {:<22} {} ({study})", system.name, system.about));
     }
     say("plans:");
     for (name, text) in shipped::PLANS {

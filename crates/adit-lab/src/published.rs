@@ -12,6 +12,18 @@ pub(crate) struct Study {
     pub(crate) columns: Vec<String>,
     #[serde(rename = "row")]
     pub(crate) rows: Vec<Row>,
+    /// What it measured and nobody can run any more.
+    #[serde(default, rename = "system")]
+    pub(crate) systems: Vec<System>,
+}
+
+/// A program that is only known from what was published of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct System {
+    pub(crate) name: String,
+    /// What it was, and what the study says of it.
+    pub(crate) about: String,
 }
 
 /// A line of it.
@@ -43,6 +55,15 @@ pub(crate) fn study(name: &str) -> Option<Study> {
     toml::from_str(text).ok()
 }
 
+/// All that is known from studies alone, each with the study's name.
+pub(crate) fn systems() -> Vec<(&'static str, System)> {
+    let of = |(name, _): &(&'static str, _)| {
+        let systems = study(name).map(|study| study.systems).unwrap_or_default();
+        systems.into_iter().map(|system| (*name, system)).collect::<Vec<_>>()
+    };
+    STUDIES.iter().flat_map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +74,14 @@ mod tests {
             let study = study(name).unwrap();
             assert!(!study.rows.is_empty());
             assert!(study.rows.iter().all(|row| row.values.len() == study.columns.len()), "{name}");
+        }
+    }
+
+    #[test]
+    fn who_is_extinct_is_there_by_name() {
+        let names: Vec<String> = systems().into_iter().map(|(_, system)| system.name).collect();
+        for name in ["CIPE", "FreeS/WAN", "Tunnel Vision", "vpnd"] {
+            assert!(names.iter().any(|known| known.starts_with(name)), "{name} of {names:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Lines are only ever added, so a run that was interrupted goes on where it stopped. A last line that was cut
 //! off is measured again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,8 @@ pub(crate) enum LogError {
     },
 }
 
-/// Reads all whole lines. A last line without an end is no error; a file that does not exist is empty.
+/// Reads all whole lines. A last line without an end is no error; a file that does not exist is empty. Of what was
+/// measured again, the last record counts.
 pub(crate) fn read(path: &Path) -> Result<Vec<Record>, LogError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -122,7 +123,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Record>, LogError> {
             source,
         })
     };
-    whole.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(record).collect()
+    let records = whole.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(record);
+    Ok(last_of_each(records.collect::<Result<Vec<Record>, LogError>>()?))
+}
+
+fn last_of_each(mut records: Vec<Record>) -> Vec<Record> {
+    let mut seen = BTreeSet::new();
+    records.reverse();
+    records.retain(|record| seen.insert(record.cell.clone()));
+    records.reverse();
+    records
 }
 
 impl Log {
@@ -185,6 +195,13 @@ mod tests {
         assert_eq!(records, [record(0)]);
         log.add(&record(2)).unwrap();
         assert_eq!(read(&path).unwrap(), [record(0), record(2)]);
+    }
+
+    #[test]
+    fn what_was_measured_again_counts_once() {
+        let failed = Record { outcome: Outcome::failed("no route"), ..record(0) };
+        let records = last_of_each(vec![failed, record(1), record(0)]);
+        assert_eq!(records, [record(1), record(0)]);
     }
 
     #[test]

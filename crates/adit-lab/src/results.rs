@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::environment::{self, Environment};
 use crate::error::LabError;
+use crate::link::Link;
 use crate::plan::Plan;
 use crate::record::{self, Record};
 use crate::run::{ENVIRONMENT, PLAN, RECORDS};
@@ -37,6 +38,14 @@ impl Results {
             Err(source) => return Err(LabError::File { path, source }),
         };
         Ok(Results { plan, environment, records: record::read(&directory.join(RECORDS))? })
+    }
+
+    /// How many of the plan's measurements are there, and how many there are to be.
+    pub(crate) fn progress(&self) -> (usize, usize) {
+        let plan = &self.plan;
+        let carried = |link: &Link| plan.workloads.iter().filter(|load| link.carries(&load.name())).count();
+        let a_round = plan.links.iter().map(carried).sum::<usize>() * plan.subjects.len();
+        (self.records.len(), a_round * plan.rounds as usize)
     }
 
     /// Every figure, each with one value a round.

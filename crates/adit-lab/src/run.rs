@@ -2,21 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use crate::environment::{self, Environment};
+use crate::environment::{self, Environment, Laid};
 use crate::error::LabError;
 use crate::ground::Ground;
 use crate::link::Link;
 use crate::measure;
 use crate::plan::Plan;
-use crate::record::{Cell, Log, Outcome, Record};
+use crate::progress::Progress;
+use crate::record::{self, Cell, Log, Outcome, Record};
+use crate::report::replace;
 use crate::subjects::{self, Availability, Subject, Tools, Tunnel};
 use crate::workload::Workload;
-use crate::{tell, wire};
+use crate::{configuration, tell, wire};
 
 /// The plan of a run, in its folder.
 pub(crate) const PLAN: &str = "plan.toml";
@@ -32,36 +34,45 @@ struct Turn {
     link: usize,
 }
 
-/// Runs what of the plan the folder does not hold yet. Gives how many cells failed.
+/// Runs what of the plan the folder does not hold yet, and `again` what failed. Gives how many cells have failed, in
+/// runs before this one, too.
 pub(crate) fn run(
     plan: &Plan,
     out: &Path,
     subjects: &BTreeMap<String, Box<dyn Subject>>,
     tools: &Tools,
+    again: bool,
 ) -> Result<usize, LabError> {
     check_subjects(&plan.subjects, subjects)?;
     prepare(plan, out, subjects, tools)?;
     let (mut log, records) = Log::open(&out.join(RECORDS))?;
-    let done: BTreeSet<Cell> = records.into_iter().map(|record| record.cell).collect();
+    let is_done = |record: &Record| !again || record.outcome.failure.is_none();
+    let done: BTreeSet<Cell> = records.into_iter().filter(is_done).map(|record| record.cell).collect();
     let turns = turns(plan, &done);
-    let start = Instant::now();
-    let mut failures = 0;
-    for (index, turn) in turns.iter().enumerate() {
-        progress(plan, turn, index, turns.len(), start.elapsed());
+    let mut progress = Progress::of(turns.iter().map(|turn| turn.link).collect());
+    for turn in &turns {
         let Some(subject) = subjects::find(subjects, &turn.subject) else { continue };
+        let link = plan.links.get(turn.link).map_or("", |link| &link.name);
+        let (round, rounds, name) = (turn.round + 1, plan.rounds, &turn.subject);
+        progress.begin(format!("round {round} of {rounds}: {name} on {link}"));
         let mut told = None;
-        for record in take(plan, turn, subject, tools, &done) {
-            if let Some(why) = &record.outcome.failure {
-                failures += usize::from(subject.availability(tools).is_due());
-                if told.as_ref() != Some(why) {
-                    tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
-                    told = Some(why.clone());
-                }
+        for record in take(plan, turn, subject, tools, out, &done, &progress) {
+            if let Some(why) = &record.outcome.failure
+                && told.as_ref() != Some(why)
+            {
+                progress.tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
+                told = Some(why.clone());
             }
             log.add(&record)?;
         }
+        progress.end();
     }
-    Ok(failures)
+    let is_due = |name: &String| {
+        subjects::find(subjects, name).is_some_and(|subject| subject.availability(tools).is_due())
+    };
+    let due: BTreeSet<&String> = plan.subjects.iter().filter(|name| is_due(name)).collect();
+    let failed = |record: &&Record| record.outcome.failure.is_some() && due.contains(&record.cell.subject);
+    Ok(record::read(&out.join(RECORDS))?.iter().filter(failed).count())
 }
 
 /// An error for names that nobody has.
@@ -79,7 +90,7 @@ pub(crate) fn check_subjects(
     Err(LabError::Usage(format!("no subject is called {unknown}; there are: {known}")))
 }
 
-/// Makes the folder. One that holds another plan's run is left alone.
+/// Makes the folder. One that holds another plan's run, or one of other versions, is left alone.
 fn prepare(
     plan: &Plan,
     out: &Path,
@@ -92,22 +103,69 @@ fn prepare(
     let text = toml::to_string(plan)
         .map_err(|error| LabError::Usage(format!("the plan cannot be written: {error}")))?;
     match std::fs::read_to_string(&path) {
-        Ok(there) if there == text => {
-            environment::read(&out.join(ENVIRONMENT))?;
-            tell(format_args!("going on with the run in {}", out.display()));
-            return Ok(());
-        }
-        Ok(_) => {
-            let out = out.display();
-            return Err(LabError::Usage(format!("{out} holds a run of another plan; choose another --out")));
+        Ok(there) => {
+            let there = Plan::parse(&path.display().to_string(), &there)?;
+            go_on(plan, &there, out, environment::describe(plan, subjects, tools))?;
+            return match there == *plan {
+                true => Ok(()),
+                false => replace(&path, &text).map_err(failed(path.clone())),
+            };
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => return Err(LabError::File { path, source }),
     }
-    let environment = Environment::of(plan, subjects, tools, wire::measure_cost(plan)?);
-    let json = serde_json::to_string_pretty(&environment).unwrap_or_default();
-    std::fs::write(out.join(ENVIRONMENT), json).map_err(failed(out.join(ENVIRONMENT)))?;
+    let environment = Environment::of(plan, subjects, tools, wire::measure_cost(plan)?, lay(plan)?);
+    write(&environment, out)?;
     std::fs::write(&path, text).map_err(failed(path.clone()))
+}
+
+/// Whether a run of that plan, which is there, can go on as one of this: the same, or one of more rounds.
+fn go_on(plan: &Plan, there: &Plan, out: &Path, described: BTreeMap<String, String>) -> Result<(), LabError> {
+    let mut environment = environment::read(&out.join(ENVIRONMENT))?;
+    let refused = |what: &str| -> Result<(), LabError> {
+        let out = out.display();
+        Err(LabError::Usage(format!("{out} {what}; choose another --out")))
+    };
+    if *plan != (Plan { rounds: plan.rounds, ..there.clone() }) {
+        return refused("holds a run of another plan");
+    }
+    if plan.rounds < there.rounds {
+        return refused(&format!("holds a run of {} rounds, which cannot become fewer", there.rounds));
+    }
+    if let Some(what) = other_version(&environment.subjects, &described) {
+        return refused(&format!("was measured with {what}"));
+    }
+    tell(format_args!("going on with the run in {}", out.display()));
+    if environment.subjects == described {
+        return Ok(());
+    }
+    environment.subjects = described;
+    write(&environment, out)
+}
+
+fn write(environment: &Environment, out: &Path) -> Result<(), LabError> {
+    let (json, path) = (serde_json::to_string_pretty(environment).unwrap_or_default(), out.join(ENVIRONMENT));
+    replace(&path, &json).map_err(|source| LabError::File { path, source })
+}
+
+/// What each link's wire is like.
+fn lay(plan: &Plan) -> Result<BTreeMap<String, Laid>, LabError> {
+    let mut laid = BTreeMap::new();
+    for link in &plan.links {
+        laid.insert(link.name.clone(), Ground::build(link)?.laid()?);
+    }
+    Ok(laid)
+}
+
+/// A subject that was measured in one version and would be in another now. One that was not there may be by now.
+fn other_version(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Option<String> {
+    let mut both = now.iter().filter_map(|(name, now)| Some((name, before.get(name)?, now)));
+    both.find(|(_, before, now)| before != now && [before, now].iter().all(|text| is_installed(text)))
+        .map(|(name, before, now)| format!("another version of {name} ({before}; now {now})"))
+}
+
+fn is_installed(described: &str) -> bool {
+    described.starts_with(&Availability::Installed(String::new()).to_string())
 }
 
 /// Every round has all subjects on all links, in an order of its own that is the same when a run goes on.
@@ -145,7 +203,9 @@ fn take(
     turn: &Turn,
     subject: &dyn Subject,
     tools: &Tools,
+    out: &Path,
     done: &BTreeSet<Cell>,
+    progress: &Progress,
 ) -> Vec<Record> {
     let missing = missing(plan, turn, done);
     let all = |why: &str| -> Vec<Record> {
@@ -163,6 +223,7 @@ fn take(
     let mut records = Vec::new();
     for (index, cell) in apart {
         let Some(load) = plan.workloads.get(index) else { continue };
+        progress.step(&cell.workload);
         let outcome = measure::run_apart(load, link, subject, tools, time);
         let outcome = outcome.unwrap_or_else(|error| Outcome::failed(error.to_string()));
         records.push(Record { cell, outcome });
@@ -171,13 +232,18 @@ fn take(
     if loads.is_empty() {
         return records;
     }
+    progress.step("bringing it up");
     match bring_up(link, &loads, subject, tools) {
         Err(error) => {
             let outcome = Outcome::failed(error.to_string());
             records.extend(through.into_iter().map(|(_, cell)| Record { cell, outcome: outcome.clone() }));
         }
         Ok((mut ground, tunnel)) => {
+            if let Err(error) = configuration::keep(&ground, out, &turn.subject) {
+                progress.tell(format_args!("cannot keep how {} was configured: {error}", turn.subject));
+            }
             records.extend(through.into_iter().zip(loads).map(|((_, cell), load)| {
+                progress.step(&cell.workload);
                 let outcome = measure_one(load, &mut ground, &tunnel, time);
                 Record { cell, outcome: outcome.unwrap_or_else(Outcome::failed) }
             }));
@@ -226,19 +292,6 @@ fn bring_up(
     Ok((ground, tunnel))
 }
 
-fn progress(plan: &Plan, turn: &Turn, done: usize, all: usize, elapsed: Duration) {
-    let left = match done {
-        0 => String::new(),
-        done => {
-            let seconds = elapsed.as_secs_f64() / done as f64 * (all - done) as f64;
-            format!(", about {} min left", (seconds / 60.0).ceil())
-        }
-    };
-    let link = plan.links.get(turn.link).map_or("", |link| &link.name);
-    let (round, rounds, subject) = (turn.round + 1, plan.rounds, &turn.subject);
-    tell(format_args!("[{}/{all}] round {round} of {rounds}: {subject} on {link}{left}", done + 1));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +332,33 @@ mod tests {
         let left = turns(&plan, &most);
         assert_eq!(left.len(), 1);
         assert_eq!(missing(&plan, &left[0], &most).len(), 1);
+    }
+
+    #[test]
+    fn a_run_can_have_more_rounds_but_no_other_plan() {
+        let scratch = adit_testbed::Scratch::create("lab-run").unwrap();
+        write(&Environment::default(), scratch.path()).unwrap();
+        let there = plan();
+        let go = |change: fn(&mut Plan)| {
+            let mut plan = plan();
+            change(&mut plan);
+            go_on(&plan, &there, scratch.path(), BTreeMap::new()).map_err(|error| error.to_string())
+        };
+        assert_eq!(go(|_| ()), Ok(()));
+        assert_eq!(go(|plan| plan.rounds = 20), Ok(()));
+        assert!(go(|plan| plan.rounds = 2).unwrap_err().contains("of 3 rounds"));
+        assert!(go(|plan| plan.seconds = 2).unwrap_err().contains("another plan"));
+    }
+
+    #[test]
+    fn a_run_does_not_go_on_with_another_version() {
+        let of = |text: &str| BTreeMap::from([("tinc".to_owned(), text.to_owned())]);
+        let (old, new) = (of("installed: tinc 1.0.35"), of("installed: tinc 1.0.36"));
+        let why = other_version(&old, &new).unwrap();
+        assert_eq!(why, "another version of tinc (installed: tinc 1.0.35; now installed: tinc 1.0.36)");
+        assert_eq!(other_version(&new, &new), None);
+        assert_eq!(other_version(&of("not installed; x"), &new), None, "it was installed meanwhile");
+        assert_eq!(other_version(&BTreeMap::new(), &new), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Gets peers that are not installed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use adit_testbed::program;
+use adit_testbed::{is_root, program};
 
 use crate::say;
 use crate::subjects::{Availability, Subject, Tools};
@@ -17,36 +17,69 @@ const NEEDED: [(&str, &str); 6] = [
     ("openssl", "openssl"),
     ("unshare", "util-linux"),
 ];
+/// How every command of Debian's packages begins.
+const APT: &str = "apt-get ";
 const INSTALL: &str = "apt-get install --yes";
+/// The lists may be absent, or so old that they name packages that are gone.
+const UPDATE: &str = "apt-get update";
 
 /// Runs each command that a missing subject names, once. False if one failed.
 pub(crate) fn setup(subjects: &BTreeMap<String, Box<dyn Subject>>, tools: &Tools) -> bool {
-    let mut tried = BTreeMap::new();
-    let missing: Vec<&str> =
+    let mut done = Done::default();
+    let missing: BTreeSet<&str> =
         NEEDED.iter().filter(|(name, _)| program(name).is_err()).map(|(_, package)| *package).collect();
     if !missing.is_empty() {
-        let how = format!("{INSTALL} {}", missing.join(" "));
-        say(format_args!("the lab itself: {how}"));
-        tried.insert(how.clone(), install(&how, tools));
+        let packages = missing.into_iter().collect::<Vec<_>>().join(" ");
+        done.install("the lab itself", &format!("{INSTALL} {packages}"), tools);
     }
     for (name, subject) in subjects {
         if let Availability::Installable(how) = subject.availability(tools) {
-            say(format_args!("{name}: {how}"));
-            tried.entry(how.clone()).or_insert_with(|| install(&how, tools));
+            done.install(name, &how, tools);
         }
     }
     for (name, subject) in subjects {
         say(format_args!("{name}: {}", subject.availability(tools)));
     }
-    tried.values().all(|outcome| *outcome)
+    done.tried.values().all(|went_well| *went_well)
+}
+
+/// What was done already.
+#[derive(Default)]
+struct Done {
+    /// Each command, and whether it went well.
+    tried: BTreeMap<String, bool>,
+}
+
+impl Done {
+    fn install(&mut self, who: &str, how: &str, tools: &Tools) {
+        if how.starts_with(APT) && !self.tried.contains_key(UPDATE) {
+            let ready = can_install() && run(UPDATE, tools);
+            self.tried.insert(UPDATE.to_owned(), ready);
+        }
+        say(format_args!("{who}: {how}"));
+        let is_hopeless = how.starts_with(APT) && program("apt-get").is_err();
+        if !is_hopeless && !self.tried.contains_key(how) {
+            let went_well = run(how, tools);
+            self.tried.insert(how.to_owned(), went_well);
+        }
+    }
+}
+
+/// Says so if packages cannot be installed here at all.
+fn can_install() -> bool {
+    let there = program("apt-get").is_ok();
+    if !there {
+        say("this system has no apt-get: install what follows by its own means, and start again");
+    } else if !is_root() {
+        say("packages need the rights of root; the following will fail");
+    }
+    there
 }
 
 /// Go and Cargo put what they build into the folder of tools; apt-get must not ask.
-fn install(how: &str, tools: &Tools) -> bool {
+fn run(how: &str, tools: &Tools) -> bool {
     let mut command = Command::new("sh");
-    // The lists may be absent, or so old that they name packages that are gone.
-    let how = if how.starts_with("apt-get ") { format!("apt-get update && {how}") } else { how.to_owned() };
-    command.args(["-c", &how]).env("GOBIN", &tools.directory).env("CARGO_INSTALL_ROOT", &tools.directory);
+    command.args(["-c", how]).env("GOBIN", &tools.directory).env("CARGO_INSTALL_ROOT", &tools.directory);
     command.env("DEBIAN_FRONTEND", "noninteractive");
     match command.status() {
         Ok(status) if status.success() => true,

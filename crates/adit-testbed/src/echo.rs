@@ -15,8 +15,8 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const ETH_P_ALL: u16 = 3;
 /// How often somebody who looks at packets asks whether he is still to.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Between two requests of a [`Probe`].
-const PROBE_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000 };
+/// Between two requests of a [`Probe`], unless it is told otherwise.
+const PROBE_INTERVAL: Duration = Duration::from_micros(250);
 /// An echo request (RFC 792) with its checksum; the identifier is "ad".
 const REQUEST: [u8; 8] = [8, 0, 0x96, 0x9b, 0x61, 0x64, 0, 0];
 const REPLY: [u8; 8] = [0, 0, 0x9e, 0x9b, 0x61, 0x64, 0, 0];
@@ -83,6 +83,7 @@ fn is_to(packet: &[u8], target: Ipv4Addr) -> bool {
 pub struct Probe {
     socket: Socket,
     target: SocketAddr,
+    interval: Duration,
 }
 
 impl Probe {
@@ -95,7 +96,12 @@ impl Probe {
         };
         let socket = open()
             .map_err(|source| TestbedError::Network { what: "cannot open a socket".to_owned(), source })?;
-        Ok(Probe { socket, target: SocketAddr::new(target, 0) })
+        Ok(Probe { socket, target: SocketAddr::new(target, 0), interval: PROBE_INTERVAL })
+    }
+
+    /// Asks so often, for links that four thousand requests a second would fill.
+    pub fn every(self, interval: Duration) -> Probe {
+        Probe { interval, ..self }
     }
 
     /// The same for a tunnel's device: asks through it, and hears only what comes from it.
@@ -109,11 +115,18 @@ impl Probe {
     /// How long after `start` the first reply came.
     pub fn first_reply(&self, start: Instant, patience: Duration) -> Result<Duration, TestbedError> {
         let target = self.target.into();
+        let mut next = Instant::now();
         while start.elapsed() < patience {
-            // Without a tunnel there is no route yet.
-            let _ = self.socket.send_to(&REQUEST, &target);
+            let now = Instant::now();
+            if now >= next {
+                // Without a tunnel there is no route yet.
+                let _ = self.socket.send_to(&REQUEST, &target);
+                next = now + self.interval;
+            }
+            // Whatever else comes back ends the wait, but is no reason to ask more often.
+            let wait = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
             let mut ready = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
-            let _ = poll(&mut ready, Some(&PROBE_INTERVAL));
+            let _ = poll(&mut ready, Some(&wait));
             if self.replied() {
                 return Ok(start.elapsed());
             }

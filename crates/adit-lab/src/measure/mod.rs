@@ -48,6 +48,10 @@ pub(crate) fn run(
     }
     if tunnel.inner && !matches!(load, Workload::Start { .. }) {
         note(&mut outcome, "queue_dropped", (ground.dropped()? - before) as f64);
+        if let Some([mtu, queue]) = ground.tunnel_device()? {
+            note(&mut outcome, "tunnel_mtu_bytes", mtu as f64);
+            note(&mut outcome, "tunnel_queue", queue as f64);
+        }
     }
     Ok(outcome)
 }

@@ -6,11 +6,12 @@ use super::bars::Label;
 use super::{label, words};
 use crate::error::LabError;
 use crate::findings;
+use crate::published;
 use crate::results::{FailedSubject, Place, Results};
 use crate::stats::{self, Interval};
 
 /// Figures that are shown; all of them are in the folders' own files.
-const SHOWN: [&str; 34] = [
+const SHOWN: [&str; 37] = [
     "up_mbit",
     "down_mbit",
     "up_kbyte_s",
@@ -37,7 +38,7 @@ const SHOWN: [&str; 34] = [
     "clients",
     "storm_ms",
     "server_cpu_per_client_ms",
-    "server_pss_per_client_kib",
+    "server_rss_per_client_kib",
     "seal_ns",
     "open_ns",
     "seal_mbit",
@@ -45,13 +46,17 @@ const SHOWN: [&str; 34] = [
     "move_outage_ms",
     "move_lost",
     "link_lost",
+    "link_reordered",
+    "link_duplicated",
+    "link_crowded_out",
 ];
 
 const HEAD: &str = "# What the lab measured
 
 Written by `adit-lab results` from the runs' own files; not edited by hand. Figures are medians over all rounds,
-with 95 % intervals (bootstrap) where there were three rounds or more. All peers and the load share one machine's
-processors: compare subjects with each other, not with other machines. What has no mark was *measured*; a
+with 95 % intervals (bootstrap) where there were three rounds or more; of 3 rounds such an interval is from the least
+to the greatest and holds the true median 3 times in 4, of 5 rounds 15 times in 16. All peers and the load share one
+machine's processors: compare subjects with each other, not with other machines. What has no mark was *measured*; a
 *stand-in* was measured, but of something that stands in for what is meant; what is *published* was measured by
 others, on other machines. [LAB.md](LAB.md) says how to repeat it.
 ";
@@ -83,6 +88,10 @@ fn of(results: &Results) -> String {
         if plan.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", plan.rounds) },
         plan.seconds
     );
+    let (done, all) = results.progress();
+    if done < all {
+        text += &format!("\n**This run is not complete**: {done} of {all} measurements are there.\n");
+    }
     if let Some(wire) = &environment.wire {
         let of = |bare: crate::wire::Bare| {
             format!("{} Mbit/s, {} µs", words::number(bare.mbit), words::number(bare.round_trip_us))
@@ -96,7 +105,32 @@ fn of(results: &Results) -> String {
             text += &table(results, &figures, &link.name, &load);
         }
     }
-    text + &failures(results)
+    text + &failures(results) + &published(results)
+}
+
+/// What others measured, apart from all that was measured here.
+fn published(results: &Results) -> String {
+    let Some(study) = results.plan.study.as_ref().and_then(|name| published::study(name)) else {
+        return String::new();
+    };
+    let mut text =
+        format!("\n*Published*, not measured here: {}; {}.\n", plain(&study.title), plain(&study.conditions));
+    text += "\n| *published* |";
+    study.columns.iter().for_each(|column| text += &format!(" {} |", plain(column)));
+    text += &format!("\n|---|{}\n", "---:|".repeat(study.columns.len()));
+    for row in &study.rows {
+        text += &format!("| *{}* |", plain(&row.name));
+        row.values.iter().for_each(|value| text += &format!(" *{}* |", words::number(*value)));
+        text.push('\n');
+    }
+    if !study.systems.is_empty() {
+        let lines = study
+            .systems
+            .iter()
+            .map(|system| format!("- {}: {}\n", plain(&system.name), plain(&system.about)));
+        text += &format!("\nKnown from the study alone:\n\n{}", lines.collect::<String>());
+    }
+    text
 }
 
 fn conclusions(results: &Results) -> String {
@@ -126,9 +160,9 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
     for subject in &results.plan.subjects {
         let cells: Vec<Option<String>> = names
             .iter()
-            .map(|figure| {
-                let [link, workload, figure, subject] = [link, load, figure, subject].map(str::to_owned);
-                figures.get(&Place { link, workload, figure, subject }).and_then(|values| cell(values))
+            .map(|name| {
+                let [link, workload, figure, subject] = [link, load, name, subject].map(str::to_owned);
+                figures.get(&Place { link, workload, figure, subject }).and_then(|values| cell(name, values))
             })
             .collect();
         if cells.iter().any(Option::is_some) {
@@ -141,10 +175,12 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
     text
 }
 
-fn cell(values: &[f64]) -> Option<String> {
-    let median = words::number(stats::median(values)?);
+fn cell(figure: &str, values: &[f64]) -> Option<String> {
+    let median = words::value(figure, stats::median(values)?);
     Some(match stats::median_interval(values) {
-        Some(Interval { low, high }) => format!("{median} ({}–{})", words::number(low), words::number(high)),
+        Some(Interval { low, high }) => {
+            format!("{median} ({}–{})", words::value(figure, low), words::value(figure, high))
+        }
         None => median,
     })
 }
@@ -185,9 +221,11 @@ mod tests {
         let text = of(&results);
         for part in [
             "## A \\| B\n",
-            "| wireguard-go has the worst latency | holds today | wireguard-go 91.0 (90.0 to 92.0) µs;",
+            "| wireguard-go has the worst latency | holds today | wireguard-go 91 (90 to 92) µs;",
             "| subject | idle, median, µs |\n|---|---:|\n",
-            "| strongswan (stand-in) | 11.0 (10.0–12.0) |\n",
+            "| strongswan (stand-in) | 11 (10–12) |\n",
+            "\n*Published*, not measured here: Dekker and Spaans 2020",
+            "| *TCP, 64 bytes, Mbit/s* | *186* | *179* |",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -4,6 +4,7 @@ mod bars;
 mod markdown;
 mod page;
 mod plot;
+mod sweeps;
 mod words;
 
 pub(crate) use markdown::markdown;
@@ -104,7 +105,7 @@ pub(crate) fn write(directory: &Path) -> Result<(), LabError> {
 }
 
 /// Writes a file whole or not at all: where the disk is full, what was there stays.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::bars::{self, Bar, Label, Pair};
-use super::plot::{self, Curve, Load};
+use super::plot::{self, Curve};
+use super::sweeps::{self, Load};
 use super::{label, words};
+use crate::environment::Laid;
 use crate::findings::{self, Verdict};
 use crate::published::{self, Study};
 use crate::results::{FailedSubject, Place, Results};
@@ -41,6 +43,10 @@ const CURVES: [(&str, &str, f64); 4] = [
     ("start_ms", "Start to the first reply: share that took no longer", 1e3),
     ("handshake_ms", "First datagram to first reply: share that took no longer", 1e3),
 ];
+/// A load average before the run that spoils it.
+const BUSY: f64 = 0.5;
+/// What figures of a tunnel's device begin with.
+const TUNNEL: &str = "tunnel_";
 /// The curve of a swept load.
 const DELIVERED: &str = "delivered_pps";
 
@@ -96,13 +102,28 @@ struct Page<'a> {
 impl Page<'_> {
     fn method(&self) -> Markup {
         let plan = &self.results.plan;
+        let (done, all) = self.results.progress();
+        let load = self.results.environment.load_average;
         html! {
+            @if done < all {
+                p.warning {
+                    "This run is not complete: " (done) " of " (all) " measurements are there. The command that began \
+                     it goes on with it."
+                }
+            }
+            @if load > BUSY {
+                p.warning {
+                    "Something else ran on this machine when the run began: the load average was " (load)
+                    ". Every figure may be worse than it would be."
+                }
+            }
             p.method {
                 "Measured on one machine, " (self.results.environment.date) " UTC: "
                 (plan.rounds) @if plan.rounds == 1 { " round" } @else { " rounds" }
                 " in random order, loads of " (plan.seconds) " s, both ends and the load on the same processors. "
                 "Shown are medians"
                 @if plan.rounds >= 3 { " with 95 % intervals (bootstrap)" } @else { "; so few rounds have no interval" }
+                @if (3..6).contains(&plan.rounds) { (words::FEW_ROUNDS) }
                 ". What has no mark was " em { "measured" } " here. "
                 (Label::StandIn.mark()) " was measured here, too, but of something that stands in for what is meant. "
                 (Label::Published.mark()) " was measured by others, on other machines."
@@ -140,6 +161,8 @@ impl Page<'_> {
             .figures
             .keys()
             .filter(|place| place.link == link && place.workload == load)
+            // The same of every load: they stand at the end of the page.
+            .filter(|place| !place.figure.starts_with(TUNNEL))
             .map(|place| place.figure.as_str())
             .collect();
         let mut names: Vec<&str> = names.into_iter().collect();
@@ -208,12 +231,13 @@ impl Page<'_> {
         });
         let loads = subjects.iter().filter_map(|name| {
             let points = self.swept(link, load, name);
-            (!points.is_empty()).then(|| Load { name: (*name).clone(), colour: self.colour(name), points })
+            let mark = label(self.results, name).mark();
+            (!points.is_empty()).then(|| Load { name: (*name).clone(), mark, points })
         });
         let loads: Vec<Load> = loads.collect();
         html! {
             @for drawing in single.chain(double).chain(curves) { (drawing) }
-            (plot::loads("Packets delivered a second (up) of packets offered (across); dotted: all of them", &loads))
+            (sweeps::sweeps("Packets delivered a second (up) of packets offered (across); dotted: all of them", &loads))
         }
     }
 
@@ -267,7 +291,7 @@ impl Page<'_> {
                             @for subject in self.subjects(link, load) {
                                 tr {
                                     th scope="row" { (subject) (label(self.results, subject).mark()) }
-                                    @for name in &names { td { (cell(self.values(link, load, name, subject))) } }
+                                    @for name in &names { td { (cell(name, self.values(link, load, name, subject))) } }
                                 }
                             }
                             @for (column, figure, value) in &published {
@@ -305,6 +329,14 @@ impl Page<'_> {
                         }
                     }
                 }
+                @if !study.systems.is_empty() {
+                    p { "Nobody can run these any more; what the study says of them:" }
+                    ul {
+                        @for system in &study.systems {
+                            li { strong { (system.name) } (Label::Published.mark()) ": " (system.about) }
+                        }
+                    }
+                }
             }
         }
     }
@@ -328,6 +360,20 @@ impl Page<'_> {
         }
     }
 
+    /// A tunnel's device, in words: what it had on all links.
+    fn device(&self, subject: &str) -> Vec<String> {
+        let of = |figure: &str| -> BTreeSet<String> {
+            let ours =
+                self.figures.iter().filter(|(place, _)| place.subject == subject && place.figure == figure);
+            ours.flat_map(|(_, values)| values).map(|value| words::number(*value)).collect()
+        };
+        let named = [("tunnel_mtu_bytes", "MTU"), ("tunnel_queue", "TUN queue of")];
+        let said = named.into_iter().map(|(figure, words)| (words, of(figure)));
+        said.filter(|(_, all)| !all.is_empty())
+            .map(|(words, all)| format!("{words} {}", all.into_iter().collect::<Vec<_>>().join(" or ")))
+            .collect()
+    }
+
     fn environment(&self) -> Markup {
         let environment = &self.results.environment;
         html! {
@@ -336,13 +382,27 @@ impl Page<'_> {
                 p {
                     (environment.processors) " × " (environment.processor) ", " (environment.memory_kib / 1024)
                     " MiB, Linux " (environment.kernel) "; load average before the run " (environment.load_average)
+                    @if !environment.governor.is_empty() { "; CPU governor " (environment.governor) }
                     "; adit-lab " (environment.lab)
+                    @for version in environment.tools.values() { "; " (version) }
                 }
+                p { "Called as " code { (environment.command) } }
                 ul {
                     @for (name, version) in &environment.subjects {
                         li {
-                            strong { (name) } (label(self.results, name).mark()) ": " (version)
+                            strong { (name) } (label(self.results, name).mark()) ": "
+                            @if let Some(what) = environment.about.get(name) { (what) "; " }
+                            (version)
                             @if let Some(what) = environment.stand_ins.get(name) { "; stands in for " (what) }
+                            @for what in self.device(name) { "; " (what) }
+                        }
+                    }
+                }
+                @if !environment.links.is_empty() {
+                    h3 { "The wires" }
+                    ul {
+                        @for (name, laid) in &environment.links {
+                            li { strong { (name) } ": MTU " (laid.mtu) (offloads(laid)) }
                         }
                     }
                 }
@@ -374,6 +434,19 @@ impl Page<'_> {
     }
 }
 
+fn offloads(laid: &Laid) -> String {
+    let named = |wanted: bool| -> String {
+        let names = laid.offloads.iter().filter(|(_, on)| **on == wanted).map(|(name, _)| name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    [(true, "on"), (false, "off")]
+        .map(|(wanted, word)| (named(wanted), word))
+        .iter()
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, word)| format!("; {word}: {names}"))
+        .collect()
+}
+
 fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
@@ -382,14 +455,14 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-fn cell(values: Option<&Vec<f64>>) -> Markup {
+fn cell(figure: &str, values: Option<&Vec<f64>>) -> Markup {
     let Some((values, median)) = values.and_then(|values| Some((values, stats::median(values)?))) else {
         return html! { "–" };
     };
     html! {
-        (words::number(median))
+        (words::value(figure, median))
         @if let Some(interval) = stats::median_interval(values) {
-            " " small { (words::number(interval.low)) "–" (words::number(interval.high)) }
+            " " small { (words::value(figure, interval.low)) "–" (words::value(figure, interval.high)) }
         }
     }
 }

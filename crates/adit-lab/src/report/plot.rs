@@ -38,77 +38,13 @@ pub(super) fn distributions(title: &str, curves: &[Curve]) -> Markup {
     let up = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| (y(share), format!("{:.0} %", share * 100.0)));
     let lines: Vec<Line> = curves
         .iter()
-        .map(|curve| Line {
-            name: curve.name.clone(),
-            colour: curve.colour,
-            points: steps(&curve.values, x),
-            dots: false,
-        })
+        .map(|curve| Line { name: curve.name.clone(), colour: curve.colour, points: steps(&curve.values, x) })
         .collect();
     let said = curves.iter().map(|curve| {
         let of = |share| duration(stats::percentile(&curve.values, share).unwrap_or(f64::NAN));
         format!("{}: half within {}, 99 % within {}", curve.name, of(0.5), of(0.99))
     });
-    drawing(
-        title,
-        &said.collect::<Vec<_>>().join("; "),
-        &lines,
-        &Axes { across, up: up.into(), diagonal: None },
-    )
-}
-
-/// What came of what was offered.
-pub(super) struct Load {
-    pub(super) name: String,
-    /// The same for a subject wherever it is.
-    pub(super) colour: usize,
-    /// Offered and delivered, packets a second.
-    pub(super) points: Vec<[f64; 2]>,
-}
-
-/// Packets delivered over packets offered; the straight line is all of them.
-pub(super) fn loads(title: &str, loads: &[Load]) -> Markup {
-    let most = |index: usize| {
-        loads.iter().flat_map(|load| load.points.iter().map(move |point| point[index])).fold(0.0, f64::max)
-    };
-    let (offered, delivered) = (round_up(most(0)), round_up(most(1)));
-    if offered <= 0.0 || delivered <= 0.0 {
-        return html! {};
-    }
-    let x = |value: f64| LEFT + value / offered * (WIDTH - LEFT - RIGHT);
-    let shares = [0.0, 0.25, 0.5, 0.75, 1.0];
-    let across = shares.map(|share| (x(share * offered), packets(share * offered))).into();
-    let up = shares.map(|share| (y(share), packets(share * delivered))).into();
-    let all = offered.min(delivered);
-    let lines: Vec<Line> = loads
-        .iter()
-        .map(|load| {
-            let point = |point: &[f64; 2]| (x(point[0]), y(point[1] / delivered));
-            Line {
-                name: load.name.clone(),
-                colour: load.colour,
-                points: load.points.iter().map(point).collect(),
-                dots: true,
-            }
-        })
-        .collect();
-    let said = loads.iter().map(|load| {
-        let best = load
-            .points
-            .iter()
-            .copied()
-            .fold([0.0; 2], |best, point| if point[1] > best[1] { point } else { best });
-        let last = load.points.last().copied().unwrap_or_default();
-        format!(
-            "{}: at most {} a second, of {} offered {}",
-            load.name,
-            packets(best[1]),
-            packets(last[0]),
-            packets(last[1])
-        )
-    });
-    let diagonal = Some([(x(0.0), y(0.0)), (x(all), y(all / delivered))]);
-    drawing(title, &said.collect::<Vec<_>>().join("; "), &lines, &Axes { across, up, diagonal })
+    drawing(title, &said.collect::<Vec<_>>().join("; "), &lines, &Axes { across, up: up.into() })
 }
 
 /// A share of the height, from the bottom.
@@ -116,29 +52,16 @@ fn y(share: f64) -> f64 {
     TOP + (1.0 - share) * (HEIGHT - BOTTOM - TOP)
 }
 
-/// The next of 1, 2, 4, 6, 8 and 10 times a power of ten.
-fn round_up(value: f64) -> f64 {
-    if value <= 0.0 {
-        return 0.0;
-    }
-    let power = 10f64.powf(value.log10().floor());
-    let factor = [1.0, 2.0, 4.0, 6.0, 8.0].into_iter().find(|factor| value <= factor * power);
-    factor.unwrap_or(10.0) * power
-}
-
 struct Line {
     name: String,
     colour: usize,
     points: Vec<(f64, f64)>,
-    dots: bool,
 }
 
 /// Where lines of the grid are, and what stands beside them.
 struct Axes {
     across: Vec<(f64, String)>,
     up: Vec<(f64, String)>,
-    /// What would be best.
-    diagonal: Option<[(f64, f64); 2]>,
 }
 
 fn drawing(title: &str, said: &str, lines: &[Line], axes: &Axes) -> Markup {
@@ -154,15 +77,9 @@ fn drawing(title: &str, said: &str, lines: &[Line], axes: &Axes) -> Markup {
                     line.grid x1=(place) x2=(place) y1=(y(0.0)) y2=(y(1.0)) {}
                     text x=(place) y=(HEIGHT - 12.0) text-anchor="middle" { (text) }
                 }
-                @if let Some([(x1, y1), (x2, y2)]) = axes.diagonal {
-                    line.best x1=(x1) x2=(x2) y1=(y1) y2=(y2) {}
-                }
                 @for line in lines {
                     g class=(colour(line.colour)) {
                         polyline.curve points=(points(&line.points)) {}
-                        @if line.dots {
-                            @for (x, y) in &line.points { circle cx=(format!("{x:.1}")) cy=(format!("{y:.1}")) r="3.5" {} }
-                        }
                     }
                 }
             }
@@ -184,7 +101,7 @@ fn colour(index: usize) -> String {
     format!("c{} d{}", index % COLOURS, index / COLOURS % 3)
 }
 
-fn points(points: &[(f64, f64)]) -> String {
+pub(super) fn points(points: &[(f64, f64)]) -> String {
     points.iter().map(|(x, y)| format!("{x:.1},{y:.1} ")).collect()
 }
 
@@ -210,16 +127,8 @@ fn duration(microseconds: f64) -> String {
     }
 }
 
-/// Packets a second, said shortly.
-fn packets(value: f64) -> String {
-    match value {
-        value if value >= 1e6 => format!("{} M", short(value / 1e6)),
-        value if value >= 1e3 => format!("{} k", short(value / 1e3)),
-        value => short(value),
-    }
-}
-
-fn short(value: f64) -> String {
+/// A number of at most three digits.
+pub(super) fn short(value: f64) -> String {
     if value < 10.0 && value.fract() != 0.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
@@ -233,7 +142,6 @@ mod tests {
             distributions("x", &[Curve { name: "a".to_owned(), colour: 0, values: vec![] }]).into_string(),
             ""
         );
-        assert_eq!(loads("x", &[Load { name: "a".to_owned(), colour: 0, points: vec![] }]).into_string(), "");
     }
 
     #[test]
@@ -246,23 +154,5 @@ mod tests {
         let text = distributions("Idle", &[curve]).into_string();
         assert!(text.contains("Idle. a: half within 500 µs, 99 % within 990 µs."), "{text}");
         assert!(text.contains("596.0,10.0"), "the last point is at the upper right: {text}");
-    }
-
-    #[test]
-    fn what_all_carry_lies_on_the_line() {
-        let load = Load {
-            name: "a".to_owned(),
-            colour: 0,
-            points: vec![[1000.0, 1000.0], [2000.0, 1500.0], [4000.0, 500.0]],
-        };
-        let text = loads("x", &[load]).into_string();
-        assert!(text.contains("a: at most 1.5 k a second, of 4 k offered 500."), "{text}");
-        // 1000 of 4000 across, 1000 of 2000 up.
-        assert!(text.contains("206.0,125.0"), "{text}");
-    }
-
-    #[test]
-    fn axes_end_at_round_numbers() {
-        assert_eq!([3.0, 21.0, 100.0, 950.0, 0.0].map(round_up), [4.0, 40.0, 100.0, 1000.0, 0.0]);
     }
 }

@@ -40,7 +40,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("busy_percent", "the machine, % busy"),
     ("double_offered_pps", "offered at twice that"),
     ("double_received_pps", "received then"),
-    ("kept", "kept at twice the load"),
+    ("kept", "kept at twice the load, %"),
     ("idle_p50_us", "idle, median, µs"),
     ("idle_p99_us", "idle, 99 %, µs"),
     ("idle_p999_us", "idle, 99.9 %, µs"),
@@ -66,11 +66,17 @@ const FIGURES: &[(&str, &str)] = &[
     ("open_mbit", "open in memory, Mbit/s"),
     ("move_outage_ms", "nothing came through, ms"),
     ("move_lost", "lost by moving"),
-    ("link_lost", "share that the link lost"),
-    ("link_reordered", "share that the link held back"),
-    ("link_duplicated", "share that the link sent twice"),
-    ("link_crowded_out", "share that found the link's queue full"),
+    ("link_lost", "lost by the link, % of the frames"),
+    ("link_reordered", "held back by the link, % of the frames"),
+    ("link_duplicated", "sent twice by the link, % of the frames"),
+    ("link_crowded_out", "found the link's queue full, % of the frames"),
 ];
+
+/// A figure's value in the unit that its words name: what files hold as a share is shown in percent.
+pub(super) fn value(figure: &str, value: f64) -> String {
+    let is_share = figure == "kept" || figure.starts_with("link_");
+    number(if is_share { value * 100.0 } else { value })
+}
 
 /// A figure in words, with its unit.
 pub(super) fn figure(name: &str) -> String {
@@ -131,11 +137,19 @@ fn packet(size: &str) -> String {
     }
 }
 
-/// Three or four digits that count.
+/// What is to be known of the interval of a few values: it is from the least of them to the greatest, and all lie on
+/// one side of the true median with a probability of 2 / 2^n.
+pub(super) const FEW_ROUNDS: &str = "; of so few rounds they are narrower than that: of 3 they hold the true median 3 times in 4, of 5 15 times in 16";
+
+/// Three or four digits that count, two of what is less than a tenth. Whole numbers are whole.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 100.0 || value.fract() == 0.0 => format!("{:.0}", value + 0.0),
         size if size >= 10.0 => format!("{value:.1}"),
+        size if size < 0.1 => {
+            let decimals = (1.0 - size.log10().floor()).clamp(2.0, 9.0) as usize;
+            format!("{value:.decimals$}")
+        }
         _ => format!("{value:.2}"),
     }
 }
@@ -147,9 +161,21 @@ mod tests {
     #[test]
     fn numbers_have_the_digits_that_count() {
         assert_eq!(
-            ["12346", "99.9", "1.57", "0.03"].map(str::to_owned),
-            [12345.6, 99.94, 1.567, 0.031].map(number)
+            ["12346", "99.9", "1.57", "0.25", "0.031", "0.0010", "3", "0", "-0.50"].map(str::to_owned),
+            [12345.6, 99.94, 1.567, 0.25, 0.0312, 0.001, 3.0, -0.0, -0.5].map(number)
         );
+    }
+
+    #[test]
+    fn shares_are_shown_in_percent() {
+        assert_eq!(value("link_lost", 0.001), "0.10");
+        assert_eq!(value("link_lost", 0.000_03), "0.0030");
+        assert_eq!(value("link_reordered", 0.02), "2");
+        assert_eq!(value("kept", 0.875), "87.5");
+        assert_eq!(value("up_mbit", 0.875), "0.88");
+        for name in ["kept", "link_lost", "link_reordered", "link_duplicated", "link_crowded_out"] {
+            assert!(figure(name).contains('%'), "{name}");
+        }
     }
 
     #[test]

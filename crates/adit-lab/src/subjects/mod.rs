@@ -1,7 +1,8 @@
 //! Who is measured: one file for each kind.
 //!
-//! Those of [`external`] are files of the reader's own. A subject says whether it can run here, and brings a tunnel up between the two ends of a [`Ground`]. To add
-//! one: write a file with a type that is a [`Subject`], and name it in [`all`].
+//! Those of [`external`] are files of the reader's own. A subject says whether it can run here, and brings a tunnel
+//! up between the two ends of a [`Ground`]. To add one: write a file with a type that is a [`Subject`], and name it in
+//! [`all`].
 
 mod adit;
 mod external;
@@ -159,7 +160,7 @@ pub(crate) fn with_external(tools: &Tools) -> Result<BTreeMap<String, Box<dyn Su
 }
 
 /// The first line that a program writes about its version; nothing if it is not installed.
-fn version(name: &str, arguments: &[&str]) -> Option<String> {
+pub(crate) fn version(name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = program(name).ok()?;
     first_line(command.args(arguments))
 }

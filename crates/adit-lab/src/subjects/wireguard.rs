@@ -66,6 +66,15 @@ impl WireGuard {
         self.build.first().copied().unwrap_or_default()
     }
 
+    fn lacks_builder(&self) -> String {
+        let (what, from) = match self.builder() {
+            "go" => ("go", "Go 1.21 or later is at https://go.dev/dl"),
+            "cargo" => ("cargo", "Rust is at https://rustup.rs"),
+            other => return format!("there is no {other}"),
+        };
+        format!("there is no {what} in PATH; {from}, and `adit-lab setup` builds it then")
+    }
+
     fn path(&self, tools: &Tools) -> PathBuf {
         tools.directory.join(self.path)
     }
@@ -105,9 +114,7 @@ impl Subject for WireGuard {
     fn availability(&self, tools: &Tools) -> Availability {
         match self.version(tools) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None if program(self.builder()).is_err() => {
-                Availability::Impossible(format!("{} is not installed, which gets it", self.builder()))
-            }
+            None if program(self.builder()).is_err() => Availability::Impossible(self.lacks_builder()),
             None => Availability::Installable(self.build.join(" ")),
         }
     }

@@ -121,6 +121,14 @@ fn a_regression_is_status_1_and_a_mistake_is_status_2() {
     assert!(line.contains("0.779 x (0.7") && line.ends_with("WORSE"), "{line}");
     assert_eq!(lab(&[&"compare", &before, &slower, &"--threshold", &"0.5"]).status.code(), Some(0));
     assert_eq!(status(Path::new("/nonexistent")), Some(2), "no regression, but a mistake");
+    let only = |figure: &str| lab(&[&"compare", &before, &slower, &"--figures", &figure]).status.code();
+    assert_eq!(only("up_mbit"), Some(1));
+    assert_eq!(only("idle_p50_us"), Some(2), "nothing was compared");
+    let path = same.join("records.jsonl");
+    let records = read(&same, "records.jsonl");
+    let left: Vec<&str> = records.lines().filter(|line| !line.contains("\"veth\"")).collect();
+    std::fs::write(path, left.join("\n") + "\n").unwrap();
+    assert_eq!(status(&same), Some(1), "veth was measured before, and is not now");
 }
 
 #[test]

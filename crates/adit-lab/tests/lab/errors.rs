@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_testbed::{Process, Scratch, can_run, wait_until};
 
-use crate::bench::{NEEDED, json, lab, said, small_plan};
+use crate::bench::{NEEDED, adit, json, lab, said, small_plan};
 
 /// Takes half a second.
 const ECHOES: &str = "[[workload]]\nkind = 'latency'\ncount = 500\nloaded = false\n";
@@ -60,6 +60,15 @@ fn a_missing_peer_has_its_reason_in_its_row() {
     assert!(why.contains("there is no /nowhere/adit"), "{why}");
     assert!(results["figures"].as_array().unwrap().iter().any(|figure| figure["subject"] == "veth"));
     assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains("/nowhere/adit"));
+
+    // Whoever builds it then measures what failed, and nothing else.
+    let run = ["run", &plan, "--again", "--out", out.to_str().unwrap()];
+    let output = lab(&run).arg("--adit").arg(adit()).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success() && text.contains("[1/1]"), "{text}");
+    let results = json(&out, "results.json");
+    assert_eq!(results["failures"].as_array().unwrap().len(), 0, "{}", results["failures"]);
+    assert!(results["figures"].as_array().unwrap().iter().any(|figure| figure["subject"] == "adit-udp"));
 }
 
 #[test]

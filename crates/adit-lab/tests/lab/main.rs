@@ -9,4 +9,5 @@ mod bench;
 mod crowd;
 mod errors;
 mod external;
+mod slow;
 mod smoke;
