@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_run_can_have_more_rounds_but_no_other_plan() {
         let scratch = adit_testbed::Scratch::create("lab-run").unwrap();
-        write(&Environment::default(), scratch.path()).unwrap();
+        write(&Environment { format: 1, ..Environment::default() }, scratch.path()).unwrap();
         let there = plan();
         let go = |change: fn(&mut Plan)| {
             let mut plan = plan();

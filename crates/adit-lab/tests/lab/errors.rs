@@ -111,7 +111,9 @@ fn who_ends_a_run_early_finds_nothing_left_and_can_go_on() {
     let mut ended = Process::spawn("the lab", lab(&["run", &plan, "--out", &out])).unwrap();
     let tag = format!("adit-{}-", ended.id());
     let place = Path::new("/run/netns");
-    wait_until("the namespaces", Duration::from_secs(20), || left(place, &tag) == 2).unwrap();
+    // Before there is a plan, the lab only looks at the link.
+    let is_there = || Path::new(&out).join("plan.toml").exists() && left(place, &tag) == 2;
+    wait_until("the tunnel's namespaces", Duration::from_secs(20), is_there).unwrap();
     ended.interrupt();
     assert_eq!(ended.wait(Duration::from_secs(20)).unwrap().code(), Some(130), "{}", ended.log());
     assert_eq!((left(place, &tag), left(&std::env::temp_dir(), &tag)), (0, 0));
@@ -138,7 +140,8 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let mut killed = Process::spawn("the lab", lab(&["run", &plan, "--out", &out("killed")])).unwrap();
     let tag = format!("adit-{}-", killed.id());
     let places = [Path::new("/run/netns").to_owned(), std::env::temp_dir()];
-    let is_there = || left(&places[0], &tag) == 2 && left(&places[1], &tag) == 1;
+    let is_begun = || Path::new(&out("killed")).join("plan.toml").exists();
+    let is_there = || is_begun() && left(&places[0], &tag) == 2 && left(&places[1], &tag) == 1;
     wait_until("the tunnel's namespaces", Duration::from_secs(20), is_there).unwrap();
     killed.kill().unwrap();
     assert!(is_there(), "nothing is left to remove: this test says nothing");
