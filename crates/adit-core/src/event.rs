@@ -169,6 +169,13 @@ pub enum Command {
         /// The peer.
         peer: PeerId,
     },
+    /// Disconnect a peer after telling it so.
+    Dismiss {
+        /// The peer.
+        peer: PeerId,
+        /// The message, in the protocol's own words (OpenVPN: `RESTART`, or `HALT`, with a reason behind a comma).
+        message: String,
+    },
 }
 
 /// A username with its password. `Debug` hides the password.

@@ -409,6 +409,7 @@ impl Protocol for Client {
             Command::ScriptDone { .. }
             | Command::OpenFailed { .. }
             | Command::Disconnect { .. }
+            | Command::Dismiss { .. }
             | Command::PeerSettings { .. } => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {

@@ -520,7 +520,8 @@ impl Protocol for StaticTunnel {
             | Command::Response(_)
             | Command::RevocationList(_)
             | Command::Rekey { .. }
-            | Command::Disconnect { .. } => {}
+            | Command::Disconnect { .. }
+            | Command::Dismiss { .. } => {}
         }
     }
 

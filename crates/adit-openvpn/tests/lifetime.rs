@@ -167,3 +167,19 @@ fn tun_mtu_max_says_what_may_be_pushed() {
         assert_eq!(mtu, Some(taken));
     }
 }
+
+/// The word reaches the client before its connection is gone.
+#[test]
+fn a_client_that_is_dismissed_is_told() {
+    for (message, halts) in [("RESTART", false), ("HALT,bye", true)] {
+        let (client, server) = ends();
+        let mut pair = Pair::new(client, server);
+        let order = Command::Dismiss { peer: PeerId(0), message: message.to_owned() };
+        pair.server.handle_command(pair.now, order);
+        pair.exchange();
+        assert!(pair.server.peers().is_empty(), "{message}");
+        assert_eq!(ended_well(&pair.client_events), halts, "{message}");
+        pair.advance(seconds(5));
+        assert_eq!(pair.server.peers().len(), usize::from(!halts), "{message}");
+    }
+}
