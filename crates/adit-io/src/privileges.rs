@@ -66,6 +66,16 @@ impl Account {
         self.uid.is_some_and(|uid| !uid.is_root())
     }
 
+    /// The user's number, if a user was named.
+    pub fn user_id(&self) -> Option<u32> {
+        self.uid.map(Uid::as_raw)
+    }
+
+    /// The group's number: that of the group named, or else of the user's own.
+    pub fn group_id(&self) -> Option<u32> {
+        self.gid.map(Gid::as_raw)
+    }
+
     /// Makes the whole process this account, for good. Of the superuser's rights the calling thread, and those
     /// that it starts later, keep the one to set up networks (`CAP_NET_ADMIN`) and, with `low_ports`, that to bind
     /// ports below 1024 (`CAP_NET_BIND_SERVICE`); other threads keep none. Programs that the process runs get

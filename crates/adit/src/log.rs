@@ -5,7 +5,8 @@ mod syslog;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_config::openvpn::{Log, Process};
 use adit_core::Severity;
@@ -18,8 +19,11 @@ use syslog::Syslog;
 #[derive(Clone)]
 pub(crate) struct Logger {
     book: Arc<Mutex<Book>>,
-    least: Severity,
+    verb: Arc<AtomicU8>,
 }
+
+/// Hears each line that is written. It must not wait for anything, nor write lines itself.
+pub(crate) type Listener = Box<dyn FnMut(Severity, &str) + Send>;
 
 /// What all copies share.
 struct Book {
@@ -30,6 +34,7 @@ struct Book {
     /// What the last line was like, and how many there were in a row.
     last: String,
     row: u32,
+    listener: Option<Listener>,
 }
 
 enum Sink {
@@ -52,25 +57,54 @@ impl Logger {
             Sink::Errors => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
             Sink::System(_) => false,
         };
-        let least = match process.verb {
-            0 => Severity::Error,
-            1..=5 => Severity::Info,
-            _ => Severity::Debug,
-        };
-        let book = Book { sink, stamped, mute: process.mute, last: String::new(), row: 0 };
-        Ok(Logger { book: Arc::new(Mutex::new(book)), least })
+        let book = Book { sink, stamped, mute: process.mute, last: String::new(), row: 0, listener: None };
+        Ok(Logger { book: Arc::new(Mutex::new(book)), verb: Arc::new(AtomicU8::new(process.verb)) })
     }
 
     /// Writes one line if it matters enough. A log that cannot be written must not stop the tunnel.
     pub(crate) fn log(&mut self, severity: Severity, text: impl std::fmt::Display) {
-        if severity >= self.least {
-            self.book.lock().unwrap_or_else(PoisonError::into_inner).note(severity, &text.to_string());
+        let least = match self.verb() {
+            0 => Severity::Error,
+            1..=5 => Severity::Info,
+            _ => Severity::Debug,
+        };
+        if severity >= least {
+            self.book().note(severity, &text.to_string());
         }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much is written (`verb`).
+    pub(crate) fn verb(&self) -> u8 {
+        self.verb.load(Ordering::Relaxed)
+    }
+
+    /// Changes that, for all copies.
+    pub(crate) fn set_verb(&self, verb: u8) {
+        self.verb.store(verb, Ordering::Relaxed);
+    }
+
+    /// How many lines that are alike may follow each other (`mute`).
+    pub(crate) fn mute(&self) -> Option<u32> {
+        self.book().mute
+    }
+
+    /// Changes that, for all copies.
+    pub(crate) fn set_mute(&self, mute: Option<u32>) {
+        self.book().mute = mute;
+    }
+
+    /// Has somebody hear each line that is written from now on.
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.book().listener = Some(listener);
     }
 
     /// Whether lines go where whoever started the tunnel does not see them.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        !matches!(self.book.lock().unwrap_or_else(PoisonError::into_inner).sink, Sink::Errors)
+        !matches!(self.book().sink, Sink::Errors)
     }
 }
 
@@ -97,6 +131,9 @@ impl Book {
     }
 
     fn write(&mut self, severity: Severity, text: &str) {
+        if let Some(listener) = &mut self.listener {
+            listener(severity, text);
+        }
         let mark = match severity {
             Severity::Debug => "debug: ",
             Severity::Info => "",

@@ -3,6 +3,7 @@
 mod clients;
 mod credentials;
 mod hosts;
+mod management;
 mod notify;
 mod observer;
 mod offloads;
@@ -34,6 +35,7 @@ use crate::log::Logger;
 use crate::status::{self, StatusSource};
 use clients::Clients;
 use credentials::Asker;
+use management::Management;
 use observer::LogObserver;
 use scripts::Scripts;
 use signals::Early;
@@ -105,15 +107,17 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     let early = Early::watch().map_err(no_signals)?;
+    let management = open_management(args, parsed, &mut log)?;
     if let Some(secret) = &parsed.config.secret {
         let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
-        return run_protocol(args, parsed, None, None, (log, early), |now| {
+        return run_protocol(args, parsed, None, (None, management), (log, early), |now| {
             StaticTunnel::new(params, now, seed)
         });
     }
     let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
-    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, &early)
+    let questions = management.as_ref().and_then(Management::questions);
+    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, &early, questions.as_deref())
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     match &parsed.config.role {
         Role::Client(client) => {
@@ -121,19 +125,21 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
             let mut params =
                 translate::client_params(&parsed.config, client, &credentials, patience, lists, wall)
                     .map_err(|error| locate(parsed, &args.file, &error))?;
-            let asker = Asker::new(client.auth.as_ref().map(|auth| &auth.source), &args.file);
+            let asker = Asker::new(client.auth.as_ref(), &args.file, questions);
             if let Some(auth) = &mut params.auth {
                 let answer = asker.first(&mut log, &early);
                 let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
-                if auth.challenge.is_some() {
+                if asker.asks_all_at_once() {
+                    auth.challenge = None;
+                } else if auth.challenge.is_some() {
                     Terminal::open().map_err(|why| at_line(parsed, &args.file, "static-challenge", &why))?;
                 }
             }
             if client.pull && Terminal::is_there() {
                 params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
             }
-            run_protocol(args, parsed, source, Some(asker), (log, early), |now| {
+            run_protocol(args, parsed, source, (Some(asker), management), (log, early), |now| {
                 Client::new(params, now, seed)
             })
         }
@@ -146,12 +152,16 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
             params.per_client.remembered = remembered;
-            run_protocol(args, parsed, source, None, (log, early), |now| Server::new(params, now, seed))
+            run_protocol(args, parsed, source, (None, management), (log, early), |now| {
+                Server::new(params, now, seed)
+            })
         }
         Role::Point(point) => {
             let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
                 .map_err(|error| locate(parsed, &args.file, &error))?;
-            run_protocol(args, parsed, source, None, (log, early), |now| Server::new(params, now, seed))
+            run_protocol(args, parsed, source, (None, management), (log, early), |now| {
+                Server::new(params, now, seed)
+            })
         }
     }
 }
@@ -191,18 +201,22 @@ fn locate(parsed: &Parsed, path: &Path, error: &CredentialError) -> Failure {
 
 /// An error in what a directive names, with the directive's line.
 fn at_line(parsed: &Parsed, path: &Path, directive: &str, error: &impl std::fmt::Display) -> Failure {
-    let entry = parsed.report.iter().find(|entry| entry.directive == directive);
-    Failure::Configuration(match entry {
-        Some(entry) => format!("{}:{}: {error}", entry.file, entry.line),
-        None => format!("{}: {error}", path.display()),
-    })
+    Failure::Configuration(format!("{}: {error}", place(parsed, path, directive)))
+}
+
+/// Where a directive stands; the file, if it does not.
+fn place(parsed: &Parsed, path: &Path, directive: &str) -> String {
+    match parsed.report.iter().find(|entry| entry.directive == directive) {
+        Some(entry) => format!("{}:{}", entry.file, entry.line),
+        None => path.display().to_string(),
+    }
 }
 
 fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
     revocations: Option<revocations::Source>,
-    asker: Option<Asker>,
+    (asker, management): (Option<Asker>, Option<Management>),
     (mut log, early): (Logger, Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
@@ -246,13 +260,27 @@ fn run_protocol<P: Protocol + StatusSource>(
         _ => None,
     };
     notify::ready();
-    let mut observer = LogObserver::new(log, handle.clone(), clients, asker, scripts);
+    let watcher = management.as_ref().map(|it| it.attach(handle.clone(), form, log.clone()));
+    let mut observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
     drop(socket);
     match ended.map_err(world)? {
         Ended::Shutdown => Ok(()),
         Ended::Failed(why) => Err(Failure::World(why)),
     }
+}
+
+/// `management`, which may hold the start.
+fn open_management(args: &Args, parsed: &Parsed, log: &mut Logger) -> Result<Option<Management>, Failure> {
+    let management = Management::open(&parsed.config, &args.file, log).map_err(|fault| match fault {
+        // A port that is taken, a file that is not there.
+        ("management", why) => Failure::World(format!("{}: {why}", place(parsed, &args.file, "management"))),
+        (directive, why) => at_line(parsed, &args.file, directive, &why),
+    })?;
+    if let Some(management) = &management {
+        management.hold();
+    }
+    Ok(management)
 }
 
 /// Whom `user` and `group` name.

@@ -8,6 +8,7 @@ use adit_core::{
 };
 
 use super::lexer::{At, Inline};
+use super::management::ManagementDraft;
 use super::model::{
     Access, AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix,
     NamedRoute, PeerCheck, Process, PullFilter, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion,
@@ -33,6 +34,7 @@ pub(super) struct Draft {
     pub(super) daemon: Option<Option<String>>,
     pub(super) status: Option<(PathBuf, Option<Duration>)>,
     pub(super) status_version: Option<u8>,
+    pub(super) management: ManagementDraft,
     pub(super) client: ClientDraft,
     pub(super) server: ServerDraft,
     pub(super) access: Access,

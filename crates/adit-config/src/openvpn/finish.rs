@@ -12,7 +12,7 @@ use super::data::DEFAULT_CIPHERS;
 use super::draft::{DeviceDraft, Draft, LocalDraft, RemoteDraft, Scope};
 use super::lexer::MAX_WORD;
 use super::model::*;
-use super::{point, secret};
+use super::{management, point, secret};
 use crate::Problem;
 
 /// OpenVPN's port (IANA).
@@ -509,7 +509,7 @@ fn server_ipv6(draft: &mut Draft, parser: &mut Parser<'_>) -> Option<ServerIpv6>
 }
 
 /// A path of the file, from where `cd` leads.
-fn placed(directory: &Path, path: PathBuf, file: &str, parser: &mut Parser<'_>) -> PathBuf {
+pub(super) fn placed(directory: &Path, path: PathBuf, file: &str, parser: &mut Parser<'_>) -> PathBuf {
     let path = directory.join(path);
     if path.as_os_str().len() > MAX_WORD {
         parser.problem_in(file, format!("`cd` makes a path longer than {MAX_WORD} bytes"));
@@ -532,5 +532,6 @@ fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Process {
         every: every.unwrap_or(Duration::from_secs(60)),
         version: draft.status_version.unwrap_or(1),
     });
+    process.management = management::finish(draft.management, &directory, file, parser);
     process
 }

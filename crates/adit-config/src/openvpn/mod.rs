@@ -8,6 +8,7 @@ mod document;
 mod draft;
 mod finish;
 mod lexer;
+mod management;
 mod material;
 mod model;
 mod net;
@@ -62,6 +63,15 @@ pub struct Parsed {
     pub report: Vec<Disposition>,
     /// Points that do not stop the tunnel but that its owner should know.
     pub warnings: Vec<Problem>,
+}
+
+/// Splits a line into words, by the quotes, escapes and comments of configuration files. OpenVPN reads the commands at
+/// its management socket in the same way.
+///
+/// # Errors
+/// What is wrong with the line, in a few words.
+pub fn split_line(line: &str) -> Result<Vec<String>, String> {
+    lexer::split(line)
 }
 
 /// Every directive that is known, in the order of the documentation.

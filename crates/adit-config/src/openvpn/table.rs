@@ -1,6 +1,6 @@
 use super::args::Args;
 use super::draft::Draft;
-use super::{access, auth, data, net, peer, process, routes, server, tls};
+use super::{access, auth, data, management, net, peer, process, routes, server, tls};
 use crate::Kind;
 
 /// One directive of the dialect: the single definition that the parser, `adit check` and the
@@ -156,7 +156,6 @@ pub(super) fn find(name: &str) -> Option<&'static Directive> {
 }
 
 const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
-const NO_MANAGEMENT: &str = "adit has no management socket yet; remove it, and use `adit status`";
 const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
 const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
@@ -166,7 +165,8 @@ const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 const WINDOWS: &str = "it concerns Windows only";
 const BATCHES: &str = "adit sizes its own buffers and always works in batches";
 const PERSISTS: &str = "adit always keeps keys, device and addresses when it connects anew";
-const QUERY_ONLY: &str = "it belongs to the management socket, which adit does not have";
+const NOBODY_ECHOES: &str =
+    "it is a message to a program at the management socket, which adit does not pass on";
 
 /// Every directive that OpenVPN 2.7 knows, and those of older versions that still stand in files.
 #[rustfmt::skip]
@@ -356,9 +356,18 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("persist-remote-ip", "", "a name is looked up anew for each connection; what it stood for last serves while it cannot be"),
     ignored("machine-readable-output", "", "adit's log is one line a message anyway"),
     ignored("errors-to-stderr", "", "errors go to the standard error anyway"),
-    ignored("echo", "[TEXT] ...", QUERY_ONLY),
-    ignored("parameter", "[TEXT] ...", QUERY_ONLY),
+    ignored("echo", "[TEXT] ...", NOBODY_ECHOES),
+    ignored("parameter", "[TEXT] ...", NOBODY_ECHOES),
     both("tmp-dir", "DIRECTORY", process::tmp_dir),
+    both("management", "ADDRESS|PATH PORT|unix [FILE]", management::management),
+    both("management-client-user", "NAME", management::client_user),
+    both("management-client-group", "NAME", management::client_group),
+    both("management-log-cache", "LINES", management::log_cache),
+    both("management-hold", "", management::hold),
+    both("management-query-passwords", "", management::query_passwords),
+    both("management-signal", "", management::signal),
+    ignored("management-forget-disconnect", "", "who leaves the socket changes nothing; `auth-nocache` has a client forget its password"),
+    ignored("management-up-down", "", "the states that `state on` shows tell of it"),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
     ignored("dns-updown", "COMMAND ...", SETS_NAME_SERVERS),
@@ -406,26 +415,17 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     ignored("allow-nonadmin", "[NAME]", WINDOWS),
     ignored("pause-exit", "", WINDOWS),
     ignored("show-net-up", "", WINDOWS),
-    ignored("management-log-cache", "LINES", QUERY_ONLY),
-    ignored("management-forget-disconnect", "", QUERY_ONLY),
-    ignored("management-signal", "", QUERY_ONLY),
-    ignored("management-up-down", "", QUERY_ONLY),
-    ignored("management-client-user", "NAME", QUERY_ONLY),
-    ignored("management-client-group", "NAME", QUERY_ONLY),
     // Not yet
     refused("client-cert-not-required", "write `verify-client-cert none`"),
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
     refused("override-username", "adit takes usernames as clients give them; remove it"),
-    refused("management", NO_MANAGEMENT),
-    refused("management-client", NO_MANAGEMENT),
-    refused("management-client-auth", NO_MANAGEMENT),
-    refused("management-external-key", NO_MANAGEMENT),
-    refused("management-external-cert", NO_MANAGEMENT),
-    refused("management-hold", NO_MANAGEMENT),
-    refused("management-query-passwords", NO_MANAGEMENT),
-    refused("management-query-proxy", NO_MANAGEMENT),
-    refused("management-query-remote", NO_MANAGEMENT),
+    refused("management-client", "adit waits at its management socket for others and connects to none; remove it"),
+    refused("management-client-auth", "adit does not ask at its management socket who may come in; write `auth-user-pass-verify` or `client-connect`"),
+    refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
+    refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
+    refused("management-query-proxy", NO_PROXY),
+    refused("management-query-remote", "adit takes servers from its file; write `remote HOST`, and remove it"),
     refused("route-up", NO_SCRIPTS),
     refused("route-pre-down", NO_SCRIPTS),
     refused("ipchange", NO_SCRIPTS),

@@ -427,3 +427,48 @@ fn a_lost_connection_is_no_end() {
     client("remap-usr1 SIGHUP");
     assert!(bad("client\nremote a\nremap-usr1 SIGTERM")[0].contains("write `ping-exit`"));
 }
+
+#[test]
+fn a_management_socket() {
+    let management = |text: &str| client(text).0.process.management;
+    assert_eq!(management(""), None);
+    let plain = Management {
+        address: ManagementAddress::Tcp("127.0.0.1".into(), 7505),
+        password: None,
+        log_cache: 250,
+        hold: false,
+        query_passwords: false,
+        signal: false,
+        client_user: None,
+        client_group: None,
+    };
+    assert_eq!(management("management 127.0.0.1 7505"), Some(plain.clone()));
+    let unix = Management {
+        address: ManagementAddress::Unix("/etc/s.sock".into()),
+        password: Some("/etc/pw".into()),
+        log_cache: 9,
+        hold: true,
+        client_group: Some("vpn".into()),
+        ..plain
+    };
+    let text = "cd /etc\nmanagement-client-group vpn\nmanagement s.sock unix pw\nmanagement-hold\n\
+                management-log-cache 9";
+    assert_eq!(management(text), Some(unix));
+}
+
+#[test]
+fn management_sockets_that_cannot_be() {
+    for (line, words) in [
+        ("management 127.0.0.1", "`management` takes"),
+        ("management 127.0.0.1 seven", "0 to 65535"),
+        ("management tunnel 7505", "`management tunnel`"),
+        ("management 127.0.0.1 7505 stdin", "name it in place of `stdin`"),
+        ("management-hold", "`management`, which is missing"),
+        ("management 127.0.0.1 7505\nmanagement-client-user ann", "Unix socket"),
+    ] {
+        let problems = bad(&format!("client\nremote vpn.example\n{line}"));
+        assert!(problems.len() == 1 && problems[0].contains(words), "{line}: {problems:?}");
+        let number = if line.contains('\n') { 4 } else { 3 };
+        assert!(problems[0].starts_with(&format!("test.conf:{number}: ")), "{line}: {problems:?}");
+    }
+}

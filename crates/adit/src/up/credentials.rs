@@ -5,14 +5,16 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
-use adit_config::openvpn::UserPass;
-use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, UserPassword};
+use adit_config::openvpn::{UserAuth, UserPass};
+use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, StaticChallenge, UserPassword};
 use adit_io::Handle;
 use zeroize::Zeroizing;
 
+use super::management::{Questions, Topic};
 use super::signals::Early;
 use super::terminal::{Terminal, Turn, Turns, Waiting};
 use crate::configuration;
@@ -27,6 +29,8 @@ enum Source {
     Terminal,
     File(PathBuf),
     Text(Secret),
+    /// A program at the management socket, which is told of a further question in these words.
+    Management(Arc<Questions>, String),
     /// The configuration speaks of none.
     Nothing,
 }
@@ -40,15 +44,26 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// What the configuration in `file` says.
-    pub(super) fn new(source: Option<&UserPass>, file: &Path) -> Self {
-        let source = match source {
+    /// What the configuration in `file` says. `questions` are asked in place of the terminal.
+    pub(super) fn new(auth: Option<&UserAuth>, file: &Path, questions: Option<Arc<Questions>>) -> Self {
+        let source = match auth.map(|auth| &auth.source) {
             None => Source::Nothing,
-            Some(UserPass::Prompt) => Source::Terminal,
+            Some(UserPass::Prompt) => match questions {
+                Some(questions) => {
+                    let challenge = auth.and_then(|auth| auth.challenge.as_ref());
+                    Source::Management(questions, challenge.map(static_challenge).unwrap_or_default())
+                }
+                None => Source::Terminal,
+            },
             Some(UserPass::File(path)) => Source::File(configuration::find(file, path)),
             Some(UserPass::Inline(text)) => Source::Text(text.clone()),
         };
         Asker { source, turns: Turns::default(), asking: None }
+    }
+
+    /// Whether the answer to the question of `static-challenge` comes with the password.
+    pub(super) fn asks_all_at_once(&self) -> bool {
+        matches!(self.source, Source::Management(..))
     }
 
     /// Username and password for the first connection.
@@ -130,6 +145,13 @@ impl Source {
             // Somebody may have changed the file meanwhile.
             (Source::File(path), Some(_)) if !Terminal::is_there() => from_file(path, waiting),
             (Source::Text(text), None) => complete(text.text(), waiting),
+            (Source::Management(questions, challenge), reason) => {
+                if reason.is_some() {
+                    questions.was_wrong(Topic::Auth);
+                }
+                let UserPassword { username, password } = questions.ask(Topic::Auth, challenge, waiting)?;
+                checked(username, password)
+            }
             (_, reason) => {
                 let mut terminal = Terminal::open()?;
                 if let Some(reason) = reason {
@@ -141,6 +163,13 @@ impl Source {
             }
         }
     }
+}
+
+/// The question as the management protocol tells it: the first bit says that the answer may be seen, the second that
+/// it is put behind the password as it is.
+fn static_challenge(challenge: &StaticChallenge) -> String {
+    let flags = u8::from(challenge.echo) | (u8::from(challenge.concat) << 1);
+    format!("SC:{flags},{}", challenge.text)
 }
 
 /// What a server says, without what a terminal would obey.
@@ -195,6 +224,14 @@ mod tests {
         assert_eq!(read("ann\r\n p w \r\n"), Ok(wanted));
         assert!(read("\nx\n").unwrap_err().contains("empty"));
         assert!(read("a\tb\nx\n").unwrap_err().contains("control"));
+    }
+
+    #[test]
+    fn a_question_goes_with_the_password() {
+        let of =
+            |echo, concat| static_challenge(&StaticChallenge { text: "Token PIN?".to_owned(), echo, concat });
+        assert_eq!(of(true, false), "SC:1,Token PIN?");
+        assert_eq!(of(false, true), "SC:2,Token PIN?");
     }
 
     #[test]

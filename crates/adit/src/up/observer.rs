@@ -5,6 +5,7 @@ use adit_io::{Handle, Observer};
 
 use super::clients::Clients;
 use super::credentials::Asker;
+use super::management::Watcher;
 use super::notify;
 use super::scripts::Scripts;
 use crate::log::Logger;
@@ -16,24 +17,28 @@ pub(super) struct LogObserver<P> {
     clients: Option<Clients>,
     asker: Option<Asker>,
     scripts: Option<Scripts>,
+    watcher: Option<Watcher>,
 }
 
 impl<P> LogObserver<P> {
     /// `clients` answers a server that asks about its clients, `asker` a client that needs
-    /// a password or an answer.
+    /// a password or an answer, `watcher` whoever is at the management socket.
     pub(super) fn new(
         log: Logger,
         handle: Handle<P>,
         clients: Option<Clients>,
-        asker: Option<Asker>,
-        scripts: Option<Scripts>,
+        (asker, scripts): (Option<Asker>, Option<Scripts>),
+        watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, handle, clients, asker, scripts }
+        LogObserver { log, handle, clients, asker, scripts, watcher }
     }
 }
 
 impl<P: Protocol + 'static> Observer for LogObserver<P> {
     fn event(&mut self, event: &Event, tun_name: &str) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.event(event);
+        }
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
             Event::Up(settings) => {

@@ -21,14 +21,16 @@ use crate::status::StatusSource;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is shown.
-struct State {
+pub(super) struct State {
     now: Instant,
     wall: UnixTime,
-    peers: Vec<(PeerId, PeerInfo)>,
+    /// Who is connected.
+    pub(super) peers: Vec<(PeerId, PeerInfo)>,
     traffic: Vec<PeerSnapshot>,
-    /// Bytes sent to the network and received from it.
-    sent: u64,
-    received: u64,
+    /// Bytes sent to the network.
+    pub(super) sent: u64,
+    /// Bytes received from it.
+    pub(super) received: u64,
     /// Bytes read from the TUN device, and written to it.
     tun: (u64, u64),
 }
@@ -95,8 +97,13 @@ pub(super) fn tell<P: Protocol + StatusSource>(form: Form, handle: &Handle<P>, l
     }
 }
 
+/// The state in this form, or `None` when the driver has ended.
+pub(super) fn text<P: Protocol + StatusSource>(form: Form, handle: &Handle<P>) -> Option<String> {
+    look(handle).map(|state| print(form, &state))
+}
+
 /// `None` when the driver has ended.
-fn look<P: Protocol + StatusSource>(handle: &Handle<P>) -> Option<State> {
+pub(super) fn look<P: Protocol + StatusSource>(handle: &Handle<P>) -> Option<State> {
     let (sender, receiver) = mpsc::channel();
     handle.inspect(Box::new(move |protocol, snapshot: &Snapshot, io_status: &IoStatus| {
         // Whoever asked may have given up.
@@ -227,7 +234,7 @@ impl State {
     }
 
     /// Bytes received from a peer, and sent to it.
-    fn bytes(&self, id: PeerId) -> (u64, u64) {
+    pub(super) fn bytes(&self, id: PeerId) -> (u64, u64) {
         let traffic = self.traffic.iter().find(|traffic| traffic.peer == id);
         traffic.map_or((0, 0), |traffic| (traffic.bytes_received, traffic.bytes_sent))
     }

@@ -11,6 +11,7 @@ use adit_openvpn::credentials::Credentials;
 use adit_openvpn::locked::{LockedError, is_locked, open_pkcs12, pkcs12_der, unlock};
 use zeroize::Zeroizing;
 
+use super::management::{Questions, Topic};
 use super::signals::Early;
 use super::terminal::Terminal;
 use crate::configuration;
@@ -30,6 +31,7 @@ pub(super) fn credentials(
     file: &Path,
     log: &mut Logger,
     early: &Early,
+    questions: Option<&Questions>,
 ) -> Result<Credentials, Fault> {
     let tls = &config.tls;
     let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
@@ -38,7 +40,7 @@ pub(super) fn credentials(
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
         private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
     };
-    let mut passwords = Passwords { source: &tls.key_password, file, log, early };
+    let mut passwords = Passwords { source: &tls.key_password, file, log, early, questions };
     if let Some(packed) = &tls.pkcs12 {
         unpack(packed, &mut passwords, &mut credentials)?;
     } else if is_locked(&credentials.private_key) {
@@ -73,6 +75,8 @@ struct Passwords<'a> {
     file: &'a Path,
     log: &'a mut Logger,
     early: &'a Early,
+    /// Whom to ask in place of the person at the terminal.
+    questions: Option<&'a Questions>,
 }
 
 impl Passwords<'_> {
@@ -85,40 +89,53 @@ impl Passwords<'_> {
     ) -> Result<T, Fault> {
         let fault = |error: LockedError| (directive, format!("{directive}: {error}"));
         if let KeyPassword::File(path) = self.source {
-            let password = self.read(path).map_err(|why| ("askpass", format!("askpass: {why}")))?;
+            let password = first_line(self.file, path, self.log)
+                .map_err(|why| ("askpass", format!("askpass: {why}")))?;
             return open(&password).map_err(fault);
         }
         let mut tried = 0;
         loop {
-            let question = format!("Password of {what}: ");
-            let asked = Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.early));
-            let password = asked.map_err(|why| {
+            let password = self.ask(what).map_err(|why| {
                 (directive, format!("{directive}: {what} is encrypted, and its password cannot be asked for ({why}); write `askpass FILE`"))
             })?;
             tried += 1;
-            match open(&password) {
+            let opened = open(&password);
+            if let (Err(LockedError::WrongPassword), Some(questions)) = (&opened, self.questions) {
+                questions.was_wrong(Topic::PrivateKey);
+            }
+            match opened {
                 Err(LockedError::WrongPassword) if tried < TRIES => {}
                 other => return other.map_err(fault),
             }
         }
     }
 
-    /// The first line of a file.
-    fn read(&mut self, path: &Path) -> Result<Zeroizing<String>, String> {
-        let path = configuration::find(self.file, path);
-        let shown = path.display();
-        let metadata = fs::metadata(&path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        if metadata.len() > MAX_FILE {
-            return Err(format!("{shown} is too large for a password"));
+    fn ask(&self, what: &str) -> Result<Zeroizing<String>, String> {
+        match self.questions {
+            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", self.early)?.password),
+            None => {
+                let question = format!("Password of {what}: ");
+                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.early))
+            }
         }
-        if metadata.mode() & 0o077 != 0 {
-            let text = format_args!(
-                "{shown} holds a password, and others than its owner can read it: chmod 600 {shown}"
-            );
-            self.log.log(Severity::Warning, text);
-        }
-        let text = fs::read_to_string(&path).map(Zeroizing::new);
-        let text = text.map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
     }
+}
+
+/// The password in the first line of the file at `path`, which the configuration in `file` names.
+pub(super) fn first_line(file: &Path, path: &Path, log: &mut Logger) -> Result<Zeroizing<String>, String> {
+    let path = configuration::find(file, path);
+    let shown = path.display();
+    let metadata = fs::metadata(&path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    if metadata.len() > MAX_FILE {
+        return Err(format!("{shown} is too large for a password"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        let text = format_args!(
+            "{shown} holds a password, and others than its owner can read it: chmod 600 {shown}"
+        );
+        log.log(Severity::Warning, text);
+    }
+    let text = fs::read_to_string(&path).map(Zeroizing::new);
+    let text = text.map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
 }

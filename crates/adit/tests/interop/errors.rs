@@ -129,6 +129,16 @@ fn a_configuration_that_is_not_there() {
 }
 
 #[test]
+fn a_management_port_that_is_taken() {
+    let Some(desk) = Desk::create("a_management_port_that_is_taken") else { return };
+    let bind = || std::net::TcpListener::bind("127.0.0.1:7505").unwrap();
+    let _taken = desk.namespace.enter(bind).unwrap();
+    let config = format!("{}management 127.0.0.1 7505\n", desk.server_config());
+    let line = line_of(&config, "management 127.0.0.1 7505");
+    desk.text_fails(&config, &[&format!("test.conf:{line}"), "TCP 127.0.0.1:7505", "another program"]);
+}
+
+#[test]
 fn a_certificate_file_that_is_not_there() {
     let Some(desk) = Desk::create("a_certificate_file_that_is_not_there") else { return };
     let config = desk.server_config();

@@ -17,6 +17,7 @@ mod errors;
 mod lifetime;
 mod limits;
 mod logs;
+mod management;
 mod matrix;
 mod moving;
 mod options;

@@ -356,10 +356,6 @@ fn ddwrt_is_refused() {
     refused(
         "ddwrt.conf",
         &[
-            (
-                "management 127.0.0.1 16",
-                "`management` cannot be used: adit has no management socket yet; remove it, and use `adit status`",
-            ),
             ("route-up /tmp/openvpncl/route-up.sh", &format!("`route-up` cannot be used: {scripts}")),
             (
                 "route-pre-down /tmp/openvpncl/route-down.sh",

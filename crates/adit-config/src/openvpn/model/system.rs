@@ -61,6 +61,8 @@ pub struct Process {
     pub lock_memory: bool,
     /// Where files for scripts are made (`tmp-dir`).
     pub tmp_dir: Option<PathBuf>,
+    /// Where other programs may command this one.
+    pub management: Option<Management>,
 }
 
 impl Default for Process {
@@ -77,6 +79,7 @@ impl Default for Process {
             nice: 0,
             lock_memory: false,
             tmp_dir: None,
+            management: None,
         }
     }
 }
@@ -104,4 +107,39 @@ pub struct StatusFile {
     pub every: Duration,
     /// Its form: 1, 2 or 3 (`status-version`, default 1).
     pub version: u8,
+}
+
+/// The management socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Management {
+    /// Where it listens.
+    pub address: ManagementAddress,
+    /// The file whose first line is the password that is asked for first.
+    pub password: Option<PathBuf>,
+    /// How many lines of the log it remembers (`management-log-cache`).
+    pub log_cache: u32,
+    /// The tunnel waits until it is told to go on (`management-hold`).
+    pub hold: bool,
+    /// Passwords are asked for there (`management-query-passwords`).
+    pub query_passwords: bool,
+    /// The tunnel connects anew when who commanded it is gone (`management-signal`).
+    pub signal: bool,
+    /// Only this user may speak to a Unix socket.
+    pub client_user: Option<String>,
+    /// Only who has this group may speak to a Unix socket.
+    pub client_group: Option<String>,
+}
+
+impl Management {
+    /// Lines of the log that are remembered if nothing is said (OpenVPN options.c).
+    pub const LOG_CACHE: u32 = 250;
+}
+
+/// Where the management socket listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManagementAddress {
+    /// TCP, at an address or name of this machine, and a port; 0 lets the system choose one.
+    Tcp(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
 }

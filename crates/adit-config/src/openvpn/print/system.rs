@@ -76,4 +76,29 @@ pub(super) fn print_process(out: &mut Out, process: &Process) {
     if let Some(path) = &process.tmp_dir {
         out.one("tmp-dir", path.display());
     }
+    if let Some(management) = &process.management {
+        print_management(out, management);
+    }
+}
+
+fn print_management(out: &mut Out, management: &Management) {
+    let mut words = match &management.address {
+        ManagementAddress::Tcp(host, port) => vec![host.clone(), port.to_string()],
+        ManagementAddress::Unix(path) => vec![path.display().to_string(), "unix".to_owned()],
+    };
+    words.extend(management.password.as_ref().map(|path| path.display().to_string()));
+    out.line("management", &words);
+    out.one("management-log-cache", management.log_cache);
+    let flags = [
+        (management.hold, "management-hold"),
+        (management.query_passwords, "management-query-passwords"),
+        (management.signal, "management-signal"),
+    ];
+    flags.into_iter().filter(|(set, _)| *set).for_each(|(_, name)| out.flag(name));
+    if let Some(user) = &management.client_user {
+        out.one("management-client-user", user);
+    }
+    if let Some(group) = &management.client_group {
+        out.one("management-client-group", group);
+    }
 }

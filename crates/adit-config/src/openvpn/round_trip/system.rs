@@ -69,20 +69,51 @@ pub(super) fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let rest = (option::of(path()), -20..20i32, any::<[bool; 2]>(), option::of(path()));
+    let rest =
+        (option::of(path()), -20..20i32, any::<[bool; 2]>(), option::of(path()), option::of(management()));
     (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
-        |(user, group, verb, mute, log, status, (pid_file, nice, [lock_memory, stamps], tmp_dir))| Process {
-            user,
-            group,
-            verb,
-            mute,
-            log,
-            status,
-            pid_file,
-            nice,
-            lock_memory,
-            stamps,
-            tmp_dir,
+        |(user, group, verb, mute, log, status, rest)| {
+            let (pid_file, nice, [lock_memory, stamps], tmp_dir, management) = rest;
+            Process {
+                user,
+                group,
+                verb,
+                mute,
+                log,
+                status,
+                pid_file,
+                nice,
+                lock_memory,
+                stamps,
+                tmp_dir,
+                management,
+            }
+        },
+    )
+}
+
+fn management() -> impl Strategy<Value = Management> {
+    let address = prop_oneof![
+        ("[a-s0-9.:]{1,15}", any::<u16>()).prop_map(|(host, port)| ManagementAddress::Tcp(host, port)),
+        text().prop_map(|path| ManagementAddress::Unix(path.into())),
+    ];
+    let password = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
+    let name = || option::of("[a-z]{1,9}");
+    (address, password, 1..1000u32, any::<[bool; 3]>(), name(), name()).prop_map(
+        |(address, password, log_cache, [hold, query_passwords, signal], user, group)| {
+            // Who comes by TCP is nobody in particular.
+            let unix = matches!(address, ManagementAddress::Unix(_));
+            let [client_user, client_group] = [user, group].map(|name| name.filter(|_| unix));
+            Management {
+                address,
+                password,
+                log_cache,
+                hold,
+                query_passwords,
+                signal,
+                client_user,
+                client_group,
+            }
         },
     )
 }

@@ -1,0 +1,391 @@
+//! The commands of the management protocol, and their answers in the words of OpenVPN 2.6, which programs look for.
+//!
+//! Source: OpenVPN doc/management-notes.txt, and what 2.6.14 answers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use adit_core::{Command, Transport};
+
+use super::Desk;
+use super::journal::Kind;
+use super::session::{Next, Output, Session};
+use super::tunnel::{Load, Peer};
+use crate::up::status_file::Form;
+
+/// What `help` shows.
+const HELP: &str = "Management Interface for adit
+Commands:
+auth-retry             : Show what happens after a refused password.
+bytecount n            : Tell the bytes in and out every n seconds; 0 for no more.
+client-kill CID [M]    : Disconnect the client of that number, with message M (RESTART).
+echo [on|off] [N|all]  : Like log, for messages by echo.
+exit|quit              : Leave.
+help                   : Show this.
+hold [on|off|release]  : Show or set whether the start waits, or let it go on.
+kill CN                : Disconnect all clients of that name.
+kill [proto:]IP:port   : Disconnect the client at that address.
+load-stats             : Show the number of clients and the bytes in and out.
+log [on|off] [N|all]   : Tell new lines of the log, or show the last N or all.
+mute [n]               : Show or set how many lines that are alike are logged.
+nclients               : Show the number of clients.
+password type p        : Give a password that is asked for.
+pid                    : Show the number of the process.
+signal s               : Do what the signal does: SIGHUP, SIGTERM, SIGINT, SIGUSR1 or SIGUSR2.
+state [on|off] [N|all] : Like log, for what the tunnel is doing.
+status [n]             : Show the state in form n: 1, 2 or 3.
+username type u        : Give a username that is asked for.
+verb [n]               : Show or set how much is logged.
+version [n]            : Show the version, or tell that of the client.
+END";
+
+/// Longest message to a client that is disconnected.
+const MAX_MESSAGE: usize = 256;
+
+/// Runs a command, its name and its arguments; none at all does nothing.
+pub(super) fn run(words: &[&str], session: &mut Session, desk: &mut Desk, out: &mut Output) -> Next {
+    let Some((name, arguments)) = words.split_first() else { return Next::Stay };
+    desk.tell_command(name, arguments);
+    match needed(name) {
+        (least, _) if arguments.len() >= least => {}
+        (least, or_more) => {
+            let at_least = if or_more { "at least " } else { "" };
+            let plural = if least == 1 { "" } else { "s" };
+            out.line(&format!("ERROR: the '{name}' command requires {at_least}{least} parameter{plural}"));
+            return Next::Stay;
+        }
+    }
+    let first = arguments.first().copied();
+    match *name {
+        "exit" | "quit" => return Next::Leave,
+        "help" => out.lines(HELP),
+        "version" => version(first, out),
+        "pid" => out.line(&format!("SUCCESS: pid={}", std::process::id())),
+        "status" => status(first, desk, out),
+        "load-stats" => load_stats(desk, out),
+        "nclients" => count_clients(desk, out),
+        "bytecount" => bytecount(first.unwrap_or_default(), session, out),
+        "kill" => kill(first.unwrap_or_default(), desk, out),
+        "client-kill" => client_kill(first.unwrap_or_default(), arguments.get(1).copied(), desk, out),
+        "signal" => signal(first.unwrap_or_default(), desk, out),
+        "log" => arguments.iter().take(2).for_each(|word| history(Kind::Log, word, desk, out)),
+        "echo" => arguments.iter().take(2).for_each(|word| history(Kind::Echo, word, desk, out)),
+        "state" if arguments.is_empty() => history(Kind::State, "1", desk, out),
+        "state" => arguments.iter().take(2).for_each(|word| history(Kind::State, word, desk, out)),
+        "verb" => verb(first, desk, out),
+        "mute" => mute(first, desk, out),
+        "auth-retry" => auth_retry(first, desk, out),
+        "hold" => hold(first, desk, out),
+        "username" => out.line(&desk.questions.take_username(at(arguments, 0), at(arguments, 1))),
+        "password" => out.line(&desk.questions.take_password(at(arguments, 0), at(arguments, 1))),
+        "client-auth" => session.skip_block(unsupported(name)),
+        other => out.line(&absent(other)),
+    }
+    Next::Stay
+}
+
+fn at<'a>(arguments: &[&'a str], index: usize) -> &'a str {
+    arguments.get(index).copied().unwrap_or_default()
+}
+
+/// How many arguments a command takes at least, and whether it may have more.
+fn needed(name: &str) -> (usize, bool) {
+    match name {
+        "kill" | "signal" | "bytecount" => (1, false),
+        "client-kill" | "log" | "echo" => (1, true),
+        "username" | "password" | "client-auth" => (2, false),
+        _ => (0, true),
+    }
+}
+
+fn unsupported(name: &str) -> String {
+    format!("ERROR: The '{name}' command is not supported by the current daemon mode")
+}
+
+/// What to say of a command that OpenVPN has, or of one that there is not.
+fn absent(name: &str) -> String {
+    match name {
+        "client-auth-nt"
+        | "client-deny"
+        | "client-pending-auth"
+        | "cr-response"
+        | "forget-passwords"
+        | "env-filter"
+        | "needok"
+        | "needstr"
+        | "proxy"
+        | "remote"
+        | "remote-entry-count"
+        | "remote-entry-get"
+        | "pkcs11-id-count"
+        | "pkcs11-id-get"
+        | "push-update-broad"
+        | "push-update-cid" => unsupported(name),
+        "rsa-sig" | "pk-sig" | "certificate" => {
+            format!("ERROR: The {name} command is not currently available")
+        }
+        "net" => "ERROR: Sorry, this command is currently only implemented on Windows".to_owned(),
+        _ => "ERROR: unknown command, enter 'help' for more options".to_owned(),
+    }
+}
+
+/// What a client says it knows is the same to us, but only those of version 4 on expect an answer.
+fn version(given: Option<&str>, out: &mut Output) {
+    match given.map(str::parse::<u32>) {
+        None => out.lines(concat!(
+            "OpenVPN Version: adit ",
+            env!("CARGO_PKG_VERSION"),
+            "\nManagement Version: 5\nEND"
+        )),
+        Some(Ok(version @ 4..)) => out.line(&format!("SUCCESS: Management client version set to {version}")),
+        Some(Ok(_)) => {}
+        Some(Err(_)) => out.line("ERROR: Invalid value specified for management client version"),
+    }
+}
+
+fn status(given: Option<&str>, desk: &Desk, out: &mut Output) {
+    let tunnel = desk.tunnel();
+    let Some(tunnel) = tunnel.as_ref() else { return out.line(&unsupported("status")) };
+    let form = match (tunnel.form(), given.map(str::parse)) {
+        (form, None | Some(Ok(0))) => form,
+        (Form::Statistics, Some(_)) => Form::Statistics,
+        (Form::Clients(_), Some(Ok(version @ 1..=3))) => Form::Clients(version),
+        (Form::Clients(_), Some(_)) => return out.line("ERROR: bad status format version number"),
+    };
+    match tunnel.status(form) {
+        Some(text) => out.lines(&text),
+        None => out.line(SILENT),
+    }
+}
+
+/// It has ended, or has too much to do.
+const SILENT: &str = "ERROR: the tunnel does not answer";
+
+/// What passed, or why that cannot be told.
+fn load(name: &str, desk: &Desk) -> Result<(Form, Load), String> {
+    let tunnel = desk.tunnel();
+    let tunnel = tunnel.as_ref().ok_or_else(|| unsupported(name))?;
+    Ok((tunnel.form(), tunnel.load().ok_or(SILENT)?))
+}
+
+fn clients((form, load): &(Form, Load)) -> usize {
+    if matches!(form, Form::Clients(_)) { load.peers.len() } else { 0 }
+}
+
+fn load_stats(desk: &Desk, out: &mut Output) {
+    match load("load-stats", desk) {
+        Ok(found) => {
+            let Load { received, sent, .. } = &found.1;
+            out.line(&format!("SUCCESS: nclients={},bytesin={received},bytesout={sent}", clients(&found)));
+        }
+        // OpenVPN counts from the start on.
+        Err(_) => out.line("SUCCESS: nclients=0,bytesin=0,bytesout=0"),
+    }
+}
+
+fn count_clients(desk: &Desk, out: &mut Output) {
+    match load("nclients", desk) {
+        Ok(found) if matches!(found.0, Form::Clients(_)) => {
+            out.line(&format!("SUCCESS: nclients={}", clients(&found)));
+        }
+        Ok(_) => out.line(&unsupported("nclients")),
+        Err(why) => out.line(&why),
+    }
+}
+
+fn bytecount(given: &str, session: &mut Session, out: &mut Output) {
+    match given.parse::<u32>() {
+        Ok(seconds) => {
+            session.count_bytes(Duration::from_secs(seconds.into()));
+            out.line("SUCCESS: bytecount interval changed");
+        }
+        Err(_) => out.line("ERROR: bytecount parameter must be a number of seconds"),
+    }
+}
+
+/// What `bytecount` tells every so often.
+pub(super) fn tell_bytes(desk: &Desk, out: &mut Output) {
+    match load("bytecount", desk) {
+        Ok((Form::Clients(_), load)) => {
+            for Peer { number, received, sent, .. } in &load.peers {
+                out.line(&format!(">BYTECOUNT_CLI:{number},{received},{sent}"));
+            }
+        }
+        Ok((Form::Statistics, load)) => out.line(&format!(">BYTECOUNT:{},{}", load.received, load.sent)),
+        // There is nothing to count.
+        Err(_) => {}
+    }
+}
+
+/// A server's clients, or what to answer.
+fn killable(name: &str, desk: &Desk) -> Result<Vec<Peer>, String> {
+    match load(name, desk)? {
+        (Form::Clients(_), load) => Ok(load.peers),
+        (Form::Statistics, _) => Err(unsupported(name)),
+    }
+}
+
+/// Disconnects clients, and tells them to come back. (OpenVPN's `kill` leaves them to find out.)
+fn dismiss<'a>(desk: &Desk, victims: impl Iterator<Item = &'a Peer>, message: &str) -> usize {
+    let tunnel = desk.tunnel();
+    let Some(tunnel) = tunnel.as_ref() else { return 0 };
+    let order = |victim: &Peer| Command::Dismiss { peer: victim.id, message: message.to_owned() };
+    victims.filter(|victim| tunnel.command(order(victim))).count()
+}
+
+fn kill(victim: &str, desk: &Desk, out: &mut Output) {
+    let peers = match killable("kill", desk) {
+        Ok(peers) => peers,
+        Err(why) => return out.line(&why),
+    };
+    let of_name = dismiss(desk, peers.iter().filter(|peer| peer.name == victim), "RESTART");
+    if of_name > 0 {
+        return out.line(&format!("SUCCESS: common name '{victim}' found, {of_name} client(s) killed"));
+    }
+    if victim.is_empty() || victim == ":" {
+        return out.line("ERROR: kill parse");
+    }
+    if !victim.contains(':') {
+        return out.line(&format!("ERROR: common name '{victim}' not found"));
+    }
+    let (transport, address) = match place(victim) {
+        Ok(place) => place,
+        Err(why) => return out.line(&why),
+    };
+    let is_there = |peer: &&Peer| {
+        let (ip, port) = (peer.remote.ip().to_canonical(), peer.remote.port());
+        (ip, port) == (address.ip(), address.port()) && transport.is_none_or(|it| it == peer.transport)
+    };
+    match dismiss(desk, peers.iter().filter(is_there), "RESTART") {
+        0 => out.line(&format!("ERROR: client at address {victim} not found")),
+        number => out.line(&format!("SUCCESS: {number} client(s) at address {victim} killed")),
+    }
+}
+
+/// `[PROTOCOL:]ADDRESS:PORT`, an IPv6 address in brackets. OpenVPN 2.6 has it without the protocol, 2.7 with it.
+fn place(text: &str) -> Result<(Option<Transport>, SocketAddr), String> {
+    let (transport, rest) = match text.split_once(':') {
+        Some(("udp", rest)) => (Some(Transport::Udp), rest),
+        Some(("tcp", rest)) => (Some(Transport::Tcp), rest),
+        _ => (None, text),
+    };
+    let (host, port) = rest.rsplit_once(':').unwrap_or((rest, ""));
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let address: IpAddr = bare.parse().map_err(|_| format!("ERROR: error parsing IP address: {host}"))?;
+    let port = port.parse().ok().filter(|port| *port > 0);
+    let port = port.ok_or_else(|| format!("ERROR: port number is out of range: {rest}"))?;
+    Ok((transport, SocketAddr::new(address.to_canonical(), port)))
+}
+
+fn client_kill(number: &str, message: Option<&str>, desk: &Desk, out: &mut Output) {
+    let message = message.unwrap_or("RESTART");
+    let peers = match killable("client-kill", desk) {
+        Ok(peers) => peers,
+        Err(why) => return out.line(&why),
+    };
+    let Ok(number) = number.parse::<u64>() else { return out.line("ERROR: cannot parse CID") };
+    let fits = message.len() <= MAX_MESSAGE;
+    let victims = peers.iter().filter(|peer| fits && peer.number == number);
+    match dismiss(desk, victims, message) {
+        0 => out.line("ERROR: client-kill command failed"),
+        _ => out.line("SUCCESS: client-kill command succeeded"),
+    }
+}
+
+fn signal(name: &str, desk: &Desk, out: &mut Output) {
+    let command = match name {
+        "SIGTERM" | "SIGINT" => Some(Command::Shutdown),
+        "SIGUSR1" | "SIGHUP" => Some(Command::Restart),
+        "SIGUSR2" => None,
+        _ => return out.line(&format!("ERROR: signal '{name}' is not a known signal type")),
+    };
+    let mut tunnel = desk.tunnel();
+    let thrown = match (tunnel.as_mut(), command) {
+        (Some(tunnel), Some(command)) => tunnel.command(command),
+        (Some(tunnel), None) => {
+            tunnel.tell_status();
+            true
+        }
+        // Nothing runs yet: the process ends, or waits on.
+        (None, Some(Command::Shutdown)) => desk.end_process(),
+        (None, _) => false,
+    };
+    match thrown {
+        true => out.line(&format!("SUCCESS: signal {name} thrown")),
+        false => out.line(&format!("ERROR: signal '{name}' is currently ignored")),
+    }
+}
+
+/// `log`, `state` and `echo`.
+fn history(kind: Kind, word: &str, desk: &Desk, out: &mut Output) {
+    let name = kind.name();
+    let number = match word {
+        "on" | "off" => {
+            desk.journal.follow(kind, word == "on");
+            let now = word.to_uppercase();
+            return out.line(&format!("SUCCESS: real-time {name} notification set to {now}"));
+        }
+        "all" => None,
+        number => match number.parse() {
+            Ok(number @ 1..) => Some(number),
+            _ => {
+                let text = "parameter must be 'on' or 'off' or some number n or 'all'";
+                return out.line(&format!("ERROR: {name} {text}"));
+            }
+        },
+    };
+    desk.journal.last(kind, number).iter().for_each(|entry| out.line(entry));
+    out.line("END");
+}
+
+fn verb(given: Option<&str>, desk: &Desk, out: &mut Output) {
+    match given.map(str::parse) {
+        None => out.line(&format!("SUCCESS: verb={}", desk.log.verb())),
+        Some(Ok(level @ 0..=15)) => {
+            desk.log.set_verb(level);
+            out.line("SUCCESS: verb level changed");
+        }
+        Some(_) => out.line("ERROR: verb level is out of range"),
+    }
+}
+
+fn mute(given: Option<&str>, desk: &Desk, out: &mut Output) {
+    match given.map(str::parse::<u32>) {
+        None => out.line(&format!("SUCCESS: mute={}", desk.log.mute().unwrap_or_default())),
+        Some(Ok(lines)) => {
+            desk.log.set_mute(Some(lines).filter(|lines| *lines > 0));
+            out.line("SUCCESS: mute level changed");
+        }
+        Some(Err(_)) => out.line("ERROR: mute level is out of range"),
+    }
+}
+
+fn auth_retry(given: Option<&str>, desk: &Desk, out: &mut Output) {
+    match given {
+        None => out.line(&format!("SUCCESS: auth-retry={}", desk.auth_retry)),
+        Some(mode) if mode == desk.auth_retry => out.line("SUCCESS: auth-retry parameter changed"),
+        Some("none" | "nointeract" | "interact") => {
+            out.line("ERROR: adit cannot change auth-retry while it runs: write it into the configuration");
+        }
+        Some(_) => out.line("ERROR: bad auth-retry parameter"),
+    }
+}
+
+fn hold(given: Option<&str>, desk: &Desk, out: &mut Output) {
+    match given {
+        None => out.line(&format!("SUCCESS: hold={}", u8::from(desk.questions.hold()))),
+        Some("on") => {
+            desk.questions.set_hold(true);
+            out.line("SUCCESS: hold flag set to ON");
+        }
+        Some("off") => {
+            desk.questions.set_hold(false);
+            out.line("SUCCESS: hold flag set to OFF");
+        }
+        Some("release") => {
+            desk.questions.release();
+            out.line("SUCCESS: hold release succeeded");
+        }
+        Some(_) => out.line("ERROR: bad hold command parameter"),
+    }
+}

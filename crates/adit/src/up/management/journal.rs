@@ -1,0 +1,244 @@
+//! What happened, for whoever asks at the management socket or wants to hear of it at once.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use adit_core::Severity;
+use adit_io::unix_now;
+
+/// Lines that wait to be sent, at most. Further ones are lost: who does not read must not make us remember.
+const MOST_WAITING: usize = 1024;
+/// Longest remembered entry in bytes.
+const MAX_ENTRY: usize = 1000;
+/// States that are remembered (OpenVPN manage.h).
+const STATES: usize = 100;
+
+/// A kind of entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Lines of the log.
+    Log,
+    /// What the tunnel is doing.
+    State,
+    /// What was said by `echo`. adit has no such entries.
+    Echo,
+}
+
+impl Kind {
+    /// Its name, as commands and answers have it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Kind::Log => "log",
+            Kind::State => "state",
+            Kind::Echo => "echo",
+        }
+    }
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Kind::Log => ">LOG:",
+            Kind::State => ">STATE:",
+            Kind::Echo => ">ECHO:",
+        }
+    }
+}
+
+/// Shared by those who note what happens and the thread that tells of it. None of its calls waits.
+#[derive(Clone)]
+pub(super) struct Journal {
+    book: Arc<Mutex<Book>>,
+    waker: Arc<UnixStream>,
+}
+
+struct Book {
+    pages: [Page; 3],
+    /// Whether somebody is there to hear anything.
+    attended: bool,
+    waiting: VecDeque<String>,
+    closing: bool,
+}
+
+/// The entries of one kind, the last of them at the end.
+struct Page {
+    entries: VecDeque<String>,
+    most: usize,
+    /// Whether new entries are sent at once.
+    followed: bool,
+}
+
+impl Page {
+    fn new(most: usize) -> Self {
+        Page { entries: VecDeque::new(), most, followed: false }
+    }
+}
+
+impl Journal {
+    /// A journal of so many lines of the log. `waker` becomes readable at its other end when there is something
+    /// to send; it must not block.
+    pub(super) fn new(log_cache: usize, waker: UnixStream) -> Self {
+        let pages = [Page::new(log_cache), Page::new(STATES), Page::new(0)];
+        let book = Book { pages, attended: false, waiting: VecDeque::new(), closing: false };
+        Journal { book: Arc::new(Mutex::new(book)), waker: Arc::new(waker) }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // If the pipe is full, the other end has enough to wake for.
+        let _ = (&*self.waker).write(&[0]);
+    }
+
+    /// Adds an entry; the time is put before it.
+    pub(super) fn note(&self, kind: Kind, entry: &str) {
+        let mut entry = format!("{},{entry}", unix_now().0);
+        if entry.len() > MAX_ENTRY {
+            let end = (0..=MAX_ENTRY).rev().find(|end| entry.is_char_boundary(*end));
+            entry.truncate(end.unwrap_or_default());
+        }
+        let mut book = self.book();
+        let page = &mut book.pages[kind as usize];
+        let followed = page.followed;
+        let line = if followed { format!("{}{entry}", kind.prefix()) } else { String::new() };
+        if page.entries.len() >= page.most {
+            page.entries.pop_front();
+        }
+        if page.most > 0 {
+            page.entries.push_back(entry);
+        }
+        if followed {
+            book.post(line);
+            drop(book);
+            self.wake();
+        }
+    }
+
+    /// Adds a line of the log.
+    pub(super) fn note_line(&self, severity: Severity, text: &str) {
+        let flag = match severity {
+            Severity::Debug => 'D',
+            Severity::Info => 'I',
+            Severity::Warning => 'W',
+            Severity::Error => 'N',
+        };
+        self.note(Kind::Log, &format!("{flag},{text}"));
+    }
+
+    /// Tells whoever is there.
+    pub(super) fn say(&self, line: String) {
+        self.book().post(line);
+        self.wake();
+    }
+
+    /// Sends new entries at once from now on, or not any more.
+    pub(super) fn follow(&self, kind: Kind, follow: bool) {
+        self.book().pages[kind as usize].followed = follow;
+    }
+
+    /// The last entries, all if no number is given.
+    pub(super) fn last(&self, kind: Kind, number: Option<usize>) -> Vec<String> {
+        let book = self.book();
+        let entries = &book.pages[kind as usize].entries;
+        let skipped = number.map_or(0, |number| entries.len().saturating_sub(number));
+        entries.iter().skip(skipped).cloned().collect()
+    }
+
+    /// Somebody has come, or gone: nothing is sent, or waits any more, until it is asked for.
+    pub(super) fn attend(&self, attended: bool) {
+        let mut book = self.book();
+        book.attended = attended;
+        book.waiting.clear();
+        book.pages.iter_mut().for_each(|page| page.followed = false);
+    }
+
+    /// What waits to be sent.
+    pub(super) fn take(&self) -> VecDeque<String> {
+        std::mem::take(&mut self.book().waiting)
+    }
+
+    /// The tunnel has ended: what waits is sent, and then there is nobody to speak to any more.
+    pub(super) fn close(&self) {
+        self.book().closing = true;
+        self.wake();
+    }
+
+    /// Whether the tunnel has ended.
+    pub(super) fn is_closing(&self) -> bool {
+        self.book().closing
+    }
+}
+
+impl Book {
+    fn post(&mut self, line: String) {
+        if self.attended && self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn journal(lines: usize) -> (Journal, UnixStream) {
+        let (waker, woken) = UnixStream::pair().expect("a pair of sockets");
+        for end in [&waker, &woken] {
+            end.set_nonblocking(true).expect("a socket that does not block");
+        }
+        (Journal::new(lines, waker), woken)
+    }
+
+    #[test]
+    fn the_last_entries_are_kept() {
+        let (journal, _woken) = journal(3);
+        for text in ["a", "b", "c", "d"] {
+            journal.note_line(Severity::Info, text);
+        }
+        let last = |number| -> Vec<String> {
+            let entries = journal.last(Kind::Log, number);
+            entries.iter().filter_map(|entry| Some(entry.split_once(',')?.1.to_owned())).collect()
+        };
+        assert_eq!(last(None), ["I,b", "I,c", "I,d"]);
+        assert_eq!(last(Some(1)), ["I,d"]);
+        assert_eq!(last(Some(9)).len(), 3);
+        journal.note(Kind::Echo, "x");
+        assert!(journal.last(Kind::Echo, None).is_empty());
+    }
+
+    #[test]
+    fn who_follows_hears_and_others_do_not() {
+        let (journal, mut woken) = journal(3);
+        journal.say("nobody is there".to_owned());
+        journal.attend(true);
+        journal.note_line(Severity::Info, "not followed");
+        assert!(journal.take().is_empty());
+        journal.follow(Kind::Log, true);
+        journal.note_line(Severity::Warning, "followed");
+        let waiting = journal.take();
+        assert_eq!(waiting.len(), 1);
+        assert!(waiting[0].starts_with(">LOG:") && waiting[0].ends_with(",W,followed"), "{waiting:?}");
+        assert!(woken.read(&mut [0; 8]).is_ok());
+        journal.attend(false);
+        journal.attend(true);
+        journal.note_line(Severity::Warning, "somebody else is there now");
+        assert!(journal.take().is_empty());
+    }
+
+    #[test]
+    fn what_nobody_reads_does_not_grow() {
+        let (journal, _woken) = journal(3);
+        journal.attend(true);
+        journal.follow(Kind::Log, true);
+        for _ in 0..2 * MOST_WAITING {
+            journal.note_line(Severity::Info, &"ä".repeat(MAX_ENTRY));
+        }
+        let waiting = journal.take();
+        assert_eq!(waiting.len(), MOST_WAITING);
+        assert!(waiting.iter().all(|line| line.len() <= MAX_ENTRY + 5));
+    }
+}

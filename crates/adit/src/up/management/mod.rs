@@ -1,0 +1,183 @@
+//! `management`: a socket at which other programs ask and command the tunnel, in OpenVPN's protocol.
+//!
+//! One thread speaks to one client at a time. What happens in the tunnel is noted in a [`Journal`], which never waits
+//! for the thread; what the thread wants to know of the tunnel it asks as `adit status` does.
+
+mod commands;
+mod door;
+mod journal;
+mod questions;
+mod serve;
+mod session;
+mod tunnel;
+mod watcher;
+mod words;
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use adit_config::openvpn::{AuthRetry, Config, Role};
+use adit_core::{Protocol, Severity};
+use adit_io::Handle;
+use signal_hook::consts::SIGTERM;
+
+use super::status_file::Form;
+use super::unlock;
+use crate::log::Logger;
+use crate::status::StatusSource;
+use door::Door;
+use journal::Journal;
+pub(super) use questions::{Questions, Topic};
+use tunnel::{Running, Tunnel};
+pub(super) use watcher::Watcher;
+
+/// Where the tunnel is put once it runs.
+type Place = Arc<Mutex<Option<Box<dyn Tunnel>>>>;
+
+/// The management socket, which is there until this is dropped.
+pub(super) struct Management {
+    journal: Journal,
+    questions: Arc<Questions>,
+    queries: bool,
+    tunnel: Place,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread works with.
+struct Desk {
+    journal: Journal,
+    questions: Arc<Questions>,
+    tunnel: Place,
+    log: Logger,
+    auth_retry: &'static str,
+}
+
+impl Desk {
+    /// The tunnel, if it runs yet.
+    fn tunnel(&self) -> MutexGuard<'_, Option<Box<dyn Tunnel>>> {
+        self.tunnel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a command into the log, without what nobody shall read there.
+    fn tell_command(&mut self, name: &str, arguments: &[&str]) {
+        let shown = match name {
+            // Asked for again and again.
+            "load-stats" | "status" => return,
+            "password" => "...".to_owned(),
+            _ => arguments.join(" "),
+        };
+        self.log.log(Severity::Debug, format_args!("management: {name} {shown}"));
+    }
+
+    /// Ends the process before there is a tunnel.
+    fn end_process(&self) -> bool {
+        signal_hook::low_level::raise(SIGTERM).is_ok()
+    }
+}
+
+impl Management {
+    /// Opens the socket that the configuration in `file` speaks of, if it does.
+    ///
+    /// # Errors
+    /// Why not, and the directive at fault.
+    pub(super) fn open(
+        config: &Config,
+        file: &Path,
+        log: &mut Logger,
+    ) -> Result<Option<Self>, (&'static str, String)> {
+        let Some(settings) = &config.process.management else { return Ok(None) };
+        let fault = |why: String| ("management", format!("management: {why}"));
+        let password = match &settings.password {
+            None => None,
+            Some(path) => Some(unlock::first_line(file, path, log).map_err(fault)?),
+        };
+        if password.as_ref().is_some_and(|password| password.is_empty()) {
+            return Err(fault("the file of the password is empty".to_owned()));
+        }
+        let door = Door::open(settings)?;
+        if let Some(warning) = door.warning(settings) {
+            log.log(Severity::Warning, format_args!("management: {warning}"));
+        }
+        let (waker, woken) = pipe().map_err(|error| fault(error.to_string()))?;
+        let journal = Journal::new(usize::try_from(settings.log_cache).unwrap_or(usize::MAX), waker);
+        let notes = journal.clone();
+        log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
+        log.log(Severity::Info, format_args!("management: listening on {door}"));
+        let questions = Arc::new(Questions::new(settings.hold, journal.clone()));
+        let tunnel = Place::default();
+        let desk = Desk {
+            journal: journal.clone(),
+            questions: Arc::clone(&questions),
+            tunnel: Arc::clone(&tunnel),
+            log: log.clone(),
+            auth_retry: auth_retry(config),
+        };
+        let thread = serve::start(door, woken, desk, password, settings.signal)
+            .map_err(|error| fault(format!("cannot start a thread: {error}")))?;
+        Ok(Some(Management {
+            journal,
+            questions,
+            queries: settings.query_passwords,
+            tunnel,
+            thread: Some(thread),
+        }))
+    }
+
+    /// Waits for `hold release` if the configuration says so.
+    pub(super) fn hold(&self) {
+        self.questions.wait_for_release();
+    }
+
+    /// Whom to ask for passwords, if here.
+    pub(super) fn questions(&self) -> Option<Arc<Questions>> {
+        self.queries.then(|| Arc::clone(&self.questions))
+    }
+
+    /// From now on there is a tunnel to ask and command. What is given back is to hear what happens in it.
+    pub(super) fn attach<P: Protocol + StatusSource>(
+        &self,
+        handle: Handle<P>,
+        form: Form,
+        log: Logger,
+    ) -> Watcher {
+        let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log });
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+        Watcher::new(self.journal.clone(), matches!(form, Form::Clients(_)))
+    }
+}
+
+impl Drop for Management {
+    fn drop(&mut self) {
+        self.journal.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Two ends of a pipe that never block.
+fn pipe() -> std::io::Result<(UnixStream, UnixStream)> {
+    let (waker, woken) = UnixStream::pair()?;
+    waker.set_nonblocking(true)?;
+    woken.set_nonblocking(true)?;
+    Ok((waker, woken))
+}
+
+fn auth_retry(config: &Config) -> &'static str {
+    let auth = match &config.role {
+        Role::Client(client) => client.auth.as_ref(),
+        Role::Server(_) | Role::Point(_) => None,
+    };
+    match auth.map(|auth| auth.retry).unwrap_or_default() {
+        AuthRetry::None => "none",
+        AuthRetry::NoInteract => "nointeract",
+        AuthRetry::Interact => "interact",
+    }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! One client at the management socket: its password, its lines, and what goes back to it.
+
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+use super::Desk;
+use super::commands;
+use super::words::{Input, Line, MAX_LINE, words};
+
+/// As much may wait to be sent before further commands do. A single answer may be longer.
+pub(super) const MOST_WAITING: usize = 256 << 10;
+/// Wrong passwords before the client is sent away (OpenVPN manage.h).
+const TRIES: u32 = 3;
+/// Longest password that can match, in bytes.
+const MAX_PASSWORD: usize = 1024;
+/// How long a client may take to give the password: it keeps others out meanwhile.
+const PASSWORD_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is to be sent.
+#[derive(Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+}
+
+impl Output {
+    /// A line; what is in it cannot make another.
+    pub(super) fn line(&mut self, text: &str) {
+        let printed = text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c });
+        self.bytes.extend(printed.collect::<String>().into_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Lines with their ends.
+    pub(super) fn lines(&mut self, text: &str) {
+        text.lines().for_each(|line| self.line(line));
+    }
+
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// So many bytes were sent.
+    pub(super) fn sent(&mut self, number: usize) {
+        self.bytes.drain(..number.min(self.bytes.len()));
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= MOST_WAITING
+    }
+}
+
+/// `bytecount`.
+struct ByteCount {
+    every: Duration,
+    next: Instant,
+}
+
+/// What becomes of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It stays.
+    Stay,
+    /// It asked to go.
+    Leave,
+    /// It is sent away: it does not know the password.
+    Reject,
+}
+
+/// A client.
+pub(super) struct Session {
+    password: Option<Zeroizing<String>>,
+    tries: u32,
+    since: Instant,
+    input: Input,
+    /// Lines of a block are passed over until `END`, and then this is answered.
+    block: Option<String>,
+    bytecount: Option<ByteCount>,
+}
+
+impl Session {
+    /// A client has come; `password` is what it must know first.
+    pub(super) fn new(
+        password: Option<Zeroizing<String>>,
+        now: Instant,
+        desk: &Desk,
+        out: &mut Output,
+    ) -> Self {
+        let session =
+            Session { password, tries: 0, since: now, input: Input::new(), block: None, bytecount: None };
+        match session.password {
+            None => session.welcome(desk, out),
+            Some(_) => prompt(out),
+        }
+        session
+    }
+
+    fn welcome(&self, desk: &Desk, out: &mut Output) {
+        desk.journal.attend(true);
+        out.line(">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info");
+        if let Some(line) = desk.questions.greeting() {
+            out.line(&line);
+        }
+    }
+
+    /// Whether it needs no password, or knew it.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.password.is_none()
+    }
+
+    /// How much more it may say now.
+    pub(super) fn room(&self, out: &Output) -> usize {
+        if out.is_full() || self.input.has_line() { 0 } else { self.input.room() }
+    }
+
+    /// Takes what was received.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.input.add(bytes);
+    }
+
+    /// Whether there is work that waits for nothing but room.
+    pub(super) fn is_busy(&self, out: &Output) -> bool {
+        !out.is_full() && self.input.has_line()
+    }
+
+    /// Carries out what was said, as long as there is room for answers.
+    pub(super) fn work(&mut self, desk: &mut Desk, out: &mut Output) -> Next {
+        while !out.is_full() {
+            let Some(line) = self.input.line() else { break };
+            let next = match line {
+                Line::TooLong => {
+                    out.line(&format!("ERROR: the line is longer than {MAX_LINE} bytes"));
+                    Next::Stay
+                }
+                Line::Text(text) if self.password.is_some() => self.check(&text, desk, out),
+                Line::Text(text) => self.obey(&text, desk, out),
+            };
+            if next != Next::Stay {
+                return next;
+            }
+        }
+        Next::Stay
+    }
+
+    fn check(&mut self, text: &str, desk: &mut Desk, out: &mut Output) -> Next {
+        if self.password.as_ref().is_some_and(|password| is_same(password, text)) {
+            self.password = None;
+            out.line("SUCCESS: password is correct");
+            self.welcome(desk, out);
+            return Next::Stay;
+        }
+        self.tries += 1;
+        if self.tries >= TRIES {
+            return Next::Reject;
+        }
+        prompt(out);
+        Next::Stay
+    }
+
+    fn obey(&mut self, text: &str, desk: &mut Desk, out: &mut Output) -> Next {
+        if let Some(answer) = &self.block {
+            if text == "END" {
+                out.line(answer);
+                self.block = None;
+            }
+            return Next::Stay;
+        }
+        match words(text) {
+            Ok(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                commands::run(&words, self, desk, out)
+            }
+            Err(answer) => {
+                out.line(&answer);
+                Next::Stay
+            }
+        }
+    }
+
+    /// Passes over lines until `END`, and answers then.
+    pub(super) fn skip_block(&mut self, answer: String) {
+        self.block = Some(answer);
+    }
+
+    /// Tells the bytes that passed every so often; not at all if that is no time.
+    pub(super) fn count_bytes(&mut self, every: Duration) {
+        let next = Instant::now() + every;
+        self.bytecount = Some(ByteCount { every, next }).filter(|_| !every.is_zero());
+    }
+
+    /// When [`Session::look_at_time`] is next due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let patience = self.password.as_ref().map(|_| self.since + PASSWORD_PATIENCE);
+        let bytecount = self.bytecount.as_ref().map(|count| count.next);
+        [patience, bytecount].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) fn look_at_time(&mut self, now: Instant, desk: &Desk, out: &mut Output) -> Next {
+        if self.password.is_some() && now >= self.since + PASSWORD_PATIENCE {
+            return Next::Reject;
+        }
+        if let Some(count) = self.bytecount.as_mut().filter(|count| now >= count.next) {
+            count.next = now + count.every;
+            if !out.is_full() {
+                commands::tell_bytes(desk, out);
+            }
+        }
+        Next::Stay
+    }
+}
+
+/// Without an end of the line, as OpenVPN has it.
+fn prompt(out: &mut Output) {
+    out.bytes.extend_from_slice(b"ENTER PASSWORD:");
+}
+
+/// Takes as long whatever the two are.
+fn is_same(password: &str, given: &str) -> bool {
+    let padded = |text: &str| {
+        let mut bytes = Zeroizing::new([0u8; MAX_PASSWORD]);
+        bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+        bytes
+    };
+    let (one, other) = (padded(password), padded(given));
+    let as_long = (password.len() as u64).ct_eq(&(given.len() as u64));
+    bool::from(one.as_slice().ct_eq(other.as_slice()) & as_long) && given.len() <= MAX_PASSWORD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::desk;
+    use super::*;
+
+    fn text(out: &mut Output) -> String {
+        let text = String::from_utf8_lossy(out.waiting()).into_owned();
+        out.sent(usize::MAX);
+        text
+    }
+
+    #[test]
+    fn a_password_is_asked_for_first() {
+        let (mut desk, mut out) = (desk(), Output::default());
+        let password = Some(Zeroizing::new("s3 cret".to_owned()));
+        let mut session = Session::new(password, Instant::now(), &desk, &mut out);
+        session.receive(b"pid\r\n");
+        assert_eq!(session.work(&mut desk, &mut out), Next::Stay);
+        assert_eq!(text(&mut out), "ENTER PASSWORD:ENTER PASSWORD:");
+        session.receive(b"s3 cret\nsta");
+        assert_eq!(session.work(&mut desk, &mut out), Next::Stay);
+        let said = text(&mut out);
+        assert!(
+            said.starts_with("SUCCESS: password is correct\r\n>INFO:OpenVPN Management Interface Version 5"),
+            "{said}"
+        );
+        session.receive(b"te x\n");
+        session.work(&mut desk, &mut out);
+        assert_eq!(
+            text(&mut out),
+            "ERROR: state parameter must be 'on' or 'off' or some number n or 'all'\r\n"
+        );
+        assert_eq!(session.due(), None);
+    }
+
+    #[test]
+    fn who_does_not_know_the_password_goes() {
+        let (mut desk, mut out) = (desk(), Output::default());
+        let now = Instant::now();
+        let new = |out: &mut Output, desk: &Desk| {
+            Session::new(Some(Zeroizing::new("right".to_owned())), now, desk, out)
+        };
+        let mut session = new(&mut out, &desk);
+        session.receive(b"wrong\n\nRight\nright\n");
+        assert_eq!(session.work(&mut desk, &mut out), Next::Reject);
+        assert_eq!(text(&mut out), "ENTER PASSWORD:".repeat(3));
+        let mut session = new(&mut out, &desk);
+        assert_eq!(session.look_at_time(now, &desk, &mut out), Next::Stay);
+        assert_eq!(session.look_at_time(now + PASSWORD_PATIENCE, &desk, &mut out), Next::Reject);
+    }
+
+    #[test]
+    fn passwords_are_the_same_or_not() {
+        let long = "x".repeat(MAX_PASSWORD + 1);
+        assert!(is_same("", "") && is_same("a b", "a b"));
+        for (one, other) in [("a", "b"), ("a", "a\0"), ("a", ""), ("", "a"), (&long, &long)] {
+            assert!(!is_same(one, other));
+        }
+    }
+
+    #[test]
+    fn who_does_not_read_is_not_answered() {
+        let (mut desk, mut out) = (desk(), Output::default());
+        let mut session = Session::new(None, Instant::now(), &desk, &mut out);
+        let mut asked = 0;
+        while session.room(&out) > 5 {
+            session.receive(b"help\n");
+            session.work(&mut desk, &mut out);
+            asked += 1;
+        }
+        assert!(out.is_full() && out.waiting().len() < MOST_WAITING + 10_000, "{asked}");
+        session.receive(b"help\n");
+        session.work(&mut desk, &mut out);
+        assert!(!session.is_busy(&out) && session.room(&out) == 0);
+        out.sent(usize::MAX);
+        assert!(session.is_busy(&out), "it is done when there is room");
+    }
+
+    #[test]
+    fn a_block_is_passed_over() {
+        let (mut desk, mut out) = (desk(), Output::default());
+        let mut session = Session::new(None, Instant::now(), &desk, &mut out);
+        text(&mut out);
+        session.receive(b"client-auth 0 0\npush \"route 10.0.0.0\"\nkill x\nEND\nfoo\n");
+        session.work(&mut desk, &mut out);
+        let said = text(&mut out);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines.len(), 2, "{said}");
+        assert!(lines[0].contains("'client-auth' command is not supported"), "{said}");
+        assert_eq!(lines[1], "ERROR: unknown command, enter 'help' for more options");
+    }
+
+    #[test]
+    fn nothing_makes_lines_of_its_own() {
+        let mut out = Output::default();
+        out.line("a\r\nb\tc\u{85}");
+        assert_eq!(text(&mut out), "a  b\tc \r\n");
+    }
+}

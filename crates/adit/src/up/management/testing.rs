@@ -1,0 +1,77 @@
+//! A desk without a tunnel, or with one that is played.
+
+use std::sync::{Arc, Mutex};
+
+use adit_config::openvpn::{Log, Process};
+use adit_core::{Command, PeerId, Transport};
+
+use super::journal::Journal;
+use super::questions::Questions;
+use super::tunnel::{Load, Peer, Tunnel};
+use super::{Desk, Place, pipe};
+use crate::log::Logger;
+use crate::up::status_file::Form;
+
+/// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
+pub(super) struct Played {
+    pub(super) form: Form,
+    /// What it was told.
+    pub(super) told: Arc<Mutex<Vec<Command>>>,
+}
+
+impl Tunnel for Played {
+    fn form(&self) -> Form {
+        self.form
+    }
+
+    fn status(&self, form: Form) -> Option<String> {
+        Some(format!("{form:?}\nEND\n"))
+    }
+
+    fn load(&self) -> Option<Load> {
+        let peer = |id: u32, name: &str, remote: &str, transport| Peer {
+            id: PeerId(id),
+            number: u64::from(id) + 40,
+            name: name.to_owned(),
+            remote: remote.parse().expect("an address"),
+            transport,
+            received: u64::from(id) + 100,
+            sent: u64::from(id) + 200,
+        };
+        let peers = vec![
+            peer(0, "anna", "[::ffff:192.0.2.1]:4000", Transport::Udp),
+            peer(1, "anna", "192.0.2.2:4000", Transport::Tcp),
+            peer(2, "bert", "[2001:db8::1]:5000", Transport::Udp),
+        ];
+        Some(Load { received: 1000, sent: 2000, peers })
+    }
+
+    fn command(&self, command: Command) -> bool {
+        self.told.lock().expect("nobody panicked").push(command);
+        true
+    }
+
+    fn tell_status(&mut self) {}
+}
+
+/// A desk without a tunnel.
+pub(super) fn desk() -> Desk {
+    let (waker, _woken) = pipe().expect("a pipe");
+    let journal = Journal::new(10, waker);
+    let nowhere = Log::File { path: "/dev/null".into(), append: true };
+    Desk {
+        questions: Arc::new(Questions::new(false, journal.clone())),
+        journal,
+        tunnel: Place::default(),
+        log: Logger::new(&Process { log: Some(nowhere), ..Process::default() }).expect("a log"),
+        auth_retry: "none",
+    }
+}
+
+/// A desk with a tunnel, and what that is told.
+pub(super) fn desk_of(form: Form) -> (Desk, Arc<Mutex<Vec<Command>>>) {
+    let (desk, told) = (desk(), Arc::default());
+    let tunnel: Box<dyn Tunnel> = Box::new(Played { form, told: Arc::clone(&told) });
+    *desk.tunnel.lock().expect("nobody panicked") = Some(tunnel);
+    (desk, told)
+}

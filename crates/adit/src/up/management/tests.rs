@@ -1,0 +1,291 @@
+//! Commands and their answers. Those of OpenVPN 2.6.14 to the same commands are the model.
+
+use std::time::{Duration, Instant};
+
+use adit_core::{Cipher, Command, Ended, Event, Path, PeerId, PeerInfo, Route, RouteVia, TunnelSettings};
+
+use super::journal::Kind;
+use super::session::{Next, Output, Session};
+use super::testing::{desk, desk_of};
+use super::watcher::Watcher;
+use super::*;
+
+/// What the command is answered, line by line.
+fn answers(desk: &mut Desk, command: &str) -> Vec<String> {
+    let mut out = Output::default();
+    let mut session = Session::new(None, Instant::now(), desk, &mut out);
+    out.sent(usize::MAX);
+    session.receive(command.as_bytes());
+    session.receive(b"\n");
+    assert_eq!(session.work(desk, &mut out), Next::Stay, "{command}");
+    let text = String::from_utf8_lossy(out.waiting()).into_owned();
+    assert!(text.is_empty() || text.ends_with("\r\n"), "{command}: {text:?}");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_server_answers_as_openvpn_does() {
+    let (mut desk, _) = desk_of(Form::Clients(1));
+    for (command, answer) in [
+        ("pid", &*format!("SUCCESS: pid={}", std::process::id())),
+        ("pid 'a b' c", &*format!("SUCCESS: pid={}", std::process::id())),
+        ("FOO bar", "ERROR: unknown command, enter 'help' for more options"),
+        ("load-stats", "SUCCESS: nclients=3,bytesin=1000,bytesout=2000"),
+        ("nclients", "SUCCESS: nclients=3"),
+        ("status 9", "ERROR: bad status format version number"),
+        ("kill", "ERROR: the 'kill' command requires 1 parameter"),
+        ("kill nobody", "ERROR: common name 'nobody' not found"),
+        ("kill a:b", "ERROR: error parsing IP address: a"),
+        ("kill :", "ERROR: kill parse"),
+        ("kill 192.0.2.9:5", "ERROR: client at address 192.0.2.9:5 not found"),
+        ("kill 192.0.2.9:0", "ERROR: port number is out of range: 192.0.2.9:0"),
+        ("client-kill x", "ERROR: cannot parse CID"),
+        ("client-kill 77", "ERROR: client-kill command failed"),
+        ("state x", "ERROR: state parameter must be 'on' or 'off' or some number n or 'all'"),
+        ("state on", "SUCCESS: real-time state notification set to ON"),
+        ("log", "ERROR: the 'log' command requires at least 1 parameter"),
+        ("log off", "SUCCESS: real-time log notification set to OFF"),
+        ("log 0", "ERROR: log parameter must be 'on' or 'off' or some number n or 'all'"),
+        ("echo all", "END"),
+        ("verb", "SUCCESS: verb=1"),
+        ("verb 99", "ERROR: verb level is out of range"),
+        ("mute", "SUCCESS: mute=0"),
+        ("mute 3", "SUCCESS: mute level changed"),
+        ("mute", "SUCCESS: mute=3"),
+        ("hold", "SUCCESS: hold=0"),
+        ("hold on", "SUCCESS: hold flag set to ON"),
+        ("hold", "SUCCESS: hold=1"),
+        ("hold x", "ERROR: bad hold command parameter"),
+        ("hold release", "SUCCESS: hold release succeeded"),
+        ("username a", "ERROR: the 'username' command requires 2 parameters"),
+        ("username Auth b", "ERROR: no username is currently needed at this time"),
+        ("password Auth b", "ERROR: no password is currently needed at this time"),
+        ("auth-retry", "SUCCESS: auth-retry=none"),
+        ("auth-retry foo", "ERROR: bad auth-retry parameter"),
+        ("signal", "ERROR: the 'signal' command requires 1 parameter"),
+        ("signal FOO", "ERROR: signal 'FOO' is not a known signal type"),
+        ("signal SIGUSR2", "SUCCESS: signal SIGUSR2 thrown"),
+        ("bytecount 5", "SUCCESS: bytecount interval changed"),
+        ("version 5", "SUCCESS: Management client version set to 5"),
+        ("net", "ERROR: Sorry, this command is currently only implemented on Windows"),
+        ("pk-sig", "ERROR: The pk-sig command is not currently available"),
+    ] {
+        assert_eq!(answers(&mut desk, command), [answer], "{command}");
+    }
+    assert!(answers(&mut desk, "version 2").is_empty() && answers(&mut desk, "").is_empty());
+    assert!(answers(&mut desk, "kill \"x")[0].starts_with("ERROR: "));
+    for command in ["help", "version"] {
+        assert_eq!(answers(&mut desk, command).last().map(String::as_str), Some("END"));
+    }
+}
+
+#[test]
+fn the_state_has_the_form_that_is_asked_for() {
+    let (mut server, _) = desk_of(Form::Clients(2));
+    for (command, form) in [
+        ("status", "Clients(2)"),
+        ("status 0", "Clients(2)"),
+        ("status 1", "Clients(1)"),
+        ("status 3", "Clients(3)"),
+    ] {
+        assert_eq!(answers(&mut server, command), [form, "END"], "{command}");
+    }
+    let (mut client, _) = desk_of(Form::Statistics);
+    assert_eq!(answers(&mut client, "status 2"), ["Statistics", "END"]);
+    assert_eq!(answers(&mut client, "load-stats"), ["SUCCESS: nclients=0,bytesin=1000,bytesout=2000"]);
+    for name in ["kill", "client-kill", "nclients"] {
+        let expected = format!("ERROR: The '{name}' command is not supported by the current daemon mode");
+        assert_eq!(answers(&mut client, &format!("{name} 1")), [expected]);
+    }
+    // Before there is a tunnel.
+    assert!(answers(&mut desk(), "status")[0].ends_with("is not supported by the current daemon mode"));
+    assert_eq!(answers(&mut desk(), "load-stats"), ["SUCCESS: nclients=0,bytesin=0,bytesout=0"]);
+    assert_eq!(answers(&mut desk(), "signal SIGUSR1"), ["ERROR: signal 'SIGUSR1' is currently ignored"]);
+}
+
+#[test]
+fn clients_are_killed_by_name_address_and_number() {
+    let long = "x".repeat(300);
+    for (command, answer, victims, message) in [
+        ("kill anna", "SUCCESS: common name 'anna' found, 2 client(s) killed", &[0, 1][..], "RESTART"),
+        ("kill 192.0.2.1:4000", "SUCCESS: 1 client(s) at address 192.0.2.1:4000 killed", &[0][..], "RESTART"),
+        (
+            "kill tcp:192.0.2.2:4000",
+            "SUCCESS: 1 client(s) at address tcp:192.0.2.2:4000 killed",
+            &[1][..],
+            "RESTART",
+        ),
+        ("kill udp:192.0.2.2:4000", "ERROR: client at address udp:192.0.2.2:4000 not found", &[][..], ""),
+        (
+            "kill [2001:db8::1]:5000",
+            "SUCCESS: 1 client(s) at address [2001:db8::1]:5000 killed",
+            &[2][..],
+            "RESTART",
+        ),
+        ("client-kill 42", "SUCCESS: client-kill command succeeded", &[2][..], "RESTART"),
+        ("client-kill 40 HALT,bye", "SUCCESS: client-kill command succeeded", &[0][..], "HALT,bye"),
+        (&*format!("client-kill 40 {long}"), "ERROR: client-kill command failed", &[][..], ""),
+    ] {
+        let (mut desk, told) = desk_of(Form::Clients(1));
+        assert_eq!(answers(&mut desk, command), [answer]);
+        let expected: Vec<Command> = victims
+            .iter()
+            .map(|id| Command::Dismiss { peer: PeerId(*id), message: message.to_owned() })
+            .collect();
+        assert_eq!(*told.lock().expect("nobody panicked"), expected, "{command}");
+    }
+}
+
+#[test]
+fn signals_become_commands() {
+    for (signal, command) in [
+        ("SIGTERM", Command::Shutdown),
+        ("SIGINT", Command::Shutdown),
+        ("SIGUSR1", Command::Restart),
+        ("SIGHUP", Command::Restart),
+    ] {
+        let (mut desk, told) = desk_of(Form::Statistics);
+        assert_eq!(
+            answers(&mut desk, &format!("signal {signal}")),
+            [format!("SUCCESS: signal {signal} thrown")]
+        );
+        assert_eq!(*told.lock().expect("nobody panicked"), [command]);
+    }
+}
+
+#[test]
+fn bytes_are_told_every_so_often() {
+    for (form, lines) in [
+        (Form::Statistics, &[">BYTECOUNT:1000,2000"][..]),
+        (
+            Form::Clients(1),
+            &[">BYTECOUNT_CLI:40,100,200", ">BYTECOUNT_CLI:41,101,201", ">BYTECOUNT_CLI:42,102,202"][..],
+        ),
+    ] {
+        let ((mut desk, _), mut out) = (desk_of(form), Output::default());
+        let now = Instant::now();
+        let mut session = Session::new(None, now, &desk, &mut out);
+        assert_eq!(session.due(), None);
+        session.receive(b"bytecount 5\n");
+        session.work(&mut desk, &mut out);
+        out.sent(usize::MAX);
+        let mut look = |session: &mut Session, seconds| {
+            session.look_at_time(now + Duration::from_secs(seconds), &desk, &mut out);
+            let text = String::from_utf8_lossy(out.waiting()).into_owned();
+            out.sent(usize::MAX);
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(look(&mut session, 4).is_empty());
+        assert_eq!(look(&mut session, 6), lines);
+        assert!(look(&mut session, 10).is_empty());
+        assert_eq!(look(&mut session, 12), lines);
+        session.receive(b"bytecount 0\n");
+        session.work(&mut self::desk(), &mut Output::default());
+        assert_eq!(session.due(), None);
+    }
+}
+
+#[test]
+fn the_log_and_its_level_are_at_hand() {
+    let (mut desk, _) = desk_of(Form::Clients(1));
+    let notes = desk.journal.clone();
+    desk.log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
+    answers(&mut desk, "verb 0");
+    desk.log.log(Severity::Info, "not written");
+    answers(&mut desk, "verb 6");
+    let mut copy = desk.log.clone();
+    copy.log(Severity::Warning, "written");
+    let lines = answers(&mut desk, "log all");
+    assert!(lines.iter().any(|line| line.ends_with(",W,written")), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("not written")), "{lines:?}");
+    answers(&mut desk, "password Auth 's3 cret'");
+    let lines = answers(&mut desk, "log 3");
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("password ...")), "{lines:?}");
+    assert!(!format!("{lines:?}").contains("s3 cret"));
+}
+
+fn info(remote: &str) -> Box<PeerInfo> {
+    Box::new(PeerInfo {
+        name: "server".to_owned(),
+        path: Path::Udp { socket: 0, remote: remote.parse().expect("an address") },
+        addresses: Vec::new(),
+        cipher: Cipher::Aes256Gcm,
+        tls: String::new(),
+        rekeys: 0,
+        last_handshake: adit_core::Instant::ORIGIN,
+        since: adit_core::Instant::ORIGIN,
+        heard: adit_core::Instant::ORIGIN,
+        username: String::new(),
+        routes: Vec::new(),
+        number: 0,
+        epochs: false,
+    })
+}
+
+fn up(addresses: &[&str], routes: &[&str]) -> Event {
+    let network = |text: &&str| text.parse().expect("a network");
+    let route = |text| Route { destination: network(text), via: RouteVia::Tunnel, metric: None };
+    let addresses = addresses.iter().map(network).collect();
+    let routes = routes.iter().map(route).collect();
+    Event::Up(TunnelSettings { addresses, routes, ..TunnelSettings::default() })
+}
+
+fn states(server: bool, events: &[Event]) -> Vec<String> {
+    let desk = desk();
+    let mut watcher = Watcher::new(desk.journal.clone(), server);
+    events.iter().for_each(|event| watcher.event(event));
+    let entries = desk.journal.last(Kind::State, None);
+    entries.iter().filter_map(|entry| Some(entry.split_once(',')?.1.to_owned())).collect()
+}
+
+/// The lines are OpenVPN 2.6.14's, of a server and of a client.
+#[test]
+fn states_are_noted() {
+    assert_eq!(
+        states(
+            true,
+            &[up(&["10.88.0.1/24", "fd00:88::1/64"], &["10.88.1.0/24"]), Event::Ended(Ended::Shutdown)]
+        ),
+        [
+            "CONNECTING,,,,,,",
+            "ASSIGN_IP,,10.88.0.1,,,,,fd00:88::1",
+            "ADD_ROUTES,,,,,,",
+            "CONNECTED,SUCCESS,10.88.0.1,,,,,fd00:88::1",
+            "EXITING,SIGTERM,,,,,"
+        ]
+    );
+    let peer_up = Event::PeerUp { peer: PeerId::SERVER, info: info("[::ffff:127.0.0.1]:11994") };
+    assert_eq!(
+        states(
+            false,
+            &[
+                Event::Open { remote: 0 },
+                Event::Open { remote: 1 },
+                up(&["10.88.0.6/24"], &[]),
+                peer_up,
+                Event::Down,
+                Event::Open { remote: 0 },
+            ]
+        ),
+        [
+            "CONNECTING,,,,,,",
+            "WAIT,,,,,,",
+            "RECONNECTING,connection-failed,,,,,",
+            "WAIT,,,,,,",
+            "ASSIGN_IP,,10.88.0.6,,,,",
+            "CONNECTED,SUCCESS,10.88.0.6,127.0.0.1,11994,,",
+            "RECONNECTING,connection-lost,,,,,",
+            "WAIT,,,,,,"
+        ]
+    );
+    let lost = states(
+        false,
+        &[
+            Event::PeerUp { peer: PeerId::SERVER, info: info("127.0.0.1:1194") },
+            Event::Down,
+            Event::Ended(Ended::Failed("no luck".to_owned())),
+        ],
+    );
+    assert_eq!(lost[2..], ["EXITING,error,,,,,"], "no word of coming back");
+}

@@ -1,0 +1,92 @@
+//! What the management socket asks of the running tunnel.
+
+use std::net::SocketAddr;
+
+use adit_core::{Command, PeerId, Protocol, Transport};
+use adit_io::Handle;
+
+use crate::log::Logger;
+use crate::status::StatusSource;
+use crate::up::status_file::{self, Form};
+
+/// A tunnel that can be asked and commanded.
+pub(super) trait Tunnel: Send {
+    /// How its state is printed when nothing else is said.
+    fn form(&self) -> Form;
+
+    /// Its state as `status` prints it, or `None` when it does not answer.
+    fn status(&self, form: Form) -> Option<String>;
+
+    /// Who is connected, and the bytes that passed.
+    fn load(&self) -> Option<Load>;
+
+    /// Gives it an order. False when it has ended.
+    fn command(&self, command: Command) -> bool;
+
+    /// Writes its state to the log.
+    fn tell_status(&mut self);
+}
+
+/// How much passed, and from and to whom.
+pub(super) struct Load {
+    /// Bytes received from the network.
+    pub(super) received: u64,
+    /// Bytes sent to the network.
+    pub(super) sent: u64,
+    /// A server's clients; the other end otherwise.
+    pub(super) peers: Vec<Peer>,
+}
+
+/// Somebody who is connected.
+pub(super) struct Peer {
+    /// For orders that concern it.
+    pub(super) id: PeerId,
+    /// Its number among all that ever came (OpenVPN: the client id, CID).
+    pub(super) number: u64,
+    /// The name it proved.
+    pub(super) name: String,
+    /// Where it is.
+    pub(super) remote: SocketAddr,
+    /// By which way it came.
+    pub(super) transport: Transport,
+    /// Bytes received from it.
+    pub(super) received: u64,
+    /// Bytes sent to it.
+    pub(super) sent: u64,
+}
+
+/// The tunnel that a driver runs.
+pub(super) struct Running<P> {
+    pub(super) handle: Handle<P>,
+    pub(super) form: Form,
+    pub(super) log: Logger,
+}
+
+impl<P: Protocol + StatusSource> Tunnel for Running<P> {
+    fn form(&self) -> Form {
+        self.form
+    }
+
+    fn status(&self, form: Form) -> Option<String> {
+        status_file::text(form, &self.handle)
+    }
+
+    fn load(&self) -> Option<Load> {
+        let state = status_file::look(&self.handle)?;
+        let peer = |(id, info): &(PeerId, adit_core::PeerInfo)| {
+            let (received, sent) = state.bytes(*id);
+            let (remote, transport) = (info.path.remote(), info.path.transport());
+            Peer { id: *id, number: info.number, name: info.name.clone(), remote, transport, received, sent }
+        };
+        let peers = state.peers.iter().map(peer).collect();
+        Some(Load { received: state.received, sent: state.sent, peers })
+    }
+
+    fn command(&self, command: Command) -> bool {
+        self.handle.command(command)
+    }
+
+    fn tell_status(&mut self) {
+        status_file::tell(self.form, &self.handle, &mut self.log);
+    }
+}
