@@ -1,5 +1,6 @@
 //! `management`: the same commands get answers of the same shape from adit as from OpenVPN.
 
+use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
@@ -197,11 +198,14 @@ fn killed_clients_come_back() {
     let password = scratch.write("password", "s3 cret\n").unwrap();
     std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
     let line = format!("management 127.0.0.1 7505 {}\n", password.display());
+    let clients = Cell::new(0);
+    let socket = |number| scratch.path().join(format!("client{number}"));
     let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &programs, |_, [server, client]| {
         if !server.contains(&line) {
             server.push_str(&line);
         }
-        client.push_str("connect-retry 1\n");
+        client.push_str(&format!("connect-retry 1\nmanagement {} unix\n", socket(clients.get()).display()));
+        clients.set(clients.get() + 1);
     })
     .unwrap();
     bed.server.start().unwrap();
@@ -230,6 +234,9 @@ fn killed_clients_come_back() {
         assert!(said[0].ends_with("found, 1 client(s) killed"), "{said:?}");
         let back = bed.clients[number].process().wait_for_line(mark, program.up_line(), WAIT);
         assert!(back.is_ok(), "{}", bed.logs());
+        let states = Talk::at(&socket(number)).answer("state all");
+        let named = |name: &str| states.iter().filter(|state| state.contains(name)).count();
+        assert_eq!((named(",RECONNECTING,"), named(",CONNECTED,SUCCESS,")), (1, 2), "{states:?}");
     }
     talk.answer("state on");
     assert_eq!(talk.answer("signal SIGTERM"), ["SUCCESS: signal SIGTERM thrown"]);

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use adit_core::{Cipher, Command, Ended, Event, Path, PeerId, PeerInfo, Route, RouteVia, TunnelSettings};
+use adit_core::{
+    Cipher, Command, Ended, Event, Path, PeerId, PeerInfo, Report, Route, RouteVia, TunnelSettings,
+};
 
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
@@ -255,7 +257,12 @@ fn states_are_noted() {
             "EXITING,SIGTERM,,,,,"
         ]
     );
-    let peer_up = Event::PeerUp { peer: PeerId::SERVER, info: info("[::ffff:127.0.0.1]:11994") };
+    let peer_up = || Event::PeerUp { peer: PeerId::SERVER, info: info("[::ffff:127.0.0.1]:11994") };
+    let path = info("127.0.0.1:1194").path;
+    let failure = || {
+        let text = "the server is silent; next attempt in 1 s".to_owned();
+        Event::Report(Report { severity: Severity::Error, path: None, text })
+    };
     assert_eq!(
         states(
             false,
@@ -263,9 +270,9 @@ fn states_are_noted() {
                 Event::Open { remote: 0 },
                 Event::Open { remote: 1 },
                 up(&["10.88.0.6/24"], &[]),
-                peer_up,
-                Event::Down,
-                Event::Open { remote: 0 },
+                peer_up(),
+                failure(),
+                Event::Close { path },
             ]
         ),
         [
@@ -275,17 +282,27 @@ fn states_are_noted() {
             "WAIT,,,,,,",
             "ASSIGN_IP,,10.88.0.6,,,,",
             "CONNECTED,SUCCESS,10.88.0.6,127.0.0.1,11994,,",
-            "RECONNECTING,connection-lost,,,,,",
-            "WAIT,,,,,,"
+            "RECONNECTING,connection-lost,,,,,"
         ]
     );
-    let lost = states(
-        false,
-        &[
-            Event::PeerUp { peer: PeerId::SERVER, info: info("127.0.0.1:1194") },
-            Event::Down,
-            Event::Ended(Ended::Failed("no luck".to_owned())),
-        ],
+    let ended = || Event::Ended(Ended::Failed("no luck".to_owned()));
+    let end = [Event::Open { remote: 0 }, peer_up(), Event::Close { path }, Event::Down, ended()];
+    assert_eq!(states(false, &end)[3..], ["EXITING,error,,,,,"], "no word of coming back");
+    // The listening end of a point-to-point tunnel; a stranger's connection is closed there.
+    let down = Event::PeerDown { peer: PeerId::SERVER, reason: "silent".to_owned() };
+    assert_eq!(
+        states(false, &[peer_up(), Event::Close { path }, down, failure()])[1..],
+        ["CONNECTED,SUCCESS,,127.0.0.1,11994,,", "RECONNECTING,connection-lost,,,,,"]
     );
-    assert_eq!(lost[2..], ["EXITING,error,,,,,"], "no word of coming back");
+}
+
+#[test]
+fn the_end_has_words_of_its_own() {
+    let desk = desk();
+    let mut watcher = Watcher::new(desk.journal.clone(), false);
+    desk.journal.attend(true);
+    let why = "vpn.example: the server refused us (AUTH_FAILED); its log says why";
+    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())));
+    let said: Vec<String> = desk.journal.take().into();
+    assert_eq!(said, [">PASSWORD:Verification Failed: 'Auth'".to_owned(), format!(">FATAL:{why}")]);
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{Ended, Event, IpNet};
+use adit_core::{Ended, Event, IpNet, Severity};
 
 use super::journal::{Journal, Kind};
 
@@ -11,7 +11,11 @@ pub(in crate::up) struct Watcher {
     journal: Journal,
     /// A server is connected as soon as it is set up.
     server: bool,
+    /// It opens paths to others, and closing one is the end of an attempt.
+    connects: bool,
     doing: Doing,
+    /// The last event was a failure.
+    failed: bool,
     addresses: Vec<IpNet>,
 }
 
@@ -23,31 +27,48 @@ enum Doing {
     /// It tries.
     Trying,
     Connected,
-    /// It lost the other end, and perhaps ends.
-    Lost,
+    /// It lost the other end, and perhaps ends. What it was doing then: for how it was lost.
+    Lost {
+        connected: bool,
+    },
 }
 
 impl Watcher {
     pub(super) fn new(journal: Journal, server: bool) -> Self {
-        let mut watcher = Watcher { journal, server, doing: Doing::Starting, addresses: Vec::new() };
+        let mut watcher = Watcher {
+            journal,
+            server,
+            connects: false,
+            doing: Doing::Starting,
+            failed: false,
+            addresses: Vec::new(),
+        };
         watcher.note("CONNECTING", "", false, None);
         watcher
     }
 
     /// Something happened.
     pub(in crate::up) fn event(&mut self, event: &Event) {
+        let is_failure = matches!(event, Event::Report(report) if report.severity == Severity::Error);
+        let had_failed = std::mem::replace(&mut self.failed, is_failure);
         // Whether it ends is clear by the next event.
-        if self.doing == Doing::Lost && !matches!(event, Event::Ended(_)) {
-            self.doing = Doing::Starting;
-            self.note("RECONNECTING", "connection-lost", false, None);
+        if !matches!(event, Event::Close { .. } | Event::Down | Event::Ended(_)) {
+            self.come_back();
         }
         match event {
             Event::Open { .. } => {
-                if self.doing == Doing::Trying {
-                    self.note("RECONNECTING", "connection-failed", false, None);
-                }
+                self.connects = true;
+                self.lose();
+                self.come_back();
                 self.doing = Doing::Trying;
                 self.note("WAIT", "", false, None);
+            }
+            Event::Close { .. } if self.connects => {
+                self.lose();
+                // A failure is told when there will be a next attempt; an end has words of its own.
+                if had_failed {
+                    self.come_back();
+                }
             }
             Event::Up(settings) => {
                 self.addresses.clone_from(&settings.addresses);
@@ -60,15 +81,33 @@ impl Watcher {
                 }
             }
             Event::PeerUp { info, .. } if !self.server => self.connected(Some(info.path.remote())),
-            Event::PeerDown { .. } if !self.server => self.doing = Doing::Lost,
-            Event::Down if self.doing == Doing::Connected => self.doing = Doing::Lost,
+            Event::PeerDown { .. } if !self.server => self.lose(),
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
+                // The client's own words (its `auth_failed`).
+                if why.contains("(AUTH_FAILED)") {
+                    self.journal.say(">PASSWORD:Verification Failed: 'Auth'".to_owned());
+                }
                 self.note("EXITING", "error", false, None);
                 self.journal.say(format!(">FATAL:{why}"));
             }
             _ => {}
         }
+    }
+
+    /// The other end is gone, or was not there.
+    fn lose(&mut self) {
+        if matches!(self.doing, Doing::Trying | Doing::Connected) {
+            self.doing = Doing::Lost { connected: self.doing == Doing::Connected };
+        }
+    }
+
+    /// Where the other end was lost, it will be looked for again.
+    fn come_back(&mut self) {
+        let Doing::Lost { connected } = self.doing else { return };
+        self.doing = Doing::Starting;
+        let why = if connected { "connection-lost" } else { "connection-failed" };
+        self.note("RECONNECTING", why, false, None);
     }
 
     fn connected(&mut self, remote: Option<SocketAddr>) {
