@@ -24,22 +24,28 @@ fn file_of(program: Program, part: Part, lines: &str) -> String {
     bed.clients[0].start().unwrap();
     let there = wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), WAIT);
     assert!(there.is_ok(), "{}", bed.logs());
-    let full = |text: &str| text.ends_with("END\n") && shows_a_client(text, part);
-    wait_until("the status file", WAIT, || std::fs::read_to_string(&path).is_ok_and(|text| full(&text)))
-        .unwrap();
+    // It is written anew each second, in its place: what is read may be half of it, or the end of it behind the one
+    // before.
+    let mut text = String::new();
+    wait_until("the status file", WAIT, || {
+        text = std::fs::read_to_string(&path).unwrap_or_default();
+        text.ends_with("END\n") && text.matches("END\n").count() == 1 && shows_a_client(&text, part)
+    })
+    .unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    std::fs::read_to_string(&path).unwrap()
+    text
 }
 
-/// Whether the file was written after the handshake: a server's names the client, a client's counts bytes (its first
-/// is written before there are any).
+/// Whether the file was written after the handshake: a server's names the client, a client's counts bytes everywhere
+/// (its first ones are written before there are any, or before they were counted at each place).
 fn shows_a_client(text: &str, part: Part) -> bool {
     match part {
         Part::Server => text.contains("fd00:8::1000"),
-        Part::Client => text
-            .lines()
-            .any(|line| line.strip_prefix("TCP/UDP read bytes,").is_some_and(|count| count.len() > 1)),
+        Part::Client => {
+            let counts = || text.lines().filter_map(|line| Some(line.split_once(" bytes,")?.1));
+            counts().count() > 3 && counts().all(|count| count.len() > 1)
+        }
     }
 }
 
