@@ -256,7 +256,10 @@ fn compare_runs(
 fn prepare() -> Result<(), LabError> {
     let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "ethtool", "iperf3", "openssl"]);
     if !missing.is_empty() {
-        return Err(LabError::Usage(format!("cannot measure without {}", missing.join(", "))));
+        let missing = missing.join(", ");
+        return Err(LabError::Usage(format!(
+            "cannot measure without {missing}; `adit-lab setup` gets programs"
+        )));
     }
     clean_up_on_signals()
 }
@@ -294,16 +297,16 @@ fn tools(arguments: &Arguments) -> Tools {
 fn list(tools: &Tools) -> Result<(), LabError> {
     say("subjects:");
     for (name, subject) in subjects::with_external(tools)? {
-        say(format_args!("  {name:<22} {}; {}", subject.about(), subject.availability(tools)));
+        say(format_args!("  {name:<26} {}; {}", subject.about(), subject.availability(tools)));
     }
     say("known from studies only:");
     for (study, system) in published::systems() {
-        say(format_args!("  {:<22} {} ({study})", system.name, system.about));
+        say(format_args!("  {:<26} {} ({study})", system.name, system.about));
     }
     say("plans:");
     for (name, text) in shipped::PLANS {
         let title = Plan::parse(name, text).map(|plan| plan.title).unwrap_or_default();
-        say(format_args!("  {name:<22} {title}"));
+        say(format_args!("  {name:<26} {title}"));
     }
     Ok(())
 }

@@ -286,7 +286,7 @@ fn pudelko() -> Vec<(&'static str, Ask)> {
             let figure = format!(
                 "{subject} carries at most {} packets/s, and overloaded {}",
                 number(most),
-                said(values, "")
+                said(values, "packets/s")
             );
             Some((last / most, figure))
         };

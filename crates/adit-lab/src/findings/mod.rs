@@ -270,8 +270,8 @@ fn side(above: &[f64], below: &[f64]) -> Option<Side> {
 fn judge(Interval { low, high }: Interval, right: Side) -> Verdict {
     let alike = low >= 1.0 - ALIKE && high <= 1.0 + ALIKE;
     let (holds, fails) = match right {
-        Side::Above => (low > 1.0, high < 1.0 || alike),
-        Side::Below => (high < 1.0, low > 1.0 || alike),
+        Side::Above => (low > 1.0 && !alike, high < 1.0 || alike),
+        Side::Below => (high < 1.0 && !alike, low > 1.0 || alike),
         Side::About => (alike, low > 1.0 + ALIKE || high < 1.0 - ALIKE),
     };
     match (holds, fails) {
@@ -364,6 +364,8 @@ pub(crate) mod tests {
         assert_eq!(judge(interval(0.98, 1.02), Side::Above), Verdict::NoLonger);
         assert_eq!(judge(interval(0.90, 1.20), Side::Above), Verdict::CannotBeTold);
         assert_eq!(judge(interval(0.10, 0.20), Side::Below), Verdict::Holds);
+        assert_eq!(judge(interval(0.98, 0.99), Side::Below), Verdict::NoLonger, "one percent is no cost");
+        assert_eq!(judge(interval(0.90, 0.99), Side::Below), Verdict::Holds);
     }
 
     #[test]

@@ -113,8 +113,8 @@ impl Page<'_> {
             }
             @if load > BUSY {
                 p.warning {
-                    "Something else ran on this machine when the run began: the load average was " (load)
-                    ". Every figure may be worse than it would be."
+                    "The load average was " (load) " when the run began: something else ran shortly before. If it went \
+                     on, every figure is worse than it would be."
                 }
             }
             p.method {
@@ -250,7 +250,7 @@ impl Page<'_> {
         values
     }
 
-    /// The median of all rounds at each load.
+    /// The median of all rounds at each load that most of them came to.
     fn swept(&self, link: &str, load: &str, subject: &str) -> Vec<[f64; 2]> {
         let records = self.results.records_of(link, load, subject);
         let rounds: Vec<&Vec<[f64; 2]>> =
@@ -259,9 +259,12 @@ impl Page<'_> {
         let at = |index: usize, part: usize| -> Option<f64> {
             let values: Vec<f64> =
                 rounds.iter().filter_map(|round| round.get(index)?.get(part).copied()).collect();
-            stats::median(&values)
+            (2 * values.len() > rounds.len()).then(|| stats::median(&values))?
         };
-        (0..longest).filter_map(|index| Some([at(index, 0)?, at(index, 1)?])).collect()
+        let mut points: Vec<[f64; 2]> =
+            (0..longest).filter_map(|index| Some([at(index, 0)?, at(index, 1)?])).collect();
+        points.sort_unstable_by(|one, other| one[0].total_cmp(&other[0]));
+        points
     }
 
     /// What others measured of this workload: of what, which figure, and its value.

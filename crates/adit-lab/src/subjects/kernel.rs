@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use adit_testbed::{Namespace, TestbedError, is_root};
+use adit_testbed::{Namespace, TestbedError, is_root, program};
 
 use super::Availability;
 
@@ -24,11 +24,21 @@ const ALL: [Ability; 4] = [Ability::WireGuard, Ability::OpenVpn, Ability::Esp, A
 /// Why it cannot, or nothing if it can.
 pub(super) fn lacks(ability: Ability) -> Option<Availability> {
     static TRIED: OnceLock<[Option<String>; 4]> = OnceLock::new();
+    let untried = |why: &str| Some(Availability::Impossible(why.to_owned()));
     if !is_root() {
-        return Some(Availability::Impossible("only root can try whether this kernel has it".to_owned()));
+        return untried("only root can try whether this kernel has it");
     }
-    let tried =
-        TRIED.get_or_init(|| ALL.map(|ability| attempt(ability).err().map(|error| why(ability, &error))));
+    if program("ip").is_err() {
+        return untried(
+            "whether this kernel has it can be tried when `adit-lab setup` has got `ip` (iproute2)",
+        );
+    }
+    let tried = TRIED.get_or_init(|| match Namespace::create("abilities") {
+        Ok(namespace) => {
+            ALL.map(|ability| attempt(&namespace, ability).err().map(|error| why(ability, &error)))
+        }
+        Err(error) => ALL.map(|_| Some(format!("whether this kernel has it cannot be tried here: {error}"))),
+    });
     let index = ALL.iter().position(|known| *known == ability)?;
     tried.get(index)?.clone().map(Availability::Impossible)
 }
@@ -47,12 +57,11 @@ fn why(ability: Ability, error: &TestbedError) -> String {
     format!("this kernel has no {what} (module {module}): {said}")
 }
 
-fn attempt(ability: Ability) -> Result<(), TestbedError> {
-    let namespace = Namespace::create("abilities")?;
-    let device = |kind: &str| namespace.ip(&["link", "add", "try0", "type", kind]).map(drop);
+fn attempt(namespace: &Namespace, ability: Ability) -> Result<(), TestbedError> {
+    let device = |name: &str, kind: &str| namespace.ip(&["link", "add", name, "type", kind]).map(drop);
     match ability {
-        Ability::WireGuard => device("wireguard"),
-        Ability::OpenVpn => device("ovpn-dco"),
+        Ability::WireGuard => device("try0", "wireguard"),
+        Ability::OpenVpn => device("try1", "ovpn-dco"),
         Ability::Esp => {
             // Any key will do: 32 bytes and the salt of RFC 4106.
             let key = format!("0x{}", "01".repeat(36));
