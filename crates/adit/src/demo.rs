@@ -310,13 +310,28 @@ fn quicken(path: &Path, renegotiate_after: u64) -> Result<PathBuf, DemoError> {
     Ok(path.to_owned())
 }
 
-/// The IPv4 address of the tunnel device in a namespace.
+/// The IPv4 address of the tunnel device in a namespace, as soon as it has one: a server's port may be bound
+/// before its device is there.
 fn inner_address(namespace: &Namespace) -> Result<IpAddr, DemoError> {
-    let listing = namespace.ip(&["-4", "-oneline", "address", "show", "scope", "global"])?;
-    let tunnel = listing.lines().find(|line| !line.contains("wire"));
-    tunnel
-        .and_then(|line| line.split_whitespace().nth(3)?.split('/').next()?.parse().ok())
-        .ok_or_else(|| DemoError::Tunnel(format!("no tunnel address in {}", namespace.name())))
+    let mut address = None;
+    wait_until(&format!("an address inside the tunnel in {}", namespace.name()), PATIENCE, || {
+        address = tunnel_address(namespace);
+        address.is_some()
+    })?;
+    address.ok_or_else(|| DemoError::Tunnel(format!("no tunnel address in {}", namespace.name())))
+}
+
+/// The IPv4 address of the tunnel device in a namespace, if it has one by now.
+fn tunnel_address(namespace: &Namespace) -> Option<IpAddr> {
+    let listing = namespace.ip(&["-4", "-oneline", "address", "show", "scope", "global"]).ok()?;
+    first_address_but_of(&listing, "wire")
+}
+
+/// The first address in a listing of `ip -oneline address show` that is not one of this device.
+fn first_address_but_of(listing: &str, device: &str) -> Option<IpAddr> {
+    let is_of_another = |line: &&str| line.split_whitespace().nth(1).is_some_and(|name| name != device);
+    let line = listing.lines().find(is_of_another)?;
+    line.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
 }
 
 /// A duration in milliseconds, as precise as it is long.
@@ -344,5 +359,19 @@ fn print_table(measured: &Measured) {
     exit::say("");
     for (name, value) in rows {
         exit::say(format_args!("  {name:<34}{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_in_the_tunnel_is_found() {
+        let listing = "2: wire    inet 192.0.2.1/24 scope global wire\\       valid_lft forever\n\
+                       3: tun0    inet 10.8.0.1/24 scope global tun0\\       valid_lft forever\n";
+        assert_eq!(first_address_but_of(listing, "wire"), Some(IpAddr::from([10, 8, 0, 1])));
+        assert_eq!(first_address_but_of(listing.lines().next().unwrap_or_default(), "wire"), None);
+        assert_eq!(first_address_but_of("", "wire"), None);
     }
 }
