@@ -137,6 +137,17 @@ impl Ground {
         self.client.ip(&["address", "add", &format!("{new}/24"), "dev", WIRE]).map(drop)
     }
 
+    /// Waits until nothing of what was measured before waits in front of a rate limit, and the limit is as if nothing
+    /// had been: on a slow link what comes next would begin ten seconds late, and take its round trip for that long.
+    /// Who never keeps still is not waited for.
+    pub(crate) fn wait_until_idle(&self) {
+        let Some(rate) = self.rate.filter(|_| self.wire.is_none()) else { return };
+        let is_idle = || [&self.server, &self.client].iter().all(|end| backlog(end) == Some(0));
+        let _ = wait_until("the link to be idle", self.patience, is_idle);
+        let bytes = (rate / 8).max(1);
+        std::thread::sleep(Duration::from_secs_f64(burst(bytes) as f64 / bytes as f64));
+    }
+
     /// The wire's device at the client's end.
     pub(crate) fn laid(&self) -> Result<Laid, TestbedError> {
         let text = self.client.ip(&["-json", "link", "show", "dev", WIRE])?;
@@ -320,6 +331,25 @@ pub(crate) fn bring_up(
     namespace.ip(&["link", "set", device, "mtu", &mtu.to_string(), "up"]).map(drop)
 }
 
+/// Bytes that may leave at once of so many a second. Tokens come with the timer's tick: a bucket must hold what is sent
+/// between two, and one frame.
+fn burst(bytes: u64) -> u64 {
+    (bytes / 250).max(2 * FRAME)
+}
+
+/// Bytes that wait in front of the wire.
+fn backlog(end: &Namespace) -> Option<u64> {
+    let mut tc = program("tc").ok()?;
+    tc.args(["-statistics", "-json", "qdisc", "show", "dev", WIRE]);
+    queued(&end.run(tc).ok()?)
+}
+
+/// The same of what `tc -json` says.
+fn queued(json: &str) -> Option<u64> {
+    let all: serde_json::Value = serde_json::from_str(json).ok()?;
+    all.as_array()?.iter().map(|one| one["backlog"].as_u64()).sum()
+}
+
 /// A token bucket (tc-tbf(8)) in front of the wire.
 ///
 /// It counts the bytes of frames, not the framing around them: its own `overhead` is added once to what the sender
@@ -329,12 +359,10 @@ fn limit(rate: u64) -> Result<Command, TestbedError> {
     let mut tc = program("tc")?;
     let bytes = rate / 8;
     let counted = bytes * (FRAME - u64::from(FRAMING)) / FRAME;
-    // Tokens come with the timer's tick: a bucket must hold what is sent between two, and one frame.
-    let burst = (bytes / 250).max(2 * FRAME);
     let [least, most] = QUEUE_FRAMES.map(|frames| u64::from(frames) * FRAME);
     let queue = ((bytes as f64 * QUEUE.as_secs_f64()) as u64).clamp(least, most);
     tc.args(["qdisc", "add", "dev", WIRE, "root", "tbf", "rate", &format!("{counted}bps")]);
-    tc.args(["burst", &burst.to_string(), "limit", &queue.to_string()]);
+    tc.args(["burst", &burst(bytes).to_string(), "limit", &queue.to_string()]);
     Ok(tc)
 }
 
@@ -367,6 +395,16 @@ mod tests {
         );
         assert_eq!(tunnel_device(&format!("[{wire},{other}]")), None);
         assert_eq!(tunnel_device("nothing"), None);
+    }
+
+    #[test]
+    fn what_waits_is_told() {
+        assert_eq!(
+            queued(r#"[{"kind":"tbf","backlog":1514,"qlen":1},{"kind":"bfifo","backlog":86}]"#),
+            Some(1600)
+        );
+        assert_eq!(queued(r#"[{"kind":"noqueue","backlog":0}]"#), Some(0));
+        assert_eq!(queued("[{}]"), None);
     }
 
     #[test]

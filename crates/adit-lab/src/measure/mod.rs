@@ -27,6 +27,9 @@ pub(crate) fn run(
     time: Duration,
 ) -> Result<Outcome, TestbedError> {
     let mut outcome = Outcome::default();
+    if !matches!(load, Workload::Start { .. }) {
+        ground.wait_until_idle();
+    }
     let ends = &ground.ends(tunnel.inner);
     let (before, frames) = (ground.dropped()?, ground.frames());
     match load {
