@@ -331,6 +331,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn bytes_that_compress_to_nothing_say_nothing_of_a_slow_link() {
+        let plan = "title = 'x'\nstudy = 'pena-2000'\nsubjects = ['veth']\n[[link]]\nname = 'a'\nrate = 10300\n\
+                    [[link]]\nname = 'b'\nrate = 100000000\n[[workload]]\nkind = 'transfer'\nkib = 16\n";
+        let of = |workload, share: f64| {
+            let all = [
+                ("openvpn-udp", "a", "transfer-16", "up_client_cpu_percent", &[0.02, 0.02, 0.03][..]),
+                ("openvpn-udp-lz4", "a", workload, "up_client_cpu_percent", &[share; 3]),
+                ("openvpn-udp", "b", "tcp", "up_client_cpu_percent", &[20.0; 3]),
+            ];
+            verdict(&made_up(plan, &all), "On a slow link a VPN takes")
+        };
+        let (told, figure) = of("transfer-16-compressible", 32.0);
+        assert_eq!(told, Verdict::Holds, "{figure}");
+        assert!(figure.contains("openvpn-udp on"), "{figure}");
+        assert_eq!(of("transfer-16", 32.0).0, Verdict::NoLonger);
+    }
+
+    #[test]
     fn nothing_is_concluded_from_a_stand_in() {
         let all = [
             ("strongswan", "a", "latency", "idle_p50_us", &[10.0, 11.0, 12.0][..]),
