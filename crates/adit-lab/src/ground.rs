@@ -79,7 +79,7 @@ impl Ground {
         let directory = Scratch::create("lab")?;
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         for end in [&server, &client] {
-            forget_paths(end)?;
+            keep_still(end)?;
         }
         let wire = match link.is_in_user_space() {
             true => Some(Wire::lay(&server, &client, link)?),
@@ -88,6 +88,7 @@ impl Ground {
                 None
             }
         };
+        introduce(&server, &client)?;
         Ok(Ground {
             processes: Vec::new(),
             leftovers: Vec::new(),
@@ -287,9 +288,13 @@ fn tunnel_device(json: &str) -> Option<[u64; 2]> {
 }
 
 /// Lets every TCP flow begin as if it were the first: else the second knows the path's round trip time from the first
-/// one, and is a tenth faster over a slow link. Where /proc/sys cannot be written, it stays as it is.
-fn forget_paths(end: &Namespace) -> Result<(), TestbedError> {
-    end.enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")).map(drop)
+/// one, and is a tenth faster over a slow link. And devices that come do not look for routers (IPv6), as they else would
+/// again and again while a slow link is measured. Where /proc/sys cannot be written, it stays as it is.
+fn keep_still(end: &Namespace) -> Result<(), TestbedError> {
+    end.enter(|| {
+        let _ = std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1");
+        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/router_solicitations", "0");
+    })
 }
 
 /// How often a link of this rate is asked for an echo.
@@ -350,6 +355,18 @@ fn queued(json: &str) -> Option<u64> {
     all.as_array()?.iter().map(|one| one["backlog"].as_u64()).sum()
 }
 
+/// Has an end never ask for the other's hardware address. It would again after half a minute, and on a slow link the
+/// answer waits behind what is measured for so long that the other is taken for gone.
+fn introduce(server: &Namespace, client: &Namespace) -> Result<(), TestbedError> {
+    for (end, other, address) in [(server, client, OUTER[1]), (client, server, OUTER[0])] {
+        let device = other.ip(&["-json", "link", "show", "dev", WIRE])?;
+        let links: serde_json::Value = serde_json::from_str(&device).unwrap_or_default();
+        let hardware = links[0]["address"].as_str().unwrap_or_default();
+        end.ip(&["neighbour", "replace", address, "lladdr", hardware, "dev", WIRE, "nud", "permanent"])?;
+    }
+    Ok(())
+}
+
 /// A token bucket (tc-tbf(8)) in front of the wire.
 ///
 /// It counts the bytes of frames, not the framing around them: its own `overhead` is added once to what the sender
@@ -377,6 +394,24 @@ mod tests {
         let offloads = offloads(text);
         assert_eq!(offloads.len(), 3, "{offloads:?}");
         assert!(offloads["tx-checksumming"] && !offloads["tcp-segmentation-offload"]);
+    }
+
+    #[test]
+    fn nobody_asks_for_addresses_or_routers() {
+        if !adit_testbed::can_run("nobody_asks_for_addresses_or_routers", &["tc", "ethtool"]) {
+            return;
+        }
+        let link = Link { rate: Some(10_300), segmentation: false, ..Link::plain("slow") };
+        let ground = Ground::build(&link).unwrap();
+        for (end, other) in [(&ground.server, OUTER[1]), (&ground.client, OUTER[0])] {
+            let known = end.ip(&["neighbour", "show", other]).unwrap();
+            assert!(known.contains("lladdr") && known.contains("PERMANENT"), "{known}");
+            let asks =
+                || std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{WIRE}/router_solicitations"));
+            assert_eq!(end.enter(asks).unwrap().unwrap().trim(), "0");
+        }
+        ground.wait_until_idle();
+        assert_eq!(backlog(&ground.client), Some(0));
     }
 
     #[test]
