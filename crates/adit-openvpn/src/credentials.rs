@@ -165,6 +165,8 @@ pub fn server_tls(
             .map_err(key_error)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    // OpenVPN's servers decide, too (ssl_openssl.c, SSL_OP_CIPHER_SERVER_PREFERENCE).
+    config.ignore_client_order = true;
     Ok(Arc::new(config))
 }
 

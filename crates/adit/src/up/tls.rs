@@ -24,13 +24,17 @@ impl TimeProvider for SystemTime {
 pub(super) fn environment(config: &Config) -> TlsEnvironment {
     let tls = &config.tls;
     let mut provider = provider();
-    provider.cipher_suites.retain(|suite| {
-        let allowed = match suite {
-            SupportedCipherSuite::Tls13(_) => &tls.suites,
-            SupportedCipherSuite::Tls12(_) => &tls.ciphers,
-        };
-        allowed.is_empty() || allowed.iter().any(|name| name.id == u16::from(suite.suite()))
-    });
+    let named = |suite: &SupportedCipherSuite| match suite {
+        SupportedCipherSuite::Tls13(_) => &tls.suites,
+        SupportedCipherSuite::Tls12(_) => &tls.ciphers,
+    };
+    let place = |suite: &SupportedCipherSuite| {
+        named(suite).iter().position(|name| name.id == u16::from(suite.suite()))
+    };
+    provider.cipher_suites.retain(|suite| named(suite).is_empty() || place(suite).is_some());
+    // Stable: where a list is empty, our own order stays.
+    let is_old = |suite: &SupportedCipherSuite| matches!(suite, SupportedCipherSuite::Tls12(_));
+    provider.cipher_suites.sort_by_key(|suite| (is_old(suite), place(suite)));
     if !tls.groups.is_empty() {
         let all = aws_lc_rs::ALL_KX_GROUPS;
         let group =
@@ -85,9 +89,12 @@ mod tests {
         let left = left_by("tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256\n");
         assert_eq!((&left[1], &left[2]), (&vec![0x1303], &ciphers));
         let lines = "tls-cipher TLS-ECDHE-RSA-WITH-AES-128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384\n";
-        let [_, left, mut named, _] = left_by(lines);
-        named.sort_unstable();
-        assert_eq!((left, named), (suites, vec![0xc02c, 0xc02f]));
+        let [_, left, named, _] = left_by(lines);
+        assert_eq!((left, named), (suites, vec![0xc02f, 0xc02c]), "in the order in which they are named");
+        let lines = "tls-cipher ECDHE-ECDSA-AES256-GCM-SHA384:TLS-ECDHE-RSA-WITH-AES-128-GCM-SHA256\n";
+        assert_eq!(left_by(lines)[2], [0xc02c, 0xc02f]);
+        let lines = "tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256\n";
+        assert_eq!(left_by(lines)[1], [0x1303, 0x1301]);
         assert_eq!(left_by("tls-groups secp384r1:X25519\n")[3], [0x0018, 0x001d]);
     }
 }

@@ -1,9 +1,11 @@
 //! What certificates must show, and TLS with less than all that there is, with adit at either end.
 
 use std::process::Command;
+use std::time::Duration;
 
-use adit_testbed::{Scratch, program};
+use adit_testbed::{Scratch, can_run, program};
 
+use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 use crate::variants::{BOTH_WAYS, check};
 
@@ -30,6 +32,29 @@ asks! {
         "tls-version-max 1.2\ntls-cipher TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256\n",
         "tls-cipher TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305\n";
     a_curve_that_is_asked_for: "tls-groups secp384r1\n", "";
+}
+
+/// Where both ends have the same suites, they take the one that the server names first.
+#[test]
+fn the_servers_order_of_suites() {
+    if !can_run("the_servers_order_of_suites", &PROGRAMS) {
+        return;
+    }
+    let (one, other) = ("TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256");
+    let lines = [[one, other], [other, one]].map(|suites| format!("tls-ciphersuites {}\n", suites.join(":")));
+    for [server, client] in BOTH_WAYS {
+        let mut bed = Bed::build_with(&Options::BASE, server, &[client], |_, texts| {
+            texts.iter_mut().zip(&lines).for_each(|(text, lines)| text.push_str(lines));
+        })
+        .unwrap();
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        let came = bed.clients[0].process().wait_for_line(0, client.up_line(), Duration::from_secs(10));
+        assert!(came.is_ok(), "{}", bed.logs());
+        // OpenVPN and adit write the suite's name each in its own way.
+        let taken = bed.clients[0].process().count_lines(0, "_CHACHA20_POLY1305_SHA256");
+        assert!(taken > 0, "{}", bed.logs());
+    }
 }
 
 /// Asked for by adit alone: OpenSSL then finds no certificate of its own that would do.
