@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use crate::Problem;
 
 /// Longest directive line in bytes. OpenVPN 2 stops at 255; OpenVPN Connect reads longer ones.
-const MAX_LINE: usize = 2048;
+pub(super) const MAX_LINE: usize = 2048;
 /// Longest word in bytes. Less than half a line, so that a word prints on one line with every byte escaped.
 pub(super) const MAX_WORD: usize = 512;
 /// Most words on a line, the directive's name included (OpenVPN: `MAX_PARMS` 16). Twice as many, because
@@ -140,6 +140,11 @@ fn inline<'a>(
 /// Splits one line into words: quotes `"` and `'`, backslash escapes outside `'`, comments from a word that
 /// starts with `#` or `;`.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
+    split_up_to(line, MAX_WORD)
+}
+
+/// The same, with words of so many bytes at most.
+pub(super) fn split_up_to(line: &str, longest: usize) -> Result<Vec<String>, String> {
     if line.len() > MAX_LINE {
         return Err(format!("the line is {} bytes long; at most {MAX_LINE} are read", line.len()));
     }
@@ -155,8 +160,8 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
             return Err(format!("the line has more than {MAX_WORDS} words"));
         }
         let word = word(&mut chars)?;
-        if word.len() > MAX_WORD {
-            return Err(format!("a word is {} bytes long; at most {MAX_WORD} are read", word.len()));
+        if word.len() > longest {
+            return Err(format!("a word is {} bytes long; at most {longest} are read", word.len()));
         }
         words.push(word);
     }

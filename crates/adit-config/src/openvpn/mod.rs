@@ -71,7 +71,7 @@ pub struct Parsed {
 /// # Errors
 /// What is wrong with the line, in a few words.
 pub fn split_line(line: &str) -> Result<Vec<String>, String> {
-    lexer::split(line)
+    lexer::split_up_to(line, lexer::MAX_LINE)
 }
 
 /// Every directive that is known, in the order of the documentation.
