@@ -11,9 +11,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use adit_core::{
-    ChallengeResponse, Command, ConnectionId, DataEvent, Event, Instant, IpNet, Notice, OpenFailure, Path,
-    PeerId, PeerSettings, Protocol, PushChange, Script, ScriptId, ScriptOutcome, SessionId, Transport,
-    UserPassword,
+    ChallengeResponse, ClientRuling, ClientStep, Command, ConnectionId, DataEvent, Event, Instant, IpNet,
+    Notice, OpenFailure, Path, PeerId, PeerSettings, Protocol, PushChange, Script, ScriptId, ScriptOutcome,
+    SessionId, Transport, UserPassword,
 };
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::Credentials;
@@ -73,6 +73,8 @@ struct Model {
     deferred: BTreeSet<ScriptId>,
     /// Scripts that ran once: none does twice.
     ran: BTreeSet<ScriptId>,
+    /// Numbers of clients that have left.
+    left: BTreeSet<u64>,
     ended: bool,
 }
 
@@ -81,6 +83,8 @@ enum Question {
     Credentials,
     Challenge(u32),
     Script(Box<Script>),
+    /// A client by its number, and that of its keys.
+    Client(u64, u32),
 }
 
 impl Model {
@@ -104,6 +108,17 @@ impl Model {
                 self.questions.push(Question::Script(script));
             }
             Event::DropScript(id) => drop(self.deferred.remove(&id)),
+            Event::Client(news) => {
+                assert!(news.env.iter().all(|(name, value)| !name.contains('=') && !value.contains('\0')));
+                match news.step {
+                    ClientStep::Asks { key, .. } => {
+                        assert!(!self.left.contains(&news.client), "it has left");
+                        self.questions.push(Question::Client(news.client, key));
+                    }
+                    ClientStep::Leaves => assert!(self.left.insert(news.client), "left twice"),
+                    ClientStep::Enters { .. } | ClientStep::Responds { .. } => {}
+                }
+            }
             Event::Close { .. } | Event::Up(_) | Event::Down | Event::Leased(_) => {}
         }
     }
@@ -246,7 +261,7 @@ impl World {
                     let answer = answer.map(|user| user.password);
                     Command::Response(ChallengeResponse { id, answer })
                 }
-                Question::Settings(..) | Question::Script(_) => continue,
+                Question::Settings(..) | Question::Script(_) | Question::Client(..) => continue,
             };
             self.client.machine.handle_command(self.now, command);
             self.client.drain();
@@ -256,6 +271,10 @@ impl World {
                 Question::Settings(peer, name) => (peer, name),
                 Question::Script(script) => {
                     self.end_script(&script, value);
+                    continue;
+                }
+                Question::Client(client, key) => {
+                    self.rule(client, key, value);
                     continue;
                 }
                 Question::Credentials | Question::Challenge(_) => continue,
@@ -271,6 +290,22 @@ impl World {
             self.server.machine.handle_command(self.now, Command::PeerSettings { peer, name, settings });
             self.server.drain();
         }
+    }
+
+    /// The program that judges clients says yes, mostly; or no, or later, or speaks of other keys.
+    fn rule(&mut self, client: u64, key: u32, value: u8) {
+        let settings = || PeerSettings { disabled: value == 0xfa, ..PeerSettings::default() };
+        let ruling = match value {
+            0xfc => {
+                let timeout = Duration::from_secs(u64::from(value));
+                ClientRuling::Wait { text: "CR_TEXT:R,E:which?".to_owned(), timeout }
+            }
+            0xfe => ClientRuling::Deny { reason: "no".to_owned(), told: "TEMP:later".to_owned() },
+            _ => ClientRuling::Accept((value >= 0x80).then(|| Box::new(settings()))),
+        };
+        let key = if value == 0xfb { key.wrapping_sub(1) } else { key };
+        self.server.machine.handle_command(self.now, Command::Rule { client, key, ruling });
+        self.server.drain();
     }
 
     /// A script says yes, mostly; or no, or later; or cannot be run, or writes nonsense.
@@ -433,6 +468,7 @@ fn judge(client: &mut ClientParams, server: &mut ServerParams, by_file: bool) {
     access.tokens = Some(support::judged::tokens());
     (access.tls_verify, access.client_connect, access.client_disconnect) = (script(), script(), script());
     access.client_crresponse = script();
+    access.management = by_file;
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -3,8 +3,8 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::{
-    Challenge, ChallengeResponse, Ended, Install, Path, PeerConfig, PeerId, PeerInfo, PeerSettings,
-    PoolEntry, Script, ScriptId, ScriptOutcome, SessionId, TunnelSettings,
+    Challenge, ChallengeResponse, ClientNews, ClientRuling, Ended, Install, Path, PeerConfig, PeerId,
+    PeerInfo, PeerSettings, PoolEntry, Script, ScriptId, ScriptOutcome, SessionId, TunnelSettings,
 };
 
 /// What a protocol asks of the data plane and of the world.
@@ -28,6 +28,8 @@ pub enum Event {
     RunScript(Box<Script>),
     /// Nobody waits for this script any more: what it said it would do later is of no interest.
     DropScript(ScriptId),
+    /// Something happened to a server's client; some of it wants an answer, [`Command::Rule`].
+    Client(Box<ClientNews>),
     /// A client needs a username and a password. Answered with [`Command::Credentials`].
     AskCredentials {
         /// Why the last ones did not do, for the person who is asked.
@@ -152,6 +154,15 @@ pub enum Command {
         id: ScriptId,
         /// What came of it.
         outcome: ScriptOutcome,
+    },
+    /// A client is judged that had asked by [`Event::Client`].
+    Rule {
+        /// Its number.
+        client: u64,
+        /// The number of the keys with which it asked.
+        key: u32,
+        /// What is to become of it.
+        ruling: ClientRuling,
     },
     /// The answer to [`Event::AskCredentials`]; or why there is none, which ends the client.
     Credentials(Result<UserPassword, String>),

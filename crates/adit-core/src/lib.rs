@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod challenge;
+mod client_news;
 mod dns;
 mod event;
 mod ids;
@@ -21,6 +22,7 @@ mod time;
 mod tunnel;
 
 pub use challenge::{AuthRetry, Challenge, ChallengeResponse, StaticChallenge};
+pub use client_news::{ClientNews, ClientRuling, ClientStep};
 pub use dns::{DnsOptions, is_domain};
 pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
 pub use ids::{ConnectionId, PeerId, SessionId};

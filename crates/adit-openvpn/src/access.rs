@@ -10,6 +10,9 @@ use zeroize::Zeroizing;
 pub struct AccessParams {
     /// `auth-user-pass-verify`: who judges usernames and passwords.
     pub verify: Option<PasswordScript>,
+    /// `management-client-auth`: a program judges usernames and passwords, too, and hears of clients
+    /// ([`adit_core::Event::Client`]).
+    pub management: bool,
     /// `auth-user-pass-optional`: clients without username and password are judged, too.
     pub optional: bool,
     /// `username-as-common-name`: a client's name is its username.
@@ -70,11 +73,11 @@ impl fmt::Debug for TokenParams {
 impl AccessParams {
     /// Whether clients are asked for usernames and passwords.
     pub(crate) fn wants_password(&self) -> bool {
-        self.verify.is_some()
+        self.verify.is_some() || self.management
     }
 
-    /// Whether scripts judge clients before they are let in, and so want to know of them.
-    pub(crate) fn asks_scripts(&self) -> bool {
-        self.verify.is_some() || self.tls_verify.is_some()
+    /// Whether clients are judged before they are let in by somebody who wants to know of them.
+    pub(crate) fn asks_others(&self) -> bool {
+        self.wants_password() || self.tls_verify.is_some()
     }
 }

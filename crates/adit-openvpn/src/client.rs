@@ -407,6 +407,7 @@ impl Protocol for Client {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
             Command::ScriptDone { .. }
+            | Command::Rule { .. }
             | Command::OpenFailed { .. }
             | Command::Disconnect { .. }
             | Command::Dismiss { .. }

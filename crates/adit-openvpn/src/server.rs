@@ -231,11 +231,13 @@ impl Server {
         }
         let (old, data_id) = (peer.path(), peer.data_id());
         let (name, sid) = (peer.name().to_owned(), peer.sid());
+        let known = peer.known_name().map(str::to_owned);
         // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
         let there = |other: &Peer| other.is_up() && other.path() == path;
         let others = self.peers.iter().filter(|(other, peer)| **other != id && there(peer));
         let taken: Vec<PeerId> = others.map(|(other, _)| *other).collect();
-        if taken.iter().any(|other| self.peers.get(other).is_some_and(|peer| peer.name() != name)) {
+        let is_same = |peer: &Peer| known.is_some() && peer.known_name() == known.as_deref();
+        if taken.iter().any(|other| self.peers.get(other).is_some_and(|peer| !is_same(peer))) {
             self.report(
                 Severity::Warning,
                 Some(path),
@@ -400,6 +402,7 @@ impl Protocol for Server {
                 self.door.renew(&self.params, secret(&mut self.rng));
             }
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
+            Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
             Command::RevocationList(content) => self.take_revocations(&content),
             Command::OpenFailed { .. } | Command::Credentials(_) | Command::Response(_) => {}
         }

@@ -516,6 +516,7 @@ impl Protocol for StaticTunnel {
             | Command::Restart
             | Command::PeerSettings { .. }
             | Command::ScriptDone { .. }
+            | Command::Rule { .. }
             | Command::Credentials(_)
             | Command::Response(_)
             | Command::RevocationList(_)

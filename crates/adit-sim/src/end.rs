@@ -342,6 +342,8 @@ impl End {
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
             Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
             Event::DropScript(id) => self.effects.push(Effect::Dropped(id)),
+            // No program judges clients here.
+            Event::Client(_) => {}
         }
     }
 

@@ -154,14 +154,13 @@ pub(super) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
             "only what `auth-user-pass-verify` asks is answered: write `auth-user-pass-verify COMMAND via-file` too",
         ));
     }
-    if let (Some(at), None, true) = (
-        &draft.certificates_at,
-        &draft.access.verify,
-        draft.access.certificates != ClientCertificates::Require,
-    ) {
+    let judged = draft.access.verify.is_some() || draft.access.management;
+    if let (Some(at), false, true) =
+        (&draft.certificates_at, judged, draft.access.certificates != ClientCertificates::Require)
+    {
         problems.push(at.problem(
             "clients without a certificate must show a password: write `auth-user-pass-verify COMMAND via-file` \
-             too",
+             too, or `management-client-auth`",
         ));
     }
 }

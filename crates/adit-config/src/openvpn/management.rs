@@ -85,6 +85,12 @@ pub(super) fn signal(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(super) fn client_auth(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args);
+    draft.access.management = true;
+    done()
+}
+
 pub(super) fn client_user(draft: &mut Draft, args: &Args<'_>) -> Done {
     let name = args.get(0)?.to_owned();
     let draft = modify(draft, args);

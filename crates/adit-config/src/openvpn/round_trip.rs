@@ -138,7 +138,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
     (role, device(), tls(), wrap(), data(), timers(), socket(), routes, process()).prop_map(
         |(
-            role,
+            mut role,
             device,
             tls,
             mut wrap,
@@ -155,6 +155,13 @@ fn tls_config() -> impl Strategy<Value = Config> {
             }
             if let (Some(size), Mssfix::Default) = (socket.control_size, data.mssfix) {
                 data.mssfix = Mssfix::Outer(size.max(576));
+            }
+            // Nobody judges clients at a socket that is not there.
+            if let (Role::Server(server), None) = (&mut role, &process.management) {
+                server.access.management = false;
+                if server.access.verify.is_none() {
+                    server.access.certificates = ClientCertificates::Require;
+                }
             }
             socket.multihome &= matches!(role, Role::Server(_));
             // A default metric holds for every route that names none.

@@ -457,6 +457,17 @@ fn a_management_socket() {
 }
 
 #[test]
+fn a_program_that_judges_clients() {
+    let text = "management 127.0.0.1 7505\nmanagement-client-auth\nverify-client-cert none";
+    assert!(server(text).1.access.management);
+    assert!(!server("").1.access.management);
+    let problems = bad("server 10.8.0.0 255.255.255.0\nmanagement-client-auth");
+    assert!(problems.iter().any(|it| it.contains("`management`, which is missing")), "{problems:?}");
+    let problems = bad("client\nremote vpn.example\nmanagement 127.0.0.1 7505\nmanagement-client-auth");
+    assert!(problems.iter().any(|it| it.contains("belongs into a server's file")), "{problems:?}");
+}
+
+#[test]
 fn management_sockets_that_cannot_be() {
     for (line, words) in [
         ("management 127.0.0.1", "`management` takes"),

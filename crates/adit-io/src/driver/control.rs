@@ -351,6 +351,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             | Event::AskResponse(_)
             | Event::RunScript(_)
             | Event::DropScript(_)
+            | Event::Client(_)
             | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());

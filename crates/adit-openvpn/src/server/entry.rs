@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::{Event, IpNet, Path, PeerId, PeerSettings, ScriptId, ScriptOutcome, Severity};
+use adit_core::{ClientRuling, Event, IpNet, PeerId, PeerSettings, ScriptId, ScriptOutcome, Severity};
 
 use super::Server;
 use super::connect::Connected;
@@ -18,7 +18,7 @@ impl Server {
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.wait_for_settings(self.now);
-        let name = peer.name().to_owned();
+        let name = peer.known_name().unwrap_or_default().to_owned();
         self.events.push_back(Event::WantPeerSettings { peer: id, name });
         self.reschedule(id);
     }
@@ -32,7 +32,7 @@ impl Server {
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         // The client that asked may be gone, and its id another's.
-        if peer.name() != name || !peer.settings_came() {
+        if peer.known_name().unwrap_or_default() != name || !peer.settings_came() {
             return;
         }
         match settings {
@@ -52,14 +52,19 @@ impl Server {
     /// Takes over from the client's own earlier connections and gives it its addresses.
     /// `asked`: `client-connect` had its say.
     fn let_in(&mut self, id: PeerId, settings: &PeerSettings, asked: bool) {
-        let Some(peer) = self.peers.get(&id) else { return };
+        let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.is_refused() {
             return self.settle(id);
         }
-        let (name, path) = (peer.name().to_owned(), peer.path());
-        for old in self.replaced_by(id, &name, path) {
-            self.replace(old);
+        let asks = self.params.access.client_connect.is_some() && !asked;
+        // What was said when it was judged comes last, as in OpenVPN.
+        if let Some(granted) = (!asks).then(|| peer.granted()).flatten() {
+            let mut settings = settings.clone();
+            settings.merge(*granted);
+            return self.let_in(id, &settings, asked);
         }
+        let name = peer.known_name().map(str::to_owned);
+        self.take_over(id);
         if self.up >= self.params.max_clients {
             return self.find_no_room(id);
         }
@@ -67,7 +72,7 @@ impl Server {
             return self.bring_up(id, Lease::default(), settings);
         }
         // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
-        let remembered = (!self.params.duplicate_cn).then_some(name.as_str());
+        let remembered = name.as_deref().filter(|_| !self.params.duplicate_cn);
         let Some(mut lease) = self.pool.take(remembered, settings) else {
             let reason = "no free address in the pool (server, ifconfig-pool); refused";
             return self.remove(id, reason, Severity::Warning);
@@ -83,11 +88,11 @@ impl Server {
                 self.pool.release(&lease);
                 return self.remove(id, &reason, Severity::Warning);
             }
+            let name = name.as_deref().unwrap_or("another client");
             let reason = format!("its address belongs to {name} by ifconfig-push");
             self.remove(other, &reason, Severity::Warning);
         }
         self.pool.reserve(&mut lease);
-        let asks = self.params.access.client_connect.is_some() && !asked;
         match self.peers.get_mut(&id) {
             Some(peer) if asks => {
                 peer.ask_client_connect(self.now, lease, settings, &mut self.events);
@@ -132,10 +137,7 @@ impl Server {
                 return self.settle(id);
             }
             Learned::All { lease, settings } => {
-                let (name, path) = (peer.name().to_owned(), peer.path());
-                for old in self.replaced_by(id, &name, path) {
-                    self.replace(old);
-                }
+                self.take_over(id);
                 return self.come_up(id, *lease, &settings);
             }
         }
@@ -149,7 +151,10 @@ impl Server {
                 self.pool.release(&lease);
                 peer.refuse(self.now, "", &reason, &mut self.events);
             }
-            Connected::Accepted { mut lease, mut settings, added } => {
+            Connected::Accepted { mut lease, mut settings, mut added } => {
+                if let Some(granted) = peer.granted() {
+                    added.merge(*granted);
+                }
                 let moves = added.ipv4.is_some() || added.ipv6.is_some();
                 settings.merge(*added);
                 if moves {
@@ -157,13 +162,18 @@ impl Server {
                     return self.let_in(id, &settings, true);
                 }
                 lease.routes.clone_from(&settings.routes);
-                let (name, path) = (peer.name().to_owned(), peer.path());
-                for old in self.replaced_by(id, &name, path) {
-                    self.replace(old);
-                }
+                self.take_over(id);
                 return self.bring_up(id, lease, &settings);
             }
         }
+        self.settle(id);
+    }
+
+    /// A program judged a client.
+    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+        let found = self.peers.iter_mut().find(|(_, peer)| peer.number() == client);
+        let Some((&id, peer)) = found else { return };
+        peer.ruled(self.now, key, ruling, &mut self.events);
         self.settle(id);
     }
 
@@ -184,15 +194,16 @@ impl Server {
     fn come_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
         let entry = self.pool.entry(&lease);
         if let Some(peer) = self.peers.get_mut(&id) {
-            let name = peer.name().to_owned();
+            let name = peer.known_name().map(str::to_owned);
             peer.come_up(self.now, lease.clone(), settings, &mut self.events);
             if peer.is_up() {
                 self.up += 1;
                 self.half_open.remove(&id);
-                if !self.params.duplicate_cn {
+                if let Some(name) = name.filter(|_| !self.params.duplicate_cn) {
                     self.by_name.insert(name, id);
                 }
                 self.events.extend(entry.map(Event::Leased));
+                peer.tell_program(&mut self.events);
             } else {
                 // Refused: its addresses go back.
                 self.pool.release(&lease);
@@ -204,17 +215,26 @@ impl Server {
         self.settle(id);
     }
 
-    /// An earlier connection of a client makes room for its new one.
+    /// The client's earlier connections make room for this one.
+    fn take_over(&mut self, id: PeerId) {
+        for old in self.replaced_by(id) {
+            self.replace(old);
+        }
+    }
+
     fn replace(&mut self, old: PeerId) {
         self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
         self.remove(old, "replaced by a new connection of the same client", Severity::Info);
     }
 
-    fn replaced_by(&self, id: PeerId, name: &str, path: Path) -> Vec<PeerId> {
-        let same_name = self.by_name.get(name).copied();
+    fn replaced_by(&self, id: PeerId) -> Vec<PeerId> {
+        let Some(peer) = self.peers.get(&id) else { return Vec::new() };
+        let (name, path) = (peer.known_name(), peer.path());
+        let same_name = name.and_then(|name| self.by_name.get(name)).copied();
         let only = self.params.point.is_some().then(|| self.by_data_id(id));
         // An earlier one that scripts still judge holds addresses that are this one's now.
-        let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && peer.name() == name;
+        let is_same = |peer: &Peer| name.is_some() && peer.known_name() == name;
+        let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && is_same(peer);
         let judged = self.half_open.iter().copied().filter(|id| self.peers.get(id).is_some_and(&judged));
         let replaced: BTreeSet<PeerId> =
             same_name.into_iter().chain(only).chain(self.at(path)).chain(judged).collect();

@@ -105,19 +105,32 @@ impl Environment {
     /// What the client has been given, and since when.
     pub(super) fn lease(&mut self, params: &ServerParams, lease: &Lease, since: Instant) {
         self.addresses(&lease.addresses());
+        self.server(params);
         if let Some(network) = params.address4 {
-            self.set("ifconfig_local", &network.addr().to_string());
-            self.set("ifconfig_netmask", &network.netmask().to_string());
             self.set("ifconfig_pool_netmask", &network.netmask().to_string());
         }
         if let Some(network) = params.address6 {
-            self.set("ifconfig_ipv6_local", &network.addr().to_string());
-            self.set("ifconfig_ipv6_netbits", &network.prefix_len().to_string());
             self.set("ifconfig_pool_ip6_netbits", &network.prefix_len().to_string());
         }
         let unix = params.control.wall_at_origin.0.saturating_add(since.as_nanos() / 1_000_000_000);
         self.set("time_unix", &unix.to_string());
         self.set("time_ascii", &time_text(unix));
+    }
+
+    /// The server's own inner addresses.
+    pub(super) fn server(&mut self, params: &ServerParams) {
+        if let Some(network) = params.address4 {
+            self.set("ifconfig_local", &network.addr().to_string());
+            self.set("ifconfig_netmask", &network.netmask().to_string());
+        }
+        if let Some(network) = params.address6 {
+            self.set("ifconfig_ipv6_local", &network.addr().to_string());
+            self.set("ifconfig_ipv6_netbits", &network.prefix_len().to_string());
+        }
+    }
+
+    pub(super) fn into_list(self) -> Vec<(String, String)> {
+        self.0
     }
 
     pub(super) fn finish(self, script_type: &str) -> Vec<(String, String)> {

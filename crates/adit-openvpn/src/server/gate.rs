@@ -3,6 +3,7 @@
 //! Every check of a key exchange must succeed before the client is somebody; one that fails decides at once.
 
 mod challenge;
+mod program;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
+use self::program::Inquiry;
 use super::environment::Environment;
 use crate::access::PasswordScript;
 use crate::auth_token::{self, TokenSession, Verified, is_token};
@@ -84,6 +86,7 @@ pub(super) struct Gate {
     told: Environment,
     /// How often the client answered a question in this judgement.
     responses: u32,
+    inquiry: Inquiry,
 }
 
 /// A certificate for a script, as PEM (RFC 7468).
@@ -120,6 +123,7 @@ impl Gate {
             sso: String::new(),
             told: Environment::default(),
             responses: 0,
+            inquiry: Inquiry::default(),
         }
     }
 
@@ -150,6 +154,7 @@ impl Gate {
     /// Judges a client by what it says in a key exchange.
     pub(super) fn judge(&mut self, claim: &Claim<'_>, events: &mut impl Extend<Event>) -> Judgement {
         self.forget(events);
+        self.inquiry.begin(claim.now, self.open);
         let hello = claim.hello;
         if claim.certified.is_none() && !claim.chain.is_empty() {
             let reason = "its certificate has no common name (CN, or what x509-username-field names instead), by which \
@@ -161,7 +166,11 @@ impl Gate {
         self.can_wait = abilities.has(iv_proto::AUTH_PENDING_KW);
         self.knows_temporary = abilities.has(iv_proto::AUTH_FAIL_TEMP);
         self.sso = PeerVariables::parse(&hello.peer_info).get("IV_SSO").unwrap_or_default().to_owned();
-        if self.locked && self.username != hello.username && !self.nameless {
+        let token = self.shown_token(claim);
+        // A token without a name speaks for a client without a name, whatever name it is given (`auth-token-user`).
+        let is_ours =
+            self.username.is_empty() && matches!(token, Some(Some(Verified { nameless: true, .. })));
+        if self.locked && self.username != hello.username && !self.nameless && !is_ours {
             let reason = format!("it was {} and now says to be {}", self.username, hello.username);
             return refused("", reason);
         }
@@ -170,22 +179,25 @@ impl Gate {
         }
         self.responses = 0;
         // To make it takes time in each handshake, and to keep it memory for each client.
-        self.told = match self.params.access.asks_scripts() {
+        self.told = match self.params.access.asks_others() {
             true => self.environment(claim),
             false => Environment::default(),
         };
         self.check_certificates(claim, events);
         if self.params.access.wants_password()
-            && let Err(judgement) = self.check_password(claim, events)
+            && let Err(judgement) = self.check_password(claim, token, events)
         {
             self.forget(events);
             return judgement;
         }
-        if self.checks.is_empty() {
-            return self.pass();
-        }
         self.deadline = Some(claim.now + self.params.control.hand_window);
-        Judgement::Pending(Vec::new())
+        self.settled()
+    }
+
+    /// Whether all have said yes who are asked.
+    fn settled(&mut self) -> Judgement {
+        let all = self.checks.is_empty() && !self.inquiry.waits();
+        if all { self.pass() } else { Judgement::Pending(Vec::new()) }
     }
 
     fn pass(&mut self) -> Judgement {
@@ -210,10 +222,18 @@ impl Gate {
         }
     }
 
+    /// What its password is worth if it is a token.
+    fn shown_token(&self, claim: &Claim<'_>) -> Option<Option<Verified>> {
+        let hello = claim.hello;
+        let tokens = self.params.access.tokens.as_ref().filter(|_| is_token(&hello.password))?;
+        Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(claim.now)))
+    }
+
     /// The token or the password. An error decides at once.
     fn check_password(
         &mut self,
         claim: &Claim<'_>,
+        token: Option<Option<Verified>>,
         events: &mut impl Extend<Event>,
     ) -> Result<(), Judgement> {
         let access = &self.params.clone().access;
@@ -222,12 +242,6 @@ impl Gate {
             let reason = "it gave no username and password (auth-user-pass)".to_owned();
             return Err(refused("", reason));
         }
-        let token = match &access.tokens {
-            Some(tokens) if is_token(&hello.password) => {
-                Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(claim.now)))
-            }
-            _ => None,
-        };
         let external = access.tokens.as_ref().is_some_and(|tokens| tokens.external);
         match token {
             Some(verified) if !external => self.take_token(verified),
@@ -240,6 +254,9 @@ impl Gate {
                 if let Some(script) = &access.verify {
                     let script = self.password_script(claim, script, token);
                     self.start(script, Kind::Password, events);
+                }
+                if access.management {
+                    self.ask_program(claim, token, events);
                 }
                 Ok(())
             }
@@ -274,11 +291,8 @@ impl Gate {
     ) -> Script {
         let hello = claim.hello;
         let mut env = self.told.clone();
-        if let Some(tokens) = self.params.access.tokens.as_ref().filter(|tokens| tokens.external) {
-            let shown = TokenSession { id: self.session_id(), since: 0 }.token(tokens, "", 0);
-            env.set("session_state", session_state(token));
-            // The session id is the beginning of a token: 12 bytes are 16 letters.
-            env.set("session_id", shown.get(11..27).unwrap_or_default());
+        if self.params.access.tokens.as_ref().is_some_and(|tokens| tokens.external) {
+            self.tell_session(&mut env, token);
         }
         let control = |variable| ScriptFile {
             content: Zeroizing::default(),
@@ -368,7 +382,7 @@ impl Gate {
         if passed {
             self.checks.remove(index);
             events.extend([Event::DropScript(id)]);
-            return Some(if self.checks.is_empty() { self.pass() } else { Judgement::Pending(Vec::new()) });
+            return Some(self.settled());
         }
         self.forget(events);
         Some(refused(&self.words_for_client(outcome), reason(kind, outcome)))
@@ -388,12 +402,17 @@ impl Gate {
     /// The deadline has passed.
     pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> Judgement {
         self.forget(events);
-        refused("", "the scripts that judge it did not answer in time".to_owned())
+        let who = match self.params.access.management {
+            true => "who judges it, by scripts or at the management socket,",
+            false => "the scripts that judge it",
+        };
+        refused("", format!("{who} did not answer in time"))
     }
 
     /// Nobody waits for the scripts any more.
     pub(super) fn forget(&mut self, events: &mut impl Extend<Event>) {
         self.deadline = None;
+        self.inquiry.forget();
         events.extend(self.checks.drain(..).map(|check| Event::DropScript(check.script)));
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, ScriptId,
-    ScriptOutcome, Severity, Transport,
+    ClientRuling, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Rejected,
+    Report, ScriptId, ScriptOutcome, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -157,13 +157,14 @@ impl Peer {
         self.proven
     }
 
-    /// The proven name, or what stands for it before.
+    /// The proven name, or what stands for it.
     pub(super) fn name(&self) -> &str {
         self.known_name().unwrap_or("unknown client")
     }
 
-    /// The common name of its certificate, or its username.
-    fn known_name(&self) -> Option<&str> {
+    /// The common name of its certificate, or its username. Who has none of them is nobody's earlier connection, and
+    /// has no later one.
+    pub(super) fn known_name(&self) -> Option<&str> {
         let username = Some(self.gate.username()).filter(|name| !name.is_empty());
         let certified = self.session.peer_name();
         if self.params.access.username_as_name { username.or(certified) } else { certified.or(username) }
@@ -172,6 +173,16 @@ impl Peer {
     /// By what scripts know it.
     pub(super) fn owner(&self) -> u64 {
         self.gate.owner()
+    }
+
+    /// By what people know it, and programs that judge it.
+    pub(super) fn number(&self) -> u64 {
+        self.gate.number()
+    }
+
+    /// What a program that judges clients said for it alone; once.
+    pub(super) fn granted(&mut self) -> Option<Box<PeerSettings>> {
+        self.gate.granted()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -239,7 +250,7 @@ impl Peer {
             heard: self.liveness.last_heard(),
             username: self.gate.username().to_owned(),
             routes: up.lease.routes.clone(),
-            number: self.gate.owner().saturating_sub(1),
+            number: self.gate.number(),
         })
     }
 
@@ -402,12 +413,28 @@ impl Peer {
         }
     }
 
+    /// A program judges the client, which has this number.
+    pub(super) fn ruled(
+        &mut self,
+        now: Instant,
+        key: u32,
+        ruling: &ClientRuling,
+        events: &mut VecDeque<Event>,
+    ) {
+        // What it says of one that is being sent away changes nothing.
+        if !self.is_refused()
+            && let Some(judgement) = self.gate.ruled(now, key, ruling, events)
+        {
+            self.follow(now, judgement, events);
+        }
+    }
+
     fn follow(&mut self, now: Instant, judgement: Judgement, events: &mut VecDeque<Event>) {
         match judgement {
             Judgement::Pending(messages) => {
                 messages.iter().for_each(|message| self.session.send_message(now, message));
             }
-            Judgement::Passed if self.known_name().is_none() => {
+            Judgement::Passed if self.known_name().is_none() && !self.gate.is_vouched_for() => {
                 let reason = "nothing names it: there is neither a certificate nor a username";
                 self.refuse(now, "", reason, events);
             }

@@ -37,7 +37,7 @@ impl<P> LogObserver<P> {
 impl<P: Protocol + 'static> Observer for LogObserver<P> {
     fn event(&mut self, event: &Event, tun_name: &str) {
         if let Some(watcher) = &mut self.watcher {
-            watcher.event(event);
+            watcher.event(event, tun_name);
         }
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
@@ -106,6 +106,8 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
             }
             // `adit up` says why as its last word.
             Event::Ended(Ended::Failed(_)) | Event::Data(_) | Event::Open { .. } | Event::Close { .. } => {}
+            // Who is at the management socket hears of it.
+            Event::Client(_) => {}
         }
     }
 }

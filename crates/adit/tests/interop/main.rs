@@ -10,6 +10,7 @@ mod breaks;
 mod certificates;
 mod challenges;
 mod ciphers;
+mod client_auth;
 mod clients;
 mod demo;
 mod dns;

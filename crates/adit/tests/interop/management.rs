@@ -16,11 +16,11 @@ use crate::passwords::script;
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Somebody at a management socket.
-struct Talk<S>(BufReader<S>);
+pub(crate) struct Talk<S>(BufReader<S>);
 
 impl Talk<UnixStream> {
     /// Connects to a socket that will be there soon, and reads the welcome.
-    fn at(path: &std::path::Path) -> Self {
+    pub(crate) fn at(path: &std::path::Path) -> Self {
         let mut stream = None;
         wait_until("the management socket", WAIT, || {
             stream = UnixStream::connect(path).ok();
@@ -40,7 +40,7 @@ impl<S: Read + Write> Talk<S> {
         self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         let line = line.strip_suffix("\r\n");
@@ -48,7 +48,7 @@ impl<S: Read + Write> Talk<S> {
     }
 
     /// The next line that begins so.
-    fn until(&mut self, start: &str) -> String {
+    pub(crate) fn until(&mut self, start: &str) -> String {
         loop {
             let line = self.line();
             if line.starts_with(start) {
@@ -58,7 +58,7 @@ impl<S: Read + Write> Talk<S> {
     }
 
     /// What a command is answered, without what happens meanwhile.
-    fn answer(&mut self, command: &str) -> Vec<String> {
+    pub(crate) fn answer(&mut self, command: &str) -> Vec<String> {
         self.say(command);
         let mut lines: Vec<String> = Vec::new();
         loop {
@@ -92,7 +92,7 @@ fn shapes(lines: &[String]) -> Vec<(String, usize)> {
 }
 
 /// In the order of asking.
-const COMMANDS: [&str; 46] = [
+const COMMANDS: [&str; 60] = [
     "pid",
     "version",
     "status",
@@ -137,6 +137,20 @@ const COMMANDS: [&str; 46] = [
     "kill :",
     "client-kill x",
     "client-kill 77",
+    "client-auth",
+    "client-auth 77 0\nEND",
+    "client-auth 77 0\npush x\nEND",
+    "client-auth-nt 77",
+    "client-auth-nt 77 0",
+    "client-auth-nt x 0",
+    "client-auth-nt 77 x",
+    "client-deny 77 0",
+    "client-deny 77 0 no",
+    "client-deny x 0 no",
+    "client-pending-auth 77 0 x",
+    "client-pending-auth 77 0 x 5",
+    "client-pending-auth 77 0 x y",
+    "env-filter 2",
     "net",
     "foo",
 ];

@@ -47,6 +47,8 @@ pub struct Access {
     pub certificates: ClientCertificates,
     /// Who judges usernames and passwords (`auth-user-pass-verify`).
     pub verify: Option<PasswordScript>,
+    /// The program at the management socket judges them, too, and hears of clients (`management-client-auth`).
+    pub management: bool,
     /// Clients without them are judged too (`auth-user-pass-optional`).
     pub optional: bool,
     /// A client's name is its username (`username-as-common-name`).

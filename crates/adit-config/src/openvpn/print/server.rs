@@ -70,6 +70,9 @@ fn print_access(out: &mut Out, access: &Access) {
         let via = if verify.by_file { "via-file" } else { "via-env" };
         out.line("auth-user-pass-verify", &[&command(&verify.argv), via]);
     }
+    if access.management {
+        out.flag("management-client-auth");
+    }
     for (name, script) in scripts {
         if let Some(argv) = script {
             out.one(name, command(argv));

@@ -97,7 +97,7 @@ fn access() -> impl Strategy<Value = Access> {
     });
     let modes = vec![ClientCertificates::Require, ClientCertificates::Optional, ClientCertificates::None];
     (
-        (option::of(verify), any::<[bool; 3]>(), select(modes)),
+        (option::of(verify), any::<[bool; 4]>(), select(modes)),
         (option::of(times), option::of(secret)),
         [
             option::of(argv()),
@@ -111,13 +111,13 @@ fn access() -> impl Strategy<Value = Access> {
     )
         .prop_map(
             |(
-                (verify, [optional, username_as_name, export_certificates], mode),
+                (verify, [management, optional, username_as_name, export_certificates], mode),
                 (tokens, token_secret),
                 scripts,
                 env,
             )| {
                 let has_verify = verify.is_some();
-                let certificates = if verify.is_some() { mode } else { ClientCertificates::Require };
+                let certificates = if has_verify || management { mode } else { ClientCertificates::Require };
                 let [
                     tls_verify,
                     key_verify,
@@ -130,6 +130,7 @@ fn access() -> impl Strategy<Value = Access> {
                 Access {
                     certificates,
                     verify,
+                    management,
                     optional,
                     username_as_name,
                     tokens,

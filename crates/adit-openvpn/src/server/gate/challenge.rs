@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::{Gate, Judgement, Kind, printable, refused};
 
 /// Answers of one client that are looked at in one judgement: nobody shall try all codes there are.
-const MAX_RESPONSES: u32 = 3;
+pub(super) const MAX_RESPONSES: u32 = 3;
 
 impl Gate {
     /// The script will say later; the client is told what it is to do meanwhile (`auth_pending_file`: seconds,
@@ -33,18 +33,34 @@ impl Gate {
             return refused("", reason);
         };
         self.deadline = Some(now + Duration::from_secs(seconds.into()));
-        let pending =
-            if self.can_wait { format!("AUTH_PENDING,timeout {seconds}") } else { "AUTH_PENDING".to_owned() };
+        let pending = self.pending(seconds.into());
         Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
     }
 
-    /// The client answers a question (`CR_RESPONSE`): `client-crresponse` judges it, and may give the answer that
-    /// the other script put off. An error says why nobody looks at it.
+    /// Tells the client that it takes longer: so many seconds at most.
+    pub(super) fn pending(&self, seconds: u64) -> String {
+        if self.can_wait { format!("AUTH_PENDING,timeout {seconds}") } else { "AUTH_PENDING".to_owned() }
+    }
+
+    /// The client answers a question (`CR_RESPONSE`), which goes to all who could have asked it. An error says why
+    /// nobody looks at it.
     pub(in crate::server) fn respond(
         &mut self,
         response: &str,
         events: &mut impl Extend<Event>,
     ) -> Result<(), String> {
+        let passed = self.params.access.management.then(|| self.pass_on(response, events));
+        let heard = match passed {
+            None => self.judge_response(response, events),
+            Some(passed) if self.params.access.client_crresponse.is_none() => passed,
+            Some(passed) => self.judge_response(response, events).or(passed),
+        };
+        self.responses += u32::from(heard.is_ok());
+        heard
+    }
+
+    /// `client-crresponse` judges it, and may give the answer that the other script put off.
+    fn judge_response(&mut self, response: &str, events: &mut impl Extend<Event>) -> Result<(), String> {
         let Some(argv) = self.params.access.client_crresponse.clone() else {
             return Err("client-crresponse names no script".to_owned());
         };
@@ -58,7 +74,6 @@ impl Gate {
         if self.responses >= MAX_RESPONSES {
             return Err(format!("it answered {MAX_RESPONSES} times already"));
         }
-        self.responses += 1;
         let content = Zeroizing::new(response.as_bytes().to_vec());
         let file = ScriptFile { content, is_argument: true, variable: None };
         let env = self.told.clone().finish("client-crresponse");

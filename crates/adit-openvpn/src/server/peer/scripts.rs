@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Event, Instant, PeerSettings, Script, ScriptId, ScriptOutcome};
+use adit_core::{ClientStep, Event, Instant, IpNet, PeerSettings, Script, ScriptId, ScriptOutcome};
 
-use super::Peer;
+use super::{Peer, Up};
 use crate::pool::Lease;
 use crate::server::connect::{Connected, Connecting};
 use crate::server::environment::Environment;
@@ -18,7 +18,7 @@ impl Peer {
         env.certificates(&self.session.peer_certificates());
         env.place(self.path, false);
         env.place(self.path, true);
-        env.set("common_name", self.name());
+        env.set("common_name", self.known_name().unwrap_or_default());
         if !self.gate.username().is_empty() {
             env.set("username", self.gate.username());
         }
@@ -72,16 +72,40 @@ impl Peer {
         }
     }
 
+    /// What there is to say of a client that was in.
+    fn last_environment(&self, now: Instant, up: &Up) -> Environment {
+        let mut env = self.environment();
+        env.lease(&self.params, &up.lease, up.since);
+        env.set("time_duration", &(now - up.since).as_secs().to_string());
+        let (received, sent) = self.bytes;
+        env.set("bytes_received", &received.to_string());
+        env.set("bytes_sent", &sent.to_string());
+        env
+    }
+
+    /// A program that judges clients hears that this one is in.
+    pub(in crate::server) fn tell_program(&self, events: &mut VecDeque<Event>) {
+        let Some(up) = self.up.as_ref().filter(|_| self.params.access.management) else { return };
+        let mut env = self.environment();
+        env.lease(&self.params, &up.lease, up.since);
+        let own = up.lease.addresses();
+        let is_own = |network: &IpNet| own.iter().any(|address| IpNet::from(*address) == *network);
+        // As in OpenVPN: of one that its token let in, no addresses are told, nor its end.
+        let networks = up.lease.networks().into_iter().filter(|_| self.gate.has_asked_program());
+        let networks = networks.map(|network| (network, is_own(&network))).collect();
+        events.push_back(self.gate.news(ClientStep::Enters { networks }, env));
+    }
+
     /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts.
     pub(in crate::server) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
         self.gate.forget(events);
-        if let (Some(up), Some(argv)) = (&self.up, &self.params.access.client_disconnect) {
-            let mut env = self.environment();
-            env.lease(&self.params, &up.lease, up.since);
-            env.set("time_duration", &(now - up.since).as_secs().to_string());
-            let (received, sent) = self.bytes;
-            env.set("bytes_received", &received.to_string());
-            env.set("bytes_sent", &sent.to_string());
+        let hears = self.gate.has_asked_program() || self.params.access.client_disconnect.is_some();
+        let env = self.up.as_ref().filter(|_| hears).map(|up| self.last_environment(now, up));
+        if self.gate.has_asked_program() {
+            // As in OpenVPN: of one that never was in, no more is said.
+            events.push_back(self.gate.news(ClientStep::Leaves, env.clone().unwrap_or_default()));
+        }
+        if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {
             let id = self.gate.next_script();
             let (argv, patience) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");

@@ -9,6 +9,7 @@ use adit_core::{Command, Transport};
 
 use super::Desk;
 use super::journal::Kind;
+use super::judging;
 use super::session::{Next, Output, Session};
 use super::tunnel::{Load, Peer};
 use crate::up::status_file::Form;
@@ -18,8 +19,13 @@ const HELP: &str = "Management Interface for adit
 Commands:
 auth-retry             : Show what happens after a refused password.
 bytecount n            : Tell the bytes in and out every n seconds; 0 for no more.
+client-auth CID KID    : Let a client in, with the lines that follow until END.
+client-auth-nt CID KID : Let a client in.
+client-deny CID KID R [M] : Send a client away: R for the log, M for the client.
 client-kill CID [M]    : Disconnect the client of that number, with message M (RESTART).
+client-pending-auth CID KID M S : Tell a client to do M first, within S seconds.
 echo [on|off] [N|all]  : Like log, for messages by echo.
+env-filter [n]         : Tell less of clients' environments: 0 all, 1, 2, 3 least.
 exit|quit              : Leave.
 help                   : Show this.
 hold [on|off|release]  : Show or set whether the start waits, or let it go on.
@@ -78,7 +84,10 @@ pub(super) fn run(words: &[&str], session: &mut Session, desk: &mut Desk, out: &
         "hold" => hold(first, desk, out),
         "username" => out.line(&desk.questions.take_username(at(arguments, 0), at(arguments, 1))),
         "password" => out.line(&desk.questions.take_password(at(arguments, 0), at(arguments, 1))),
-        "client-auth" => session.skip_block(unsupported(name)),
+        name @ ("client-auth" | "client-auth-nt" | "client-deny" | "client-pending-auth") => {
+            judging::run(name, arguments, session, desk, out);
+        }
+        "env-filter" => judging::env_filter(first, session, out),
         other => out.line(&absent(other)),
     }
     Next::Stay
@@ -93,34 +102,23 @@ fn needed(name: &str) -> (usize, bool) {
     match name {
         "kill" | "signal" | "bytecount" => (1, false),
         "client-kill" | "log" | "echo" => (1, true),
-        "username" | "password" | "client-auth" => (2, false),
+        "username" | "password" | "client-auth" | "client-auth-nt" => (2, false),
+        "client-deny" => (3, true),
+        "client-pending-auth" => (4, false),
         _ => (0, true),
     }
 }
 
-fn unsupported(name: &str) -> String {
+pub(super) fn unsupported(name: &str) -> String {
     format!("ERROR: The '{name}' command is not supported by the current daemon mode")
 }
 
 /// What to say of a command that OpenVPN has, or of one that there is not.
 fn absent(name: &str) -> String {
     match name {
-        "client-auth-nt"
-        | "client-deny"
-        | "client-pending-auth"
-        | "cr-response"
-        | "forget-passwords"
-        | "env-filter"
-        | "needok"
-        | "needstr"
-        | "proxy"
-        | "remote"
-        | "remote-entry-count"
-        | "remote-entry-get"
-        | "pkcs11-id-count"
-        | "pkcs11-id-get"
-        | "push-update-broad"
-        | "push-update-cid" => unsupported(name),
+        "cr-response" | "forget-passwords" | "needok" | "needstr" | "proxy" | "remote"
+        | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get"
+        | "push-update-broad" | "push-update-cid" => unsupported(name),
         "rsa-sig" | "pk-sig" | "certificate" => {
             format!("ERROR: The {name} command is not currently available")
         }

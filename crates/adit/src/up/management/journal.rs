@@ -8,8 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_core::Severity;
 use adit_io::unix_now;
 
+use super::register::Told;
+
 /// Lines that wait to be sent, at most. Further ones are lost: who does not read must not make us remember.
 const MOST_WAITING: usize = 1024;
+/// What waits to be told of clients, at most, in bytes. More than all clients make that may knock at once.
+const MOST_NEWS: usize = 8 << 20;
 /// Longest remembered entry in bytes.
 const MAX_ENTRY: usize = 1000;
 /// States that are remembered (OpenVPN manage.h).
@@ -57,6 +61,11 @@ struct Book {
     /// Whether somebody is there to hear anything.
     attended: bool,
     waiting: VecDeque<String>,
+    /// What happened to clients, and about how many bytes that is.
+    news: VecDeque<Told>,
+    news_size: usize,
+    /// Some of it was lost.
+    overrun: bool,
     closing: bool,
 }
 
@@ -79,7 +88,15 @@ impl Journal {
     /// to send; it must not block.
     pub(super) fn new(log_cache: usize, waker: UnixStream) -> Self {
         let pages = [Page::new(log_cache), Page::new(STATES), Page::new(0)];
-        let book = Book { pages, attended: false, waiting: VecDeque::new(), closing: false };
+        let book = Book {
+            pages,
+            attended: false,
+            waiting: VecDeque::new(),
+            news: VecDeque::new(),
+            news_size: 0,
+            overrun: false,
+            closing: false,
+        };
         Journal { book: Arc::new(Mutex::new(book)), waker: Arc::new(waker) }
     }
 
@@ -133,6 +150,41 @@ impl Journal {
         self.wake();
     }
 
+    /// Tells whoever is there of a client.
+    pub(super) fn tell(&self, told: Told) {
+        let mut book = self.book();
+        if !book.attended {
+            return;
+        }
+        let size = book.news_size + told.size();
+        if size > MOST_NEWS {
+            book.overrun = true;
+        } else {
+            book.news_size = size;
+            book.news.push_back(told);
+        }
+        drop(book);
+        self.wake();
+    }
+
+    /// Whether there is something to tell of clients.
+    pub(super) fn has_news(&self) -> bool {
+        !self.book().news.is_empty()
+    }
+
+    /// What is to be told next of clients.
+    pub(super) fn next_news(&self) -> Option<Told> {
+        let mut book = self.book();
+        let told = book.news.pop_front()?;
+        book.news_size = book.news_size.saturating_sub(told.size());
+        Some(told)
+    }
+
+    /// Whether something of clients was lost on whoever is there, who read too slowly.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.book().overrun
+    }
+
     /// Sends new entries at once from now on, or not any more.
     pub(super) fn follow(&self, kind: Kind, follow: bool) {
         self.book().pages[kind as usize].followed = follow;
@@ -151,6 +203,8 @@ impl Journal {
         let mut book = self.book();
         book.attended = attended;
         book.waiting.clear();
+        book.news.clear();
+        (book.news_size, book.overrun) = (0, false);
         book.pages.iter_mut().for_each(|page| page.followed = false);
     }
 
@@ -182,6 +236,8 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+
+    use adit_core::{ClientNews, ClientStep};
 
     use super::*;
 
@@ -227,6 +283,37 @@ mod tests {
         journal.attend(true);
         journal.note_line(Severity::Warning, "somebody else is there now");
         assert!(journal.take().is_empty());
+    }
+
+    #[test]
+    fn what_clients_do_is_told_in_order_and_not_without_end() {
+        let (journal, _woken) = journal(3);
+        let told = |client| Told {
+            news: ClientNews {
+                client,
+                step: ClientStep::Leaves,
+                env: vec![("x".to_owned(), "y".repeat(1000))],
+            },
+            clients: 0,
+            device: String::new(),
+            since: unix_now(),
+        };
+        journal.tell(told(1));
+        assert!(!journal.has_news(), "nobody is there");
+        journal.attend(true);
+        journal.tell(told(1));
+        journal.tell(told(2));
+        let order = [journal.next_news(), journal.next_news(), journal.next_news()];
+        assert_eq!(order.map(|told| told.map(|told| told.news.client)), [Some(1), Some(2), None]);
+        let most = u64::try_from(MOST_NEWS / 1000).expect("a number");
+        (0..most).for_each(|client| journal.tell(told(client)));
+        assert!(journal.is_overrun());
+        assert!(std::iter::from_fn(|| journal.next_news()).count() < MOST_NEWS / 1000);
+        assert!(journal.is_overrun(), "what is lost stays lost");
+        journal.attend(true);
+        assert!(!journal.is_overrun());
+        journal.tell(told(3));
+        assert!(journal.has_news());
     }
 
     #[test]

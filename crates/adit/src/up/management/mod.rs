@@ -6,7 +6,9 @@
 mod commands;
 mod door;
 mod journal;
+mod judging;
 mod questions;
+mod register;
 mod serve;
 mod session;
 mod tunnel;
@@ -30,6 +32,7 @@ use crate::status::StatusSource;
 use door::Door;
 use journal::Journal;
 pub(super) use questions::{Questions, Topic};
+use register::Register;
 use tunnel::{Running, Tunnel};
 pub(super) use watcher::Watcher;
 
@@ -41,6 +44,7 @@ pub(super) struct Management {
     journal: Journal,
     questions: Arc<Questions>,
     queries: bool,
+    register: Register,
     tunnel: Place,
     thread: Option<JoinHandle<()>>,
 }
@@ -49,6 +53,7 @@ pub(super) struct Management {
 struct Desk {
     journal: Journal,
     questions: Arc<Questions>,
+    register: Register,
     tunnel: Place,
     log: Logger,
     auth_retry: &'static str,
@@ -66,6 +71,9 @@ impl Desk {
             // Asked for again and again.
             "load-stats" | "status" => return,
             "password" => "...".to_owned(),
+            // Addresses that let somebody in may follow.
+            "client-pending-auth" => format!("{} ...", arguments.get(..2).unwrap_or_default().join(" ")),
+            "client-deny" => arguments.get(..3).unwrap_or_default().join(" "),
             _ => arguments.join(" "),
         };
         self.log.log(Severity::Debug, format_args!("management: {name} {shown}"));
@@ -106,10 +114,11 @@ impl Management {
         log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
         log.log(Severity::Info, format_args!("management: listening on {door}"));
         let questions = Arc::new(Questions::new(settings.hold, journal.clone()));
-        let tunnel = Place::default();
+        let (register, tunnel) = (Register::default(), Place::default());
         let desk = Desk {
             journal: journal.clone(),
             questions: Arc::clone(&questions),
+            register: register.clone(),
             tunnel: Arc::clone(&tunnel),
             log: log.clone(),
             auth_retry: auth_retry(config),
@@ -120,6 +129,7 @@ impl Management {
             journal,
             questions,
             queries: settings.query_passwords,
+            register,
             tunnel,
             thread: Some(thread),
         }))
@@ -144,7 +154,7 @@ impl Management {
     ) -> Watcher {
         let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log });
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
-        Watcher::new(self.journal.clone(), matches!(form, Form::Clients(_)))
+        Watcher::new(self.journal.clone(), self.register.clone(), matches!(form, Form::Clients(_)))
     }
 }
 

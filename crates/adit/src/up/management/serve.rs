@@ -18,6 +18,8 @@ use super::session::{Next, Output, Session};
 const REST: Duration = Duration::from_secs(1);
 /// A client that takes nothing of what waits for it goes, so that others can come.
 const STUCK: Duration = Duration::from_secs(60);
+/// Why it goes.
+const TOO_SLOW: &str = "it does not read what it is sent";
 /// How long the last words may take.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -85,7 +87,7 @@ impl Server {
                 flags.set(PollFlags::OUT, !guest.out.waiting().is_empty());
                 fds.push(PollFd::from_borrowed_fd(guest.stream.as_fd(), flags));
                 let stuck = (!guest.out.waiting().is_empty()).then(|| guest.moved + STUCK);
-                let busy = guest.session.is_busy(&guest.out).then(Instant::now);
+                let busy = guest.has_work(&self.desk).then(Instant::now);
                 due = [due, busy, stuck, guest.session.due()].into_iter().flatten().min();
             }
         }
@@ -166,6 +168,9 @@ impl Guest {
         if self.out.waiting().is_empty() {
             self.moved = Instant::now();
         }
+        if desk.journal.is_overrun() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, TOO_SLOW));
+        }
         let next = self.session.look_at_time(Instant::now(), desk, &mut self.out);
         if next != Next::Stay {
             return Ok(next);
@@ -180,12 +185,12 @@ impl Guest {
             if next != Next::Stay {
                 return Ok(next);
             }
-            if !read && !self.session.is_busy(&self.out) {
+            if !read && !self.has_work(desk) {
                 break;
             }
         }
         if !self.out.waiting().is_empty() && self.moved.elapsed() > STUCK {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read what it is sent"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, TOO_SLOW));
         }
         Ok(Next::Stay)
     }
@@ -208,12 +213,22 @@ impl Guest {
         }
     }
 
-    /// What happened meanwhile. While there is no room, it is lost.
+    /// There is work that waits for nothing.
+    fn has_work(&self, desk: &Desk) -> bool {
+        self.session.is_busy(&self.out) || (!self.out.is_full() && desk.journal.has_news())
+    }
+
+    /// What happened meanwhile. While there is no room, it is lost, but not what happens to clients.
     fn take_notices(&mut self, desk: &Desk) {
         for line in desk.journal.take() {
             if !self.out.is_full() {
                 self.out.line(&line);
             }
+        }
+        while !self.out.is_full()
+            && let Some(told) = desk.journal.next_news()
+        {
+            told.print(self.session.env_filter(), &mut self.out);
         }
     }
 

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::Desk;
 use super::commands;
+use super::judging::Settings;
 use super::words::{Input, Line, MAX_LINE, words};
 
 /// As much may wait to be sent before further commands do. A single answer may be longer.
@@ -21,15 +22,41 @@ const PASSWORD_PATIENCE: Duration = Duration::from_secs(60);
 /// What is to be sent.
 #[derive(Default)]
 pub(super) struct Output {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
+    /// A secret is, or was, among it.
+    secret: bool,
 }
 
 impl Output {
     /// A line; what is in it cannot make another.
     pub(super) fn line(&mut self, text: &str) {
-        let printed = text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c });
-        self.bytes.extend(printed.collect::<String>().into_bytes());
+        self.put(&[text]);
+    }
+
+    /// A line of these pieces, one of which may be a secret.
+    pub(super) fn secret(&mut self, pieces: &[&str]) {
+        self.secret = true;
+        self.put(pieces);
+    }
+
+    fn put(&mut self, pieces: &[&str]) {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.make_room(length + 2);
+        for c in pieces.iter().flat_map(|piece| piece.chars()) {
+            let printed = if c.is_control() && c != '\t' { ' ' } else { c };
+            self.bytes.extend_from_slice(printed.encode_utf8(&mut [0; 4]).as_bytes());
+        }
         self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// What is left behind when the buffer grows is wiped.
+    fn make_room(&mut self, more: usize) {
+        let needed = self.bytes.len() + more;
+        if needed > self.bytes.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(needed.max(2 * self.bytes.capacity())));
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
     }
 
     /// Lines with their ends.
@@ -43,7 +70,11 @@ impl Output {
 
     /// So many bytes were sent.
     pub(super) fn sent(&mut self, number: usize) {
-        self.bytes.drain(..number.min(self.bytes.len()));
+        let number = number.min(self.bytes.len());
+        self.bytes.drain(..number);
+        if self.bytes.is_empty() && std::mem::take(&mut self.secret) {
+            self.bytes.zeroize();
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -74,9 +105,18 @@ pub(super) struct Session {
     tries: u32,
     since: Instant,
     input: Input,
-    /// Lines of a block are passed over until `END`, and then this is answered.
-    block: Option<String>,
+    block: Option<Block>,
     bytecount: Option<ByteCount>,
+    /// How little of a client's environment it wants to hear (`env-filter`).
+    env_filter: i64,
+}
+
+/// Lines that belong together, up to `END`.
+enum Block {
+    /// They are passed over, and then this is answered.
+    Skipped(String),
+    /// Those of `client-auth`.
+    Settings(Settings),
 }
 
 impl Session {
@@ -87,8 +127,15 @@ impl Session {
         desk: &Desk,
         out: &mut Output,
     ) -> Self {
-        let session =
-            Session { password, tries: 0, since: now, input: Input::new(), block: None, bytecount: None };
+        let session = Session {
+            password,
+            tries: 0,
+            since: now,
+            input: Input::new(),
+            block: None,
+            bytecount: None,
+            env_filter: 0,
+        };
         match session.password {
             None => session.welcome(desk, out),
             Some(_) => prompt(out),
@@ -159,12 +206,23 @@ impl Session {
     }
 
     fn obey(&mut self, text: &str, desk: &mut Desk, out: &mut Output) -> Next {
-        if let Some(answer) = &self.block {
-            if text == "END" {
+        match (&mut self.block, text) {
+            (None, _) => {}
+            (Some(Block::Settings(settings)), "END") => {
+                settings.end(desk, out);
+                self.block = None;
+                return Next::Stay;
+            }
+            (Some(Block::Skipped(answer)), "END") => {
                 out.line(answer);
                 self.block = None;
+                return Next::Stay;
             }
-            return Next::Stay;
+            (Some(Block::Settings(settings)), line) => {
+                settings.add(line);
+                return Next::Stay;
+            }
+            (Some(Block::Skipped(_)), _) => return Next::Stay,
         }
         match words(text) {
             Ok(words) => {
@@ -180,7 +238,22 @@ impl Session {
 
     /// Passes over lines until `END`, and answers then.
     pub(super) fn skip_block(&mut self, answer: String) {
-        self.block = Some(answer);
+        self.block = Some(Block::Skipped(answer));
+    }
+
+    /// Takes lines until `END`.
+    pub(super) fn take_block(&mut self, settings: Settings) {
+        self.block = Some(Block::Settings(settings));
+    }
+
+    /// From now on, of clients' environments only what passes this filter is told.
+    pub(super) fn filter_env(&mut self, level: i64) {
+        self.env_filter = level;
+    }
+
+    /// The filter of clients' environments.
+    pub(super) fn env_filter(&self) -> i64 {
+        self.env_filter
     }
 
     /// Tells the bytes that passed every so often; not at all if that is no time.
@@ -324,6 +397,22 @@ mod tests {
     fn nothing_makes_lines_of_its_own() {
         let mut out = Output::default();
         out.line("a\r\nb\tc\u{85}");
-        assert_eq!(text(&mut out), "a  b\tc \r\n");
+        out.secret(&["ä\n", "=", "\u{1b}"]);
+        assert_eq!(text(&mut out), "a  b\tc \r\nä = \r\n");
+    }
+
+    #[test]
+    fn a_secret_is_wiped_when_it_was_sent() {
+        let mut out = Output::default();
+        for _ in 0..100 {
+            out.secret(&["password=", "s3 cret"]);
+        }
+        let size = out.bytes.len();
+        assert_eq!(size, 1800);
+        out.sent(size - 1);
+        assert!(out.secret);
+        out.sent(1);
+        let capacity = out.bytes.capacity();
+        assert!(!out.secret && out.bytes.is_empty() && capacity >= size);
     }
 }

@@ -7,6 +7,7 @@ use adit_core::{Command, PeerId, Transport};
 
 use super::journal::Journal;
 use super::questions::Questions;
+use super::register::Register;
 use super::tunnel::{Load, Peer, Tunnel};
 use super::{Desk, Place, pipe};
 use crate::log::Logger;
@@ -62,6 +63,7 @@ pub(super) fn desk() -> Desk {
     Desk {
         questions: Arc::new(Questions::new(false, journal.clone())),
         journal,
+        register: Register::default(),
         tunnel: Place::default(),
         log: Logger::new(&Process { log: Some(nowhere), ..Process::default() }).expect("a log"),
         auth_retry: "none",

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use adit_core::{
-    Cipher, Command, Ended, Event, Path, PeerId, PeerInfo, Report, Route, RouteVia, TunnelSettings,
+    Cipher, ClientNews, ClientStep, Command, Ended, Event, Path, PeerId, PeerInfo, Report, Route, RouteVia,
+    TunnelSettings,
 };
+use zeroize::Zeroizing;
 
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
@@ -235,8 +237,8 @@ fn up(addresses: &[&str], routes: &[&str]) -> Event {
 
 fn states(server: bool, events: &[Event]) -> Vec<String> {
     let desk = desk();
-    let mut watcher = Watcher::new(desk.journal.clone(), server);
-    events.iter().for_each(|event| watcher.event(event));
+    let mut watcher = Watcher::new(desk.journal.clone(), desk.register.clone(), server);
+    events.iter().for_each(|event| watcher.event(event, "tun0"));
     let entries = desk.journal.last(Kind::State, None);
     entries.iter().filter_map(|entry| Some(entry.split_once(',')?.1.to_owned())).collect()
 }
@@ -299,10 +301,31 @@ fn states_are_noted() {
 #[test]
 fn the_end_has_words_of_its_own() {
     let desk = desk();
-    let mut watcher = Watcher::new(desk.journal.clone(), false);
+    let mut watcher = Watcher::new(desk.journal.clone(), desk.register.clone(), false);
     desk.journal.attend(true);
     let why = "vpn.example: the server refused us (AUTH_FAILED); its log says why";
-    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())));
+    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())), "tun0");
     let said: Vec<String> = desk.journal.take().into();
     assert_eq!(said, [">PASSWORD:Verification Failed: 'Auth'".to_owned(), format!(">FATAL:{why}")]);
+}
+
+/// The program hears of a server's clients, with how many there are.
+#[test]
+fn clients_are_told_of() {
+    let desk = desk();
+    let mut watcher = Watcher::new(desk.journal.clone(), desk.register.clone(), true);
+    desk.journal.attend(true);
+    let news = |step| Event::Client(Box::new(ClientNews { client: 9, step, env: Vec::new() }));
+    let (peer, reason) = (PeerId(4), "gone".to_owned());
+    watcher.event(&news(ClientStep::Asks { key: 1, again: false, password: Zeroizing::default() }), "tun0");
+    assert!(desk.register.waits(9, 1));
+    watcher.event(&Event::PeerUp { peer, info: info("192.0.2.1:4000") }, "tun0");
+    watcher.event(&news(ClientStep::Enters { networks: Vec::new() }), "tun0");
+    watcher.event(&news(ClientStep::Leaves), "tun0");
+    watcher.event(&Event::PeerDown { peer, reason }, "tun0");
+    assert!(!desk.register.is_there(9, 1));
+    watcher.event(&news(ClientStep::Enters { networks: Vec::new() }), "tun1");
+    let told: Vec<_> = std::iter::from_fn(|| desk.journal.next_news()).collect();
+    assert_eq!(told.iter().map(|told| told.clients).collect::<Vec<_>>(), [0, 1, 1, 0]);
+    assert_eq!((told[0].device.as_str(), told[3].device.as_str()), ("tun0", "tun1"));
 }

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{Ended, Event, IpNet, Severity};
+use adit_core::{ClientNews, Ended, Event, IpNet, Severity, UnixTime};
+use adit_io::unix_now;
 
 use super::journal::{Journal, Kind};
+use super::register::{Register, Told};
 
 /// Hears what happens in the tunnel and notes its states.
 pub(in crate::up) struct Watcher {
@@ -17,6 +19,11 @@ pub(in crate::up) struct Watcher {
     /// The last event was a failure.
     failed: bool,
     addresses: Vec<IpNet>,
+    register: Register,
+    /// A server's clients that are up.
+    clients: usize,
+    /// When the tunnel was set up.
+    since: UnixTime,
 }
 
 /// What was noted last.
@@ -34,7 +41,7 @@ enum Doing {
 }
 
 impl Watcher {
-    pub(super) fn new(journal: Journal, server: bool) -> Self {
+    pub(super) fn new(journal: Journal, register: Register, server: bool) -> Self {
         let mut watcher = Watcher {
             journal,
             server,
@@ -42,13 +49,16 @@ impl Watcher {
             doing: Doing::Starting,
             failed: false,
             addresses: Vec::new(),
+            register,
+            clients: 0,
+            since: unix_now(),
         };
         watcher.note("CONNECTING", "", false, None);
         watcher
     }
 
-    /// Something happened.
-    pub(in crate::up) fn event(&mut self, event: &Event) {
+    /// Something happened; `device` is the tunnel's.
+    pub(in crate::up) fn event(&mut self, event: &Event, device: &str) {
         let is_failure = matches!(event, Event::Report(report) if report.severity == Severity::Error);
         let had_failed = std::mem::replace(&mut self.failed, is_failure);
         // Whether it ends is clear by the next event.
@@ -82,6 +92,13 @@ impl Watcher {
             }
             Event::PeerUp { info, .. } if !self.server => self.connected(Some(info.path.remote())),
             Event::PeerDown { .. } if !self.server => self.lose(),
+            Event::PeerUp { .. } => self.clients += 1,
+            Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
+            Event::Client(news) => {
+                self.register.note(news);
+                let (news, device) = (ClientNews::clone(news), device.to_owned());
+                self.journal.tell(Told { news, clients: self.clients, device, since: self.since });
+            }
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
                 // The client's own words (its `auth_failed`).
