@@ -248,9 +248,14 @@ fn killed_clients_come_back() {
         assert!(said[0].ends_with("found, 1 client(s) killed"), "{said:?}");
         let back = bed.clients[number].process().wait_for_line(mark, program.up_line(), WAIT);
         assert!(back.is_ok(), "{}", bed.logs());
-        let states = Talk::at(&socket(number)).answer("state all");
-        let named = |name: &str| states.iter().filter(|state| state.contains(name)).count();
-        assert_eq!((named(",RECONNECTING,"), named(",CONNECTED,SUCCESS,")), (1, 2), "{states:?}");
+        // The log may be a moment ahead.
+        let mut states = Vec::new();
+        let noted = wait_until("the states", WAIT, || {
+            states = Talk::at(&socket(number)).answer("state all");
+            let named = |name: &str| states.iter().filter(|state| state.contains(name)).count();
+            (named(",RECONNECTING,"), named(",CONNECTED,SUCCESS,")) == (1, 2)
+        });
+        assert!(noted.is_ok(), "{states:?}");
     }
     talk.answer("state on");
     assert_eq!(talk.answer("signal SIGTERM"), ["SUCCESS: signal SIGTERM thrown"]);
