@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use adit_core::{
-    Challenge, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId, PeerInfo, PoolEntry,
-    Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
+    Challenge, ClientNews, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId,
+    PeerInfo, PoolEntry, Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
@@ -83,6 +83,8 @@ pub(crate) enum Effect {
     Ask(Question),
     /// Nobody waits for that script any more.
     Dropped(ScriptId),
+    /// A program that judges clients is told this.
+    Told(Box<ClientNews>),
     /// A name has that address of the pool.
     Leased(PoolEntry),
     /// For the log.
@@ -102,6 +104,8 @@ pub(crate) enum Question {
     Challenge(Challenge),
     /// What a script says, and whether that is what it put off before.
     Script(Box<Script>, bool),
+    /// What a program says of a client with these keys, and whether it spoke of them before.
+    Ruling { client: u64, key: u32, waited: bool },
 }
 
 /// What a data plane has for its protocol.
@@ -342,8 +346,7 @@ impl End {
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
             Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
             Event::DropScript(id) => self.effects.push(Effect::Dropped(id)),
-            // No program judges clients here.
-            Event::Client(_) => {}
+            Event::Client(news) => self.effects.push(Effect::Told(news)),
         }
     }
 

@@ -79,6 +79,7 @@ impl World {
             }
             // It goes on: what it says too late changes nothing, which is to be seen.
             Effect::Dropped(id) => self.questions.drop_script(id),
+            Effect::Told(news) => self.tell_program(number, &news)?,
             Effect::Leased(entry) => drop(self.remembered.insert(entry.name.clone(), entry)),
             Effect::Report(report) => {
                 self.log(format_args!("end {number} says: {report}"));
@@ -175,7 +176,7 @@ impl World {
         self.schedule_answer(number, question);
     }
 
-    fn schedule_answer(&mut self, number: usize, question: Question) {
+    pub(crate) fn schedule_answer(&mut self, number: usize, question: Question) {
         let time = if self.net.faulty { self.more.millis(0, 5000) } else { self.more.millis(0, 200) };
         let life = self.lives[number];
         self.schedule(self.now + time, Happening::Answer { end: number, life, question });
@@ -187,6 +188,9 @@ impl World {
         }
         let command = match question {
             Question::Script(script, later) => return self.script_ends(number, script, later),
+            Question::Ruling { client, key, waited } => {
+                return self.program_rules(number, (client, key), waited);
+            }
             Question::Settings(peer, name) => {
                 let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
                 let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
@@ -250,7 +254,7 @@ impl World {
         if let Ended::Failed(reason) = ended {
             self.failures += 1;
             // Without wrapping, damage can look like the peer's own refusal.
-            let refused = self.scenario.scripts && reason.contains("AUTH_FAILED");
+            let refused = self.scenario.judges() && reason.contains("AUTH_FAILED");
             if !self.scenario.forgeable() && !refused {
                 return Err(Violation::new(format!("end {number} gave up for good: {reason}")));
             }

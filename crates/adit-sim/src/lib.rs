@@ -6,10 +6,10 @@
 //! wrong end, that no key seals two datagrams under one packet id (or IV), that control packets keep to
 //! `max-packet-size`, that a client keeps the address that its server remembers, that queues stay bounded, that
 //! `learn-address` hears of each address in turn, that sessions end when `inactive` and `session-timeout` say so and
-//! not before, that a question put in the middle of a renegotiation arrives once and in order, that tunnels come
-//! back within a stated time once faults stop, and that a clean net loses nothing, renegotiations
-//! included. Some seeds have two ends that push nothing (point-to-point), in place of a server with clients. The same
-//! seed always gives the same run, to the byte.
+//! not before, that a question put in the middle of a renegotiation arrives once and in order, that nobody is in
+//! without the yes of a program that judges clients or stays after its no, that tunnels come back within a stated time
+//! once faults stop, and that a clean net loses nothing, renegotiations included. Some seeds have two ends that push
+//! nothing (point-to-point), in place of a server with clients. The same seed always gives the same run, to the byte.
 //!
 //! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
 //! one in which nothing may be lost. While the net is faulty it loses, doubles, reorders and damages datagrams, goes
@@ -40,6 +40,7 @@ mod mishap;
 mod model;
 mod net;
 mod packet;
+mod program;
 mod questions;
 mod scenario;
 mod settings;

@@ -208,6 +208,8 @@ pub(crate) struct Scenario {
     pub(crate) learns: bool,
     /// Who judges a password puts questions to the client while keys are renegotiated.
     pub(crate) asks: bool,
+    /// A program judges passwords, with the scripts that do or without.
+    pub(crate) program: bool,
     pub(crate) phases: Phases,
 }
 
@@ -281,6 +283,7 @@ impl Scenario {
             pushes_limits: false,
             learns: false,
             asks: false,
+            program: false,
             phases: Phases {
                 start: dice.secs(0, 40),
                 faults: dice.secs(60, 300),
@@ -337,6 +340,7 @@ impl Scenario {
         if dice.chance(120) {
             self.take_limits(dice);
         }
+        self.program = self.passwords && Dice::new(seed, 8).chance(400);
     }
 
     /// Two ends are alone, and know each other's addresses.
@@ -366,6 +370,11 @@ impl Scenario {
     /// Which ends mind the limits: the server, the clients.
     pub(crate) fn minds_limits(&self) -> [bool; 2] {
         [!self.pushes_limits, self.pushes_limits || self.point.is_some()]
+    }
+
+    /// Whether anybody decides who comes in.
+    pub(crate) fn judges(&self) -> bool {
+        self.scripts || self.program
     }
 
     /// Whether a great many clients take part.

@@ -201,6 +201,7 @@ fn access(scenario: &Scenario) -> AccessParams {
         client_disconnect: script("/leave"),
         learn_address: script(LEARN).filter(|_| scenario.learns),
         client_crresponse: script(CODE).filter(|_| scenario.asks),
+        management: scenario.program,
         ..AccessParams::default()
     }
 }

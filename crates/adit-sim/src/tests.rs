@@ -61,6 +61,8 @@ fn seeds_0_to_400_choose_from_all_there_is() {
         count(|scenario| scenario.limits.length.is_some() && scenario.pushes_limits),
         count(|scenario| scenario.learns),
         count(|scenario| scenario.asks),
+        count(|scenario| scenario.program && scenario.scripts),
+        count(|scenario| scenario.program && !scenario.scripts),
         count(|scenario| scenario.persist && !scenario.tight_pool),
         count(|scenario| !scenario.server_ciphers[0].is_aead()),
         count(|scenario| scenario.attack_every.is_some()),

@@ -37,6 +37,7 @@ impl World {
         self.check_limits()?;
         self.check_learned()?;
         self.check_questions()?;
+        self.check_program()?;
         self.check_strangers()?;
         self.check_drops()?;
         self.check_half_open()
@@ -60,8 +61,11 @@ impl World {
     /// No more half-open clients than resets that could have made them.
     fn check_half_open(&mut self) -> Result<(), Violation> {
         // The answer to a reset may come back for one and a half windows; then a window begins.
+        let window = self.scenario.timing[SERVER].hand_window;
         let scripts = if self.scenario.scripts { SCRIPTS_TAKE } else { Duration::ZERO };
-        let life = self.scenario.timing[SERVER].hand_window * 5 / 2 + REFUSAL_TIME + scripts;
+        // Who says nothing is waited for.
+        let program = if self.scenario.program { window } else { Duration::ZERO };
+        let life = window * 5 / 2 + REFUSAL_TIME + scripts + program;
         let awake = self.model.awake[SERVER] + REFUSAL_TIME;
         while self.resets.front().is_some_and(|at| (*at + life).max(awake) < self.now) {
             self.resets.pop_front();

@@ -14,6 +14,7 @@ use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::model::{Model, SERVER, Violation};
 use crate::net::{Net, Transit};
+use crate::program::Program;
 use crate::questions::Questions;
 use crate::scenario::Scenario;
 use crate::settings;
@@ -110,6 +111,8 @@ pub(crate) struct World {
     pub(crate) learned: Learned,
     /// What clients are asked.
     pub(crate) questions: Questions,
+    /// Who judges clients at the management socket.
+    pub(crate) program: Program,
     pub(crate) handshakes: u64,
     pub(crate) failures: u64,
     pub(crate) rejected: u64,
@@ -148,6 +151,7 @@ impl World {
             limits: Limits::new(&scenario),
             learned: Learned::default(),
             questions: Questions::default(),
+            program: Program::new(Dice::new(seed, 9)),
             handshakes: 0,
             failures: 0,
             rejected: 0,
@@ -306,6 +310,7 @@ impl World {
         if number == SERVER {
             self.learned.forget();
             self.questions.forget_connections();
+            self.program.forget();
         }
         let news = self.net.crash(self.now, number);
         self.send_off(news);
