@@ -6,12 +6,12 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Event, Notice, PeerId, PeerSettings, Protocol, ScriptOutcome};
-use support::Pair;
+use adit_core::{Command, Event, PeerId, PeerSettings, Protocol, ScriptOutcome};
 use support::judged::{
     asked, end_of, ends, let_in, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate, writes,
 };
+use support::{Pair, traffic};
 
 const VERIFY: &str = "user-pass-verify";
 
@@ -236,15 +236,7 @@ fn client_disconnect_is_told_the_bytes() {
     let mut pair = connecting();
     writes(&mut pair, Ok(PeerSettings::default()));
     let peer = PeerId(0);
-    let totals = Notice::Traffic {
-        peer,
-        received: 3,
-        sent: 4,
-        received_bytes: 300,
-        sent_bytes: 4000,
-        message_bytes: 0,
-    };
-    pair.server.handle_notice(pair.now, totals);
+    pair.server.handle_notice(pair.now, traffic(peer, (3, 4), (300, 4000)));
     pair.advance(Duration::from_secs(7));
     pair.server.handle_command(pair.now, Command::Disconnect { peer });
     pair.exchange();

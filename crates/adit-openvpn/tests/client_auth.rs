@@ -7,14 +7,15 @@ mod support;
 use std::time::Duration;
 
 use adit_core::{
-    ClientNews, ClientRuling, ClientStep, Command, Event, Notice, PeerId, PeerSettings, Protocol, PushChange,
+    ClientNews, ClientRuling, ClientStep, Command, Event, PeerId, PeerSettings, Protocol, PushChange,
 };
-use adit_openvpn::params::{ClientParams, ServerParams};
-use support::Pair;
+use adit_openvpn::Client;
+use adit_openvpn::params::{ClientParams, Rate, ServerParams};
 use support::judged::{
     asked, end_of, ends, let_in, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate,
 };
+use support::{Pair, traffic};
 
 const VERIFY: &str = "user-pass-verify";
 /// The number of a client's first keys.
@@ -104,15 +105,7 @@ fn a_client_is_asked_about_and_let_in() {
     assert_eq!(env(entered, "ifconfig_pool_remote_ip"), Some("10.8.0.2"));
     assert_eq!(env(entered, "trusted_ip"), Some("192.0.2.2"));
 
-    let totals = Notice::Traffic {
-        peer: PeerId(0),
-        received: 3,
-        sent: 4,
-        received_bytes: 300,
-        sent_bytes: 4000,
-        message_bytes: 0,
-    };
-    pair.server.handle_notice(pair.now, totals);
+    pair.server.handle_notice(pair.now, traffic(PeerId(0), (3, 4), (300, 4000)));
     pair.server.handle_command(pair.now, Command::Disconnect { peer: PeerId(0) });
     pair.exchange();
     let left = news(&pair)[2];
@@ -148,6 +141,34 @@ fn a_client_is_asked_to_wait() {
     assert!(!let_in(&pair) && end_of(&pair).is_none());
     rule(&mut pair, ClientRuling::Accept(None));
     assert!(pair.is_up());
+}
+
+/// All clients of a campus have one address, and at eight in the morning all of them sign on.
+#[test]
+fn there_is_room_for_those_who_wait() {
+    const MANY: usize = 150;
+    let mut params = None;
+    let mut pair = judged(|client, server| {
+        server.max_clients = MANY;
+        server.admission.answers = Rate { count: 1000, period: Duration::from_secs(10) };
+        params = Some(client.clone());
+    });
+    let params = params.unwrap();
+    let come = |pair: &mut Pair, number: usize| {
+        pair.client = Client::new(params.clone(), pair.now, [u8::try_from(number).unwrap(); 32]);
+        pair.exchange();
+        pair.server.half_open()
+    };
+    rule(&mut pair, wait(60));
+    for number in 1..MANY {
+        assert_eq!(come(&mut pair, number), number + 1);
+        rule(&mut pair, wait(60));
+    }
+    assert_eq!(come(&mut pair, MANY), MANY, "not more than max-clients");
+    // One of them is in.
+    rule_on(&mut pair, 0, FIRST, ClientRuling::Accept(None));
+    assert_eq!((pair.server.half_open(), pair.server.peers().len()), (MANY - 1, 1));
+    assert_eq!(come(&mut pair, MANY + 1), MANY);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use adit_openvpn::{Role, UseLimits};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-use support::{Authority, Pair, client_params, server_params};
+use support::{Authority, Pair, client_params, server_params, traffic};
 
 fn pair(client_wrap: WrapConfig, server_wrap: WrapConfig, transport: Transport) -> Pair {
     let authority = Authority::new();
@@ -270,14 +270,7 @@ fn keys_that_were_used_enough_are_renewed() {
         assert!(pair.is_up());
         let mut used = |each: u64| {
             // The server's first peer has the same number as a client's only one.
-            let notice = Notice::Traffic {
-                peer: PeerId::SERVER,
-                received: each,
-                sent: each,
-                received_bytes: each * 100,
-                sent_bytes: each * 100,
-                message_bytes: 0,
-            };
+            let notice = traffic(PeerId::SERVER, (each, each), (each * 100, each * 100));
             let now = pair.now;
             match by {
                 Role::Client => pair.client.handle_notice(now, notice),
@@ -320,14 +313,7 @@ fn what_an_aead_bears_starts_new_keys() {
     // The server's first peer has the same number as a client's only one.
     let peer = PeerId::SERVER;
     let near = Notice::LimitNear { peer, session: SessionId::openvpn(peer, 0) };
-    let traffic = |received_bytes, sent_bytes| Notice::Traffic {
-        peer,
-        received: 1,
-        sent: 1,
-        received_bytes,
-        sent_bytes,
-        message_bytes: 0,
-    };
+    let carried = |received, sent| traffic(peer, (1, 1), (received, sent));
     // 7/8 of what GCM bears, in blocks of 16 bytes.
     let much = ((1u64 << 36) - 1) / 8 * 7 * 16;
     for by in [Role::Client, Role::Server] {
@@ -340,10 +326,10 @@ fn what_an_aead_bears_starts_new_keys() {
         ] {
             let context = format!("{by:?}, {cipher}, epochs: {epochs}");
             assert_eq!(renewals(by, cipher, epochs, &near), 1, "{context}");
-            for totals in [traffic(much, 0), traffic(0, much)] {
+            for totals in [carried(much, 0), carried(0, much)] {
                 assert_eq!(renewals(by, cipher, epochs, &totals), counts, "{context}: {totals:?}");
             }
-            assert_eq!(renewals(by, cipher, epochs, &traffic(much / 2, much / 2)), 0, "{context}");
+            assert_eq!(renewals(by, cipher, epochs, &carried(much / 2, much / 2)), 0, "{context}");
         }
     }
 }

@@ -10,12 +10,14 @@ use super::gate::Gate;
 use super::peer::Peer;
 use super::{Server, peek_sid};
 
-/// Clients in the middle of their first handshake, all together.
+/// Clients in the middle of their first handshake, all together. Those who wait for a person are counted apart: whoever
+/// judges them knows them, and of these there may be as many as clients (`max-clients`), all at one address.
 const MAX_HALF_OPEN: usize = 1024;
 /// Of these, from one IPv4 address or IPv6 /64.
 const MAX_HALF_OPEN_OF_ONE: usize = 128;
 /// Of these, without a proof of their address: tls-crypt-v2 clients before OpenVPN 2.6.
 const MAX_UNPROVEN: usize = 64;
+
 impl Server {
     /// A control packet that belongs to no session. `None`: it was answered, and that is all for now.
     pub(super) fn admit(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
@@ -71,8 +73,12 @@ impl Server {
     /// Whether one more client may begin its handshake.
     fn check_room(&self, path: Path, proven: bool) -> Result<(), Rejected> {
         let network_of = |path: Path| network(path.remote().ip());
-        let (mut all, mut neighbours, mut unproven) = (0, 0, 0);
+        let (mut put_off, mut all, mut neighbours, mut unproven) = (0, 0, 0, 0);
         for peer in self.half_open.iter().filter_map(|id| self.peers.get(id)) {
+            if peer.is_put_off() {
+                put_off += 1;
+                continue;
+            }
             all += 1;
             neighbours += usize::from(network_of(peer.path()) == network_of(path));
             unproven += usize::from(!peer.is_proven());
@@ -83,6 +89,9 @@ impl Server {
         if neighbours >= MAX_HALF_OPEN_OF_ONE {
             return Err(Rejected::Limited("clients of one address in the middle of their handshake"));
         }
+        if put_off >= self.params.max_clients {
+            return Err(Rejected::Limited("clients that were told to do something first"));
+        }
         if !proven && unproven >= MAX_UNPROVEN {
             return Err(Rejected::Limited("clients that cannot prove their address"));
         }
@@ -92,9 +101,8 @@ impl Server {
     /// Ids go round, so that one just given up is not taken at once.
     fn free_peer_id(&mut self) -> Option<PeerId> {
         // 0xFFFFFF means "no peer id" on the wire; a slot for each client and half-open client is enough.
-        let slots = u32::try_from(self.params.max_clients.saturating_add(MAX_HALF_OPEN))
-            .unwrap_or(u32::MAX)
-            .min(0xFF_FFFF);
+        let clients = self.params.max_clients.saturating_mul(2);
+        let slots = u32::try_from(clients.saturating_add(MAX_HALF_OPEN)).unwrap_or(u32::MAX).min(0xFF_FFFF);
         (0..slots)
             .map(|step| PeerId((self.next_peer.wrapping_add(step)) % slots))
             .find(|id| !self.peers.contains_key(id))

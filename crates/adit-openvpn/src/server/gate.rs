@@ -87,6 +87,8 @@ pub(super) struct Gate {
     /// How often the client answered a question in this judgement.
     responses: u32,
     inquiry: Inquiry,
+    /// The client was told to do something first, and to wait.
+    put_off: bool,
 }
 
 /// A certificate for a script, as PEM (RFC 7468).
@@ -124,6 +126,7 @@ impl Gate {
             told: Environment::default(),
             responses: 0,
             inquiry: Inquiry::default(),
+            put_off: false,
         }
     }
 
@@ -138,6 +141,11 @@ impl Gate {
     /// The client passed once; later exchanges are judged while the tunnel stands.
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whoever judges the client knows of it, and waits for a person to do something.
+    pub(super) fn is_put_off(&self) -> bool {
+        self.put_off
     }
 
     /// The username that was found true; empty if there is none.
@@ -202,6 +210,7 @@ impl Gate {
 
     fn pass(&mut self) -> Judgement {
         (self.open, self.locked, self.deadline) = (true, true, None);
+        self.put_off = false;
         self.told = Environment::default();
         Judgement::Passed
     }
@@ -412,6 +421,7 @@ impl Gate {
     /// Nobody waits for the scripts any more.
     pub(super) fn forget(&mut self, events: &mut impl Extend<Event>) {
         self.deadline = None;
+        self.put_off = false;
         self.inquiry.forget();
         events.extend(self.checks.drain(..).map(|check| Event::DropScript(check.script)));
     }

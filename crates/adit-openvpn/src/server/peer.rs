@@ -157,6 +157,11 @@ impl Peer {
         self.proven
     }
 
+    /// Whether it waits for a person, as whoever judges it wants.
+    pub(super) fn is_put_off(&self) -> bool {
+        self.gate.is_put_off()
+    }
+
     /// The proven name, or what stands for it.
     pub(super) fn name(&self) -> &str {
         self.known_name().unwrap_or("unknown client")

@@ -158,6 +158,18 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
     }
 }
 
+/// How much has passed so far between an end and that peer: packets and bytes, received and sent. No messages.
+pub fn traffic(peer: PeerId, packets: (u64, u64), bytes: (u64, u64)) -> Notice {
+    Notice::Traffic {
+        peer,
+        received: packets.0,
+        sent: packets.1,
+        received_bytes: bytes.0,
+        sent_bytes: bytes.1,
+        message_bytes: 0,
+    }
+}
+
 /// Both ends and the wire between them.
 pub struct Pair {
     pub client: Client,

@@ -33,6 +33,7 @@ impl Gate {
             return refused("", reason);
         };
         self.deadline = Some(now + Duration::from_secs(seconds.into()));
+        self.put_off = true;
         let pending = self.pending(seconds.into());
         Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
     }
