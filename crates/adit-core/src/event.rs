@@ -180,10 +180,10 @@ pub enum Command {
         /// The peer.
         peer: PeerId,
     },
-    /// Disconnect a peer after telling it so.
+    /// Disconnect a server's client after telling it so, also one that is not in yet.
     Dismiss {
-        /// The peer.
-        peer: PeerId,
+        /// Its number, as in [`crate::PeerInfo::number`].
+        client: u64,
         /// The message, in the protocol's own words (OpenVPN: `RESTART`, or `HALT`, with a reason behind a comma).
         message: String,
     },

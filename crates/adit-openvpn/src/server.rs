@@ -384,11 +384,12 @@ impl Protocol for Server {
             Command::Disconnect { peer } => {
                 self.remove(self.by_data_id(peer), "disconnected on request", Severity::Info)
             }
-            Command::Dismiss { peer, message } => {
-                let id = self.by_data_id(peer);
-                if let Some(peer) = self.peers.get_mut(&id) {
-                    peer.send_message(now, &message);
-                }
+            Command::Dismiss { client, message } => {
+                let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client)
+                else {
+                    return;
+                };
+                peer.send_message(now, &message);
                 // It is sent once: who does not hear it notices by the silence.
                 self.remove(id, "disconnected on request", Severity::Info);
             }

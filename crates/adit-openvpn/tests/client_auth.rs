@@ -172,6 +172,21 @@ fn there_is_room_for_those_who_wait() {
 }
 
 #[test]
+fn a_client_that_waits_is_dismissed() {
+    let mut pair = judged(|_, _| {});
+    rule(&mut pair, wait(60));
+    let command = |client| Command::Dismiss { client, message: "HALT,closed for today".to_owned() };
+    pair.server.handle_command(pair.now, command(1));
+    pair.exchange();
+    assert_eq!((pair.server.half_open(), steps(&pair).len()), (1, 1), "that is another one");
+    pair.server.handle_command(pair.now, command(0));
+    pair.exchange();
+    assert_eq!(steps(&pair)[1..], ["0 Leaves"]);
+    assert_eq!(pair.server.half_open(), 0);
+    assert!(pair.client_events.iter().any(|event| matches!(event, Event::Ended(_))), "it heard of it");
+}
+
+#[test]
 fn nobody_waits_longer_than_half_a_renegotiation() {
     let mut pair = judged(|client, server| {
         client.control.hand_window = Duration::from_secs(900);

@@ -174,7 +174,7 @@ fn a_client_that_is_dismissed_is_told() {
     for (message, halts) in [("RESTART", false), ("HALT,bye", true)] {
         let (client, server) = ends();
         let mut pair = Pair::new(client, server);
-        let order = Command::Dismiss { peer: PeerId(0), message: message.to_owned() };
+        let order = Command::Dismiss { client: 0, message: message.to_owned() };
         pair.server.handle_command(pair.now, order);
         pair.exchange();
         assert!(pair.server.peers().is_empty(), "{message}");

@@ -223,12 +223,17 @@ fn killable(name: &str, desk: &Desk) -> Result<Vec<Peer>, String> {
     }
 }
 
-/// Disconnects clients, and tells them to come back. (OpenVPN's `kill` leaves them to find out.)
-fn dismiss<'a>(desk: &Desk, victims: impl Iterator<Item = &'a Peer>, message: &str) -> usize {
+/// Disconnects the clients with these numbers, and tells them to come back. (OpenVPN's `kill` leaves them to find out.)
+fn dismiss(desk: &Desk, victims: impl Iterator<Item = u64>, message: &str) -> usize {
     let tunnel = desk.tunnel();
     let Some(tunnel) = tunnel.as_ref() else { return 0 };
-    let order = |victim: &Peer| Command::Dismiss { peer: victim.id, message: message.to_owned() };
-    victims.filter(|victim| tunnel.command(order(victim))).count()
+    let order = |client| Command::Dismiss { client, message: message.to_owned() };
+    victims.filter(|client| tunnel.command(order(*client))).count()
+}
+
+/// The numbers of those whom that holds for.
+fn numbers(peers: &[Peer], holds: impl Fn(&Peer) -> bool) -> impl Iterator<Item = u64> {
+    peers.iter().filter(move |peer| holds(peer)).map(|peer| peer.number)
 }
 
 fn kill(victim: &str, desk: &Desk, out: &mut Output) {
@@ -236,7 +241,7 @@ fn kill(victim: &str, desk: &Desk, out: &mut Output) {
         Ok(peers) => peers,
         Err(why) => return out.line(&why),
     };
-    let of_name = dismiss(desk, peers.iter().filter(|peer| peer.name == victim), "RESTART");
+    let of_name = dismiss(desk, numbers(&peers, |peer| peer.name == victim), "RESTART");
     if of_name > 0 {
         return out.line(&format!("SUCCESS: common name '{victim}' found, {of_name} client(s) killed"));
     }
@@ -250,11 +255,11 @@ fn kill(victim: &str, desk: &Desk, out: &mut Output) {
         Ok(place) => place,
         Err(why) => return out.line(&why),
     };
-    let is_there = |peer: &&Peer| {
+    let is_there = |peer: &Peer| {
         let (ip, port) = (peer.remote.ip().to_canonical(), peer.remote.port());
         (ip, port) == (address.ip(), address.port()) && transport.is_none_or(|it| it == peer.transport)
     };
-    match dismiss(desk, peers.iter().filter(is_there), "RESTART") {
+    match dismiss(desk, numbers(&peers, is_there), "RESTART") {
         0 => out.line(&format!("ERROR: client at address {victim} not found")),
         number => out.line(&format!("SUCCESS: {number} client(s) at address {victim} killed")),
     }
@@ -282,9 +287,10 @@ fn client_kill(number: &str, message: Option<&str>, desk: &Desk, out: &mut Outpu
         Err(why) => return out.line(&why),
     };
     let Ok(number) = number.parse::<u64>() else { return out.line("ERROR: cannot parse CID") };
-    let fits = message.len() <= MAX_MESSAGE;
-    let victims = peers.iter().filter(|peer| fits && peer.number == number);
-    match dismiss(desk, victims, message) {
+    // Those that are in, and those that a program judges.
+    let is_there = peers.iter().any(|peer| peer.number == number) || desk.register.knows(number);
+    let victim = Some(number).filter(|_| is_there && message.len() <= MAX_MESSAGE);
+    match dismiss(desk, victim.into_iter(), message) {
         0 => out.line("ERROR: client-kill command failed"),
         _ => out.line("SUCCESS: client-kill command succeeded"),
     }

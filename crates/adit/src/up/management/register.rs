@@ -45,6 +45,11 @@ impl Register {
         self.clients().get(&client).is_some_and(|standing| standing.key == key && standing.waits)
     }
 
+    /// Whether the program was asked about that client, who has not left.
+    pub(super) fn knows(&self, client: u64) -> bool {
+        self.clients().contains_key(&client)
+    }
+
     /// Whether these are the client's latest keys.
     pub(super) fn is_there(&self, client: u64, key: u32) -> bool {
         self.clients().get(&client).is_some_and(|standing| standing.key == key)

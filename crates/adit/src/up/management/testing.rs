@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use adit_config::openvpn::{Log, Process};
-use adit_core::{Command, PeerId, Transport};
+use adit_core::{Command, Transport};
 
 use super::journal::Journal;
 use super::questions::Questions;
@@ -30,14 +30,13 @@ impl Tunnel for Played {
     }
 
     fn load(&self) -> Option<Load> {
-        let peer = |id: u32, name: &str, remote: &str, transport| Peer {
-            id: PeerId(id),
-            number: u64::from(id) + 40,
+        let peer = |id: u64, name: &str, remote: &str, transport| Peer {
+            number: id + 40,
             name: name.to_owned(),
             remote: remote.parse().expect("an address"),
             transport,
-            received: u64::from(id) + 100,
-            sent: u64::from(id) + 200,
+            received: id + 100,
+            sent: id + 200,
         };
         let peers = vec![
             peer(0, "anna", "[::ffff:192.0.2.1]:4000", Transport::Udp),

@@ -127,14 +127,19 @@ fn clients_are_killed_by_name_address_and_number() {
             "RESTART",
         ),
         ("client-kill 42", "SUCCESS: client-kill command succeeded", &[2][..], "RESTART"),
+        ("client-kill 50", "SUCCESS: client-kill command succeeded", &[10][..], "RESTART"),
+        ("client-kill 51", "ERROR: client-kill command failed", &[][..], ""),
         ("client-kill 40 HALT,bye", "SUCCESS: client-kill command succeeded", &[0][..], "HALT,bye"),
         (&*format!("client-kill 40 {long}"), "ERROR: client-kill command failed", &[][..], ""),
     ] {
         let (mut desk, told) = desk_of(Form::Clients(1));
+        // A program judges client 50, which is not in yet.
+        let step = ClientStep::Asks { key: 1, again: false, password: Zeroizing::default() };
+        desk.register.note(&ClientNews { client: 50, step, env: Vec::new() });
         assert_eq!(answers(&mut desk, command), [answer]);
         let expected: Vec<Command> = victims
             .iter()
-            .map(|id| Command::Dismiss { peer: PeerId(*id), message: message.to_owned() })
+            .map(|id| Command::Dismiss { client: id + 40, message: message.to_owned() })
             .collect();
         assert_eq!(*told.lock().expect("nobody panicked"), expected, "{command}");
     }

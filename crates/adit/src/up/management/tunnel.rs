@@ -39,9 +39,7 @@ pub(super) struct Load {
 
 /// Somebody who is connected.
 pub(super) struct Peer {
-    /// For orders that concern it.
-    pub(super) id: PeerId,
-    /// Its number among all that ever came (OpenVPN: the client id, CID).
+    /// Its number for orders that concern it, and among all that ever came (OpenVPN: the client id, CID).
     pub(super) number: u64,
     /// The name it proved.
     pub(super) name: String,
@@ -76,7 +74,7 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
         let peer = |(id, info): &(PeerId, adit_core::PeerInfo)| {
             let (received, sent) = state.bytes(*id);
             let (remote, transport) = (info.path.remote(), info.path.transport());
-            Peer { id: *id, number: info.number, name: info.name.clone(), remote, transport, received, sent }
+            Peer { number: info.number, name: info.name.clone(), remote, transport, received, sent }
         };
         let peers = state.peers.iter().map(peer).collect();
         Some(Load { received: state.received, sent: state.sent, peers })
