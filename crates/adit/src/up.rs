@@ -136,7 +136,8 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
                     Terminal::open().map_err(|why| at_line(parsed, &args.file, "static-challenge", &why))?;
                 }
             }
-            if client.pull && Terminal::is_there() {
+            let says = params.peer_info.iter().any(|(name, _)| name == "IV_SSO");
+            if client.pull && Terminal::is_there() && !says {
                 params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
             }
             run_protocol(args, parsed, source, (Some(asker), management), (log, early), |now| {

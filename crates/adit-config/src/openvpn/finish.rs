@@ -265,7 +265,10 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
     }
     let retry = draft.client.retry.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(0xFFFF));
     let mut client = std::mem::take(&mut draft.client);
-    let told = |name: &str| name == "IV_GUI_VER" || (client.push_peer_info && name.starts_with("UV_"));
+    // OpenVPN ssl.c `push_peer_info`.
+    let told = |name: &str| {
+        matches!(name, "IV_GUI_VER" | "IV_SSO") || (client.push_peer_info && name.starts_with("UV_"))
+    };
     let peer_info = draft.access.env.iter().filter(|(name, _)| told(name)).cloned().collect();
     let by_dhcp = std::mem::take(&mut client.dns);
     client.dns_options.settle(&mut client.dns, &by_dhcp);

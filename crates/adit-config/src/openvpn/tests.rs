@@ -409,6 +409,7 @@ fn what_the_server_is_told_of_us() {
     let told = |text: &str| client(text).1.peer_info;
     let text = "setenv UV_ID 42\nsetenv IV_GUI_VER \"gui 1\"\nsetenv OTHER x\n";
     assert_eq!(told(text), [("IV_GUI_VER".to_owned(), "gui 1".to_owned())]);
+    assert_eq!(told("setenv IV_SSO webauth\n"), [("IV_SSO".to_owned(), "webauth".to_owned())]);
     assert_eq!(told(&format!("{text}push-peer-info"))[0], ("UV_ID".to_owned(), "42".to_owned()));
 }
 

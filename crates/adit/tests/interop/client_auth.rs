@@ -78,12 +78,13 @@ fn place() -> (Scratch, PathBuf) {
 /// First the client must wait, then it is let in with a route of its own, then it leaves. The news of the three.
 fn lets_in(server: Program, client: Program) -> [News; 3] {
     let (_scratch, socket) = place();
-    let mut bed = bed([server, client], &socket, PATIENT, &format!("{GOOD}{PATIENT}"));
+    let mut bed = bed([server, client], &socket, PATIENT, &format!("{GOOD}{PATIENT}setenv IV_SSO webauth\n"));
     bed.server.start().unwrap();
     let mut talk = Talk::at(&socket);
     bed.clients[0].start().unwrap();
     let asks = hears(&mut talk, "CONNECT");
     for (name, value) in [
+        ("IV_SSO", "webauth"),
         ("username", "ann"),
         ("password", "s3 cret"),
         ("common_name", "client1"),

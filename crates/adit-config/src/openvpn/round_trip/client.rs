@@ -89,7 +89,7 @@ pub(super) fn client() -> impl Strategy<Value = ClientConfig> {
         option::of((net6(), any::<Ipv6Addr>())),
         option::of(user_auth()),
     );
-    let third = (vec(("UV_[A-Z]{1,9}", "[ -~]{0,9}"), 0..3), any::<bool>(), 576..=9000u16);
+    let third = (vec(("UV_[A-Z]{1,9}|IV_SSO", "[ -~]{0,9}"), 0..3), any::<bool>(), 576..=9000u16);
     (first, second, third).prop_map(|(first, second, third)| {
         let (peer_info, tls_exit, max_pushed_mtu) = third;
         let (remotes, remote_random, resolve_retry, retry, connect_retry_max, pull) = first;
