@@ -275,6 +275,7 @@ fn clean_up_on_signals() -> Result<(), LabError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            record::add_no_more();
             adit_testbed::remove_everything();
             tell("ended early; the same command goes on where it stopped");
             std::process::exit(128 + signal);

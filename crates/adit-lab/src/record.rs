@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +136,18 @@ fn last_of_each(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
+/// Held while a record is written, and for good once the lab ends early.
+static WRITING: Mutex<()> = Mutex::new(());
+
+fn writing() -> MutexGuard<'static, ()> {
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whoever adds a record from now on waits for the end of the process: what fails now fails because of that end.
+pub(crate) fn add_no_more() {
+    std::mem::forget(writing());
+}
+
 impl Log {
     /// Opens the file to add to it, and gives what is there. A cut-off last line is removed.
     pub(crate) fn open(path: &Path) -> Result<(Log, Vec<Record>), LogError> {
@@ -152,6 +165,7 @@ impl Log {
 
     /// Adds a record, and sees it onto the disk.
     pub(crate) fn add(&mut self, record: &Record) -> Result<(), LogError> {
+        let _writing = writing();
         let mut add = || -> io::Result<()> {
             let mut line = serde_json::to_vec(record)?;
             line.push(b'\n');

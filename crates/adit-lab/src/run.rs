@@ -20,6 +20,9 @@ use crate::subjects::{self, Availability, Subject, Tools, Tunnel};
 use crate::workload::Workload;
 use crate::{configuration, tell, wire};
 
+/// Ctrl-C ends programs under test as well as the lab, which shall notice that before it takes their end for a failure.
+const NOTICE: Duration = Duration::from_millis(300);
+
 /// The plan of a run, in its folder.
 pub(crate) const PLAN: &str = "plan.toml";
 /// What was measured on.
@@ -56,14 +59,18 @@ pub(crate) fn run(
         let (round, rounds, name) = (turn.round + 1, plan.rounds, &turn.subject);
         progress.begin(format!("round {round} of {rounds}: {name} on {link}"));
         let mut told = None;
-        for record in take(plan, turn, subject, tools, out, &done, &progress) {
+        let records = take(plan, turn, subject, tools, out, &done, &progress);
+        if records.iter().any(|record| record.outcome.failure.is_some()) {
+            std::thread::sleep(NOTICE);
+        }
+        for record in records {
+            log.add(&record)?;
             if let Some(why) = &record.outcome.failure
                 && told.as_ref() != Some(why)
             {
                 progress.tell(format_args!("{}, {}: {why}", turn.subject, record.cell.workload));
                 told = Some(why.clone());
             }
-            log.add(&record)?;
         }
         progress.end();
     }
