@@ -19,7 +19,7 @@ const RECEIVE_BATCH: usize = 16;
 /// Bytes received from one socket before the others have their turn: a few full receives.
 const RECEIVE_BATCH_BYTES: usize = 256 * 1024;
 /// Mails to the control thread that may wait before control datagrams are dropped.
-const CONTROL_LIMIT: usize = 1024;
+const CONTROL_LIMIT: usize = 8192;
 /// The same for messages in the data channel, which only authenticated peers send.
 const NOTICE_LIMIT: usize = 4096;
 /// Bytes that processors move at once.
