@@ -28,7 +28,7 @@ pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPa
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use name_field::NameField;
 pub use notice::Notice;
-pub use path::{Path, Transport};
+pub use path::{Path, Subscriber, Transport};
 pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionLimits};
 pub use protocol::{Protocol, Rejected};
 pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, Path};
+use adit_core::{Instant, Path, Subscriber};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -46,9 +46,9 @@ impl CookieMaker {
         })
     }
 
-    /// Sixteen bits twice, by which a limit finds its counters for an address. Nobody outside can aim at them.
-    pub(super) fn places(&self, address: IpAddr) -> [usize; 2] {
-        let digest = self.digest([b"limit", &network(address), &[]]);
+    /// Sixteen bits twice, by which a limit finds its counters for a subscriber. Nobody outside can aim at them.
+    pub(super) fn places(&self, subscriber: Subscriber) -> [usize; 2] {
+        let digest = self.digest([b"limit", &subscriber.octets(), &[]]);
         let place = |at| match digest.get(at..at + 2) {
             Some([high, low]) => usize::from(u16::from_be_bytes([*high, *low])),
             _ => 0,
@@ -93,17 +93,6 @@ fn octets(address: IpAddr) -> [u8; 16] {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
     }
-}
-
-/// What one subscriber has: an IPv4 address, or an IPv6 /64.
-pub(super) fn network(address: IpAddr) -> [u8; 16] {
-    let mut bytes = octets(address.to_canonical());
-    if let IpAddr::V6(_) = address.to_canonical()
-        && let Some(host) = bytes.get_mut(8..)
-    {
-        host.fill(0);
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -165,7 +154,7 @@ mod tests {
 
     #[test]
     fn neighbours_share_their_limit() {
-        let place = |text: &str| maker().places(text.parse().unwrap());
+        let place = |text: &str| maker().places(Subscriber::of(text.parse().unwrap()));
         assert_eq!(place("2001:db8::1"), place("2001:db8::2:3:4:5"));
         assert_ne!(place("2001:db8::1"), place("2001:db8:0:1::1"));
         assert_eq!(place("192.0.2.1"), place("::ffff:192.0.2.1"));
