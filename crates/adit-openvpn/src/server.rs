@@ -9,6 +9,7 @@ mod environment;
 mod gate;
 mod key_judge;
 mod peer;
+mod prospect;
 mod rate;
 mod settings;
 #[cfg(test)]

@@ -12,8 +12,6 @@
 use std::sync::Arc;
 
 use adit_core::{Rejected, UnixTime};
-use aes::Aes256Enc;
-use ctr::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
@@ -27,9 +25,11 @@ pub use adit_core::Digest as HmacDigest;
 use crate::static_key::{Half, StaticKey};
 use crate::wire::{HEADER_LEN, Header, Role, Sid};
 
+mod crypt_key;
 mod replay;
 pub mod v2;
 
+use crypt_key::CryptKey;
 pub use replay::WrapReplay;
 use v2::ClientKey;
 
@@ -37,6 +37,8 @@ use v2::ClientKey;
 const ID_LEN: usize = 8;
 /// Length of tls-crypt's tag.
 const TAG_LEN: usize = 32;
+/// Bytes that tls-crypt adds, with whatever key.
+pub(crate) const CRYPT_OVERHEAD: usize = ID_LEN + TAG_LEN;
 
 /// The HMAC of the parts, one after the other.
 pub(crate) fn authenticate(digest: HmacDigest, key: &[u8], parts: [&[u8]; 3]) -> Vec<u8> {
@@ -105,11 +107,6 @@ enum Bearer {
     Peer,
 }
 
-struct CryptKey {
-    cipher: Zeroizing<Vec<u8>>,
-    hmac: Zeroizing<Vec<u8>>,
-}
-
 impl std::fmt::Debug for AuthKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthKeys").field("digest", &self.digest).finish_non_exhaustive()
@@ -151,17 +148,17 @@ impl WrapConfig {
     /// tls-crypt with this key. The server seals with the first half (OpenVPN tls_crypt.c; the data channel
     /// is the other way round).
     pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
-        Self::crypt(key, role, Bearer::Nobody)
+        Self::crypt(key, role, Bearer::Nobody, CryptKey::made_ready)
     }
 
     /// tls-crypt-v2 as the client with this key has it.
     pub fn tls_crypt_v2(key: &ClientKey) -> Self {
-        Self::crypt(key.key(), Role::Client, Bearer::Us(key.wrapped().to_vec()))
+        Self::crypt(key.key(), Role::Client, Bearer::Us(key.wrapped().to_vec()), |key| key)
     }
 
     /// tls-crypt-v2 as the server has it with the client whose key that is.
     pub(crate) fn tls_crypt_v2_session(key: &StaticKey) -> Self {
-        Self::crypt(key, Role::Server, Bearer::Peer)
+        Self::crypt(key, Role::Server, Bearer::Peer, |key| key)
     }
 
     /// Dynamic tls-crypt: what wraps renegotiations is made of 256 bytes that the first exchange's TLS exports,
@@ -170,9 +167,9 @@ impl WrapConfig {
     #[must_use]
     pub fn dynamic(&self, exported: &StaticKey, role: Role) -> Self {
         match self {
-            WrapConfig::Plain => Self::tls_crypt(exported, role),
-            WrapConfig::TlsAuth(keys) => Self::tls_crypt(&exported.xor(&keys.whole), role),
-            WrapConfig::TlsCrypt(keys) => Self::tls_crypt(&exported.xor(&keys.whole), role),
+            WrapConfig::Plain => Self::tls_crypt_session(exported, role),
+            WrapConfig::TlsAuth(keys) => Self::tls_crypt_session(&exported.xor(&keys.whole), role),
+            WrapConfig::TlsCrypt(keys) => Self::tls_crypt_session(&exported.xor(&keys.whole), role),
         }
     }
 
@@ -196,11 +193,13 @@ impl WrapConfig {
         }
     }
 
-    fn crypt(key: &StaticKey, role: Role, bearer: Bearer) -> Self {
-        let part = |half| CryptKey {
-            cipher: Zeroizing::new(key.cipher_slot(half).iter().copied().take(32).collect()),
-            hmac: Zeroizing::new(key.hmac_slot(half).iter().copied().take(32).collect()),
-        };
+    /// tls-crypt with a key that one session alone uses.
+    fn tls_crypt_session(key: &StaticKey, role: Role) -> Self {
+        Self::crypt(key, role, Bearer::Nobody, |key| key)
+    }
+
+    fn crypt(key: &StaticKey, role: Role, bearer: Bearer, prepare: impl Fn(CryptKey) -> CryptKey) -> Self {
+        let part = |half| prepare(CryptKey::new(key.cipher_slot(half), key.hmac_slot(half)));
         let (seal, open) = match role {
             Role::Server => (Half::First, Half::Second),
             Role::Client => (Half::Second, Half::First),
@@ -273,7 +272,7 @@ impl WrapConfig {
         match self {
             WrapConfig::Plain => 0,
             WrapConfig::TlsAuth(keys) => keys.digest.output_len() + ID_LEN,
-            WrapConfig::TlsCrypt(_) => ID_LEN + TAG_LEN,
+            WrapConfig::TlsCrypt(_) => CRYPT_OVERHEAD,
         }
     }
 }
@@ -329,21 +328,6 @@ impl CryptKeys {
         if let Some(body) = out.get_mut(start..) {
             self.seal.apply_keystream(&tag, body);
         }
-    }
-}
-
-impl CryptKey {
-    fn tag(&self, parts: [&[u8]; 3]) -> Vec<u8> {
-        authenticate(HmacDigest::Sha256, &self.hmac, parts)
-    }
-
-    /// AES-256-CTR; the counter starts at the first 16 bytes of the tag, which has 32.
-    fn apply_keystream(&self, tag: &[u8], data: &mut [u8]) {
-        let iv = tag.get(..16).unwrap_or_default();
-        let Ok(mut cipher) = ctr::Ctr128BE::<Aes256Enc>::new_from_slices(&self.cipher, iv) else {
-            unreachable!("the key has 32 bytes and the tag has 32");
-        };
-        cipher.apply_keystream(data);
     }
 }
 

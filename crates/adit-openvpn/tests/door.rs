@@ -4,13 +4,17 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use adit_core::{Command, Instant, Path, Protocol, Rejected};
+use adit_core::{Command, Instant, Path, Protocol, Rejected, UnixTime};
 use adit_openvpn::Server;
+use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
+use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{Wrap, WrapConfig};
 use rcgen::ExtendedKeyUsagePurpose;
-use support::{Authority, server_params};
+use support::{Authority, WALL, server_params};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -142,4 +146,78 @@ fn answers_that_nobody_takes_do_not_pile_up() {
     let sent = std::iter::from_fn(|| stranger.server.poll_transmit(&mut datagram)).count();
     assert_eq!(sent, 256);
     let _ = stranger.reset();
+}
+
+/// A first packet as a tls-crypt-v2 client of 2.6 or an older one sends it, and the same forged.
+fn v2_resets(key: &ServerKey, old: bool) -> [Vec<u8>; 2] {
+    let client = key.wrap(&StaticKey::from_bytes(&[9; 256]), &Metadata::User(Vec::new())).unwrap();
+    let config = WrapConfig::tls_crypt_v2(&client);
+    let mut wrap = match old {
+        true => config.instantiate_after(UnixTime(WALL), 0),
+        false => config.instantiate(UnixTime(WALL)),
+    };
+    let (mut bytes, mut genuine) = (Vec::new(), Vec::new());
+    ControlBody { packet_id: Some(0), ..ControlBody::default() }.encode(&mut bytes);
+    let header = Header { opcode: Opcode::HardResetClientV3, key_id: 0 };
+    wrap.seal(header, Sid([7; 8]), &bytes, &mut genuine).unwrap();
+    let mut forged = genuine.clone();
+    forged[100] ^= 1;
+    [genuine, forged]
+}
+
+fn v2_server(force_cookie: bool) -> (Stranger, Arc<ServerKey>) {
+    let key = Arc::new(ServerKey::from_bytes(&[5; 128]));
+    let credentials = Authority::new().issue("server", ExtendedKeyUsagePurpose::ServerAuth);
+    let mut params = server_params(&credentials, WrapConfig::Plain);
+    params.admission.v2 = Some(TlsCryptV2 { key: Arc::clone(&key), force_cookie, max_age: None });
+    let stranger = Stranger { server: Server::new(params, NOW, [2; 32]), ..Stranger::new() };
+    (stranger, key)
+}
+
+/// What is refused whatever is inside is refused before its wrapping is opened, which is what it costs most: a forged
+/// packet is then called one too many, not a forged one.
+#[test]
+fn what_would_be_refused_anyhow_is_not_opened() {
+    let (mut stranger, key) = v2_server(false);
+    let [genuine, forged] = v2_resets(&key, false);
+    let path = stranger.path;
+    let mut send = |datagram: &[u8]| {
+        let result = stranger.server.handle_datagram(NOW, path, datagram);
+        while stranger.server.poll_transmit(&mut Vec::new()).is_some() {}
+        result
+    };
+    for _ in 0..100 {
+        assert!(matches!(send(&forged), Err(Rejected::Unauthentic(_))), "it does not count");
+    }
+    for _ in 0..50 {
+        assert_eq!(send(&genuine), Ok(()));
+    }
+    assert!(matches!(send(&genuine), Err(Rejected::Limited(_))));
+    assert!(matches!(send(&forged), Err(Rejected::Limited(_))));
+}
+
+/// Likewise of clients that cannot prove their address, for which there is little room, or none.
+#[test]
+fn old_clients_without_room_are_not_opened() {
+    let (mut stranger, key) = v2_server(false);
+    let [genuine, forged] = v2_resets(&key, true);
+    let mut send = |number: u8, datagram: &[u8]| {
+        let path = Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, number, 9], 1194)) };
+        stranger.server.handle_datagram(NOW, path, datagram)
+    };
+    assert!(matches!(send(200, &forged), Err(Rejected::Unauthentic(_))));
+    for number in 0..64 {
+        assert_eq!(send(number, &genuine), Ok(()));
+    }
+    assert!(matches!(send(200, &forged), Err(Rejected::Limited(_))));
+    assert!(matches!(send(200, &genuine), Err(Rejected::Limited(_))));
+
+    let (mut stranger, key) = v2_server(true);
+    for datagram in v2_resets(&key, true) {
+        let result = stranger.server.handle_datagram(NOW, stranger.path, &datagram);
+        assert!(
+            matches!(result, Err(Rejected::Unexpected(why)) if why.contains("force-cookie")),
+            "{result:?}"
+        );
+    }
 }

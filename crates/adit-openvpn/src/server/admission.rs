@@ -4,10 +4,10 @@ use adit_core::{Event, Path, PeerId, Rejected, ScriptId, Severity, Transport};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::cookie::network;
 use super::door::{Knock, Newcomer};
 use super::gate::Gate;
 use super::peer::Peer;
+use super::prospect::{Prospect, prospect};
 use super::{Server, peek_sid};
 
 /// Clients in the middle of their first handshake, all together. Those who wait for a person are counted apart: whoever
@@ -32,6 +32,13 @@ impl Server {
         }
         if let Some(sid) = peek_sid(datagram) {
             self.key_judge.lets_knock(self.now, path, sid)?;
+        }
+        match prospect(&self.params, path, datagram)? {
+            Prospect::Answer { larger } => {
+                self.door.check_answers(self.now, &self.params, path, larger, &mut self.events)?;
+            }
+            Prospect::Session => self.check_room(path, false)?,
+            Prospect::Open => {}
         }
         let newcomer = match self.door.knock(self.now, &self.params, path, datagram, &mut self.events)? {
             Knock::Answered => return Ok(None),
@@ -72,7 +79,7 @@ impl Server {
 
     /// Whether one more client may begin its handshake.
     fn check_room(&self, path: Path, proven: bool) -> Result<(), Rejected> {
-        let network_of = |path: Path| network(path.remote().ip());
+        let here = path.subscriber();
         let (mut put_off, mut all, mut neighbours, mut unproven) = (0, 0, 0, 0);
         for peer in self.half_open.iter().filter_map(|id| self.peers.get(id)) {
             if peer.is_put_off() {
@@ -80,7 +87,7 @@ impl Server {
                 continue;
             }
             all += 1;
-            neighbours += usize::from(network_of(peer.path()) == network_of(path));
+            neighbours += usize::from(peer.path().subscriber() == here);
             unproven += usize::from(!peer.is_proven());
         }
         if all >= MAX_HALF_OPEN {

@@ -11,6 +11,7 @@ use adit_core::{Event, Instant, Path, Rejected, Report, Severity, Transport, Uni
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
+use super::prospect::answer_length;
 use super::rate::{AnswerLimit, ClientLimit, Permit, silence};
 use crate::params::{Rate, ServerParams, TlsCryptV2};
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
@@ -144,21 +145,16 @@ impl Door {
         let mut payload = Vec::new();
         if first.metadata.is_some() {
             if !first.opened.wrap_id.is_some_and(|id| negotiates_early(id.id)) {
-                return match params.admission.v2.as_ref().is_some_and(|v2| v2.force_cookie) {
-                    true => Err(Rejected::Unexpected("a client too old for the cookie (force-cookie)")),
-                    false => {
-                        check_age(now, params, &first)?;
-                        let FirstPacket { wrap, metadata, .. } = first;
-                        Ok(Some(Newcomer { sid: client, wrap, cookie: None, metadata }))
-                    }
-                };
+                check_age(now, params, &first)?;
+                let FirstPacket { wrap, metadata, .. } = first;
+                return Ok(Some(Newcomer { sid: client, wrap, cookie: None, metadata }));
             }
             payload = ASK_FOR_WRAPPED_KEY.to_vec();
         }
+        let answer_length = answer_length(first.wrap.overhead(), &payload);
         let body = ControlBody { acks: vec![0], peer_sid: Some(client), packet_id: Some(0), payload };
         let mut bytes = Vec::new();
         body.encode(&mut bytes);
-        let answer_length = HEADER_LEN + first.wrap.overhead() + bytes.len();
         self.admit_answer(now, params, path, answer_length > length, events)?;
         if self.answers.len() >= MAX_ANSWERS {
             return Err(Rejected::Limited("answers that wait to be sent"));
@@ -168,6 +164,7 @@ impl Door {
         let header = Header { opcode: Opcode::HardResetServerV2, key_id: 0 };
         let cookie = self.cookies.make(now, path, client);
         if wrap.seal(header, cookie, &bytes, &mut answer).is_ok() {
+            debug_assert_eq!(answer.len(), answer_length, "as it was foreseen");
             self.answers.push_back((path, answer));
         }
         Ok(None)
@@ -182,17 +179,27 @@ impl Door {
         larger: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let (limit, name, rate) = match larger {
-            true => (&mut self.answer_limit, "connect-freq-initial", params.admission.answers),
-            false => {
-                (&mut self.small_answer_limit, "connect-freq-initial, or its least", small_answers(params))
-            }
-        };
-        let Permit::Refused { first } = limit.ask(now, self.cookies.places(path.remote().ip())) else {
-            return Ok(());
-        };
-        note_limit(first, name, rate, "its first packets are not answered", path, events);
-        Err(Rejected::Limited("answers to one address (connect-freq-initial)"))
+        let places = self.cookies.places(path.subscriber());
+        let permit = self.limit(larger).ask(now, places);
+        check_permit(permit, params, path, larger, events)
+    }
+
+    /// Whether an answer to that address would be refused now. None is counted.
+    pub(super) fn check_answers(
+        &mut self,
+        now: Instant,
+        params: &ServerParams,
+        path: Path,
+        larger: bool,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Rejected> {
+        let places = self.cookies.places(path.subscriber());
+        let permit = self.limit(larger).foresee(now, places);
+        check_permit(permit, params, path, larger, events)
+    }
+
+    fn limit(&mut self, larger: bool) -> &mut AnswerLimit {
+        if larger { &mut self.answer_limit } else { &mut self.small_answer_limit }
     }
 
     /// The third packet: it must return the cookie, and be one of the first.
@@ -214,7 +221,7 @@ impl Door {
             return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
         };
         check_age(now, params, &first)?;
-        let places = self.cookies.places(path.remote().ip());
+        let places = self.cookies.places(path.subscriber());
         self.answer_limit.credit(places);
         self.small_answer_limit.credit(places);
         Ok(Newcomer { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })
@@ -266,6 +273,23 @@ fn check_age(now: Instant, params: &ServerParams, first: &FirstPacket) -> Result
             "its tls-crypt-v2 key is too old, or has no date (tls-crypt-v2-max-age)",
         )),
     }
+}
+
+/// What a limit of answers said, as a result; and in the log, if that is worth it.
+fn check_permit(
+    permit: Permit,
+    params: &ServerParams,
+    path: Path,
+    larger: bool,
+    events: &mut VecDeque<Event>,
+) -> Result<(), Rejected> {
+    let Permit::Refused { first } = permit else { return Ok(()) };
+    let (name, rate) = match larger {
+        true => ("connect-freq-initial", params.admission.answers),
+        false => ("connect-freq-initial, or its least", small_answers(params)),
+    };
+    note_limit(first, name, rate, "its first packets are not answered", path, events);
+    Err(Rejected::Limited("answers to one address (connect-freq-initial)"))
 }
 
 fn note_limit(

@@ -45,12 +45,27 @@ impl AnswerLimit {
 
     /// One more answer to the address with these places.
     pub(super) fn ask(&mut self, now: Instant, places: [usize; 2]) -> Permit {
+        self.begin_period(now);
+        let count = self.change(places, |count| count.saturating_add(1));
+        self.judge(now, u32::from(count))
+    }
+
+    /// What it would say to one more, which does not count.
+    pub(super) fn foresee(&mut self, now: Instant, places: [usize; 2]) -> Permit {
+        self.begin_period(now);
+        let count = self.change(places, |count| count);
+        self.judge(now, u32::from(count) + 1)
+    }
+
+    fn begin_period(&mut self, now: Instant) {
         if now >= self.period_end {
             self.period_end = now + self.rate.period;
             self.counts.fill(0);
         }
-        let count = self.change(places, |count| count.saturating_add(1));
-        if u32::from(count) <= self.rate.count {
+    }
+
+    fn judge(&mut self, now: Instant, count: u32) -> Permit {
+        if count <= self.rate.count {
             return Permit::Granted;
         }
         let first = now >= self.silent_until;
@@ -132,6 +147,16 @@ mod tests {
         // One counter of two may be full of others.
         assert_eq!(limit.ask(at(2), [1, 5]), Permit::Granted);
         assert_eq!(limit.ask(at(11), one), Permit::Granted, "a new period");
+    }
+
+    #[test]
+    fn what_is_foreseen_does_not_count() {
+        let mut limit = AnswerLimit::new(RATE);
+        assert!((0..10).all(|_| limit.foresee(at(1), [1, 2]) == Permit::Granted));
+        assert_eq!([limit.ask(at(1), [1, 2]), limit.ask(at(1), [1, 2])], [Permit::Granted; 2]);
+        assert_eq!(limit.foresee(at(2), [1, 2]), Permit::Refused { first: true });
+        assert_eq!(limit.foresee(at(2), [1, 2]), Permit::Refused { first: false });
+        assert_eq!(limit.foresee(at(11), [1, 2]), Permit::Granted, "a new period");
     }
 
     #[test]

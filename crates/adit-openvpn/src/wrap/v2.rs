@@ -11,7 +11,8 @@ use subtle::ConstantTimeEq;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::{CryptKey, TAG_LEN};
+use super::TAG_LEN;
+use super::crypt_key::CryptKey;
 use crate::static_key::{STATIC_KEY_LEN, StaticKey};
 
 /// Length of a server's key in bytes.
@@ -169,8 +170,8 @@ pub struct ServerKey(CryptKey);
 impl ServerKey {
     /// The key made of these bytes: a cipher slot and an HMAC slot.
     pub fn from_bytes(bytes: &[u8; SERVER_KEY_LEN]) -> Self {
-        let part = |from: usize| Zeroizing::new(bytes.iter().skip(from).take(32).copied().collect());
-        ServerKey(CryptKey { cipher: part(0), hmac: part(64) })
+        let (cipher_slot, hmac_slot) = bytes.split_at(SERVER_KEY_LEN / 2);
+        ServerKey(CryptKey::new(cipher_slot, hmac_slot).made_ready())
     }
 
     /// Wraps a client's key.
@@ -184,7 +185,7 @@ impl ServerKey {
         }
         let length = ((MIN_WRAPPED_LEN + metadata.len()) as u16).to_be_bytes();
         let tag = self.0.tag([&length, key.as_bytes(), &metadata]);
-        let mut wrapped = tag.clone();
+        let mut wrapped = tag.to_vec();
         wrapped.extend_from_slice(key.as_bytes());
         wrapped.extend_from_slice(&metadata);
         if let Some(body) = wrapped.get_mut(TAG_LEN..) {
