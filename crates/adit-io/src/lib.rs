@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod dns;
 mod driver;
+mod fair_queue;
 mod mailbox;
 mod netlink;
 mod offload;

@@ -87,6 +87,11 @@ impl<T> MailReceiver<T> {
         Some(mail)
     }
 
+    /// How many mails wait, about.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
     /// Keeps the descriptor awake for mails that were left for later.
     pub(crate) fn stay_awake(&self) {
         self.shared.wake();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Rejected, Report, Severity, TunnelSettings,
+    Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
 };
 
 use super::mail::{DataMail, Mail};
@@ -22,6 +22,7 @@ use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
 use crate::dns::NameServers;
+use crate::fair_queue::FairQueue;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened};
@@ -35,8 +36,14 @@ use crate::udp::{UdpOptions, UdpSocket};
 const TICK: Duration = Duration::from_secs(1);
 /// Between two lines in the log about datagrams that do not parse or verify.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
-/// Mails handled before timers are looked at again.
+/// Mails taken before datagrams are handled.
 const MAIL_BATCH: usize = 256;
+/// Datagrams handled before mails are taken again.
+const DATAGRAM_BATCH: usize = 32;
+/// Rounds of both before timers are looked at again.
+const WORK_BATCHES: usize = 8;
+/// Datagrams that may wait for their turn, of all addresses.
+const DATAGRAM_LIMIT: usize = 8192;
 /// Connections accepted before the rest has its turn.
 const ACCEPT_BATCH: usize = 16;
 /// TCP connections at once, half-open peers included.
@@ -67,6 +74,8 @@ pub(super) struct Control<'a, P> {
     peers: BTreeMap<PeerId, (u64, u64)>,
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
+    /// Control datagrams over UDP that wait for their turn.
+    datagrams: FairQueue<Subscriber, (Path, Vec<u8>)>,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     inspections: mpsc::Receiver<Inspection<P>>,
@@ -117,6 +126,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             peers: BTreeMap::new(),
             losses,
             mail: driver.mail_receiver,
+            datagrams: FairQueue::new(DATAGRAM_LIMIT),
             own_mail: driver.mail,
             inspections: driver.inspection_receiver,
             workers,
@@ -165,7 +175,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
             }
             self.follow_network();
-            self.take_mail()?;
+            self.work()?;
             self.inspect();
             self.check_time();
         }
@@ -182,16 +192,35 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    fn take_mail(&mut self) -> Result<(), DriverError> {
+    /// Takes what came, and handles some of the datagrams.
+    fn work(&mut self) -> Result<(), DriverError> {
+        for _ in 0..WORK_BATCHES {
+            let all = self.take_mail()?;
+            self.handle_datagrams();
+            if self.ended.is_some() || (all && self.datagrams.is_empty()) {
+                return Ok(());
+            }
+        }
+        // There may be more: do not sleep.
+        self.own_mail.wake();
+        Ok(())
+    }
+
+    /// True if that was all.
+    fn take_mail(&mut self) -> Result<bool, DriverError> {
         for _ in 0..MAIL_BATCH {
-            let Some(mail) = self.mail.take() else { return Ok(()) };
+            let Some(mail) = self.mail.take() else { return Ok(true) };
             let now = clock();
             match mail {
-                Mail::Datagram { path, bytes } => {
-                    if let Err(why) = self.protocol.handle_datagram(now, path, &bytes) {
-                        self.rejected(now, path, why);
+                // Anybody can send these, so each address has its turn when many wait.
+                Mail::Datagram { path, bytes } if path.transport() == Transport::Udp && self.is_behind() => {
+                    if !self.datagrams.offer(path.subscriber(), (path, bytes)) {
+                        count(&self.losses.control_full);
                     }
+                    continue;
                 }
+                // Those of a connection keep their order with the news that it broke in any case.
+                Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
                 Mail::Reaching { addresses, go } => {
                     self.routing.detour(&addresses);
@@ -206,12 +235,33 @@ impl<'a, P: Protocol> Control<'a, P> {
             }
             self.pump();
             if self.ended.is_some() {
-                return Ok(());
+                return Ok(true);
             }
         }
-        // There may be more: do not sleep.
-        self.own_mail.wake();
-        Ok(())
+        Ok(false)
+    }
+
+    /// Whether more datagrams wait than are handled in a moment.
+    fn is_behind(&self) -> bool {
+        !self.datagrams.is_empty() || self.mail.waiting() >= DATAGRAM_BATCH
+    }
+
+    /// Handles some of the datagrams that wait. One that comes meanwhile waits for these.
+    fn handle_datagrams(&mut self) {
+        for _ in 0..DATAGRAM_BATCH {
+            if self.ended.is_some() {
+                return;
+            }
+            let Some((path, bytes)) = self.datagrams.take() else { return };
+            self.datagram(clock(), path, &bytes);
+            self.pump();
+        }
+    }
+
+    fn datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
+        if let Err(why) = self.protocol.handle_datagram(now, path, bytes) {
+            self.rejected(now, path, why);
+        }
     }
 
     /// Counts a datagram that the protocol did not take. That ends use different keys, or one of them none, would

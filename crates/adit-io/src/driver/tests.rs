@@ -1,5 +1,6 @@
 //! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
 
+mod turns;
 mod workers;
 
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ struct Toy {
     path: Option<Path>,
     heard: Sender<Heard>,
     panics: bool,
+    /// What each datagram takes.
+    slow: Duration,
 }
 
 impl Toy {
@@ -58,6 +61,7 @@ impl Toy {
             path: None,
             heard,
             panics: false,
+            slow: Duration::ZERO,
         };
         match role {
             Role::Client => toy.events.push_back(Event::Open { remote: 0 }),
@@ -111,6 +115,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
 impl Protocol for Toy {
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         assert!(!self.panics, "told to panic");
+        thread::sleep(self.slow);
         let _ = self.heard.send(Heard::Datagram(path, datagram.to_vec()));
         if self.role == Role::Server && self.path != Some(path) {
             self.add_peer(path);

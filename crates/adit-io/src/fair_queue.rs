@@ -1,0 +1,177 @@
+//! A bounded queue in which each sender has its share, so that none of them fills it or makes the others wait.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Emptied queues of senders that are kept for the next ones, as most of them are short-lived.
+const SPARE: usize = 64;
+
+/// Items of many senders. Each sender's own keep their order.
+///
+/// - Room: a sender may have as many items here as there is room left (Choudhury and Hahne, "Dynamic Queue Length
+///   Thresholds for Shared-Memory Packet Switches", 1998, with a factor of 1). One sender alone may fill half; when n
+///   of them press, each has 1/(n+1), and as much stays free for whoever comes next.
+/// - Turns: the next item is in turns one of a sender that had none here before, and one of those that have more than
+///   one, these in a round (after RFC 8290, 4.2, which always prefers the new ones: here they could be made up).
+#[derive(Debug)]
+pub(crate) struct FairQueue<K, T> {
+    queues: BTreeMap<K, VecDeque<T>>,
+    /// Senders whose first item has not been taken.
+    fresh: VecDeque<K>,
+    /// Senders with more items.
+    round: VecDeque<K>,
+    /// Whether the next item is of a fresh sender, if there is a choice.
+    fresh_next: bool,
+    len: usize,
+    limit: usize,
+    spare: Vec<VecDeque<T>>,
+}
+
+impl<K: Ord + Copy, T> FairQueue<K, T> {
+    /// An empty queue for at most `limit` items.
+    pub(crate) fn new(limit: usize) -> Self {
+        FairQueue {
+            queues: BTreeMap::new(),
+            fresh: VecDeque::new(),
+            round: VecDeque::new(),
+            fresh_next: true,
+            len: 0,
+            limit,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Whether no item waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One more item; false if its sender has its share here already.
+    pub(crate) fn offer(&mut self, sender: K, item: T) -> bool {
+        let room = self.limit - self.len;
+        match self.queues.get_mut(&sender) {
+            Some(queue) if queue.len() >= room => return false,
+            Some(queue) => queue.push_back(item),
+            None if room == 0 => return false,
+            None => {
+                let mut queue = self.spare.pop().unwrap_or_default();
+                queue.push_back(item);
+                self.queues.insert(sender, queue);
+                self.fresh.push_back(sender);
+            }
+        }
+        self.len += 1;
+        true
+    }
+
+    /// The next item.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        let sender = match self.fresh_next {
+            true => self.fresh.pop_front().or_else(|| self.round.pop_front()),
+            false => self.round.pop_front().or_else(|| self.fresh.pop_front()),
+        }?;
+        self.fresh_next = !self.fresh_next;
+        let queue = self.queues.get_mut(&sender)?;
+        let item = queue.pop_front()?;
+        self.len -= 1;
+        if !queue.is_empty() {
+            self.round.push_back(sender);
+        } else if let Some(queue) = self.queues.remove(&sender)
+            && self.spare.len() < SPARE
+        {
+            self.spare.push(queue);
+        }
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(queue: &mut FairQueue<u32, u32>) -> Vec<u32> {
+        std::iter::from_fn(|| queue.take()).collect()
+    }
+
+    #[test]
+    fn one_sender_alone_fills_half_and_keeps_its_order() {
+        let mut queue = FairQueue::new(100);
+        let taken: Vec<u32> = (0..1000).filter(|item| queue.offer(1, *item)).collect();
+        assert_eq!(taken.len(), 50);
+        assert_eq!(all(&mut queue), taken);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn many_senders_leave_room_for_one_more() {
+        let mut queue = FairQueue::new(8192);
+        for _ in 0..1000 {
+            for stranger in 0..250 {
+                queue.offer(stranger, 0);
+            }
+        }
+        assert!((8192 - 40..8192).contains(&queue.len), "{}", queue.len);
+        let of_client = (0..30).filter(|_| queue.offer(1000, 7)).count();
+        assert!(of_client >= 15, "{of_client}");
+    }
+
+    #[test]
+    fn who_comes_anew_does_not_wait_for_those_who_press() {
+        let mut queue = FairQueue::new(8192);
+        for _ in 0..30 {
+            for stranger in 0..250 {
+                queue.offer(stranger, 0);
+            }
+        }
+        // Each of them had its first turn.
+        assert_eq!((0..600).filter_map(|_| queue.take()).count(), 600);
+        for item in [1, 2, 3] {
+            assert!(queue.offer(1000, item));
+        }
+        let order = all(&mut queue);
+        let at = |item| order.iter().position(|taken| *taken == item).unwrap();
+        assert!(at(1) <= 2, "{}", at(1));
+        // The others come in its turns of the round, of which there are 250.
+        assert!(at(2) <= 260 && at(3) <= 520, "{} {}", at(2), at(3));
+    }
+
+    #[test]
+    fn those_who_press_are_not_starved_by_new_ones() {
+        let mut queue = FairQueue::new(8192);
+        assert!((0..10).all(|_| queue.offer(1, 1)));
+        let mut own = 0;
+        for newcomer in 100..120 {
+            queue.offer(newcomer, 0);
+            queue.offer(newcomer + 1000, 0);
+            own += queue.take().unwrap();
+        }
+        assert!(own >= 9, "{own} of 20 turns");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_made_up(
+            limit in 0usize..40,
+            steps in prop::collection::vec((0u32..6, any::<bool>()), 0..200),
+        ) {
+            let mut queue = FairQueue::new(limit);
+            let mut model: BTreeMap<u32, VecDeque<u32>> = BTreeMap::new();
+            for (number, (sender, takes)) in (0..).zip(steps) {
+                if takes {
+                    match queue.take() {
+                        // Which sender's turn it is, is the queue's to say; each one's items keep their order.
+                        Some((sender, item)) => {
+                            prop_assert_eq!(model.get_mut(&sender).and_then(VecDeque::pop_front), Some(item));
+                        }
+                        None => prop_assert!(model.values().all(VecDeque::is_empty)),
+                    }
+                } else if queue.offer(sender, (sender, number)) {
+                    model.entry(sender).or_default().push_back(number);
+                }
+                let waiting: usize = model.values().map(VecDeque::len).sum();
+                prop_assert_eq!(queue.len, waiting);
+                prop_assert!(waiting <= limit);
+            }
+        }
+    }
+}
