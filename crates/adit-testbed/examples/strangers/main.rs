@@ -79,7 +79,7 @@ fn measure(args: &Args) -> Result<(), TestbedError> {
                 continue;
             }
             let stage = Stage::build(&adit, &wrapping)?;
-            let _ = writeln!(out, "{}", stage.measure(args, &wrapping, kind)?);
+            let _ = writeln!(out, "{}", stage.measure(args, &wrapping, &kind)?);
         }
     }
     Ok(())
@@ -129,12 +129,12 @@ impl Stage {
     }
 
     /// One row of the table.
-    fn measure(&self, args: &Args, wrapping: &Wrapping, kind: Kind) -> Result<String, TestbedError> {
+    fn measure(&self, args: &Args, wrapping: &Wrapping, kind: &Kind) -> Result<String, TestbedError> {
         let idle = self.clients(args.clients)?;
         let before = (self.memory()?, self.process.mark(), self.processor_seconds()?, self.traffic()?);
         let target = SocketAddr::new(SERVER[1].parse().unwrap_or([127, 0, 0, 1].into()), 1194);
         let start = Instant::now();
-        let flood = Strangers::start(&self.strangers, target, args.rate, kind.datagrams)?;
+        let flood = Strangers::start(&self.strangers, target, args.rate, &kind.datagrams)?;
         std::thread::sleep(ALONE);
         let lines = self.process.mark() - before.1;
         let flooded = self.clients(args.clients)?;

@@ -83,7 +83,7 @@ fn withstand(name: &str, wrap: Wrap) {
     Strangers::settle(street, &bed.server.namespace, "10.9.1.2").unwrap();
     let (mark, memory) = (bed.server.process().mark(), resident(bed.server.process().id()));
     let target = "10.9.1.1:1194".parse().unwrap();
-    let flood = Strangers::start(street, target, RATE, with_variants(resets(&config))).unwrap();
+    let flood = Strangers::start(street, target, RATE, &with_variants(resets(&config))).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     let process = bed.server.process();
     let (lines, log) = (process.mark() - mark, process.log_tail());
