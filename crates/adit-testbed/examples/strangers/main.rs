@@ -133,8 +133,8 @@ impl Stage {
         let idle = self.clients(args.clients)?;
         let before = (self.memory()?, self.process.mark(), self.processor_seconds()?, self.traffic()?);
         let target = SocketAddr::new(SERVER[1].parse().unwrap_or([127, 0, 0, 1].into()), 1194);
-        let start = Instant::now();
         let flood = Strangers::start(&self.strangers, target, args.rate, &kind.datagrams)?;
+        let start = Instant::now();
         std::thread::sleep(ALONE);
         let lines = self.process.mark() - before.1;
         let flooded = self.clients(args.clients)?;
