@@ -42,8 +42,9 @@ const MAIL_BATCH: usize = 256;
 const DATAGRAM_BATCH: usize = 32;
 /// Rounds of both before timers are looked at again.
 const WORK_BATCHES: usize = 8;
-/// Datagrams that may wait for their turn, of all addresses.
-const DATAGRAM_LIMIT: usize = 8192;
+/// Datagrams that may wait for their turn, of all addresses. One alone may have half of it: a thousand clients behind
+/// one address that all come back at once send some five each.
+const DATAGRAM_LIMIT: usize = 16_384;
 /// Connections accepted before the rest has its turn.
 const ACCEPT_BATCH: usize = 16;
 /// TCP connections at once, half-open peers included.

@@ -1,5 +1,5 @@
-//! What strangers cost a server of adit's: datagrams of every kind, 100,000 a second from 250 addresses, while
-//! clients connect.
+//! What strangers cost a server of adit's, or OpenVPN's beside it: datagrams of every kind, 100,000 a second from 250
+//! addresses, while clients connect.
 //!
 //! ```text
 //! cargo build --release -p adit
@@ -20,11 +20,11 @@ use adit_testbed::{
     Authority, KeyKind, Namespace, Process, Purpose, Scratch, Strangers, TestbedError, Validity, connect,
     missing_prerequisites, wait_until,
 };
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::kinds::{Kind, Wrapping, wrappings};
 
-/// Flood a server of adit's with what strangers can send, and let clients connect meanwhile
+/// Flood a server with what strangers can send, and let clients connect meanwhile
 #[derive(Parser)]
 struct Args {
     /// Datagrams a second
@@ -36,12 +36,25 @@ struct Args {
     /// Only the rows whose wrapping and kind, as they stand in the table, begin so: `tls-crypt-v2 replayed`
     #[arg(long, default_value = "")]
     only: String,
+    /// The server that strangers flood; the clients are adit's
+    #[arg(long, value_enum, default_value_t)]
+    server: Program,
     /// adit's release build [default: beside this program's directory]
     #[arg(long)]
     adit: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Program {
+    #[default]
+    Adit,
+    /// For comparison
+    Openvpn,
+}
+
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client tries.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a flood runs before the first client comes.
 const ALONE: Duration = Duration::from_secs(2);
 /// The server as strangers and as clients see it.
@@ -78,7 +91,7 @@ fn measure(args: &Args) -> Result<(), TestbedError> {
             if !format!("{} {}", wrapping.name, kind.name).starts_with(&args.only) {
                 continue;
             }
-            let stage = Stage::build(&adit, &wrapping)?;
+            let stage = Stage::build(&adit, args.server, &wrapping)?;
             let _ = writeln!(out, "{}", stage.measure(args, &wrapping, &kind)?);
         }
     }
@@ -96,7 +109,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn build(adit: &Path, wrapping: &Wrapping) -> Result<Stage, TestbedError> {
+    fn build(adit: &Path, program: Program, wrapping: &Wrapping) -> Result<Stage, TestbedError> {
         let directory = Scratch::create("strangers")?;
         let [server, client, strangers] = ["server", "client", "strangers"].map(Namespace::create);
         let (server, client, strangers) = (server?, client?, strangers?);
@@ -121,8 +134,11 @@ impl Stage {
             SERVER[0]
         );
         config("client", Purpose::Client, &client_text, for_client)?;
-        let mut command = Command::new(adit);
-        command.arg("up").arg(file);
+        let mut command = match program {
+            Program::Adit => Command::new(adit),
+            Program::Openvpn => Command::new("openvpn"),
+        };
+        command.arg(if let Program::Adit = program { "up" } else { "--config" }).arg(file);
         let process = server.spawn("server", command)?;
         wait_until("the server to listen", PATIENCE, || server.is_bound(false, 1194).unwrap_or(false))?;
         Ok(Stage { adit: adit.into(), directory, process, server, client, strangers })
@@ -156,7 +172,8 @@ impl Stage {
         ))
     }
 
-    /// How long clients need from the start of their process until they are up, in milliseconds.
+    /// How long clients need from the start of their process until they are up, in milliseconds: without end if they
+    /// were not within [`CLIENT_PATIENCE`].
     fn clients(&self, count: usize) -> Result<Vec<f64>, TestbedError> {
         let mut times = Vec::new();
         for _ in 0..count {
@@ -164,8 +181,8 @@ impl Stage {
             command.arg("up").arg(self.directory.path().join("client.conf"));
             let start = Instant::now();
             let mut client = self.client.spawn("client", command)?;
-            client.wait_for_line(0, "tunnel up: ", PATIENCE)?;
-            times.push(start.elapsed().as_secs_f64() * 1e3);
+            let came_up = client.wait_for_line(0, "tunnel up: ", CLIENT_PATIENCE).is_ok();
+            times.push(if came_up { start.elapsed().as_secs_f64() * 1e3 } else { f64::INFINITY });
             client.terminate(PATIENCE)?;
         }
         times.sort_by(f64::total_cmp);
