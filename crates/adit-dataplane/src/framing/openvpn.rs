@@ -22,6 +22,9 @@ const NO_PEER_ID: u32 = 0x00ff_ffff;
 pub(super) const V1_HEADER: usize = 1;
 pub(super) const V2_HEADER: usize = 4;
 pub(super) const PACKET_ID: usize = 4;
+/// The longest control packet: none carries more than 2048 bytes (OpenVPN common.h `TLS_CHANNEL_BUF_SIZE`), beside a
+/// wrapped client key of at most 1024, an HMAC and headers.
+const MAX_CONTROL: usize = 4096;
 
 /// A client has one peer and takes any peer-id for it: the peer-id is authenticated, and lies in the AAD.
 #[inline]
@@ -44,6 +47,8 @@ pub(super) fn classify(role: Role, datagram: &[u8]) -> Class {
             Role::Client => Class::Session(SessionId::openvpn(PeerId::SERVER, key_id)),
             Role::Server => Class::ByPath(key_id),
         },
+        // Anybody can send these, and they wait in memory.
+        _ if datagram.len() > MAX_CONTROL => Class::Malformed,
         _ => Class::Control,
     }
 }

@@ -279,3 +279,17 @@ fn keys_that_do_not_fit_install_nothing() {
     let sealed = end.send_one(&Flow::default().udp(b"x"));
     assert_eq!(sealed[0] & 7, 0, "the session before goes on");
 }
+
+/// Anybody can send control packets, and they wait in memory for the protocol: what is longer than any of them can be
+/// does not.
+#[test]
+fn control_packets_have_a_longest() {
+    let (mut server, _, _) = three(true);
+    for (length, arrives) in [(1, 1), (1300, 1), (4096, 1), (4097, 0), (60_000, 0)] {
+        let control = [vec![4 << 3], vec![7; length - 1]].concat();
+        assert_eq!(server.receive(udp(1), &control, 0).control.len(), arrives, "{length} over UDP");
+        let record = [&u16::try_from(length).unwrap().to_be_bytes()[..], &control].concat();
+        assert_eq!(server.receive(tcp(1), &record, 0).control.len(), arrives, "{length} over TCP");
+    }
+    assert_eq!(server.dropped_in(Drop::Malformed), 4);
+}
