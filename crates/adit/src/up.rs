@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use adit_config::openvpn::{Config, Parsed, Role};
-use adit_core::{Ended, Protocol, Severity, UnixTime};
+use adit_core::{Command, Ended, Protocol, Severity, UnixTime};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, MAX_WORKERS};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server, StaticTunnel};
@@ -39,7 +39,7 @@ use management::Management;
 use observer::LogObserver;
 use scripts::Scripts;
 use signals::Early;
-use terminal::Terminal;
+use terminal::{Terminal, Waiting as _};
 use zeroize::Zeroizing;
 
 /// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
@@ -103,11 +103,41 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     for warning in &parsed.warnings {
         log.log(Severity::Warning, warning);
     }
+    let early = Early::watch().map_err(no_signals)?;
+    let Some(management) = open_management(args, parsed, &mut log)? else {
+        return start_with(args, parsed, log, None, &early);
+    };
+    // Its socket may have a file, which goes first.
+    early.begin();
+    let outcome = hold_and_start(args, parsed, log, management, &early);
+    early.end();
+    outcome
+}
+
+/// `management-hold`, if the file says so, and then the start.
+fn hold_and_start(
+    args: &Args,
+    parsed: &Parsed,
+    log: Logger,
+    management: Management,
+    early: &Early,
+) -> Result<(), Failure> {
+    if !management.hold(early) {
+        return Err(Failure::World("told to end before `hold release`".to_owned()));
+    }
+    start_with(args, parsed, log, Some(management), early)
+}
+
+fn start_with(
+    args: &Args,
+    parsed: &Parsed,
+    mut log: Logger,
+    management: Option<Management>,
+    early: &Early,
+) -> Result<(), Failure> {
     let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
-    let early = Early::watch().map_err(no_signals)?;
-    let management = open_management(args, parsed, &mut log)?;
     if let Some(secret) = &parsed.config.secret {
         let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
         return run_protocol(args, parsed, None, (None, management), (log, early), |now| {
@@ -117,7 +147,7 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let questions = management.as_ref().and_then(Management::questions);
-    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, &early, questions.as_deref())
+    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, early, questions.as_deref())
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     match &parsed.config.role {
         Role::Client(client) => {
@@ -127,7 +157,7 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
                     .map_err(|error| locate(parsed, &args.file, &error))?;
             let asker = Asker::new(client.auth.as_ref(), &args.file, questions);
             if let Some(auth) = &mut params.auth {
-                let answer = asker.first(&mut log, &early);
+                let answer = asker.first(&mut log, early);
                 let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
                 if asker.asks_all_at_once() {
@@ -218,7 +248,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     parsed: &Parsed,
     revocations: Option<revocations::Source>,
     (asker, management): (Option<Asker>, Option<Management>),
-    (mut log, early): (Logger, Early),
+    (mut log, early): (Logger, &Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
     let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
@@ -241,7 +271,9 @@ fn run_protocol<P: Protocol + StatusSource>(
             .map_err(Failure::World)?;
     }
     signals::watch(handle.clone(), form, log.clone()).map_err(no_signals)?;
-    drop(early);
+    if early.hand_over() {
+        handle.command(Command::Shutdown);
+    }
     if let Some(source) = revocations {
         source
             .watch(handle.clone(), log.clone())
@@ -271,17 +303,13 @@ fn run_protocol<P: Protocol + StatusSource>(
     }
 }
 
-/// `management`, which may hold the start.
+/// `management`, if the file has it.
 fn open_management(args: &Args, parsed: &Parsed, log: &mut Logger) -> Result<Option<Management>, Failure> {
-    let management = Management::open(&parsed.config, &args.file, log).map_err(|fault| match fault {
+    Management::open(&parsed.config, &args.file, log).map_err(|fault| match fault {
         // A port that is taken, a file that is not there.
         ("management", why) => Failure::World(format!("{}: {why}", place(parsed, &args.file, "management"))),
         (directive, why) => at_line(parsed, &args.file, directive, &why),
-    })?;
-    if let Some(management) = &management {
-        management.hold();
-    }
-    Ok(management)
+    })
 }
 
 /// Whom `user` and `group` name.

@@ -21,11 +21,13 @@ use crate::status::StatusSource;
 /// What a person at a terminal, or its loss, sends to end a program.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals before there is a tunnel: each ends the program as if nobody watched, but while somebody is asked for a
-/// password, not before the terminal shows again what is typed.
+/// Signals before there is a tunnel: each ends the program as if nobody watched, but not before what must not be left
+/// behind is gone: a terminal that hides what is typed, the file of the management socket.
 pub(super) struct Early {
     /// A signal may end the program on the spot.
     free: Arc<AtomicBool>,
+    /// How many reasons there are to put it off.
+    reasons: AtomicUsize,
     /// The last signal that came; 0: none.
     caught: Arc<AtomicUsize>,
     actions: Vec<SigId>,
@@ -34,7 +36,7 @@ pub(super) struct Early {
 impl Early {
     pub(super) fn watch() -> io::Result<Self> {
         let (free, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
-        let mut early = Early { free, caught, actions: Vec::new() };
+        let mut early = Early { free, reasons: AtomicUsize::new(0), caught, actions: Vec::new() };
         for signal in ENDS {
             let number = signal.unsigned_abs() as usize;
             let note = register_usize(signal, Arc::clone(&early.caught), number)?;
@@ -46,6 +48,14 @@ impl Early {
         }
         Ok(early)
     }
+
+    /// Another watches from now on. True if a signal came that is still to be obeyed.
+    pub(super) fn hand_over(&self) -> bool {
+        for action in &self.actions {
+            unregister(*action);
+        }
+        self.caught.swap(0, Ordering::SeqCst) != 0
+    }
 }
 
 impl Waiting for Early {
@@ -54,23 +64,19 @@ impl Waiting for Early {
     }
 
     fn begin(&self) {
+        self.reasons.fetch_add(1, Ordering::SeqCst);
         self.free.store(false, Ordering::SeqCst);
     }
 
     fn end(&self) {
+        if self.reasons.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
         self.free.store(true, Ordering::SeqCst);
         let caught = self.caught.load(Ordering::SeqCst);
         if let Some(signal) = ENDS.into_iter().find(|signal| signal.unsigned_abs() as usize == caught) {
             // Does not come back. If it does, there is no answer, which is an end as well.
             let _ = emulate_default_handler(signal);
-        }
-    }
-}
-
-impl Drop for Early {
-    fn drop(&mut self) {
-        for action in self.actions.drain(..) {
-            unregister(action);
         }
     }
 }

@@ -32,10 +32,10 @@ pub(super) trait Waiting {
     /// Whether it is still wanted.
     fn wants_it(&self) -> bool;
 
-    /// The terminal is about to be used, and what is typed perhaps hidden.
+    /// There is something that must not be left behind, such as a terminal that hides what is typed.
     fn begin(&self) {}
 
-    /// The terminal is as it was.
+    /// It is as it was.
     fn end(&self) {}
 }
 

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use adit_testbed::{Scratch, can_run, wait_until, wait_until_reachable};
@@ -14,6 +15,8 @@ use crate::options::{Options, Program, SERVER_INNER};
 use crate::passwords::script;
 
 const WAIT: Duration = Duration::from_secs(10);
+/// signal(7).
+const SIGTERM: i32 = 15;
 
 /// Somebody at a management socket.
 pub(crate) struct Talk<S>(BufReader<S>);
@@ -312,4 +315,31 @@ fn a_front_end_starts_a_client() {
     });
     let [theirs, ours] = heard;
     assert_eq!(ours, theirs);
+}
+
+/// However early it ends, the socket's file goes with it, and the process ends as the signal says.
+#[test]
+fn a_held_tunnel_leaves_no_socket_behind() {
+    if !can_run("management", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("management").unwrap();
+    let cases = [
+        ("management-hold\n", ">HOLD:"),
+        ("management-query-passwords\nauth-user-pass\n", ">PASSWORD:Need 'Auth'"),
+    ];
+    for (number, (lines, waits)) in cases.into_iter().enumerate() {
+        let socket = scratch.path().join(format!("socket{number}"));
+        let lines = format!("management {} unix\n{lines}", socket.display());
+        let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [_, client]| {
+            client.push_str(&lines);
+        })
+        .unwrap();
+        bed.clients[0].start().unwrap();
+        let mut talk = Talk::at(&socket);
+        talk.until(waits);
+        let status = bed.clients[0].process().terminate(WAIT).unwrap();
+        assert_eq!(status.signal(), Some(SIGTERM), "{}", bed.logs());
+        assert!(!socket.exists(), "{lines}");
+    }
 }

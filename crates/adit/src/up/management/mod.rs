@@ -26,6 +26,7 @@ use adit_io::Handle;
 use signal_hook::consts::SIGTERM;
 
 use super::status_file::Form;
+use super::terminal::Waiting;
 use super::unlock;
 use crate::log::Logger;
 use crate::status::StatusSource;
@@ -135,9 +136,9 @@ impl Management {
         }))
     }
 
-    /// Waits for `hold release` if the configuration says so.
-    pub(super) fn hold(&self) {
-        self.questions.wait_for_release();
+    /// Waits for `hold release` if the configuration says so. False if nobody wants it any more.
+    pub(super) fn hold(&self, waiting: &dyn Waiting) -> bool {
+        self.questions.wait_for_release(waiting)
     }
 
     /// Whom to ask for passwords, if here.

@@ -81,17 +81,19 @@ impl Questions {
         }
     }
 
-    /// Waits for `hold release`, if the tunnel is to wait at all.
-    pub(super) fn wait_for_release(&self) {
+    /// Waits for `hold release`, if the tunnel is to wait at all. False if nobody wants it any more.
+    pub(super) fn wait_for_release(&self, waiting: &dyn Waiting) -> bool {
         let mut desk = self.desk();
         if !desk.hold {
-            return;
+            return true;
         }
         desk.holding = true;
         self.journal.say(HELD.to_owned());
-        while desk.holding {
-            desk = self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        while desk.holding && waiting.wants_it() {
+            let waited = self.changed.wait_timeout(desk, LOOK_EVERY);
+            desk = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        !desk.holding
     }
 
     /// `hold release`.
@@ -254,12 +256,16 @@ mod tests {
     fn a_held_tunnel_waits() {
         let questions = questions(true);
         let held = Arc::clone(&questions);
-        let waiting = thread::spawn(move || held.wait_for_release());
+        let waiting = thread::spawn(move || held.wait_for_release(&Turns::default().next()));
         until(|| questions.greeting().as_deref() == Some(HELD));
         questions.release();
-        waiting.join().expect("the thread ends");
+        assert!(waiting.join().expect("the thread ends"), "released");
+        let turns = Turns::default();
+        let withdrawn = turns.next();
+        turns.next();
+        assert!(!questions.wait_for_release(&withdrawn), "nobody wants it");
         questions.set_hold(false);
-        questions.wait_for_release();
+        assert!(questions.wait_for_release(&turns.next()), "it does not wait");
         assert!(!questions.hold());
     }
 }
