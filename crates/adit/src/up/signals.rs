@@ -54,6 +54,8 @@ impl Early {
         for action in &self.actions {
             unregister(*action);
         }
+        // Whom nobody watches ends the program again: SIGQUIT.
+        self.free.store(true, Ordering::SeqCst);
         self.caught.swap(0, Ordering::SeqCst) != 0
     }
 }
