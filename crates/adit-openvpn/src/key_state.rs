@@ -159,7 +159,10 @@ pub(crate) struct KeyState {
     pub(crate) established_at: Option<Instant>,
     role: Role,
     phase: Phase,
-    peer_reset: bool,
+    /// The peer's first packet of this exchange was taken, in order.
+    begun: bool,
+    /// The peer has what it needs to make the data keys.
+    confirmed: bool,
     send: SendWindow,
     receive: ReceiveWindow,
     acks: AckQueue,
@@ -213,7 +216,8 @@ impl KeyState {
             established_at: None,
             role,
             phase: Phase::Reset,
-            peer_reset: reset.is_none(),
+            begun: reset.is_none(),
+            confirmed: false,
             send,
             receive: ReceiveWindow::new(first),
             acks: AckQueue::new(),
@@ -238,9 +242,25 @@ impl KeyState {
         self.send.is_empty()
     }
 
-    /// The peer answered at least our reset.
+    /// The peer's first packet of this exchange arrived.
     pub(crate) fn heard(&self) -> bool {
-        self.peer_reset
+        self.begun
+    }
+
+    /// The peer has a state for this exchange: it sent its first packet, or acknowledged ours.
+    pub(crate) fn is_known_to_peer(&self) -> bool {
+        self.begun || self.send.oldest() != Some(0)
+    }
+
+    /// The peer can make the data keys: a server has read our key method 2 before it sent its own; a client has
+    /// acknowledged all that we sent, or [used the keys](Self::confirm).
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_established() && (self.confirmed || self.role == Role::Client)
+    }
+
+    /// The peer sealed with the data keys.
+    pub(crate) fn confirm(&mut self) {
+        self.confirmed = true;
     }
 
     /// The peer's options string, once its key method 2 is known.
@@ -265,6 +285,7 @@ impl KeyState {
         body: ControlBody,
     ) -> Result<(), KeyStateError> {
         self.send.acknowledge(now, &body.acks);
+        self.confirmed |= self.is_established() && self.send.is_empty() && !self.tls.has_output();
         if let Some(id) = body.packet_id {
             match self.receive.accept(id, opcode, body.payload) {
                 Accept::New | Accept::Duplicate => self.acks.push(id),
@@ -280,13 +301,20 @@ impl KeyState {
     fn handle_in_order(&mut self, now: Instant, opcode: Opcode, payload: &[u8]) -> Result<(), KeyStateError> {
         match opcode {
             Opcode::Control | Opcode::ControlWkc => {
+                // OpenVPN 3 and MirageVPN answer a SOFT_RESET with their TLS and send no reset of their own.
+                self.begun |= self.key_id > 0;
                 for record in self.tls.receive(payload)? {
                     self.handle_record(now, record)?;
                 }
                 Ok(())
             }
-            _ if !self.peer_reset => {
-                self.peer_reset = true;
+            // It says no more than its header. MirageVPN's server sends two (OpenVPN reads them as TLS of no length).
+            Opcode::SoftReset => {
+                self.begun = true;
+                Ok(())
+            }
+            _ if !self.begun => {
+                self.begun = true;
                 self.bring_key = self.shape.client_key.is_some()
                     && opcode == Opcode::HardResetServerV2
                     && asks_for_wrapped_key(payload);
@@ -322,13 +350,19 @@ impl KeyState {
         self.established_at = Some(now);
     }
 
+    /// A client begins TLS once its reset is acknowledged: a stateless server looks at the packet after it. In a
+    /// renegotiation that is enough (OpenVPN ssl.c `tls_process_state`, `S_PRE_START`): the peer's own reset carries
+    /// nothing, and may not come at all.
+    fn resets_are_done(&self) -> bool {
+        match self.role {
+            Role::Server => self.begun,
+            Role::Client => self.send.is_empty() && (self.begun || self.key_id > 0),
+        }
+    }
+
     /// Moves TLS and key method 2 on as far as possible.
     fn advance(&mut self, now: Instant) -> Result<(), KeyStateError> {
-        // A client speaks TLS only once its reset is acknowledged: a stateless server looks at the packet after it.
-        if self.phase == Phase::Reset
-            && self.peer_reset
-            && (self.role == Role::Server || self.send.is_empty())
-        {
+        if self.phase == Phase::Reset && self.resets_are_done() {
             self.phase = Phase::Handshake;
         }
         if self.phase == Phase::Handshake && !self.tls.is_handshaking() {

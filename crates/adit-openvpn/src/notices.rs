@@ -43,7 +43,9 @@ impl Hearing<'_> {
                 }
             }
             Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
-            Notice::LimitNear { .. } => self.session.rekey(now),
+            Notice::LimitNear { .. } => {
+                self.session.rekey(now);
+            }
             Notice::Message { payload, .. } if data_message::classify(payload) == DataMessage::OccExit => {
                 return Heard::Goodbye;
             }

@@ -130,6 +130,11 @@ impl SendWindow {
         self.entries.iter().take_while(|entry| self.in_window(entry.id)).map(|entry| entry.due).min()
     }
 
+    /// The oldest id without acknowledgement.
+    pub fn oldest(&self) -> Option<u32> {
+        self.entries.front().map(|entry| entry.id)
+    }
+
     /// True if everything pushed was acknowledged.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

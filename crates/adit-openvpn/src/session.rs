@@ -19,7 +19,7 @@ use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
 use crate::revocation::Lists;
 use crate::wire::{ControlBody, Header, MAX_ACKS, Opcode, Role, SID_LEN, Sid};
-use crate::wrap::{Wrap, WrapConfig, WrapReplay};
+use crate::wrap::{Opened, Wrap, WrapConfig, WrapReplay};
 
 /// Key exchanges that can be alive at once: retiring, current, next.
 const MAX_KEY_STATES: usize = 3;
@@ -46,6 +46,9 @@ pub(crate) enum SessionOutput {
     Activate { key_id: u8 },
     /// The keys of `key_id` are over.
     Retire { key_id: u8 },
+    /// A renegotiation did not end in the time `after`; the tunnel goes on with the keys it has. `known`: the peer had
+    /// answered it.
+    Unfinished { known: bool },
     /// The session is beyond repair. `refused`: one end does not accept the other's certificate.
     Failed { reason: String, refused: bool },
 }
@@ -78,6 +81,14 @@ pub(crate) struct Session {
     exchanges: Vec<Exchange>,
     reneg_at: Option<Instant>,
     reneg_after: Option<Duration>,
+    /// The key id of the exchange that began last.
+    newest_key_id: u8,
+    /// Since when there is a renegotiation under way, or one attempt at it after the other.
+    unfinished_since: Option<Instant>,
+    /// How many attempts in a row the peer knew of and did not end.
+    unfinished: u32,
+    /// The peer wraps packets of the first exchange like those of later ones.
+    peer_wraps_alike: bool,
     peer_name: Option<String>,
     /// The peer has proved its name, or that it has none.
     identified: bool,
@@ -150,6 +161,10 @@ impl Session {
             exchanges: Vec::new(),
             reneg_at: None,
             reneg_after,
+            newest_key_id: 0,
+            unfinished_since: None,
+            unfinished: 0,
+            peer_wraps_alike: false,
             peer_name: None,
             identified: false,
             tls_description: String::new(),
@@ -181,15 +196,26 @@ impl Session {
     }
 
     /// The wrapping of packets with this key id (OpenVPN ssl_pkt.h `tls_session_get_tls_wrap`).
-    fn wrapping(&mut self, key_id: u8) -> (&mut Wrap, &mut WrapReplay) {
+    fn wrapping(&mut self, key_id: u8) -> &mut Wrap {
         match &mut self.dynamic {
-            Some((wrap, replay)) if key_id > 0 => (wrap, replay),
-            _ => (&mut self.wrap, &mut self.replay),
+            Some((wrap, _)) if key_id > 0 || self.peer_wraps_alike => wrap,
+            _ => &mut self.wrap,
+        }
+    }
+
+    /// Takes a datagram's wrapping off; says whether it was the one of renegotiations. From the first of them on, OpenVPN
+    /// 3 wraps packets of the first exchange so, too (proto.hpp `set_dynamic_tls_crypt`): its `EXIT`, until the new keys
+    /// are its primary ones.
+    fn open(&self, key_id: u8, datagram: &[u8]) -> Result<(Opened, bool), Rejected> {
+        let dynamic = self.dynamic.as_ref().map(|(wrap, _)| wrap.open(datagram));
+        match dynamic {
+            Some(opened) if key_id > 0 || opened.is_ok() => Ok((opened?, true)),
+            _ => Ok((self.wrap.open(datagram)?, false)),
         }
     }
 
     fn packet_shape(&mut self, key_id: u8) -> PacketShape {
-        let overhead = self.wrapping(key_id).0.overhead();
+        let overhead = self.wrapping(key_id).overhead();
         let headers = OUTER_HEADERS + CONTROL_HEADER + overhead;
         let unwrapped_client = self.role == Role::Client && overhead == 0;
         PacketShape {
@@ -259,19 +285,23 @@ impl Session {
             return Err(Rejected::Unexpected("the session has failed"));
         }
         let key_id = datagram.first().map_or(0, |byte| byte & MAX_KEY_ID);
-        let opened = self.wrapping(key_id).0.open(datagram)?;
+        let (opened, alike) = self.open(key_id, datagram)?;
         let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
         self.check_sids(opened.sid, opened.header.opcode, &body)?;
         let index = self.find_exchange(opened.header, &body)?;
         if let Some(id) = opened.wrap_id {
-            self.wrapping(key_id).1.check(now, id)?;
+            match &mut self.dynamic {
+                Some((_, replay)) if alike => replay.check(now, id)?,
+                _ => self.replay.check(now, id)?,
+            }
         }
+        self.peer_wraps_alike |= alike && key_id == 0;
         self.peer_sid = Some(opened.sid);
         let outcome = match index {
             Some(index) => Ok(index),
             None => self
-                .start_exchange(now, opened.header.key_id, Some(Opcode::SoftReset))
-                .map(|()| self.exchanges.len() - 1),
+                .begin_for_peer(now, opened.header.key_id)
+                .map(|()| self.exchanges.len().saturating_sub(1)),
         };
         let outcome = outcome.and_then(|index| {
             self.exchanges[index].state.handle(now, opened.header.opcode, body).map(|()| index)
@@ -314,16 +344,16 @@ impl Session {
         if !reset_allowed {
             return Err(Rejected::Unexpected("this opcode has no place here"));
         }
-        let is_reset = !matches!(header.opcode, Opcode::Control | Opcode::ControlWkc | Opcode::Ack);
-        if is_reset && body.packet_id != Some(0) {
-            return Err(Rejected::Unexpected("a reset whose packet id is not 0"));
+        let is_hard_reset =
+            !matches!(header.opcode, Opcode::Control | Opcode::ControlWkc | Opcode::Ack | Opcode::SoftReset);
+        if is_hard_reset && body.packet_id != Some(0) {
+            return Err(Rejected::Unexpected("a hard reset whose packet id is not 0"));
         }
         if let Some(index) = self.exchanges.iter().position(|exchange| exchange.state.key_id == header.key_id)
         {
             return Ok(Some(index));
         }
-        let newest_established = self.exchanges.last().is_some_and(|newest| newest.state.is_established());
-        if header.opcode == Opcode::SoftReset && newest_established && header.key_id == self.next_key_id() {
+        if self.is_beginning(header, body) {
             return Ok(None);
         }
         Err(Rejected::Unexpected("no key exchange with this key id"))
@@ -439,25 +469,32 @@ impl Session {
         if self.failed {
             return;
         }
-        let late = self.exchanges.iter().any(|exchange| exchange.state.is_late(now, self.params.hand_window));
-        if late {
-            self.fall_silent();
-            self.give_up(self.lateness(), false);
+        let is_late = |exchange: &Exchange| exchange.state.is_late(now, self.params.hand_window);
+        if let Some(index) = self.exchanges.iter().position(is_late) {
+            self.give_up_late(now, index);
+        }
+        if self.failed {
             return;
         }
         self.activate_due(now);
-        let (outputs, exchanges) = (&mut self.outputs, &mut self.exchanges);
-        exchanges.retain(|exchange| {
-            let keep = exchange.retire_at.is_none_or(|at| now < at);
-            if !keep {
-                outputs.push_back(SessionOutput::Retire { key_id: exchange.state.key_id });
-            }
-            keep
-        });
-        if self.agreed && self.reneg_at.is_some_and(|at| now >= at) {
-            self.reneg_at = None;
-            self.rekey(now);
+        while self.exchanges.first().and_then(|oldest| oldest.retire_at).is_some_and(|at| now >= at) {
+            self.drop_oldest();
         }
+        if self.agreed && self.reneg_at.is_some_and(|at| now >= at) {
+            self.renegotiate_by_time(now);
+        }
+    }
+
+    /// [`SessionOutput::Unfinished`] for people.
+    pub(crate) fn unfinished_text(&self, known: bool) -> String {
+        let seconds = self.params.hand_window.as_secs();
+        let next = match known {
+            true => "the peer answered, and may begin another",
+            false => "the peer did not answer; another attempt begins",
+        };
+        format!(
+            "a renegotiation did not end within {seconds} s (hand-window): {next}; the present keys stay in use"
+        )
     }
 
     fn lateness(&self) -> String {
@@ -482,7 +519,8 @@ impl Session {
             next = earliest(next, exchange.state.poll_timeout(self.params.hand_window));
             next = earliest(next, exchange.retire_at);
             if let Activation::Pending(at) = exchange.activation
-                && exchange.state.is_established()
+                && (exchange.state.is_confirmed()
+                    || exchange.state.key_id == 0 && exchange.state.is_established())
             {
                 next = earliest(next, Some(at));
             }
@@ -507,7 +545,7 @@ impl Session {
             body.encode(&mut bytes);
             let header = Header { opcode, key_id: exchange.state.key_id };
             let own_sid = self.own_sid;
-            if self.wrapping(header.key_id).0.seal(header, own_sid, &bytes, out).is_err() {
+            if self.wrapping(header.key_id).seal(header, own_sid, &bytes, out).is_err() {
                 self.give_up("the control channel has used up its packet ids".to_owned(), false);
                 return false;
             }

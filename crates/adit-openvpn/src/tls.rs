@@ -98,6 +98,11 @@ impl TlsChannel {
         self.outgoing.drain(..length).collect()
     }
 
+    /// Whether ciphertext waits to be [taken](Self::take_output).
+    pub(crate) fn has_output(&self) -> bool {
+        !self.outgoing.is_empty() || self.connection.wants_write()
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }

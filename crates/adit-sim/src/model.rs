@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{Digest, Framing, Install, Instant, PeerId};
+use adit_openvpn::reliable::MAX_TIMEOUT;
 use thiserror::Error;
 
 use crate::packet;
@@ -121,6 +122,8 @@ pub(crate) struct Model {
     patience: Duration,
     /// How late a data plane follows orders.
     lag: Duration,
+    /// Since when acknowledgements arrive: while the net is faulty, an end cannot know that its peer has new keys.
+    pub(crate) clean_since: Option<Instant>,
     /// When each end's machine last awoke: before that it could do nothing.
     pub(crate) awake: Vec<Instant>,
     /// Which clients have a network behind them.
@@ -153,6 +156,7 @@ impl Model {
             max_packet_size: scenario.max_packet_size,
             patience: scenario.longest_window(),
             lag: scenario.order_lag + scenario.oversleep,
+            clean_since: Some(Instant::ORIGIN),
             awake: vec![Instant::ORIGIN; scenario.clients + 1],
             routed: (1..=scenario.clients).map(|client| scenario.is_special(client)).collect(),
             // Where addresses are scarce, another client may have them by then.
@@ -296,9 +300,11 @@ impl Model {
         let newest = self.newest.get(&(end, peer));
         if newest != self.current.get(&owner)
             && let Some(newest) = newest.and_then(|newest| self.keys.get(newest))
+            && let Some(clean) = self.clean_since
         {
             let awake = self.awake.get(end).copied().unwrap_or_default();
-            ensure((newest.since + self.patience).max(awake) + self.lag >= at, || {
+            let acknowledged = clean + MAX_TIMEOUT + ON_ITS_WAY;
+            ensure((newest.since + self.patience).max(awake).max(acknowledged) + self.lag >= at, || {
                 format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
             })?;
         }

@@ -262,6 +262,7 @@ impl World {
             Happening::Trouble => self.trouble(),
             Happening::Faulty(faulty) => {
                 self.net.faulty = faulty;
+                self.model.clean_since = (!faulty).then_some(self.now);
                 self.log(format_args!("the net is {}", if faulty { "faulty" } else { "clean" }));
                 if faulty {
                     self.schedule_trouble();

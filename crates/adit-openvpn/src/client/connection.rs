@@ -426,6 +426,9 @@ impl Connection {
             SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
             SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
             SessionOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
+            SessionOutput::Unfinished { known } => {
+                self.tell(Severity::Warning, self.session.unfinished_text(known), events);
+            }
             SessionOutput::Failed { reason, .. } if self.params.tls_exit => {
                 self.verdict = Some(Outcome::Fatal(format!("{reason} (tls-exit)")));
             }

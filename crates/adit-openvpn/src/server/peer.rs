@@ -386,6 +386,10 @@ impl Peer {
             SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
             SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
             SessionOutput::Message(bytes) => self.handle_record(now, bytes, events),
+            SessionOutput::Unfinished { known } => {
+                let text = format!("{}: {}", self.name(), self.session.unfinished_text(known));
+                self.tell(Severity::Warning, text, events);
+            }
             SessionOutput::Failed { reason, .. } => {
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
             }

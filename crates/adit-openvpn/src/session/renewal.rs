@@ -1,4 +1,37 @@
-//! How key exchanges follow each other, and keys come into use.
+//! How key exchanges follow each other, and which keys seal.
+//!
+//! # Which keys seal, and from when until when
+//!
+//! Each end opens with the keys of every exchange that is complete and not yet retired. It seals with one set:
+//!
+//! - The first exchange's keys seal at once.
+//! - Later keys seal from the moment that `min(hand-window, reneg-sec / 2)` has passed since their exchange began
+//!   (OpenVPN ssl.c `auth_deferred_expire_window`), and [`SETTLING`] since it was complete here, provided that the
+//!   peer is known to have them ([`KeyState::is_confirmed`]).
+//! - They seal at once when the peer sealed with them, or began the exchange after theirs: OpenVPN 2 then drops the
+//!   keys before them.
+//! - Keys never go back: what was overtaken by newer keys does not seal any more.
+//!
+//! Keys open until `tran-window` after a later exchange was complete, or until two later ones exist.
+//!
+//! What peers do, tried and read in their sources:
+//!
+//! | peer | answers SOFT_RESET with | seals with new keys | old keys open |
+//! |---|---|---|---|
+//! | OpenVPN 2 | its own SOFT_RESET | `min(hand-window, reneg-sec / 2)` after the beginning | for `tran-window` from the beginning, or until the next exchange |
+//! | OpenVPN 3 | its TLS as packet 0 | the same time after the end ("becomes primary") | until the next exchange begins, at most twice its own `reneg-sec` |
+//! | MirageVPN client | its TLS as packet 0 | see `docs/ARCHITECTURE.md` | until the next exchange is complete |
+//! | MirageVPN server | SOFT_RESET twice, the second as packet 1 | see there | the same |
+//!
+//! # A renegotiation that does not end
+//!
+//! While older keys serve, a renegotiation that is late ends no tunnel:
+//!
+//! - The peer does not know of it: it begins again under the same key id, which is the one that the peer expects.
+//! - The peer knows of it: the peer's own timer ends it there, too. OpenVPN 3 then begins the next key id, OpenVPN 2 a
+//!   new session beside this one. A server waits for that and begins the next key id by itself after one more
+//!   `hand-window`; when that comes to nothing, it sends the client RESTART. A client connects anew.
+//! - All attempts together may take `tran-window`, as long as OpenVPN 2 keeps keys beside an unfinished renegotiation.
 
 use std::time::Duration;
 
@@ -8,7 +41,13 @@ use rand_core::RngCore;
 use super::{Activation, Exchange, MAX_KEY_ID, MAX_KEY_STATES, Session, SessionOutput};
 use crate::key_state::{KeyState, KeyStateError};
 use crate::params::ControlParams;
-use crate::wire::{Opcode, Role};
+use crate::wire::{ControlBody, Header, Opcode, Role};
+
+/// Attempts in a row that the peer knew of and that did not end, after which a server sends the client away.
+const MAX_UNFINISHED: u32 = 2;
+/// How long keys wait at least for the peer to have them: our last acknowledgement may have to be repeated, which takes
+/// OpenVPN's first retransmission (2 s) and a round trip.
+const SETTLING: Duration = Duration::from_secs(5);
 
 impl Session {
     pub(super) fn start_exchange(
@@ -24,67 +63,114 @@ impl Session {
         });
         let shape = self.packet_shape(key_id);
         let state = KeyState::new(now, self.role, key_id, reset, &self.params, hello, shape)?;
-        // One old exchange is kept beside the current one; an older one goes now.
+        // A peer in a hurry has the keys after the oldest, or it could not begin a third exchange.
         while self.exchanges.len() >= MAX_KEY_STATES {
-            let oldest = self.exchanges.remove(0);
-            // A peer in a hurry: the exchange after it is complete at both ends, or there were no third one.
-            if let Some(next) = self.exchanges.first_mut()
-                && next.activation != Activation::Done
-            {
-                next.activation = Activation::Done;
-                self.outputs.push_back(SessionOutput::Activate { key_id: next.state.key_id });
-            }
-            self.outputs.push_back(SessionOutput::Retire { key_id: oldest.state.key_id });
+            self.drop_oldest();
         }
+        if key_id > 0 {
+            self.unfinished_since.get_or_insert(now);
+        }
+        self.newest_key_id = key_id;
         self.exchanges.push(Exchange { state, activation: Activation::Pending(now), retire_at: None });
         Ok(())
     }
 
-    pub(super) fn next_key_id(&self) -> u8 {
-        match self.exchanges.last().map(|newest| newest.state.key_id) {
-            Some(id) if id < MAX_KEY_ID => id + 1,
-            _ => 1,
+    /// Retires the keys of the oldest exchange. If we seal with them, the next ones take over.
+    pub(super) fn drop_oldest(&mut self) {
+        let oldest = self.exchanges.remove(0);
+        if !self.exchanges.iter().any(|exchange| exchange.activation == Activation::Done) {
+            self.activate(0);
         }
+        self.outputs.push_back(SessionOutput::Retire { key_id: oldest.state.key_id });
+    }
+
+    pub(super) fn next_key_id(&self) -> u8 {
+        if self.newest_key_id < MAX_KEY_ID { self.newest_key_id + 1 } else { 1 }
+    }
+
+    /// Whether the peer's SOFT_RESET begins an exchange, of which there is none with its key id.
+    pub(super) fn is_beginning(&self, header: Header, body: &ControlBody) -> bool {
+        let first = header.opcode == Opcode::SoftReset && body.packet_id == Some(0);
+        let Some(newest) = self.exchanges.last() else { return false };
+        // OpenVPN 3 gives up an exchange of its own and begins the next one. While the first exchange is unfinished,
+        // there are no keys to go on with.
+        let may_follow = newest.state.is_established() || self.exchanges.len() > 1;
+        // We gave that attempt up, and the peer begins it again.
+        let again = header.key_id == self.newest_key_id && newest.state.key_id != self.newest_key_id;
+        first && may_follow && (again || header.key_id == self.next_key_id())
+    }
+
+    /// The peer begins an exchange.
+    pub(super) fn begin_for_peer(&mut self, now: Instant, key_id: u8) -> Result<(), KeyStateError> {
+        if self.is_overdue(now) {
+            self.say_restart(now);
+            return Err(KeyStateError::Peer(format!(
+                "it began renegotiations for {} s (tran-window) and finished none",
+                self.params.tran_window.as_secs()
+            )));
+        }
+        if let Some(newest) = self.exchanges.last() {
+            if !newest.state.is_established() {
+                self.exchanges.pop();
+            } else if newest.state.is_confirmed() {
+                self.activate(self.exchanges.len() - 1);
+            }
+        }
+        self.start_exchange(now, key_id, Some(Opcode::SoftReset))
     }
 
     pub(super) fn established(&mut self, now: Instant, index: usize) {
-        let params = &self.params;
-        let first = self.exchanges.len() == 1;
         let exchange = &mut self.exchanges[index];
-        // The peer may not have these keys yet: it makes them once it has our last acknowledgement (OpenVPN
-        // ssl.c `auth_deferred_expire_window`). The first exchange has no older keys to wait on.
-        let grace = if first { Duration::ZERO } else { switch_delay(params) };
-        exchange.activation = Activation::Pending(exchange.state.started + grace);
         let key_id = exchange.state.key_id;
-        let retire_at = now + params.tran_window;
+        let at = match key_id {
+            // There are no older keys to wait on.
+            0 => now,
+            _ => {
+                let delay = switch_delay(&self.params);
+                (exchange.state.started + delay).max(now + delay.min(SETTLING))
+            }
+        };
+        exchange.activation = Activation::Pending(at);
+        let retire_at = now + self.params.tran_window;
         for old in self.exchanges.iter_mut().take(index) {
             old.retire_at.get_or_insert(retire_at);
         }
         self.reneg_at = self.reneg_after.map(|after| now + after);
+        (self.unfinished_since, self.unfinished) = (None, 0);
         self.outputs.push_back(SessionOutput::Established { key_id });
         self.activate_due(now);
     }
 
     /// Starts new keys, unless newer ones than those we seal with exist or are being made: one exchange more
-    /// would push out keys that one of the ends still seals with.
-    pub(crate) fn rekey(&mut self, now: Instant) {
+    /// would push out keys that one of the ends still seals with. Says whether it did.
+    pub(crate) fn rekey(&mut self, now: Instant) -> bool {
         let settled = self.agreed && !self.failed;
         if !settled || !self.exchanges.last().is_some_and(|newest| newest.activation == Activation::Done) {
-            return;
+            return false;
         }
         let key_id = self.next_key_id();
         if let Err(error) = self.start_exchange(now, key_id, Some(Opcode::SoftReset)) {
             self.fail(now, error);
         }
+        true
+    }
+
+    /// The time for a renegotiation has come. While it is not possible, it is tried again later.
+    pub(super) fn renegotiate_by_time(&mut self, now: Instant) {
+        self.reneg_at = None;
+        if !self.rekey(now) && !self.failed {
+            self.reneg_at = Some(now + self.params.hand_window);
+        }
     }
 
     /// The peer sealed with these keys, so it has them: no need to wait any longer.
     pub(crate) fn confirm(&mut self, now: Instant, key_id: u8) {
-        for exchange in &mut self.exchanges {
-            if exchange.state.key_id == key_id
-                && exchange.state.is_established()
-                && exchange.activation != Activation::Done
-            {
+        let found = self.exchanges.iter_mut().find(|exchange| exchange.state.key_id == key_id);
+        if let Some(exchange) = found
+            && exchange.state.is_established()
+        {
+            exchange.state.confirm();
+            if exchange.activation != Activation::Done {
                 exchange.activation = Activation::Pending(now);
             }
         }
@@ -92,12 +178,69 @@ impl Session {
     }
 
     pub(super) fn activate_due(&mut self, now: Instant) {
-        for exchange in &mut self.exchanges {
+        let is_due = |exchange: &Exchange| {
             let due = matches!(exchange.activation, Activation::Pending(at) if at <= now);
-            if due && exchange.state.is_established() {
-                exchange.activation = Activation::Done;
-                self.outputs.push_back(SessionOutput::Activate { key_id: exchange.state.key_id });
-            }
+            let state = &exchange.state;
+            due && state.is_established() && (state.key_id == 0 || state.is_confirmed())
+        };
+        if let Some(index) = self.exchanges.iter().rposition(is_due) {
+            self.activate(index);
+        }
+    }
+
+    /// Seals with these keys from now on, and never again with older ones.
+    fn activate(&mut self, index: usize) {
+        let overtaken = |exchange: &Exchange| exchange.activation == Activation::Done;
+        if self.exchanges.iter().skip(index).any(overtaken) {
+            return;
+        }
+        let Some(exchange) = self.exchanges.get(index).filter(|exchange| exchange.state.is_established())
+        else {
+            return;
+        };
+        let key_id = exchange.state.key_id;
+        self.exchanges.iter_mut().take(index + 1).for_each(|exchange| exchange.activation = Activation::Done);
+        self.outputs.push_back(SessionOutput::Activate { key_id });
+    }
+
+    /// An exchange did not end within `hand-window`.
+    pub(super) fn give_up_late(&mut self, now: Instant, index: usize) {
+        let serves = |exchange: &Exchange| exchange.state.is_established();
+        if !self.exchanges.iter().take(index).any(serves) {
+            self.fall_silent();
+            return self.give_up(self.lateness(), false);
+        }
+        let late = self.exchanges.remove(index).state;
+        let known = late.is_known_to_peer();
+        self.unfinished += u32::from(known);
+        let again = match (known, self.role) {
+            (true, Role::Client) => false,
+            (true, Role::Server) => self.unfinished < MAX_UNFINISHED,
+            (false, _) => true,
+        };
+        if !again || self.is_overdue(now) {
+            let reason = self.lateness();
+            self.say_restart(now);
+            return self.give_up(reason, false);
+        }
+        self.outputs.push_back(SessionOutput::Unfinished { known });
+        if known {
+            self.reneg_at = Some(now + self.params.hand_window);
+        } else if let Err(error) = self.start_exchange(now, late.key_id, Some(Opcode::SoftReset)) {
+            self.fail(now, error);
+        }
+    }
+
+    /// Whether attempts to renegotiate have taken as long as old keys may serve.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.unfinished_since.is_some_and(|since| now >= since + self.params.tran_window)
+    }
+
+    /// A client whose session ends here shall connect anew at once, not when it misses us.
+    fn say_restart(&mut self, now: Instant) {
+        match self.role {
+            Role::Server => self.send_message(now, "RESTART"),
+            Role::Client => self.fall_silent(),
         }
     }
 }
