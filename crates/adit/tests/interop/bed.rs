@@ -112,7 +112,7 @@ impl Host {
             part,
             program,
             tcp,
-            config: directory.write(&format!("{name}.conf"), config)?,
+            config: directory.write(&format!("{name}.{}", program.extension()), config)?,
             label: format!("{name} ({program:?})"),
             arguments: Vec::new(),
             process: None,
@@ -205,6 +205,8 @@ impl Host {
         let pattern = match self.program {
             Program::OpenVpn => "TLS: soft reset",
             Program::Adit => "renegotiated",
+            // It does not say.
+            Program::OpenVpn3 => return 0,
         };
         self.process.as_ref().map_or(0, |process| process.count_lines(0, pattern))
     }

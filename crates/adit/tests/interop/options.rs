@@ -11,13 +11,24 @@ use adit_testbed::{Identity, KeyKind, TestbedError, openvpn_command};
 pub(crate) enum Program {
     Adit,
     OpenVpn,
+    /// The command-line client of OpenVPN 3, where [`OPENVPN3`] names it.
+    OpenVpn3,
 }
+
+/// The environment variable that names OpenVPN 3's command-line client, `ovpncli`.
+pub(crate) const OPENVPN3: &str = "ADIT_OPENVPN3";
 
 impl Program {
     /// What runs it with that configuration file.
     pub(crate) fn command(self, file: &Path) -> Result<Command, TestbedError> {
         match self {
             Program::OpenVpn => openvpn_command(file),
+            Program::OpenVpn3 => {
+                let named = std::env::var_os(OPENVPN3);
+                let mut command = Command::new(named.ok_or(TestbedError::NoProgram(OPENVPN3.to_owned()))?);
+                command.arg(file);
+                Ok(command)
+            }
             Program::Adit => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
                 command.arg("up").arg(file);
@@ -26,11 +37,20 @@ impl Program {
         }
     }
 
+    /// How its configuration files are named.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Program::Adit | Program::OpenVpn => "conf",
+            Program::OpenVpn3 => "ovpn",
+        }
+    }
+
     /// What it writes when the tunnel is up.
     pub(crate) fn up_line(self) -> &'static str {
         match self {
             Program::Adit => "tunnel up: ",
             Program::OpenVpn => "Initialization Sequence Completed",
+            Program::OpenVpn3 => "EVENT: CONNECTED",
         }
     }
 }
