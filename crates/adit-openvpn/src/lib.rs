@@ -34,7 +34,7 @@ mod static_tunnel;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-mod tls;
+pub mod tls;
 mod usage;
 mod verify;
 pub mod wire;

@@ -23,14 +23,18 @@ pub enum TlsConfig {
 
 /// One TLS connection over byte buffers. Input is fed record by record, so that each message of the peer
 /// stays apart: OpenVPN gives each its own record.
-pub(crate) struct TlsChannel {
+pub struct TlsChannel {
     connection: Connection,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
 }
 
 impl TlsChannel {
-    pub(crate) fn new(config: &TlsConfig) -> Result<Self, rustls::Error> {
+    /// A connection that has not begun.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up with this configuration.
+    pub fn new(config: &TlsConfig) -> Result<Self, rustls::Error> {
         let connection = match config {
             TlsConfig::Client(config) => {
                 // Never sent (SNI is off) and never checked (see `verify`).
@@ -44,7 +48,11 @@ impl TlsChannel {
     }
 
     /// Takes ciphertext from the peer; returns the plaintext of each record that became complete.
-    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, rustls::Error> {
+    ///
+    /// # Errors
+    /// When the peer breaks TLS, or one end does not accept the other's certificate. An alert may then wait to be
+    /// [taken](Self::take_output).
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, rustls::Error> {
         self.incoming.extend_from_slice(bytes);
         let mut messages = Vec::new();
         while let Some(length) = record_length(&self.incoming)? {
@@ -76,7 +84,10 @@ impl TlsChannel {
     }
 
     /// Queues one message; it becomes one record.
-    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), rustls::Error> {
+    ///
+    /// # Errors
+    /// When TLS has no room for it.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), rustls::Error> {
         self.connection.writer().write_all(message).map_err(io_error)?;
         self.collect_output();
         Ok(())
@@ -92,38 +103,42 @@ impl TlsChannel {
     }
 
     /// Up to `limit` bytes of ciphertext for the peer; empty when there are none.
-    pub(crate) fn take_output(&mut self, limit: usize) -> Vec<u8> {
+    pub fn take_output(&mut self, limit: usize) -> Vec<u8> {
         self.collect_output();
         let length = limit.min(self.outgoing.len());
         self.outgoing.drain(..length).collect()
     }
 
     /// Whether ciphertext waits to be [taken](Self::take_output).
-    pub(crate) fn has_output(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         !self.outgoing.is_empty() || self.connection.wants_write()
     }
 
-    pub(crate) fn is_handshaking(&self) -> bool {
+    /// Whether the handshake is still under way.
+    pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
     /// RFC 5705 / RFC 8446 §7.5 exporter without context.
-    pub(crate) fn export(&self, label: &str, output: &mut [u8]) -> Result<(), rustls::Error> {
+    ///
+    /// # Errors
+    /// Before the handshake has ended.
+    pub fn export(&self, label: &str, output: &mut [u8]) -> Result<(), rustls::Error> {
         self.connection.export_keying_material(output, label.as_bytes(), None).map(|_| ())
     }
 
     /// The peer's own certificate.
-    pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+    pub fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.peer_certificates()?.first()
     }
 
     /// The certificates that the peer showed, its own first.
-    pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+    pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.connection.peer_certificates()
     }
 
     /// Version and suite, for people.
-    pub(crate) fn description(&self) -> String {
+    pub fn description(&self) -> String {
         let version = match self.connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",

@@ -14,6 +14,7 @@ use adit_dataplane::{
 use adit_openvpn::{Client, Server};
 
 use crate::crypto;
+use crate::foreign::Foreign;
 use crate::model::Violation;
 use crate::scenario::Scenario;
 
@@ -26,6 +27,8 @@ const MAX_OUTPUTS: usize = 4096;
 pub(crate) enum Machine {
     Client(Box<Client>),
     Server(Box<Server>),
+    /// A client of another make.
+    Foreign(Box<Foreign>),
 }
 
 impl Machine {
@@ -33,6 +36,7 @@ impl Machine {
         match self {
             Machine::Client(client) => client.as_mut(),
             Machine::Server(server) => server.as_mut(),
+            Machine::Foreign(client) => client.as_mut(),
         }
     }
 
@@ -41,6 +45,7 @@ impl Machine {
         match self {
             Machine::Client(client) => client.peers(),
             Machine::Server(server) => server.peers(),
+            Machine::Foreign(client) => client.peers(),
         }
     }
 
@@ -48,6 +53,7 @@ impl Machine {
         match self {
             Machine::Client(client) => client.poll_timeout(),
             Machine::Server(server) => server.poll_timeout(),
+            Machine::Foreign(client) => client.poll_timeout(),
         }
     }
 }
@@ -146,7 +152,7 @@ impl End {
         let client_to_client = scenario.client_to_client;
         let role = match machine {
             Machine::Server(_) if scenario.point.is_none() => adit_dataplane::Role::Server,
-            Machine::Server(_) | Machine::Client(_) => adit_dataplane::Role::Client,
+            _ => adit_dataplane::Role::Client,
         };
         let (egress, ingress, counters) =
             adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client });

@@ -9,7 +9,8 @@
 //! not before, that a question put in the middle of a renegotiation arrives once and in order, that nobody is in
 //! without the yes of a program that judges clients or stays after its no, that tunnels come back within a stated time
 //! once faults stop, and that a clean net loses nothing, renegotiations included. Some seeds have two ends that push
-//! nothing (point-to-point), in place of a server with clients. The same seed always gives the same run, to the byte.
+//! nothing (point-to-point), in place of a server with clients; in others, clients change keys as OpenVPN 3 and MirageVPN
+//! do. The same seed always gives the same run, to the byte.
 //!
 //! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
 //! one in which nothing may be lost. While the net is faulty it loses, doubles, reorders and damages datagrams, goes
@@ -32,6 +33,7 @@ mod crypto;
 mod dice;
 mod end;
 mod follow;
+mod foreign;
 mod identity;
 mod learned;
 mod life;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use adit_core::{Command, PeerId};
 
 use crate::dice::Dice;
+use crate::foreign::Kind;
 use crate::limits::CLIENT;
 use crate::model::{SERVER, Violation};
 use crate::packet::NUMBER_LEN;
@@ -18,6 +19,8 @@ const MAX_BURST: u64 = 4;
 const MAX_PAYLOAD: u64 = 1400;
 /// What precedes the payload at most: IPv6 and UDP.
 const INNER_HEADERS: usize = 48;
+/// OpenVPN 3 takes no longer to end an exchange on its side, over a net that is not too bad.
+const PROMOTED: Duration = Duration::from_secs(10);
 /// Both ends of a tunnel know that it is up after this time.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -139,9 +142,18 @@ impl World {
             self.command(client, Command::Rekey { peer: PeerId::SERVER })?;
         }
         match self.model.tunnels[client - 1].peer {
-            Some(peer) if at_server => self.command(SERVER, Command::Rekey { peer }),
+            Some(peer) if at_server && self.may_rekey(client, peer) => {
+                self.command(SERVER, Command::Rekey { peer })
+            }
             _ => Ok(()),
         }
+    }
+
+    /// OpenVPN 3 drops a key that is not its primary one yet when the next is made, at whatever server.
+    fn may_rekey(&self, client: usize, peer: PeerId) -> bool {
+        let last = self.model.last_keys(SERVER, peer).unwrap_or_default();
+        let promotion = self.scenario.timing[1].hand_window + PROMOTED;
+        self.scenario.kind(client) != Some(Kind::OpenVpn3) || self.now >= last + promotion
     }
 
     pub(crate) fn schedule_trouble(&mut self) {

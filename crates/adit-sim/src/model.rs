@@ -8,6 +8,7 @@ use adit_core::{Digest, Framing, Install, Instant, PeerId};
 use adit_openvpn::reliable::MAX_TIMEOUT;
 use thiserror::Error;
 
+use crate::foreign::Kind;
 use crate::packet;
 use crate::scenario::{Scenario, UDP_HEADERS, Wrapping};
 use crate::settings::network_behind;
@@ -113,6 +114,11 @@ impl Tunnel {
 /// Watches all packets and all keys.
 pub(crate) struct Model {
     wrapping: Wrapping,
+    /// Some clients wrap packets of the first exchange like later ones, and are answered so: from outside it cannot be
+    /// told which counter such a packet has.
+    wraps_alike: bool,
+    /// Some clients have no dynamic tls-crypt, so that renegotiations keep the wrapping.
+    keeps_wrapping: bool,
     /// Each end has one peer, whatever peer-id is on the wire.
     point: bool,
     client_to_client: bool,
@@ -151,6 +157,8 @@ impl Model {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Model {
             wrapping: scenario.wrapping,
+            keeps_wrapping: scenario.kinds.contains(&Some(Kind::MirageVpn)),
+            wraps_alike: scenario.kinds.contains(&Some(Kind::OpenVpn3)),
             point: scenario.point.is_some(),
             client_to_client: scenario.client_to_client,
             max_packet_size: scenario.max_packet_size,
@@ -178,6 +186,12 @@ impl Model {
         let Some(addresses) = &mut self.addresses else { return Ok(()) };
         let first = addresses.entry(client).or_insert_with(|| now.to_vec());
         ensure(first == now, || format!("client {client} had the addresses {first:?}, and now {now:?}"))
+    }
+
+    /// When an end got its last keys with a peer.
+    pub(crate) fn last_keys(&self, end: usize, peer: PeerId) -> Option<Instant> {
+        let newest = self.newest.get(&(end, peer))?;
+        self.keys.get(newest).map(|key| key.since)
     }
 
     /// Inner packets sent so far.
@@ -348,6 +362,8 @@ impl Model {
         let renegotiates = datagram.first().is_some_and(|first| first & 7 > 0);
         let (id_at, tag_at) = match self.wrapping {
             Wrapping::Plain if !renegotiates => return Ok(()),
+            _ if !renegotiates && self.wraps_alike => return Ok(()),
+            Wrapping::Plain | Wrapping::TlsAuth(_) if renegotiates && self.keeps_wrapping => return Ok(()),
             Wrapping::TlsAuth(digest) if !renegotiates => {
                 (CONTROL_HEADER + digest.output_len(), CONTROL_HEADER)
             }

@@ -14,6 +14,7 @@ use rustls::version::{TLS12, TLS13};
 
 use crate::crypto::WALL_AT_ORIGIN;
 use crate::dice::Dice;
+use crate::foreign::Kind;
 use crate::identity::{MAX_CLIENTS, client_name};
 
 /// How the control channel is wrapped.
@@ -210,6 +211,8 @@ pub(crate) struct Scenario {
     pub(crate) asks: bool,
     /// A program judges passwords, with the scripts that do or without.
     pub(crate) program: bool,
+    /// Which clients are of another make; the others are ours. Index 0 is client 1.
+    pub(crate) kinds: Vec<Option<Kind>>,
     pub(crate) phases: Phases,
 }
 
@@ -284,6 +287,7 @@ impl Scenario {
             learns: false,
             asks: false,
             program: false,
+            kinds: Vec::new(),
             phases: Phases {
                 start: dice.secs(0, 40),
                 faults: dice.secs(60, 300),
@@ -341,6 +345,30 @@ impl Scenario {
             self.take_limits(dice);
         }
         self.program = self.passwords && Dice::new(seed, 8).chance(400);
+        self.take_kinds(&mut Dice::new(seed, 10));
+    }
+
+    /// Some clients change keys as other programs do.
+    fn take_kinds(&mut self, dice: &mut Dice) {
+        // They answer no questions, and know no limits that are pushed.
+        let fit = self.point.is_none() && !self.asks && self.limits == SessionLimits::default();
+        if !fit || !dice.chance(400) {
+            return;
+        }
+        let kinds = [None, Some(Kind::OpenVpn3), Some(Kind::OpenVpn3), Some(Kind::MirageVpn)];
+        self.kinds = (0..self.clients).map(|_| dice.pick(&kinds)).collect();
+        if self.kinds.contains(&Some(Kind::OpenVpn3)) {
+            // No server can renegotiate with it more often than it makes keys its primary ones.
+            for timing in &mut self.timing {
+                timing.reneg = timing.reneg.map(|reneg| reneg.max(Duration::from_secs(80)));
+            }
+            self.timing[0].reneg.get_or_insert(Duration::from_secs(80));
+        }
+    }
+
+    /// Of which make that client is, if it is none of ours.
+    pub(crate) fn kind(&self, client: usize) -> Option<Kind> {
+        self.kinds.get(client.wrapping_sub(1)).copied().flatten()
     }
 
     /// Two ends are alone, and know each other's addresses.

@@ -12,8 +12,9 @@ use adit_openvpn::params::{
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
 use crate::crypto::{WALL_AT_ORIGIN, environment};
-use crate::identity::credentials;
-use crate::scenario::Scenario;
+use crate::foreign::{self, Kind};
+use crate::identity::{client_name, credentials};
+use crate::scenario::{Scenario, Wrapping};
 
 /// The server's addresses in the tunnel, and the first and last of its clients'.
 const SERVER4: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
@@ -66,6 +67,40 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
             challenge: number.is_multiple_of(3).then_some(question),
         }),
         ..ClientParams::new(control, remotes)
+    })
+}
+
+/// The parameters of a client of another make.
+///
+/// # Errors
+/// When its TLS cannot be set up, as text.
+pub(crate) fn foreign(
+    scenario: &Scenario,
+    (number, kind): (usize, Kind),
+    skew: i64,
+) -> Result<foreign::Params, String> {
+    let tls = client_tls(credentials(number)?, requirements(), &environment(&scenario.versions))
+        .map_err(|error| error.to_string())?;
+    let v2 = matches!(scenario.wrapping, Wrapping::TlsCryptV2 { .. });
+    let both = scenario.wrapping == Wrapping::TlsCryptBoth && number % 2 == 1;
+    let [_, timing] = scenario.timing;
+    Ok(foreign::Params {
+        kind,
+        name: client_name(number),
+        wrap: scenario.wrapping.client(number)?,
+        brings_key: v2 || both,
+        tls: TlsConfig::Client(tls),
+        wall: wall(skew),
+        remotes: scenario.remotes.len(),
+        ciphers: scenario.server_ciphers.clone(),
+        digest: scenario.digest,
+        compression: scenario.compression,
+        epochs: !scenario.before_2_7[1],
+        hand_window: timing.hand_window,
+        reneg: timing.reneg,
+        tran_window: scenario.tran_window,
+        server_poll_timeout: scenario.server_poll_timeout,
+        retry: scenario.retry.0,
     })
 }
 

@@ -10,6 +10,7 @@ use adit_openvpn::{Client, Server};
 use crate::crypto;
 use crate::dice::Dice;
 use crate::end::{End, Machine, Mail, Question};
+use crate::foreign::Foreign;
 use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::model::{Model, SERVER, Violation};
@@ -291,6 +292,9 @@ impl World {
             let remembered = self.remembered.values().cloned().collect();
             let params = settings::server(&self.scenario, skew, remembered).map_err(Violation::new)?;
             Machine::Server(Box::new(Server::new(params, self.now, seed)))
+        } else if let Some(kind) = self.scenario.kind(number) {
+            let params = settings::foreign(&self.scenario, (number, kind), skew).map_err(Violation::new)?;
+            Machine::Foreign(Box::new(Foreign::new(params, self.now, seed)))
         } else {
             let params = settings::client(&self.scenario, number, skew).map_err(Violation::new)?;
             Machine::Client(Box::new(Client::new(params, self.now, seed)))

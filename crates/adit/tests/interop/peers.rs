@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{Ping, PingReport, can_run, transfer, wait_until_reachable};
+use adit_testbed::{Namespace, Ping, PingReport, can_run, transfer};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{OPENVPN3, Options, Program, SERVER_INNER, Transport, Wrap};
@@ -159,7 +159,7 @@ impl Row {
         let relay = relay.transpose()?;
         bed.clients[0].start().map_err(text)?;
         let target: IpAddr = SERVER_INNER[0].parse().unwrap();
-        wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE).map_err(text)?;
+        reach(&bed.clients[0].namespace, target)?;
         let back = bed.clients[0].inner_addresses().map_err(text)?;
         let back = *back.first().ok_or("the client has no address in the tunnel")?;
         let before = relay.as_ref().map_or(0, Relay::lost_data);
@@ -202,6 +202,19 @@ impl Row {
             series.into_iter().map(|thread| thread.join().unwrap().map_err(text)).collect()
         })
     }
+}
+
+/// Waits until an answer comes from `target`, which may be far away.
+fn reach(from: &Namespace, target: IpAddr) -> Result<(), String> {
+    let once = Ping { patience: Duration::from_millis(500), ..Ping::new(1, Duration::ZERO) };
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if once.run(from, target).map_err(text)?.received > 0 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Err(format!("no answer from {target} within {PATIENCE:?}"))
 }
 
 fn text(error: impl std::error::Error) -> String {

@@ -1,7 +1,7 @@
 //! A link that delays and loses UDP datagrams, and says how many of them carried data.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -31,6 +31,9 @@ pub(crate) struct Relay {
 
 type Waiting = (Instant, Vec<u8>);
 
+/// So that no two directions lose alike.
+static SEED: AtomicU64 = AtomicU64::new(1);
+
 impl Relay {
     /// Where the client's side listens.
     pub(crate) const PORT: u16 = 11_940;
@@ -54,12 +57,13 @@ impl Relay {
         let (stop, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
         let client_at = Arc::new(Mutex::new(None));
         let mut threads = Vec::new();
-        for (seed, from, to) in [(1, near.clone(), far.clone()), (2, far, near)] {
+        for (outward, from, to) in [(true, near.clone(), far.clone()), (false, far, near)] {
             let (sender, receiver) = channel();
             let (stop, lost, at) = (stop.clone(), lost.clone(), client_at.clone());
-            let outward = seed == 1;
+            let seed = SEED.fetch_add(1, Ordering::Relaxed);
+            let state = seed.wrapping_mul(u64::from(std::process::id()) | 1);
             threads.push(std::thread::spawn(move || {
-                take(&from, &sender, &stop, &mut Loss { impairment, state: seed, lost }, |source| {
+                take(&from, &sender, &stop, &mut Loss { impairment, state, lost }, |source| {
                     if outward {
                         *at.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
                     }
