@@ -202,13 +202,15 @@ impl Foreign {
         info.into_iter().map(|info| (PeerId::SERVER, info)).collect()
     }
 
-    fn connect(&mut self, path: Path) -> Result<(), rustls::Error> {
+    fn connect(&mut self, path: Path) {
         let mut sid = [1; 8];
         self.rng.fill_bytes(&mut sid[1..]);
         let reset =
             if self.params.brings_key { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
         let hello = self.hello();
-        let first = Exchange::new(self.now, (0, Some(reset)), &self.params, hello)?;
+        let Ok(first) = Exchange::new(self.now, (0, Some(reset)), &self.params, hello) else {
+            return self.end(Ended::Failed("TLS cannot be set up".to_owned()));
+        };
         let wall = self.wall();
         self.connection = Some(Connection {
             path,
@@ -227,7 +229,6 @@ impl Foreign {
             began: self.now,
             up_since: self.now,
         });
-        Ok(())
     }
 
     fn wall(&self) -> UnixTime {
@@ -316,11 +317,7 @@ impl Protocol for Foreign {
     fn handle_command(&mut self, now: Instant, command: Command) {
         self.now = now;
         match command {
-            Command::Opened { path } => {
-                if self.connect(path).is_err() {
-                    self.end(Ended::Failed("TLS".to_owned()));
-                }
-            }
+            Command::Opened { path } => self.connect(path),
             Command::OpenFailed { .. } => self.reconnect("cannot be reached"),
             Command::Closed { path, .. } if self.connection.as_ref().is_some_and(|it| it.path == path) => {
                 self.reconnect("closed");
