@@ -23,6 +23,10 @@ const AT_ONCE: usize = 24;
 /// After `reneg-sec`: the handshake, and the time until both ends seal with the new keys.
 const SWITCHED: u64 = 65;
 
+/// From one ping to the next, and how long one series of them is.
+const PING_EVERY: Duration = Duration::from_millis(10);
+const PART: Duration = Duration::from_secs(300);
+
 /// Who starts renegotiations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Starts {
@@ -185,13 +189,23 @@ impl Row {
 
     /// 100 pings a second each way, until all renegotiations are over.
     fn traffic(&self, bed: &Bed, target: IpAddr, back: IpAddr) -> Result<Vec<PingReport>, String> {
-        let seconds = self.every * self.times + SWITCHED;
-        let ping = Ping::new(u16::try_from(seconds * 100).unwrap(), Duration::from_millis(10));
+        let time = Duration::from_secs(self.every * self.times + SWITCHED);
         let (inside, outside) = (&bed.clients[0].namespace, &bed.server.namespace);
-        let end = Instant::now() + Duration::from_secs(seconds);
+        let end = Instant::now() + time;
         std::thread::scope(|scope| {
-            let series = [(inside, target), (outside, back)]
-                .map(|(from, target)| scope.spawn(move || ping.run(from, target)));
+            let mut running = Vec::new();
+            for (from, target) in [(inside, target), (outside, back)] {
+                // Requests of one series have 16 bits to be told apart by.
+                for part in 0..time.as_secs().div_ceil(PART.as_secs()) {
+                    let start = PART * u32::try_from(part).unwrap();
+                    let count = (time - start).min(PART).as_millis() / PING_EVERY.as_millis();
+                    let ping = Ping::new(u16::try_from(count).unwrap(), PING_EVERY);
+                    running.push(scope.spawn(move || {
+                        std::thread::sleep(start);
+                        ping.run(from, target)
+                    }));
+                }
+            }
             while self.load == Load::Transfer && Instant::now() + Duration::from_secs(5) < end {
                 let moved = transfer(outside, inside, back, 2_000_000).map_err(text)?;
                 if !moved.intact {
@@ -199,7 +213,7 @@ impl Row {
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
-            series.into_iter().map(|thread| thread.join().unwrap().map_err(text)).collect()
+            running.into_iter().map(|thread| thread.join().unwrap().map_err(text)).collect()
         })
     }
 }
