@@ -145,6 +145,8 @@ enum Phase {
 pub(crate) enum KeyStateOutput {
     /// The client's key method 2 arrived: a server decides now and answers with [`KeyState::send_key_method`].
     ClientHello(Box<KeyMethod2>),
+    /// A client: the TLS handshake of a renegotiation is done, so that keys can be exported.
+    Secured,
     /// Both sides' key method 2 are known.
     Established,
     /// A control message, still with its NUL.
@@ -163,6 +165,8 @@ pub(crate) struct KeyState {
     begun: bool,
     /// The peer has what it needs to make the data keys.
     confirmed: bool,
+    /// The peer sealed with the data keys.
+    used: bool,
     send: SendWindow,
     receive: ReceiveWindow,
     acks: AckQueue,
@@ -218,6 +222,7 @@ impl KeyState {
             phase: Phase::Reset,
             begun: reset.is_none(),
             confirmed: false,
+            used: false,
             send,
             receive: ReceiveWindow::new(first),
             acks: AckQueue::new(),
@@ -260,7 +265,12 @@ impl KeyState {
 
     /// The peer sealed with the data keys.
     pub(crate) fn confirm(&mut self) {
-        self.confirmed = true;
+        (self.confirmed, self.used) = (true, true);
+    }
+
+    /// Whether the peer sealed with the data keys.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used
     }
 
     /// The peer's options string, once its key method 2 is known.
@@ -367,6 +377,9 @@ impl KeyState {
         }
         if self.phase == Phase::Handshake && !self.tls.is_handshaking() {
             self.phase = Phase::KeyMethod;
+            if self.role == Role::Client && self.key_id > 0 {
+                self.outputs.push(KeyStateOutput::Secured);
+            }
             if let Some(hello) = self.hello.take() {
                 self.send_key_method(now, hello)?;
             }

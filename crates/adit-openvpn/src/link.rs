@@ -86,6 +86,8 @@ pub(crate) struct Link {
     peer: PeerId,
     role: Role,
     agreement: Option<Agreement>,
+    /// Exchanges that are not complete, but whose keys the data plane has.
+    prepared: Vec<u8>,
     established: Vec<u8>,
     active: Option<u8>,
     completed: u64,
@@ -98,6 +100,7 @@ impl Link {
             peer,
             role,
             agreement: None,
+            prepared: Vec::new(),
             established: Vec::new(),
             active: None,
             completed: 0,
@@ -140,6 +143,28 @@ impl Link {
     ) -> Result<(), KeyStateError> {
         self.completed += 1;
         self.established.push(key_id);
+        if let Some(index) = self.prepared.iter().position(|prepared| *prepared == key_id) {
+            self.prepared.remove(index);
+            return Ok(());
+        }
+        self.install(key_id, session, events)
+    }
+
+    /// An exchange can export its keys before it is complete: the data plane opens with them from now on, if they are to
+    /// be exported.
+    ///
+    /// # Errors
+    /// When TLS cannot export.
+    pub(crate) fn prepare(
+        &mut self,
+        key_id: u8,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        if !self.agreement.is_some_and(|agreement| agreement.exporter) {
+            return Ok(());
+        }
+        self.prepared.push(key_id);
         self.install(key_id, session, events)
     }
 
@@ -189,8 +214,12 @@ impl Link {
 
     /// The keys of `key_id` are over.
     pub(crate) fn retire(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
-        let Some(index) = self.established.iter().position(|known| *known == key_id) else { return };
-        self.established.remove(index);
+        let known = self.established.len() + self.prepared.len();
+        self.established.retain(|known| *known != key_id);
+        self.prepared.retain(|known| *known != key_id);
+        if self.established.len() + self.prepared.len() == known {
+            return;
+        }
         if self.agreement.is_some() {
             let session = self.session_id(key_id);
             events.push_back(Event::Data(DataEvent::Retire { peer: self.peer, session }));

@@ -38,6 +38,9 @@ const OUTER_HEADERS: usize = 48;
 pub(crate) enum SessionOutput {
     /// A server: this client said hello in exchange `key_id`; answer with [`Session::answer_hello`].
     Hello { key_id: u8, message: Box<KeyMethod2> },
+    /// A client: data keys can be exported from a renegotiation whose end is still to come. A server may seal with them
+    /// in the step that ends it (MirageVPN does), so that its first packets are right behind its key method 2.
+    Secured { key_id: u8 },
     /// An exchange is complete: its data keys can be made.
     Established { key_id: u8 },
     /// A control message.
@@ -366,6 +369,11 @@ impl Session {
                 KeyStateOutput::ClientHello(message) => {
                     if self.identify(index) {
                         self.outputs.push_back(SessionOutput::Hello { key_id, message });
+                    }
+                }
+                KeyStateOutput::Secured => {
+                    if self.identify(index) {
+                        self.outputs.push_back(SessionOutput::Secured { key_id });
                     }
                 }
                 KeyStateOutput::Established => {

@@ -18,8 +18,7 @@ const PEER: PeerId = PeerId(0);
 
 fn pair(change: impl Fn(&mut ClientParams, &mut ServerParams)) -> Pair {
     let authority = Authority::new();
-    let mut client =
-        client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let mut client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
     let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
     (client.control.reneg, server.control.reneg) = (None, None);
     change(&mut client, &mut server);
@@ -113,20 +112,24 @@ fn a_client_that_leaves_renegotiations_unfinished_is_sent_away_with_a_word() {
 
 /// The server's first packets reach the client, and its answer the server; what follows is lost.
 fn deliver_one_round(pair: &mut Pair) {
+    deliver_to_client(pair);
+    deliver_to_server(pair);
+}
+
+fn deliver_to_client(pair: &mut Pair) {
     let mut buf = Vec::new();
-    let mut to_client = Vec::new();
     while pair.server.poll_transmit(&mut buf).is_some() {
-        to_client.push(std::mem::take(&mut buf));
+        let _ = pair.client.handle_datagram(pair.now, pair.server_path(), &std::mem::take(&mut buf));
     }
-    for datagram in to_client {
-        let _ = pair.client.handle_datagram(pair.now, pair.server_path(), &datagram);
+    while let Some(event) = pair.client.poll_event() {
+        pair.client_events.push(event);
     }
-    let mut to_server = Vec::new();
+}
+
+fn deliver_to_server(pair: &mut Pair) {
+    let mut buf = Vec::new();
     while pair.client.poll_transmit(&mut buf).is_some() {
-        to_server.push(std::mem::take(&mut buf));
-    }
-    for datagram in to_server {
-        let _ = pair.server.handle_datagram(pair.now, pair.client_path(), &datagram);
+        let _ = pair.server.handle_datagram(pair.now, pair.client_path(), &std::mem::take(&mut buf));
     }
 }
 
@@ -140,9 +143,6 @@ fn a_server_seals_with_new_keys_when_the_client_is_known_to_have_them() {
     for _ in 0..3 {
         deliver_one_round(&mut pair);
     }
-    let installed = |events: &[Event]| {
-        events.iter().filter(|event| matches!(event, Event::Data(DataEvent::Install(_)))).count()
-    };
     while let Some(event) = pair.server.poll_event() {
         pair.server_events.push(event);
     }
@@ -154,6 +154,52 @@ fn a_server_seals_with_new_keys_when_the_client_is_known_to_have_them() {
     pair.server.handle_notice(pair.now, Notice::FirstOpened { peer: PEER, session });
     pair.exchange();
     assert_eq!(keys(&pair.server_events), (vec![1], vec![]));
+}
+
+fn installed(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::Data(DataEvent::Install(_)))).count()
+}
+
+/// MirageVPN's server seals with new keys in the step that sends its key method 2, so what it sealed may be there before
+/// the client has read that.
+#[test]
+fn a_client_opens_with_new_keys_before_the_exchange_is_complete() {
+    let mut pair = pair(|_, _| {});
+    pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+    let mut installed_before_the_end = false;
+    for _ in 0..6 {
+        deliver_one_round(&mut pair);
+        installed_before_the_end |=
+            installed(&pair.client_events) == 1 && !says(&pair.client_events, "renegotiated keys");
+    }
+    pair.exchange();
+    assert!(installed_before_the_end);
+    assert!(says(&pair.client_events, "renegotiated keys"));
+    assert_eq!(installed(&pair.client_events), 1, "and only once");
+    // The server sealed with them meanwhile: the client may, too.
+    let session = SessionId::openvpn(PeerId::SERVER, 1);
+    pair.client.handle_notice(pair.now, Notice::FirstOpened { peer: PeerId::SERVER, session });
+    pair.exchange();
+    assert_eq!(keys(&pair.client_events), (vec![1], vec![]));
+}
+
+/// What was installed for an exchange that comes to nothing goes with it.
+#[test]
+fn keys_of_an_exchange_that_comes_to_nothing_are_retired() {
+    let mut pair = pair(|client, _| client.control.hand_window = HAND_WINDOW * 10);
+    pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+    while installed(&pair.client_events) == 0 {
+        deliver_to_server(&mut pair);
+        deliver_to_client(&mut pair);
+    }
+    assert!(!says(&pair.client_events, "renegotiated keys"));
+    // The server gives up, and begins the next one.
+    lose_all(&mut pair, HAND_WINDOW);
+    pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
+    pair.exchange();
+    assert_eq!(keys(&pair.client_events).1, [1]);
+    pair.advance_busy(HAND_WINDOW * 2);
+    assert_eq!(keys(&pair.client_events).0, [2]);
 }
 
 #[test]

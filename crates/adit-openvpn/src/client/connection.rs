@@ -403,6 +403,7 @@ impl Connection {
     ) -> Result<(), KeyStateError> {
         match output {
             SessionOutput::Hello { .. } => {}
+            SessionOutput::Secured { key_id } => self.link.prepare(key_id, &self.session, events)?,
             SessionOutput::Established { key_id } => {
                 self.last_handshake = now;
                 self.link.established(key_id, &self.session, events)?;

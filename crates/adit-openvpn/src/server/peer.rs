@@ -383,6 +383,8 @@ impl Peer {
                 self.established = true;
                 self.proceed();
             }
+            // A server's keys are in the data plane before it sends its key method 2.
+            SessionOutput::Secured { .. } => {}
             SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
             SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
             SessionOutput::Message(bytes) => self.handle_record(now, bytes, events),

@@ -111,7 +111,7 @@ impl Session {
         }
         if let Some(newest) = self.exchanges.last() {
             if !newest.state.is_established() {
-                self.exchanges.pop();
+                self.drop_unfinished(self.exchanges.len() - 1);
             } else if newest.state.is_confirmed() {
                 self.activate(self.exchanges.len() - 1);
             }
@@ -125,6 +125,7 @@ impl Session {
         let at = match key_id {
             // There are no older keys to wait on.
             0 => now,
+            _ if exchange.state.is_used() => now,
             _ => {
                 let delay = switch_delay(&self.params);
                 (exchange.state.started + delay).max(now + delay.min(SETTLING))
@@ -166,11 +167,9 @@ impl Session {
     /// The peer sealed with these keys, so it has them: no need to wait any longer.
     pub(crate) fn confirm(&mut self, now: Instant, key_id: u8) {
         let found = self.exchanges.iter_mut().find(|exchange| exchange.state.key_id == key_id);
-        if let Some(exchange) = found
-            && exchange.state.is_established()
-        {
+        if let Some(exchange) = found {
             exchange.state.confirm();
-            if exchange.activation != Activation::Done {
+            if exchange.state.is_established() && exchange.activation != Activation::Done {
                 exchange.activation = Activation::Pending(now);
             }
         }
@@ -210,8 +209,7 @@ impl Session {
             self.fall_silent();
             return self.give_up(self.lateness(), false);
         }
-        let late = self.exchanges.remove(index).state;
-        let known = late.is_known_to_peer();
+        let (known, key_id) = self.drop_unfinished(index);
         self.unfinished += u32::from(known);
         let again = match (known, self.role) {
             (true, Role::Client) => false,
@@ -226,9 +224,17 @@ impl Session {
         self.outputs.push_back(SessionOutput::Unfinished { known });
         if known {
             self.reneg_at = Some(now + self.params.hand_window);
-        } else if let Err(error) = self.start_exchange(now, late.key_id, Some(Opcode::SoftReset)) {
+        } else if let Err(error) = self.start_exchange(now, key_id, Some(Opcode::SoftReset)) {
             self.fail(now, error);
         }
+    }
+
+    /// Drops an exchange that is not complete. Gives whether the peer knew of it, and its key id.
+    fn drop_unfinished(&mut self, index: usize) -> (bool, u8) {
+        let KeyState { key_id, .. } = self.exchanges[index].state;
+        let known = self.exchanges.remove(index).state.is_known_to_peer();
+        self.outputs.push_back(SessionOutput::Retire { key_id });
+        (known, key_id)
     }
 
     /// Whether attempts to renegotiate have taken as long as old keys may serve.
