@@ -198,7 +198,7 @@ fn keys_of_an_exchange_that_comes_to_nothing_are_retired() {
     pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
     pair.exchange();
     assert_eq!(keys(&pair.client_events).1, [1]);
-    pair.advance_busy(HAND_WINDOW * 2);
+    pair.advance_busy(HAND_WINDOW * 11);
     assert_eq!(keys(&pair.client_events).0, [2]);
 }
 
