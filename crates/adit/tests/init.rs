@@ -63,7 +63,8 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
     let profile = dir.join("clients/alice.ovpn");
     assert_eq!(mode(&profile), 0o600);
     let text = fs::read_to_string(&profile).unwrap();
-    assert!(text.contains("remote vpn.example 443 tcp\n") && !text.contains("explicit-exit-notify"));
+    assert!(text.contains("\nproto tcp\nremote vpn.example 443 tcp\n"));
+    assert!(!text.contains("explicit-exit-notify"));
     assert!(bad(&["add-client", path, "alice"], 2).contains("choose another name"));
     assert!(bad(&["add-client", path, "Alice"], 2).contains("choose another name"));
     bad(&["add-client", path, "../alice"], 2);
