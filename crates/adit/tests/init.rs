@@ -80,6 +80,40 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
     }
 }
 
+/// Libraries that look for a host's name take it from there, and no longer from the common name.
+#[test]
+fn certificates_hold_their_name_as_a_host_name() {
+    if !can_run("certificates_hold_their_name_as_a_host_name", &["openssl"]) {
+        return;
+    }
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    for (name, file, expected) in [
+        ("adit-server", "server.conf", Some("DNS:adit-server")),
+        ("bob.laptop", "clients/bob.laptop.ovpn", Some("DNS:bob.laptop")),
+        // No host can have such a name.
+        ("x@y.example", "clients/x@y.example.ovpn", None),
+    ] {
+        if file.starts_with("clients") {
+            good(&["add-client", path, name]);
+        }
+        let said = certificate(&scratch, &fs::read_to_string(dir.join(file)).unwrap());
+        assert!(said.contains(&format!("CN = {name}\n")), "{said}");
+        let found = said.lines().map(str::trim).find(|line| line.starts_with("DNS:"));
+        assert_eq!(found, expected, "{said}");
+    }
+}
+
+/// What `openssl` says of the certificate in a configuration.
+fn certificate(scratch: &Scratch, text: &str) -> String {
+    let (_, rest) = text.split_once("<cert>\n").unwrap();
+    let file = scratch.write("certificate.pem", rest.split_once("</cert>").unwrap().0).unwrap();
+    let output = Command::new("openssl").args(["x509", "-noout", "-text", "-in"]).arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn init_that_fails_leaves_nothing() {
     let scratch = Scratch::create("init").unwrap();
