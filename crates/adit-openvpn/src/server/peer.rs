@@ -38,7 +38,7 @@ use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
-/// How long a refused client gets to hear why.
+/// How long a client that is refused or halted gets to hear why.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// What the server shall do with a peer after an input.
@@ -96,8 +96,10 @@ pub(super) struct Peer {
     waits_until: Option<Instant>,
     /// It asked for settings before there were any.
     asked_early: bool,
-    /// It was refused and is told so until then.
+    /// It was refused or halted, and is told so until then.
     refused_until: Option<Instant>,
+    /// Scripts and programs heard that it goes.
+    left: bool,
     verdict: Option<Verdict>,
 }
 
@@ -135,6 +137,7 @@ impl Peer {
             waits_until: None,
             asked_early: false,
             refused_until: None,
+            left: false,
             verdict: None,
         })
     }
@@ -485,6 +488,18 @@ impl Peer {
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
+    }
+
+    /// The client has neither addresses nor data keys any more. It is told why, and goes when it had time to hear it.
+    ///
+    /// With HALT it stays away and shows the reason: OpenVPN 2 ends (`server_pushed_signal`), OpenVPN 3 ends with
+    /// CLIENT_HALT (cliproto.hpp `recv_halt_restart`). RESTART would have both try again without end, each time refused
+    /// by an alert of TLS that says less.
+    pub(super) fn halt(&mut self, now: Instant, told: &str) {
+        self.session.send_message(now, &format!("HALT,{told}"));
+        self.up = None;
+        self.link = Link::new(self.id, Role::Server);
+        self.refused_until.get_or_insert(now + REFUSAL_TIME);
     }
 
     fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut VecDeque<Event>) {
