@@ -79,6 +79,8 @@ pub(super) struct Peer {
     lifetime: Lifetime,
     abilities: PeerAbilities,
     occ_cipher: Option<String>,
+    /// Its options string names compression, and this server moves such clients off it (`compress migrate`).
+    migrates: bool,
     /// Bytes received and sent in the tunnel.
     bytes: (u64, u64),
     /// What it told of itself, for scripts.
@@ -131,6 +133,7 @@ impl Peer {
             lifetime: Lifetime::default(),
             abilities: PeerAbilities::default(),
             occ_cipher: None,
+            migrates: false,
             bytes: (0, 0),
             up: None,
             last_handshake: now,
@@ -470,9 +473,13 @@ impl Peer {
             self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
             self.abilities.proto = known_proto(&self.params.data, self.abilities.proto);
-            self.occ_cipher = parse_options(&hello.options).get("cipher").map(|name| (*name).to_owned());
+            let options = parse_options(&hello.options);
+            self.occ_cipher = options.get("cipher").map(|name| (*name).to_owned());
+            // The word stands for every kind of compression (OpenVPN ssl.c, `remote_usescomp`).
+            let may_migrate = self.params.data.migrate && self.params.point.is_none();
+            self.migrates = may_migrate && options.contains_key("comp-lzo");
         }
-        self.session.answer_hello(now, key_id, server_hello(&self.params, self.path));
+        self.session.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
         let chain = self.session.peer_certificates();
         let certified = self.session.peer_name();
         let claim = Claim { now, path: self.path, hello, certified, chain: &chain };
