@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::counters::{Counters, Drop, Half, PeerCounter};
 use crate::event::{IngressEvent, PeerRoutes};
-use crate::framing::{self, Class, OpenSession};
+use crate::framing::{self, Class, MAX_CONTROL, OpenSession};
 use crate::headers::Ip;
 use crate::inbox::Inbox;
 use crate::outbox::MAX_DATAGRAM;
@@ -37,6 +37,12 @@ pub enum StreamError {
         "the peer announced a record of {0} bytes, more than {MAX_RECORD}; it is no OpenVPN peer, or the stream lost its step"
     )]
     Oversize(usize),
+    /// A record longer than any control packet, on a connection that no peer of a server uses yet.
+    #[error(
+        "the peer announced a record of {0} bytes, but a control packet has at most {MAX_CONTROL}; it is no OpenVPN \
+         peer, or leaves out the lengths, as MirageVPN does with `remote ... tcp` and no `proto tcp` in its file"
+    )]
+    OversizeControl(usize),
 }
 
 struct Session {
@@ -163,8 +169,10 @@ impl Ingress {
             if len == 0 {
                 break Err(StreamError::Empty);
             }
-            if len > MAX_RECORD {
-                break Err(StreamError::Oversize(len));
+            if len > MAX_CONTROL
+                && let Err(error) = self.check_long_record(&path, len)
+            {
+                break Err(error);
             }
             let record = start + prefix.len()..start + prefix.len() + len;
             if record.end > bytes.len() {
@@ -175,6 +183,25 @@ impl Ingress {
         };
         out.finish(bytes);
         outcome
+    }
+
+    /// Whether a peer uses this path.
+    pub fn serves(&self, path: &Path) -> bool {
+        self.paths.contains_key(path)
+    }
+
+    /// A server's client sends data only after the server was ordered to open it; until then its records are control
+    /// packets. A client has no such order: its server's first data may come before its keys are installed.
+    #[cold]
+    fn check_long_record(&self, path: &Path, len: usize) -> Result<(), StreamError> {
+        if len > MAX_RECORD {
+            return Err(StreamError::Oversize(len));
+        }
+        let Config { role, wire, .. } = self.config;
+        if role == Role::Server && wire == Wire::OpenVpn && !self.serves(path) {
+            return Err(StreamError::OversizeControl(len));
+        }
+        Ok(())
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! What each side says of itself in key method 2.
 
-use adit_core::{Cipher, Path};
+use adit_core::{Cipher, CompressionFraming, Path};
 use zeroize::Zeroizing;
 
 use crate::key_method::KeyMethod2;
@@ -44,11 +44,17 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     message(Role::Client, &params.data, &params.control.wrap, None, path, info.to_string())
 }
 
-/// A server's key method 2.
-pub(crate) fn server_hello(params: &ServerParams, path: Path) -> KeyMethod2 {
+/// A server's key method 2. To a client that `migrates` off compression it names compression, as the client does:
+/// otherwise that one would warn of a difference (OpenVPN ssl_util.c, `options_string_compat_lzo`).
+pub(crate) fn server_hello(params: &ServerParams, path: Path, migrates: bool) -> KeyMethod2 {
     let info = params.point.as_ref().map(|_| point_info(&params.data)).unwrap_or_default();
     let point = params.point.as_ref().map(|point| OccPoint::from(&point.local));
-    message(Role::Server, &params.data, &params.control.wrap, point, path, info)
+    let wrap = &params.control.wrap;
+    if migrates {
+        let data = DataParams { compression: CompressionFraming::LzoNo, ..params.data.clone() };
+        return message(Role::Server, &data, wrap, point, path, info);
+    }
+    message(Role::Server, &params.data, wrap, point, path, info)
 }
 
 /// What an end of a point-to-point tunnel tells: no more than the agreement needs.

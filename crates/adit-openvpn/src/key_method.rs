@@ -2,7 +2,8 @@
 //!
 //! `0 (4) | method (1) | pre-master (48, client only) | random (32) | random (32) | options | username |
 //! password | peer info`, the last four as strings with a 16-bit length that counts the NUL at their end; an
-//! empty string is a length of 0. Source: OpenVPN ssl.c (`key_method_2_write`, `key_method_2_read`).
+//! empty string is a length of 0. A reader takes the last byte for the NUL, whatever it is: MirageVPN leaves it
+//! unset at some lengths. Source: OpenVPN ssl.c (`key_method_2_write`, `key_method_2_read`, `read_string`).
 
 use std::fmt;
 
@@ -64,8 +65,8 @@ pub enum KeyMethodError {
         /// Its limit.
         limit: usize,
     },
-    /// A string does not end with its only NUL.
-    #[error("the {0} in the key method 2 message does not end with its only NUL byte")]
+    /// A string holds a NUL before its last byte.
+    #[error("the {0} in the key method 2 message holds a NUL byte, which may stand at its end only")]
     Nul(&'static str),
     /// A string is no printable UTF-8.
     #[error("the {0} in the key method 2 message is not printable UTF-8 text")]
@@ -154,13 +155,13 @@ fn read_array<const N: usize>(rest: &mut &[u8], name: &'static str) -> Result<[u
     Ok(*array)
 }
 
-/// The bytes of a string without its NUL.
+/// The bytes of a string without its last byte, which stands for the NUL (OpenVPN overwrites it with one).
 fn read_string<'a>(rest: &mut &'a [u8], field: &Field) -> Result<&'a [u8], KeyMethodError> {
     let length = usize::from(u16::from_be_bytes(read_array(rest, field.name)?));
     let (string, tail) = rest.split_at_checked(length).ok_or(KeyMethodError::CutShort(field.name))?;
     *rest = tail;
-    let Some((&last, string)) = string.split_last() else { return Ok(&[]) };
-    if last != 0 || string.contains(&0) {
+    let Some((_, string)) = string.split_last() else { return Ok(&[]) };
+    if string.contains(&0) {
         return Err(KeyMethodError::Nul(field.name));
     }
     if string.len() > field.limit {
@@ -236,6 +237,17 @@ mod tests {
     }
 
     #[test]
+    fn the_last_byte_of_a_string_is_not_part_of_it() {
+        let sent = message(Role::Server);
+        let mut bytes = encoded(&sent);
+        // Where `KeyMethod2::encode` puts the NULs of options, username, password and peer info.
+        for (at, unset) in [(86, b'x'), (92, 0xff), (101, b'\n'), (bytes.len() - 1, 0x80)] {
+            assert_eq!(std::mem::replace(&mut bytes[at], unset), 0);
+        }
+        assert_eq!(KeyMethod2::decode(&bytes, Role::Server), Ok(sent));
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let good = encoded(&message(Role::Server));
         let decode = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -249,8 +261,8 @@ mod tests {
         assert_eq!(decode(&|b| b[72] = b'\n'), KeyMethodError::Text("options string"));
         assert_eq!(decode(&|b| b[72] = 0xff), KeyMethodError::Text("options string"));
         assert_eq!(decode(&|b| b[72] = 0), KeyMethodError::Nul("options string"));
-        let end = good.len() - 1;
-        assert_eq!(decode(&|b| b[end] = b'x'), KeyMethodError::Nul("peer info"));
+        let end = good.len() - 2;
+        assert_eq!(decode(&|b| b[end] = 0), KeyMethodError::Nul("peer info"));
         let long = KeyMethod2 { username: "u".repeat(MAX_CREDENTIAL_LEN + 1), ..message(Role::Server) };
         let too_long = KeyMethodError::TooLong { field: "username", limit: MAX_CREDENTIAL_LEN };
         assert_eq!(long.encode(&mut Vec::new()), Err(too_long));

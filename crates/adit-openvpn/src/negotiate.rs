@@ -45,6 +45,8 @@ pub(crate) struct PeerAbilities {
     /// It said so by name (`IV_CIPHERS`).
     pub(crate) lists_ciphers: bool,
     pub(crate) accepts_tun_mtu: bool,
+    /// It takes `compress stub-v2`.
+    pub(crate) stub_v2: bool,
 }
 
 impl PeerAbilities {
@@ -63,6 +65,7 @@ impl PeerAbilities {
             ciphers,
             lists_ciphers: value("IV_CIPHERS").is_some(),
             accepts_tun_mtu: value("IV_MTU").is_some(),
+            stub_v2: value("IV_COMP_STUBv2") == Some("1"),
         }
     }
 
@@ -76,6 +79,12 @@ impl PeerAbilities {
     pub(crate) fn takes_epochs(&self, cipher: Cipher) -> bool {
         const NEEDED: u32 = iv_proto::DATA_V2 | iv_proto::CC_EXIT | iv_proto::DATA_EPOCH;
         cipher.is_aead() && self.proto & NEEDED == NEEDED
+    }
+
+    /// What a client that announces compression is pushed in its place by `compress migrate` (OpenVPN multi.c,
+    /// `multi_client_connect_compress_migrate`): one before `stub-v2` is taken to know `comp-lzo`.
+    pub(crate) fn migrated(&self) -> CompressionFraming {
+        if self.stub_v2 { CompressionFraming::StubV2 } else { CompressionFraming::LzoNo }
     }
 
     pub(crate) fn has(&self, bit: u32) -> bool {
@@ -297,6 +306,14 @@ mod tests {
             epoch: false,
             replay_window: ReplayWindow::default(),
         }
+    }
+
+    #[test]
+    fn clients_migrate_to_what_they_know() {
+        let migrated = |info| PeerAbilities::parse(info).migrated();
+        assert_eq!(migrated("IV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\n"), CompressionFraming::StubV2);
+        assert_eq!(migrated("IV_LZO=1\nIV_COMP_STUB=1\n"), CompressionFraming::LzoNo);
+        assert_eq!(migrated("IV_COMP_STUBv2=0\n"), CompressionFraming::LzoNo);
     }
 
     #[test]

@@ -84,6 +84,9 @@ pub struct DataParams {
     pub digest: Digest,
     /// The compression framing our configuration names; a server's push may change a client's.
     pub compression: CompressionFraming,
+    /// `compress migrate`, on a server whose own framing is [`CompressionFraming::None`]: clients whose options string
+    /// names compression are pushed a framing that compresses nothing.
+    pub migrate: bool,
     /// `compat-mode`: offer nothing that came after OpenVPN 2.5, and take no such offer; data keys come from
     /// OpenVPN's own PRF then.
     pub before_2_6: bool,
@@ -107,6 +110,7 @@ impl Default for DataParams {
             cipher: None,
             digest: Digest::default(),
             compression: CompressionFraming::None,
+            migrate: false,
             before_2_6: false,
             before_2_7: false,
             tun_mtu: 1500,

@@ -192,16 +192,25 @@ impl Server {
     fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         self.unschedule(id);
-        self.half_open.remove(&id);
-        for network in peer.learned() {
-            self.vacated.insert(network, peer.next_script());
-        }
         let path = peer.path();
         let mut datagram = Vec::new();
         while peer.poll_transmit(self.now, &mut datagram) {
             self.last_words.push_back((path, std::mem::take(&mut datagram)));
         }
         self.by_sid.remove(&(path, peer.sid()));
+        self.take_down(id, &mut peer, reason);
+        self.report(severity, Some(path), format!("{}: {reason}", peer.name()));
+        if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
+            self.after_words.push(Event::Close { path });
+        }
+    }
+
+    /// The client's addresses are free and the data plane forgets it; its control channel is left.
+    fn take_down(&mut self, id: PeerId, peer: &mut Peer, reason: &str) {
+        self.half_open.remove(&id);
+        for network in peer.learned() {
+            self.vacated.insert(network, peer.next_script());
+        }
         if let Some(lease) = peer.leave(self.now, &mut self.events) {
             self.pool.release(&lease);
         }
@@ -211,16 +220,22 @@ impl Server {
             self.events.push_back(Event::Data(DataEvent::RemovePeer(peer)));
             self.events.push_back(Event::PeerDown { peer, reason: reason.to_owned() });
         }
-        self.report(severity, Some(path), format!("{}: {reason}", peer.name()));
         if peer.is_up() {
             self.up -= 1;
             if self.by_name.get(peer.name()) == Some(&id) {
                 self.by_name.remove(peer.name());
             }
         }
-        if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
-            self.after_words.push(Event::Close { path });
-        }
+    }
+
+    /// A client that is up carries no data from now on, and has a moment to hear why it shall stop.
+    fn halt(&mut self, id: PeerId, told: &str, reason: &str) {
+        let Some(mut peer) = self.peers.remove(&id) else { return };
+        self.take_down(id, &mut peer, reason);
+        peer.halt(self.now, told);
+        self.report(Severity::Warning, Some(peer.path()), format!("{}: {reason}", peer.name()));
+        self.peers.insert(id, peer);
+        self.settle(id);
     }
 
     /// The data plane opened a packet from a new address.
@@ -321,10 +336,18 @@ impl Server {
         }
         self.report(Severity::Info, None, "crl-verify: read anew".to_owned());
         let lists = revocations.current();
+        // One that was refused or halted goes soon by itself, and shall hear why.
+        let goes = |peer: &Peer| !peer.is_refused() && peer.is_revoked(&lists);
         let revoked: Vec<PeerId> =
-            self.peers.iter().filter(|(_, peer)| peer.is_revoked(&lists)).map(|(id, _)| *id).collect();
+            self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
+        let reason = "its certificate was revoked (crl-verify)";
         for id in revoked {
-            self.remove(id, "its certificate was revoked (crl-verify)", Severity::Warning);
+            // A peer without `pull` knows no HALT (OpenVPN push.c `server_pushed_signal`).
+            if self.params.point.is_none() && self.peers.get(&id).is_some_and(Peer::is_up) {
+                self.halt(id, "your certificate was revoked", reason);
+            } else {
+                self.remove(id, reason, Severity::Warning);
+            }
         }
     }
 

@@ -3,7 +3,9 @@
 
 mod support;
 
-use adit_core::{Command, Event, Transport};
+use std::time::Duration;
+
+use adit_core::{Command, DataEvent, Event, Protocol, Transport};
 use adit_openvpn::revocation::{RevocationError, Revocations};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{TlsConfig, credentials};
@@ -12,6 +14,10 @@ use support::{Authority, Pair, client_params, environment, requirements, serial,
 
 /// A server with these lists and the client "client".
 fn pair(authority: &Authority, revocations: &Revocations) -> Pair {
+    pair_over(authority, revocations, Transport::Udp)
+}
+
+fn pair_over(authority: &Authority, revocations: &Revocations, transport: Transport) -> Pair {
     let identity = authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
     let mut server = server_params(&identity, WrapConfig::Plain);
     let mut wanted = requirements();
@@ -20,7 +26,7 @@ fn pair(authority: &Authority, revocations: &Revocations) -> Pair {
         TlsConfig::Server(credentials::server_tls(&identity, wanted, &environment()).unwrap());
     server.control.revocations = Some(revocations.clone());
     let identity = authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
-    Pair::new(client_params(&identity, WrapConfig::Plain, Transport::Udp), server)
+    Pair::new(client_params(&identity, WrapConfig::Plain, transport), server)
 }
 
 fn told(events: &[Event], words: &str) -> bool {
@@ -69,7 +75,7 @@ fn a_new_list_holds_at_once() {
     assert!(pair.is_up());
     let update = |pair: &mut Pair, content: Vec<u8>| {
         let now = pair.now;
-        adit_core::Protocol::handle_command(&mut pair.server, now, Command::RevocationList(content));
+        pair.server.handle_command(now, Command::RevocationList(content));
         pair.exchange();
     };
     update(&mut pair, b"no list".to_vec());
@@ -78,6 +84,43 @@ fn a_new_list_holds_at_once() {
     assert!(pair.is_up());
     update(&mut pair, authority.revoke(&[serial("client")], 2026));
     assert!(pair.server.peers().is_empty() && told(&pair.server_events, "was revoked"));
+    // The client hears why and ends, as it could not come back.
+    assert!(told(&pair.client_events, "your certificate was revoked"));
+    assert!(pair.client_events.iter().any(|event| matches!(event, Event::Ended(_))));
+}
+
+#[test]
+fn who_is_revoked_stops_at_once_and_is_told_until_it_hears() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let authority = Authority::new();
+        let lists = Revocations::from_lists(&authority.revoke(&[], 2026)).unwrap();
+        let mut pair = pair_over(&authority, &lists, transport);
+        assert!(pair.is_up());
+        let (now, revoked) = (pair.now, authority.revoke(&[serial("client")], 2026));
+        pair.server_events.clear();
+        pair.server.handle_command(now, Command::RevocationList(revoked));
+        assert!(pair.server.peers().is_empty());
+        // The data plane forgets the client before it is told, and what is sent first is lost.
+        while let Some(event) = pair.server.poll_event() {
+            pair.server_events.push(event);
+        }
+        let removed = |event: &&Event| matches!(event, Event::Data(DataEvent::RemovePeer(_)));
+        assert_eq!(pair.server_events.iter().filter(removed).count(), 1);
+        let mut lost = Vec::new();
+        assert!(pair.server.poll_transmit(&mut lost).is_some());
+        pair.exchange();
+        assert!(pair.client.peers().len() == 1, "it has not heard of it");
+        pair.advance(Duration::from_secs(3));
+        assert!(told(&pair.client_events, "your certificate was revoked") && pair.client.peers().is_empty());
+        // After its time nothing of it is left, and no event came twice.
+        pair.advance(Duration::from_secs(5));
+        assert_eq!(pair.server.poll_timeout(), None);
+        assert_eq!(pair.server_events.iter().filter(removed).count(), 1);
+        let down = |event: &&Event| matches!(event, Event::PeerDown { .. });
+        assert_eq!(pair.server_events.iter().filter(down).count(), 1);
+        let closed = pair.server_events.iter().any(|event| matches!(event, Event::Close { .. }));
+        assert_eq!(closed, transport == Transport::Tcp);
+    }
 }
 
 #[test]

@@ -63,7 +63,8 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
     let profile = dir.join("clients/alice.ovpn");
     assert_eq!(mode(&profile), 0o600);
     let text = fs::read_to_string(&profile).unwrap();
-    assert!(text.contains("remote vpn.example 443 tcp\n") && !text.contains("explicit-exit-notify"));
+    assert!(text.contains("\nproto tcp\nremote vpn.example 443 tcp\n"));
+    assert!(!text.contains("explicit-exit-notify"));
     assert!(bad(&["add-client", path, "alice"], 2).contains("choose another name"));
     assert!(bad(&["add-client", path, "Alice"], 2).contains("choose another name"));
     bad(&["add-client", path, "../alice"], 2);
@@ -77,6 +78,40 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
             assert!(!name.to_string_lossy().starts_with('.'), "{name:?}");
         }
     }
+}
+
+/// Libraries that look for a host's name take it from there, and no longer from the common name.
+#[test]
+fn certificates_hold_their_name_as_a_host_name() {
+    if !can_run("certificates_hold_their_name_as_a_host_name", &["openssl"]) {
+        return;
+    }
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    for (name, file, expected) in [
+        ("adit-server", "server.conf", Some("DNS:adit-server")),
+        ("bob.laptop", "clients/bob.laptop.ovpn", Some("DNS:bob.laptop")),
+        // No host can have such a name.
+        ("x@y.example", "clients/x@y.example.ovpn", None),
+    ] {
+        if file.starts_with("clients") {
+            good(&["add-client", path, name]);
+        }
+        let said = certificate(&scratch, &fs::read_to_string(dir.join(file)).unwrap());
+        assert!(said.contains(&format!("CN = {name}\n")), "{said}");
+        let found = said.lines().map(str::trim).find(|line| line.starts_with("DNS:"));
+        assert_eq!(found, expected, "{said}");
+    }
+}
+
+/// What `openssl` says of the certificate in a configuration.
+fn certificate(scratch: &Scratch, text: &str) -> String {
+    let (_, rest) = text.split_once("<cert>\n").unwrap();
+    let file = scratch.write("certificate.pem", rest.split_once("</cert>").unwrap().0).unwrap();
+    let output = Command::new("openssl").args(["x509", "-noout", "-text", "-in"]).arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]

@@ -123,6 +123,7 @@ const NEVER_COMPRESSES: &str = "only the framing: adit does not compress, and dr
 
 pub(super) fn comp_lzo(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.data.compression = CompressionFraming::LzoNo;
+    draft.data.migrate = false;
     match args.opt(0) {
         Some("no") => done(),
         None | Some("yes" | "adaptive") => done_but(NEVER_COMPRESSES),
@@ -139,10 +140,11 @@ pub(super) fn compress(draft: &mut Draft, args: &Args<'_>) -> Done {
         Some("lz4") => (CompressionFraming::Stub, true),
         Some("lz4-v2") => (CompressionFraming::StubV2, true),
         Some("lzo") => (CompressionFraming::LzoNo, true),
-        Some("migrate") => return skip("adit adapts to a client's framing without being told"),
+        Some("migrate") => (CompressionFraming::None, false),
         Some(other) => return Err(args.bad(other, "`stub-v2` or `stub`")),
     };
     draft.data.compression = framing;
+    draft.data.migrate = args.opt(0) == Some("migrate");
     if compresses { done_but(NEVER_COMPRESSES) } else { done() }
 }
 

@@ -174,6 +174,8 @@ pub(super) struct DataDraft {
     /// Where `auth none` stands.
     pub(super) no_auth: Option<At>,
     pub(super) compression: CompressionFraming,
+    /// `compress migrate`.
+    pub(super) migrate: bool,
     /// `compat-mode`, as ten thousand times the first number and so on.
     pub(super) compat: Option<u32>,
     pub(super) replay_window: Option<ReplayWindow>,

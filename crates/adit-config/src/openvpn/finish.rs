@@ -97,6 +97,7 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
         fallback: draft.fallback,
         auth: draft.auth,
         compression: draft.compression,
+        migrate: draft.migrate,
         before_2_6,
         before_2_7,
         replay_window: draft.replay_window.unwrap_or_default(),

@@ -1,4 +1,4 @@
-use adit_core::RouteVia;
+use adit_core::{CompressionFraming, RouteVia};
 
 use super::*;
 
@@ -105,6 +105,19 @@ fn two_points() {
     assert!(
         bad("tls-server\nifconfig 10.4.0.1 10.4.0.2\nauth-user-pass")[0].contains("`auth-user-pass` belongs")
     );
+}
+
+#[test]
+fn compress_migrate_is_no_framing_of_its_own() {
+    let compression = |text: &str| {
+        let data = server(text).0.data;
+        (data.compression, data.migrate)
+    };
+    assert_eq!(compression(""), (CompressionFraming::None, false));
+    assert_eq!(compression("compress migrate"), (CompressionFraming::None, true));
+    // Of two the last counts.
+    assert_eq!(compression("compress stub\ncompress migrate"), (CompressionFraming::None, true));
+    assert_eq!(compression("compress migrate\ncomp-lzo no"), (CompressionFraming::LzoNo, false));
 }
 
 #[test]

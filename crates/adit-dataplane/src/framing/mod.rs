@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use adit_core::{Cipher, DirectionKey, Framing, Instant, PeerId, ReplayWindow, SessionId};
 
+pub(crate) use self::openvpn::MAX_CONTROL;
 use crate::aead::{self, Aead, AeadError};
 use crate::counters::Drop;
 use crate::replay::{Freshness, Window};

@@ -24,7 +24,7 @@ pub(super) const V2_HEADER: usize = 4;
 pub(super) const PACKET_ID: usize = 4;
 /// The longest control packet: none carries more than 2048 bytes (OpenVPN common.h `TLS_CHANNEL_BUF_SIZE`), beside a
 /// wrapped client key of at most 1024, an HMAC and headers.
-const MAX_CONTROL: usize = 4096;
+pub(crate) const MAX_CONTROL: usize = 4096;
 
 /// A client has one peer and takes any peer-id for it: the peer-id is authenticated, and lies in the AAD.
 #[inline]

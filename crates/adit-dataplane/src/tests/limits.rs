@@ -225,6 +225,28 @@ fn streams_may_break_anywhere_but_not_lose_step() {
 }
 
 #[test]
+fn a_connection_without_a_peer_carries_control_packets_alone() {
+    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    // The start of a first control packet without TCP's length in front of it.
+    let unframed = [0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7];
+    let open =
+        |end: &mut End, bytes: &[u8]| end.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut end.inbox);
+    assert_eq!(open(&mut server, &unframed), Err(StreamError::OversizeControl(0x38d6)));
+    assert_eq!(open(&mut server, &[0x10, 0x01]), Err(StreamError::OversizeControl(4097)));
+    assert_eq!(open(&mut server, &[0x10, 0x00]), Ok(0));
+    assert_eq!(open(&mut server, &[0xff, 0xff]), Err(StreamError::Oversize(0xffff)));
+    // A peer may send data as long as its tunnel takes.
+    admit(&mut server, 1, tcp(1), CIPHER);
+    assert_eq!(open(&mut server, &unframed), Ok(0));
+    // A client's server may send data before the client's keys are installed.
+    let mut client = End::new(Role::Client, Wire::OpenVpn, false);
+    assert_eq!(open(&mut client, &unframed), Ok(0));
+    // With a static key all is data, and from any connection.
+    let mut end = End::new(Role::Client, Wire::OpenVpnStatic, false);
+    assert_eq!(open(&mut end, &unframed), Ok(0));
+}
+
+#[test]
 fn mss_is_clamped_both_ways() {
     let mut server = End::new(Role::Server, Wire::OpenVpn, false);
     admit(&mut server, 1, udp(1), CIPHER);
@@ -285,6 +307,8 @@ fn keys_that_do_not_fit_install_nothing() {
 #[test]
 fn control_packets_have_a_longest() {
     let (mut server, _, _) = three(true);
+    // Where no peer is, a record of that length ends the connection.
+    admit(&mut server, 3, tcp(1), CIPHER);
     for (length, arrives) in [(1, 1), (1300, 1), (4096, 1), (4097, 0), (60_000, 0)] {
         let control = [vec![4 << 3], vec![7; length - 1]].concat();
         assert_eq!(server.receive(udp(1), &control, 0).control.len(), arrives, "{length} over UDP");

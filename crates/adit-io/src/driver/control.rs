@@ -12,6 +12,7 @@ use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
     Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
 };
+use adit_dataplane::StreamError;
 
 use super::mail::{DataMail, Mail};
 use super::network::NetworkWatch;
@@ -231,6 +232,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
+                Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
                 Mail::Command(command) => self.protocol.handle_command(now, command),
                 Mail::Died { thread, why } => return Err(DriverError::Thread { thread, why }),
             }
@@ -269,13 +271,17 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// show nowhere else; but anyone can send such datagrams, so the log hears of few.
     fn rejected(&mut self, now: Instant, path: Path, why: Rejected) {
         count(&self.losses.rejected);
-        if now < self.next_complaint || !matches!(why, Rejected::Unauthentic(_) | Rejected::Malformed(_)) {
-            return;
+        if matches!(why, Rejected::Unauthentic(_) | Rejected::Malformed(_)) {
+            self.complain(now, path, format!("dropped a control datagram: {why}"));
         }
-        self.next_complaint = now + COMPLAIN_EVERY;
-        let text = format!("dropped a control datagram: {why}");
-        let report = Report { severity: Severity::Warning, path: Some(path), text };
-        self.observer.event(&Event::Report(report), self.tun.name());
+    }
+
+    /// Says in the log what is wrong with what an unauthenticated peer sent, if nothing was said for a while.
+    fn complain(&mut self, now: Instant, path: Path, text: String) {
+        if now >= self.next_complaint {
+            self.next_complaint = now + COMPLAIN_EVERY;
+            self.report(Severity::Warning, Some(path), text);
+        }
     }
 
     /// Totals first, so that a peer heard within this second is not taken for silent; then the timers.
@@ -549,6 +555,18 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.forget(connection);
         self.workers.wake();
         self.protocol.handle_command(now, Command::Closed { path, reason });
+    }
+
+    /// A client hears it by its protocol. A server's protocol has nothing to say of a connection before its first
+    /// control packet, and what comes after one may be as wrong.
+    fn not_framed(&mut self, now: Instant, connection: ConnectionId, error: StreamError) {
+        if let Some(path) = self.connections.get(&connection).copied()
+            && !self.listeners.is_empty()
+        {
+            count(&self.losses.rejected);
+            self.complain(now, path, format!("closed a connection: {error}"));
+        }
+        self.broken(now, connection, error.to_string());
     }
 
     fn accept(&mut self, number: u32) {

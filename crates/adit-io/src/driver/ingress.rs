@@ -121,7 +121,13 @@ impl Running {
                 }
                 Ok(())
             }
-            Err(error) => self.break_off(id, error.to_string()),
+            Err(error) if self.ingress.serves(&path) => self.break_off(id, error.to_string()),
+            Err(error) => {
+                self.links.stop_reading(id);
+                self.control.post(Mail::NotFramed { connection: id, error });
+                self.control.wake();
+                Ok(())
+            }
         }
     }
 

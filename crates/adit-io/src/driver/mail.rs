@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use adit_core::{Command, ConnectionId, Notice, OpenFailure, Path};
-use adit_dataplane::{EgressEvent, IngressEvent};
+use adit_dataplane::{EgressEvent, IngressEvent, StreamError};
 
 use crate::opener::Opened;
 use crate::udp::UdpSocket;
@@ -23,6 +23,8 @@ pub(crate) enum Mail {
     Opened { remote: usize, result: Result<Opened, OpenFailure> },
     /// A connection is broken.
     Broken { connection: ConnectionId, reason: String },
+    /// What came on a connection that no peer uses is not cut into records; it is read no more.
+    NotFramed { connection: ConnectionId, error: StreamError },
     /// An order from the person in charge.
     Command(Command),
     /// A thread failed.

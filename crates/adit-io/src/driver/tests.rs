@@ -410,6 +410,33 @@ fn a_tcp_server_takes_records_in_any_pieces() {
 }
 
 #[test]
+fn a_tcp_client_that_sends_no_lengths_is_sent_away_at_once() {
+    in_fresh_network(|| {
+        let running = start(server_config(Transport::Tcp, "127.0.0.1:0"), "10.9.0.1/24");
+        running.wait_until_up();
+        let mut client = TcpStream::connect(running.addresses[0]).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The first control packet of a client, as over UDP: opcode, session id, no acknowledgements, packet id.
+        client.write_all(&[0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0]).unwrap();
+        let from = client.local_addr().unwrap().to_string();
+        let said = |word: &str| {
+            ["closed a connection", "14550", "4096", "proto tcp"].map(|part| word.contains(part))
+        };
+        running.wait_for(
+            |heard| matches!(heard, Heard::Event(word) if word.contains(&from) && said(word) == [true; 4]),
+        );
+        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("14550")));
+        assert!(client.read_to_end(&mut Vec::new()).is_ok_and(|rest| rest == 0));
+        // The log hears of the next one after a while.
+        let mut next = TcpStream::connect(running.addresses[0]).unwrap();
+        next.write_all(&[0x38, 0xd7, 1, 2]).unwrap();
+        let word = running.wait_for(|heard| matches!(heard, Heard::Closed(_) | Heard::Event(_)));
+        assert!(matches!(word, Heard::Closed(why) if why.contains("14551")));
+        running.stop();
+    });
+}
+
+#[test]
 fn goodbyes_leave_before_a_tcp_connection_closes() {
     in_fresh_network(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

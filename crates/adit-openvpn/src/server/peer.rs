@@ -38,7 +38,7 @@ use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
-/// How long a refused client gets to hear why.
+/// How long a client that is refused or halted gets to hear why.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// What the server shall do with a peer after an input.
@@ -79,6 +79,8 @@ pub(super) struct Peer {
     lifetime: Lifetime,
     abilities: PeerAbilities,
     occ_cipher: Option<String>,
+    /// Its options string names compression, and this server moves such clients off it (`compress migrate`).
+    migrates: bool,
     /// Bytes received and sent in the tunnel.
     bytes: (u64, u64),
     /// What it told of itself, for scripts.
@@ -96,8 +98,10 @@ pub(super) struct Peer {
     waits_until: Option<Instant>,
     /// It asked for settings before there were any.
     asked_early: bool,
-    /// It was refused and is told so until then.
+    /// It was refused or halted, and is told so until then.
     refused_until: Option<Instant>,
+    /// Scripts and programs heard that it goes.
+    left: bool,
     verdict: Option<Verdict>,
 }
 
@@ -129,12 +133,14 @@ impl Peer {
             lifetime: Lifetime::default(),
             abilities: PeerAbilities::default(),
             occ_cipher: None,
+            migrates: false,
             bytes: (0, 0),
             up: None,
             last_handshake: now,
             waits_until: None,
             asked_early: false,
             refused_until: None,
+            left: false,
             verdict: None,
         })
     }
@@ -469,9 +475,13 @@ impl Peer {
             self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
             self.abilities.proto = known_proto(&self.params.data, self.abilities.proto);
-            self.occ_cipher = parse_options(&hello.options).get("cipher").map(|name| (*name).to_owned());
+            let options = parse_options(&hello.options);
+            self.occ_cipher = options.get("cipher").map(|name| (*name).to_owned());
+            // The word stands for every kind of compression (OpenVPN ssl.c, `remote_usescomp`).
+            let may_migrate = self.params.data.migrate && self.params.point.is_none();
+            self.migrates = may_migrate && options.contains_key("comp-lzo");
         }
-        self.session.answer_hello(now, key_id, server_hello(&self.params, self.path));
+        self.session.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
         let chain = self.session.peer_certificates();
         let certified = self.session.peer_name();
         let claim = Claim { now, path: self.path, hello, certified, chain: &chain };
@@ -487,6 +497,18 @@ impl Peer {
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
+    }
+
+    /// The client has neither addresses nor data keys any more. It is told why, and goes when it had time to hear it.
+    ///
+    /// With HALT it stays away and shows the reason: OpenVPN 2 ends (`server_pushed_signal`), OpenVPN 3 ends with
+    /// CLIENT_HALT (cliproto.hpp `recv_halt_restart`). RESTART would have both try again without end, each time refused
+    /// by an alert of TLS that says less.
+    pub(super) fn halt(&mut self, now: Instant, told: &str) {
+        self.session.send_message(now, &format!("HALT,{told}"));
+        self.up = None;
+        self.link = Link::new(self.id, Role::Server);
+        self.refused_until.get_or_insert(now + REFUSAL_TIME);
     }
 
     fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut VecDeque<Event>) {

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSettings};
+use adit_core::{CompressionFraming, IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSettings};
 
 use crate::link::Agreement;
 use crate::negotiate::{PeerAbilities, iv_proto};
@@ -41,7 +41,7 @@ pub(super) struct PushOf<'a> {
 /// The options of a push reply, most general first.
 pub(super) fn push_options(params: &ServerParams, of: &PushOf<'_>) -> Vec<String> {
     let PushOf { agreement, abilities, .. } = of;
-    let mut options = particular(params, of.settings);
+    let mut options = particular(params, of);
     push_addresses(params, of, &mut options);
     if let Some(id) = of.peer_id {
         options.push(format!("peer-id {id}"));
@@ -67,8 +67,11 @@ pub(super) fn push_options(params: &ServerParams, of: &PushOf<'_>) -> Vec<String
 }
 
 /// The options that all clients are pushed, as far as this client's settings leave them.
-fn particular(params: &ServerParams, settings: &PeerSettings) -> Vec<String> {
-    let mut options = params.push.clone();
+fn particular(params: &ServerParams, of: &PushOf<'_>) -> Vec<String> {
+    let (mut options, settings) = (params.push.clone(), of.settings);
+    if params.data.migrate {
+        options.extend(migration(of.agreement.compression).map(str::to_owned));
+    }
     for change in &settings.push {
         match change {
             PushChange::Add(option) => options.push(option.clone()),
@@ -79,6 +82,15 @@ fn particular(params: &ServerParams, settings: &PeerSettings) -> Vec<String> {
     // A network behind this client is no business of the tunnel for it.
     options.retain(|option| !behind(settings, option));
     options
+}
+
+/// What a client is pushed that leaves compression for that framing (`compress migrate`).
+fn migration(framing: CompressionFraming) -> Option<&'static str> {
+    match framing {
+        CompressionFraming::StubV2 => Some("compress stub-v2"),
+        CompressionFraming::LzoNo => Some("comp-lzo no"),
+        CompressionFraming::None | CompressionFraming::Stub => None,
+    }
 }
 
 /// Whether the option is a plain route to a network behind the client.

@@ -1,14 +1,14 @@
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    RevokedCertParams, SerialNumber,
+    RevokedCertParams, SanType, SerialNumber,
 };
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
 use super::index::{Index, Issue};
-use super::{SetupError, random};
+use super::{SetupError, names, random};
 
 /// Ten years: replacing the authority means a new profile for every client.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
@@ -87,6 +87,7 @@ impl Authority {
         }
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(name);
+        params.subject_alt_names = alternative_names(name).map_err(&failed)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![match kind {
@@ -140,6 +141,13 @@ fn common_name(name: &str) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
     distinguished
+}
+
+/// The name once more, for libraries that look for a host's name there alone (RFC 9525 §2). A name that no host can
+/// have is the common name only.
+fn alternative_names(name: &str) -> Result<Vec<SanType>, rcgen::Error> {
+    let host = names::is_host_name(name).then(|| name.try_into().map(SanType::DnsName));
+    host.into_iter().collect()
 }
 
 /// A random serial number: positive, not zero, at most 16 bytes (RFC 5280 §4.1.2.2 allows 20).

@@ -111,6 +111,8 @@ pub(super) fn client(
 ) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     let (host, port, proto) = (&index.endpoint.host, index.endpoint.port, index.proto.name());
+    // MirageVPN sends its first packet over TCP without a length unless this line is there, too.
+    let proto_line = if index.proto == Proto::Tcp { "proto tcp\n" } else { "" };
     let _ = write!(
         text,
         "# OpenVPN client {name} of {endpoint}, made by `adit add-client`.\n\
@@ -118,6 +120,7 @@ pub(super) fn client(
          \n\
          client\n\
          dev tun\n\
+         {proto_line}\
          remote {host} {port} {proto}\n\
          nobind\n\
          resolv-retry infinite\n\

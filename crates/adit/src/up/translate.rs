@@ -430,6 +430,7 @@ pub(super) fn data(config: &Config) -> DataParams {
         cipher: config.data.cipher,
         digest: config.data.auth,
         compression: config.data.compression,
+        migrate: config.data.migrate,
         before_2_6: config.data.before_2_6,
         before_2_7: config.data.before_2_7,
         tun_mtu: config.device.mtu,

@@ -51,6 +51,9 @@ fn check(server: Program, client: Program) {
     if server == Program::Adit {
         // Whoever is on the list goes at once.
         server_process.wait_for_line(mark, "alice: its certificate was revoked", WAIT).unwrap();
+        // It is told so and ends; a client that only noticed the silence would show "connected" for a minute.
+        process.wait_for_line(0, "your certificate was revoked", WAIT).unwrap();
+        process.wait(WAIT).unwrap();
     }
     let _ = process.kill();
     let mark = server_process.mark();

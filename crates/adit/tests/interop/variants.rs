@@ -31,6 +31,10 @@ variants! {
     compress_stub_v2: "compress stub-v2\n", "compress stub-v2\n";
     compress_stub_v2_pushed: "compress stub-v2\npush \"compress stub-v2\"\n", "";
     compress_as_a_framing: "compress\n", "compress\n";
+    migrated_from_comp_lzo_no: "compress migrate\n", "comp-lzo no\n";
+    migrated_from_comp_lzo: "compress migrate\n", "comp-lzo\nallow-compression asym\n";
+    migrated_from_compress: "compress migrate\n", "compress lz4\nallow-compression asym\n";
+    nothing_to_migrate: "compress migrate\n", "";
     a_small_tunnel: "tun-mtu 1400\n", "tun-mtu 1400\n";
     a_large_tunnel: "tun-mtu 9000\nmssfix 0\n", "tun-mtu 9000\nmssfix 0\n";
     a_small_mssfix: "mssfix 1200\n", "mssfix 1200\n";
@@ -154,6 +158,15 @@ fn options_strings_are_what_openvpn_expects() {
             });
         }
     }
+}
+
+/// A server that moves clients off compression tells one that announces it the options that this one expects.
+#[test]
+fn options_strings_agree_under_compress_migrate() {
+    options_strings_agree(&Options::BASE, [Program::Adit, Program::OpenVpn], |texts| {
+        texts[0] += "compress migrate\n";
+        texts[1] += "comp-lzo no\n";
+    });
 }
 
 /// The tunnel comes up, and OpenVPN says of no option that the ends differ in it, which it says at `verb 7` alone.

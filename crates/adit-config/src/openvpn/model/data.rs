@@ -17,6 +17,9 @@ pub struct DataChannel {
     pub auth: Digest,
     /// The compression byte that the file asks for. adit never compresses.
     pub compression: CompressionFraming,
+    /// A server: tell clients that announce compression to send none (`compress migrate`). Then `compression` is
+    /// [`CompressionFraming::None`].
+    pub migrate: bool,
     /// Speak as OpenVPN before 2.6 did (`compat-mode`): data keys by its own derivation, nothing newer offered.
     pub before_2_6: bool,
     /// No epoch data format, which came with OpenVPN 2.7 (`compat-mode`). True if `before_2_6` is.

@@ -19,6 +19,7 @@ pub(super) fn print_data(out: &mut Out, data: &DataChannel) {
     }
     out.one("auth", data.auth);
     match data.compression {
+        CompressionFraming::None if data.migrate => out.one("compress", "migrate"),
         CompressionFraming::None => {}
         CompressionFraming::LzoNo => out.one("comp-lzo", "no"),
         CompressionFraming::Stub => out.one("compress", "stub"),

@@ -11,10 +11,11 @@ use crate::openvpn::model::*;
 pub(super) fn data() -> impl Strategy<Value = DataChannel> {
     let all = Cipher::ALL.to_vec();
     let framings = vec![
-        CompressionFraming::None,
-        CompressionFraming::LzoNo,
-        CompressionFraming::Stub,
-        CompressionFraming::StubV2,
+        (CompressionFraming::None, false),
+        (CompressionFraming::None, true),
+        (CompressionFraming::LzoNo, false),
+        (CompressionFraming::Stub, false),
+        (CompressionFraming::StubV2, false),
     ];
     let mssfix = prop_oneof![
         Just(Mssfix::Default),
@@ -38,7 +39,7 @@ pub(super) fn data() -> impl Strategy<Value = DataChannel> {
                 cipher,
                 fallback,
                 auth,
-                compression,
+                (compression, migrate),
                 ((before_2_6, before_2_7), replay_window),
                 mssfix,
             )| {
@@ -48,6 +49,7 @@ pub(super) fn data() -> impl Strategy<Value = DataChannel> {
                     fallback,
                     auth,
                     compression,
+                    migrate,
                     before_2_6,
                     before_2_7,
                     replay_window,

@@ -98,7 +98,7 @@ impl Peer {
             cipher,
             digest: data.digest,
             header,
-            compression: data.compression,
+            compression: if self.migrates { self.abilities.migrated() } else { data.compression },
             exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),
             epoch: self.abilities.takes_epochs(cipher),
             replay_window: data.replay_window,

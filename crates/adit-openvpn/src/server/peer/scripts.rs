@@ -96,9 +96,13 @@ impl Peer {
         events.push_back(self.gate.news(ClientStep::Enters { networks }, env));
     }
 
-    /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts.
+    /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts. Of one that was halted
+    /// all was said then.
     pub(in crate::server) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
         self.gate.forget(events);
+        if std::mem::replace(&mut self.left, true) {
+            return None;
+        }
         let hears = self.gate.has_asked_program() || self.params.access.client_disconnect.is_some();
         let env = self.up.as_ref().filter(|_| hears).map(|up| self.last_environment(now, up));
         if self.gate.has_asked_program() {
