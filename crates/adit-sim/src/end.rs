@@ -14,7 +14,7 @@ use adit_dataplane::{
 use adit_openvpn::{Client, Server};
 
 use crate::crypto;
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, ForeignServer};
 use crate::model::Violation;
 use crate::scenario::Scenario;
 
@@ -29,6 +29,8 @@ pub(crate) enum Machine {
     Server(Box<Server>),
     /// A client of another make.
     Foreign(Box<Foreign>),
+    /// A server of another make.
+    ForeignServer(Box<ForeignServer>),
 }
 
 impl Machine {
@@ -37,6 +39,7 @@ impl Machine {
             Machine::Client(client) => client.as_mut(),
             Machine::Server(server) => server.as_mut(),
             Machine::Foreign(client) => client.as_mut(),
+            Machine::ForeignServer(server) => server.as_mut(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Machine {
             Machine::Client(client) => client.peers(),
             Machine::Server(server) => server.peers(),
             Machine::Foreign(client) => client.peers(),
+            Machine::ForeignServer(server) => server.peers(),
         }
     }
 
@@ -54,6 +58,7 @@ impl Machine {
             Machine::Client(client) => client.poll_timeout(),
             Machine::Server(server) => server.poll_timeout(),
             Machine::Foreign(client) => client.poll_timeout(),
+            Machine::ForeignServer(server) => server.poll_timeout(),
         }
     }
 }
@@ -152,6 +157,7 @@ impl End {
         let client_to_client = scenario.client_to_client;
         let role = match machine {
             Machine::Server(_) if scenario.point.is_none() => adit_dataplane::Role::Server,
+            Machine::ForeignServer(_) => adit_dataplane::Role::Server,
             _ => adit_dataplane::Role::Client,
         };
         let (egress, ingress, counters) =

@@ -213,6 +213,8 @@ pub(crate) struct Scenario {
     pub(crate) program: bool,
     /// Which clients are of another make; the others are ours. Index 0 is client 1.
     pub(crate) kinds: Vec<Option<Kind>>,
+    /// The server changes keys as MirageVPN's does.
+    pub(crate) mirage_server: bool,
     pub(crate) phases: Phases,
 }
 
@@ -288,6 +290,7 @@ impl Scenario {
             asks: false,
             program: false,
             kinds: Vec::new(),
+            mirage_server: false,
             phases: Phases {
                 start: dice.secs(0, 40),
                 faults: dice.secs(60, 300),
@@ -352,7 +355,11 @@ impl Scenario {
     fn take_kinds(&mut self, dice: &mut Dice) {
         // They answer no questions, and know no limits that are pushed.
         let fit = self.point.is_none() && !self.asks && self.limits == SessionLimits::default();
+        let server = dice.chance(80);
         if !fit || !dice.chance(400) {
+            if fit && server {
+                self.take_mirage_server();
+            }
             return;
         }
         let kinds = [None, Some(Kind::OpenVpn3), Some(Kind::OpenVpn3), Some(Kind::MirageVpn)];
@@ -364,6 +371,18 @@ impl Scenario {
             }
             self.timing[0].reneg.get_or_insert(Duration::from_secs(80));
         }
+    }
+
+    /// MirageVPN's server has one client here, which it knows by its certificate, and demands tls-auth or tls-crypt.
+    fn take_mirage_server(&mut self) {
+        self.mirage_server = true;
+        self.clients = 1;
+        self.remotes = vec![Transport::Tcp];
+        if !matches!(self.wrapping, Wrapping::TlsAuth(_)) {
+            self.wrapping = Wrapping::TlsCrypt;
+        }
+        (self.client_to_client, self.special, self.persist) = (false, false, false);
+        (self.passwords, self.scripts, self.program, self.learns) = (false, false, false, false);
     }
 
     /// Of which make that client is, if it is none of ours.

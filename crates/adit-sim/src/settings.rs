@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, SessionLimits, UnixTime};
+use adit_core::{
+    Cipher, IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, SessionLimits, UnixTime,
+};
 use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
@@ -12,7 +14,7 @@ use adit_openvpn::params::{
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
 use crate::crypto::{WALL_AT_ORIGIN, environment};
-use crate::foreign::{self, Kind};
+use crate::foreign::{self, Kind, Network};
 use crate::identity::{client_name, credentials};
 use crate::scenario::{Scenario, Wrapping};
 
@@ -102,6 +104,37 @@ pub(crate) fn foreign(
         server_poll_timeout: scenario.server_poll_timeout,
         retry: scenario.retry.0,
     })
+}
+
+/// The parameters of a server of another make, which has client 1.
+///
+/// # Errors
+/// When its TLS cannot be set up, as text.
+pub(crate) fn foreign_server(scenario: &Scenario, skew: i64) -> Result<(foreign::Params, Network), String> {
+    let tls = server_tls(credentials(0)?, requirements(), &environment(&scenario.versions))
+        .map_err(|error| error.to_string())?;
+    let params = foreign::Params {
+        name: client_name(1),
+        wrap: scenario.wrapping.server().0,
+        brings_key: false,
+        tls: TlsConfig::Server(tls),
+        hand_window: scenario.timing[0].hand_window,
+        reneg: scenario.timing[0].reneg,
+        ..foreign(scenario, (1, Kind::MirageVpn), skew)?
+    };
+    let client = Ipv4Net::new_assert(POOL4.0, 16);
+    let own = [IpNet::V4(Ipv4Net::new_assert(SERVER4, 16)), IpNet::V6(Ipv6Net::new_assert(SERVER6, 64))];
+    let push = vec![
+        foreign::ifconfig(client),
+        format!("ifconfig-ipv6 {POOL6}/64 {SERVER6}"),
+        "topology subnet".to_owned(),
+        format!("ping {}", scenario.ping.as_secs()),
+        format!("ping-restart {}", scenario.patience.as_secs()),
+        "peer-id 0".to_owned(),
+        format!("cipher {}", params.ciphers.first().copied().unwrap_or(Cipher::Aes256Gcm)),
+        "key-derivation tls-ekm".to_owned(),
+    ];
+    Ok((params, Network { own: own.to_vec(), client: vec![POOL4.0.into(), POOL6.into()], push }))
 }
 
 /// The addresses of the ends of a point-to-point tunnel: the server's (number 0), the client's.

@@ -1,6 +1,7 @@
 //! Seeds: a few hundred in a row, and one for each fault that was found by them.
 
 use super::*;
+use crate::foreign::Kind;
 use crate::scenario::Wrapping;
 
 /// Runs seeds and sums up what they did.
@@ -63,6 +64,10 @@ fn seeds_0_to_400_choose_from_all_there_is() {
         count(|scenario| scenario.asks),
         count(|scenario| scenario.program && scenario.scripts),
         count(|scenario| scenario.program && !scenario.scripts),
+        count(|scenario| scenario.kinds.contains(&Some(Kind::OpenVpn3))),
+        count(|scenario| scenario.kinds.contains(&Some(Kind::MirageVpn))),
+        count(|scenario| scenario.kinds.contains(&Some(Kind::OpenVpn3)) && scenario.kinds.contains(&None)),
+        count(|scenario| scenario.mirage_server),
         count(|scenario| scenario.persist && !scenario.tight_pool),
         count(|scenario| !scenario.server_ciphers[0].is_aead()),
         count(|scenario| scenario.attack_every.is_some()),

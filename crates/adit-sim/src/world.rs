@@ -10,7 +10,7 @@ use adit_openvpn::{Client, Server};
 use crate::crypto;
 use crate::dice::Dice;
 use crate::end::{End, Machine, Mail, Question};
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, ForeignServer};
 use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::model::{Model, SERVER, Violation};
@@ -288,7 +288,10 @@ impl World {
         let seed = self.dice.seed();
         // The protocol takes the wall clock as it was at the origin.
         let skew = self.skews[number];
-        let machine = if number == SERVER {
+        let machine = if number == SERVER && self.scenario.mirage_server {
+            let (params, network) = settings::foreign_server(&self.scenario, skew).map_err(Violation::new)?;
+            Machine::ForeignServer(Box::new(ForeignServer::new(params, network, self.now, seed)))
+        } else if number == SERVER {
             let remembered = self.remembered.values().cloned().collect();
             let params = settings::server(&self.scenario, skew, remembered).map_err(Violation::new)?;
             Machine::Server(Box::new(Server::new(params, self.now, seed)))

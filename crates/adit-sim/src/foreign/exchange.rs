@@ -8,7 +8,7 @@ use adit_openvpn::Role;
 use adit_openvpn::key_method::KeyMethod2;
 use adit_openvpn::keys::{KeyMaterial, KeySource, derive_prf};
 use adit_openvpn::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
-use adit_openvpn::tls::TlsChannel;
+use adit_openvpn::tls::{TlsChannel, TlsConfig};
 use adit_openvpn::wire::{ControlBody, Opcode, Sid};
 
 use super::Params;
@@ -46,6 +46,9 @@ pub(super) struct Exchange {
     /// TLS failed.
     pub(super) failed: bool,
     brings_key: bool,
+    role: Role,
+    /// A second reset answers the peer's (MirageVPN's server, in what it began).
+    answers_reset: bool,
     send: SendWindow,
     receive: ReceiveWindow,
     acks: AckQueue,
@@ -64,8 +67,12 @@ impl Exchange {
         hello: Hello,
     ) -> Result<Self, rustls::Error> {
         let part = |from: usize, to: usize| hello.random.get(from..to).unwrap_or_default();
+        let role = match params.tls {
+            TlsConfig::Client(_) => Role::Client,
+            TlsConfig::Server(_) => Role::Server,
+        };
         let source = KeySource {
-            pre_master: part(0, 48).try_into().ok(),
+            pre_master: part(0, 48).try_into().ok().filter(|_| role == Role::Client),
             random1: part(48, 80).try_into().unwrap_or_default(),
             random2: part(80, 112).try_into().unwrap_or_default(),
         };
@@ -81,6 +88,8 @@ impl Exchange {
             active_at: None,
             failed: false,
             brings_key: params.brings_key && key_id == 0,
+            role,
+            answers_reset: false,
             send,
             receive: ReceiveWindow::new(0),
             acks: AckQueue::new(),
@@ -97,6 +106,12 @@ impl Exchange {
         })
     }
 
+    /// It answers the peer's reset with a second one of its own.
+    pub(super) fn answers_reset_with_another(mut self) -> Self {
+        self.answers_reset = true;
+        self
+    }
+
     pub(super) fn key_id(&self) -> u8 {
         self.key_id
     }
@@ -109,7 +124,7 @@ impl Exchange {
         self.state == State::Active
     }
 
-    /// It has the server's key method 2.
+    /// It has the peer's key method 2.
     pub(super) fn has_keys(&self) -> bool {
         self.sources.1.is_some()
     }
@@ -124,7 +139,12 @@ impl Exchange {
         while let Some(packet) = self.receive.pop() {
             match packet.opcode {
                 Opcode::Control => self.take_tls(&packet.payload),
-                _ if self.state == State::WaitReset => self.state = State::WaitResetAck,
+                _ if self.state == State::WaitReset => {
+                    self.state = State::WaitResetAck;
+                    if std::mem::take(&mut self.answers_reset) {
+                        self.send.push(now, Opcode::SoftReset, Vec::new());
+                    }
+                }
                 _ => {}
             }
         }
@@ -139,7 +159,7 @@ impl Exchange {
         for record in records {
             match self.sources.1 {
                 Some(_) => self.messages.push_back(record.to_vec()),
-                None => match KeyMethod2::decode(&record, Role::Server) {
+                None => match KeyMethod2::decode(&record, self.role.other()) {
                     Ok(message) => self.sources.1 = Some(message.source.clone()),
                     Err(_) => self.failed = true,
                 },
@@ -149,10 +169,13 @@ impl Exchange {
 
     /// Each state waits until all that was sent is acknowledged (`post_ack_action`).
     fn advance(&mut self, now: Instant) {
-        if self.state == State::WaitResetAck && self.send.is_empty() {
+        if self.state == State::WaitResetAck && (self.send.is_empty() || self.role == Role::Server) {
             self.state = State::WaitAuth;
         }
+        // A server answers the client's.
+        let turn = self.role == Role::Client || self.has_keys();
         if self.state == State::WaitAuth
+            && turn
             && !self.tls.is_handshaking()
             && let Some(hello) = self.hello.take()
         {

@@ -111,6 +111,11 @@ impl Keys {
         std::mem::take(&mut self.wants_exchange).then_some(self.next_key_id)
     }
 
+    /// It begins an exchange, unless one is under way.
+    pub(super) fn ask_for_exchange(&mut self) {
+        self.wants_exchange = self.making.is_none() && self.primary.exchange.is_active();
+    }
+
     fn check_time(&mut self, now: Instant) {
         let due = now >= self.primary.exchange.created() + self.reneg && !self.primary.overtaken;
         let settled = self.primary.exchange.is_active();

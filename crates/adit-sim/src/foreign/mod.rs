@@ -1,4 +1,5 @@
-//! Clients that change keys as other programs do: OpenVPN 3 (OpenVPN Connect on phones and desktops) and MirageVPN.
+//! Ends that change keys as other programs do: clients as OpenVPN 3 (OpenVPN Connect on phones and desktops) and MirageVPN,
+//! and a server as MirageVPN ([`server`]).
 //!
 //! They share the codecs with our own ends, but not the code that decides which keys come into use, which is what they
 //! are here for. It follows what the programs were seen to do and what their sources say (openvpn3
@@ -17,6 +18,7 @@
 
 mod exchange;
 mod keys;
+mod server;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -46,6 +48,8 @@ const EXPORT_DYNAMIC_TLS_CRYPT: &str = "EXPORTER-OpenVPN-dynamic-tls-crypt";
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
 /// From one question for the settings to the next.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+
+pub(crate) use self::server::{ForeignServer, Network, ifconfig};
 
 /// Whose behaviour it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
