@@ -227,7 +227,7 @@ impl Server {
     fn moved(&mut self, id: PeerId, path: Path) {
         // A late word about a peer that is gone, whose id another took over.
         let Some(peer) = self.peers.get(&id).filter(|peer| peer.is_up()) else { return };
-        // A peer that may not be just anywhere is not followed before it is said here.
+        // The data plane did not follow a peer whose addresses are limited: there is nothing to take back.
         if peer.path() == path || !self.may_be_at(path) {
             return;
         }

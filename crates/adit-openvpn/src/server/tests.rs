@@ -153,7 +153,7 @@ fn path(last: u8) -> Path {
     Path::Udp { socket: 0, remote: ([192, 0, 2, last], 40_000).into() }
 }
 
-/// The data plane may have followed it already: it is told what becomes of the move in any case.
+/// The data plane may send to the new address already, so the server answers in any case.
 #[test]
 fn a_client_that_moves_to_another_ones_address_is_sent_back() {
     let authority = Authority::new();

@@ -234,8 +234,8 @@ fn through_the_device(clients: &mut [Client]) {
     }
 }
 
-/// Each client that says who it is gets a new address, and hears the first answer there: the protocol, which never
-/// answers the news of it, is not waited for.
+/// Each client whose datagrams bear its peer-id gets a new address and receives the first reply there, although this
+/// protocol never answers [`Notice::Moved`].
 fn from_new_addresses(clients: &mut [Client]) {
     let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
     application.set_read_timeout(Some(PATIENCE)).unwrap();
