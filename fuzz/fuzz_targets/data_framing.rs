@@ -79,7 +79,7 @@ impl End {
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(policy), peer };
-        end.apply(DataEvent::AddPeer(PeerConfig { peer, path: path(), routes, max_mss: None }));
+        end.apply(DataEvent::AddPeer(PeerConfig { peer, path: path(), routes, max_mss: None, roams: false }));
         end.apply(DataEvent::Install(Box::new(Install {
             peer,
             session,

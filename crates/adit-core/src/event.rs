@@ -81,11 +81,12 @@ pub enum DataEvent {
     AddPeer(PeerConfig),
     /// The peer and all its sessions go.
     RemovePeer(PeerId),
-    /// The peer is reached by another path from now on.
+    /// The peer is reached by this path from now on. The path that it had before, once more, refuses the move that
+    /// [`crate::Notice::Moved`] told of.
     MovePeer {
         /// The peer.
         peer: PeerId,
-        /// Its new path.
+        /// Its path.
         path: Path,
     },
     /// A new session; opens at once, seals when activated. One with the same id is replaced.

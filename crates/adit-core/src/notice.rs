@@ -26,7 +26,9 @@ pub enum Notice {
         /// The session.
         session: SessionId,
     },
-    /// An authenticated data datagram came from another path than the peer's present one.
+    /// An authenticated data datagram, newer than all before, came from another path than the peer's present one.
+    /// If the peer may roam ([`crate::PeerConfig::roams`]), the answer is [`crate::DataEvent::MovePeer`] in any case,
+    /// as the data plane may send to the new path already.
     Moved {
         /// The peer.
         peer: PeerId,

@@ -296,6 +296,10 @@ pub struct PeerConfig {
     pub routes: Vec<IpNet>,
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
+    /// Whether the data plane may, by itself, send to the address that the peer's newest datagram came from: over
+    /// UDP, and if no other peer is there. [`crate::Notice::Moved`] tells the protocol, whose
+    /// [`crate::DataEvent::MovePeer`] confirms the move or takes it back.
+    pub roams: bool,
 }
 
 #[cfg(test)]

@@ -15,11 +15,14 @@ pub struct PeerRoutes {
     pub routes: Vec<IpNet>,
     /// Largest TCP MSS for IPv4 that may pass.
     pub max_mss: Option<u16>,
+    /// Whether it is followed before the protocol confirms that it moved.
+    pub roams: bool,
 }
 
 impl From<PeerConfig> for PeerRoutes {
     fn from(config: PeerConfig) -> Self {
-        PeerRoutes { peer: config.peer, path: config.path, routes: config.routes, max_mss: config.max_mss }
+        let PeerConfig { peer, path, routes, max_mss, roams } = config;
+        PeerRoutes { peer, path, routes, max_mss, roams }
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use adit_core::{Notice, Path};
 
+use crate::event::EgressEvent;
 use crate::headers::Ip;
 use crate::merge::{Flows, Run};
 use crate::offload::{Offload, VNET_HEADER_LEN};
@@ -76,6 +77,7 @@ pub struct Inbox {
     relay: Vec<Range<usize>>,
     passed: Vec<Passed>,
     notices: Vec<Notice>,
+    orders: Vec<EgressEvent>,
     messages: usize,
 }
 
@@ -159,6 +161,12 @@ impl Inbox {
         &mut self.notices
     }
 
+    /// What the [`crate::Egress`] of the same worker must follow before anything else in here is handed out: where
+    /// peers are that moved. A reply to a packet goes then to where the packet came from. The caller takes them out.
+    pub fn orders(&mut self) -> &mut Vec<EgressEvent> {
+        &mut self.orders
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -166,6 +174,7 @@ impl Inbox {
             && self.relay.is_empty()
             && self.passed.is_empty()
             && self.notices.is_empty()
+            && self.orders.is_empty()
     }
 
     /// Forgets all but a run that was left open, and keeps the allocations.
@@ -182,6 +191,7 @@ impl Inbox {
         self.relay.clear();
         self.passed.clear();
         self.notices.clear();
+        self.orders.clear();
         self.messages = 0;
     }
 
@@ -280,6 +290,10 @@ impl Inbox {
 
     pub(crate) fn push_notice(&mut self, notice: Notice) {
         self.notices.push(notice);
+    }
+
+    pub(crate) fn push_order(&mut self, order: EgressEvent) {
+        self.orders.push(order);
     }
 
     /// Whether there is room for another message in this batch; takes the room.

@@ -9,7 +9,7 @@ use adit_core::{Instant, Notice, Path, PeerId, SessionId, Transport};
 use thiserror::Error;
 
 use crate::counters::{Counters, Drop, Half, PeerCounter};
-use crate::event::{IngressEvent, PeerRoutes};
+use crate::event::{EgressEvent, IngressEvent, PeerRoutes};
 use crate::framing::{self, Class, MAX_CONTROL, OpenSession};
 use crate::headers::Ip;
 use crate::inbox::Inbox;
@@ -51,13 +51,18 @@ struct Session {
     peer: u32,
     open: Box<OpenSession>,
     used: bool,
+    /// Later sessions have higher numbers, from 1 on.
+    number: u64,
 }
 
 struct Peer {
     id: PeerId,
     path: Path,
-    /// Another path that the protocol was told of.
+    /// Another path, which the protocol was told of: it did not answer yet, or refused it.
     moved: Option<Path>,
+    roams: bool,
+    /// The number of the latest session that opened something. What earlier ones open is older.
+    latest: u64,
     max_mss: Option<u16>,
     counter: Arc<PeerCounter>,
     /// Who serves it, if another worker does. Then there are no sessions.
@@ -77,6 +82,8 @@ pub struct Ingress {
     routes: Routes,
     counters: Counters,
     next_tick: Instant,
+    /// Sessions installed so far.
+    installed: u64,
 }
 
 impl Ingress {
@@ -92,6 +99,7 @@ impl Ingress {
             routes: Routes::default(),
             counters,
             next_tick: Instant::ORIGIN,
+            installed: 0,
         }
     }
 
@@ -279,10 +287,15 @@ impl Ingress {
         peer.counter.add(1, datagram.len() as u64);
         if !session.used {
             session.used = true;
+            peer.latest = peer.latest.max(session.number);
             out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
         }
-        let anywhere = self.config.wire == Wire::OpenVpnStatic;
-        peer.note_path(path, opened.newest, anywhere, out);
+        // Late datagrams say nothing about where the peer is now.
+        let newest = opened.newest && session.number == peer.latest;
+        if newest && (path != peer.path || peer.moved.is_some()) {
+            let anywhere = self.config.wire == Wire::OpenVpnStatic;
+            peer.note_path(slot, path, anywhere, &mut self.paths, out);
+        }
         let payload = session.open.unframe(datagram, opened.payload)?;
         let payload = range.start + payload.start..range.start + payload.end;
         let bytes_of = bytes.get_mut(payload.clone()).ok_or(Drop::Malformed)?;
@@ -352,8 +365,11 @@ impl Ingress {
             self.routes.insert(net, slot);
         }
         let Some(place) = self.peers.get_mut(slot as usize) else { return };
+        let mut latest = 0;
         let counter = match place.take() {
-            Some(peer) => {
+            Some(mut peer) => {
+                latest = peer.latest;
+                peer.release(slot, &mut self.paths);
                 if self.paths.get(&peer.path) == Some(&slot) {
                     self.paths.remove(&peer.path);
                 }
@@ -364,8 +380,8 @@ impl Ingress {
             None => Arc::default(),
         };
         self.paths.insert(config.path, slot);
-        let PeerRoutes { peer: id, path, max_mss, .. } = config;
-        *place = Some(Peer { id, path, moved: None, max_mss, counter, worker });
+        let PeerRoutes { peer: id, path, max_mss, roams, .. } = config;
+        *place = Some(Peer { id, path, moved: None, roams, latest, max_mss, counter, worker });
     }
 
     fn remove_peer(&mut self, id: PeerId) {
@@ -389,12 +405,15 @@ impl Ingress {
     fn move_peer(&mut self, id: PeerId, path: Path) {
         let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
         let Some(peer) = self.peers.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let refused = peer.moved.filter(|_| peer.path == path);
+        peer.release(slot, &mut self.paths);
         if self.paths.get(&peer.path) == Some(&slot) {
             self.paths.remove(&peer.path);
         }
         self.paths.insert(path, slot);
         peer.path = path;
-        peer.moved = None;
+        // It is not asked about again.
+        peer.moved = refused;
     }
 
     fn install(&mut self, peer: PeerId, id: SessionId, mut open: Box<OpenSession>) {
@@ -403,8 +422,9 @@ impl Ingress {
             open.succeed(*replaced);
         }
         let index = vacant(&mut self.sessions);
+        self.installed += 1;
         if let Some(place) = self.sessions.get_mut(index as usize) {
-            *place = Some(Session { id, peer: slot, open, used: false });
+            *place = Some(Session { id, peer: slot, open, used: false, number: self.installed });
             self.by_id.insert(id, index);
         }
     }
@@ -412,7 +432,13 @@ impl Ingress {
     /// Gives what it was.
     fn retire(&mut self, id: SessionId) -> Option<Box<OpenSession>> {
         let index = self.by_id.remove(&id)?;
-        self.sessions.get_mut(index as usize)?.take().map(|session| session.open)
+        let session = self.sessions.get_mut(index as usize)?.take()?;
+        let peer = self.peers.get_mut(session.peer as usize).and_then(Option::as_mut);
+        if let Some(peer) = peer.filter(|peer| peer.latest == session.number) {
+            let left = self.sessions.iter().flatten().filter(|left| left.peer == session.peer && left.used);
+            peer.latest = left.map(|left| left.number).max().unwrap_or_default();
+        }
+        Some(session.open)
     }
 
     fn count_no_peer(&self) {
@@ -421,20 +447,39 @@ impl Ingress {
 }
 
 impl Peer {
-    /// Tells the protocol, once, that the peer is elsewhere. Late datagrams from an older path say nothing
-    /// about where it is now. `anywhere`: it may also come by another TCP connection.
-    #[inline]
-    fn note_path(&mut self, path: Path, newest: bool, anywhere: bool, out: &mut Inbox) {
-        if path == self.path {
-            if newest {
-                self.moved = None;
-            }
+    /// The peer's newest datagram came by `path`. Tells the protocol, once, that it is elsewhere than was known, and
+    /// sends there at once if the peer may roam and no other is there; or again to where it was known to be.
+    /// `anywhere`: it may also come by another TCP connection, which is for the protocol to take.
+    #[cold]
+    fn note_path(
+        &mut self,
+        slot: u32,
+        path: Path,
+        anywhere: bool,
+        paths: &mut BTreeMap<Path, u32>,
+        out: &mut Inbox,
+    ) {
+        let is_back = path == self.path;
+        let udp = path.transport() == Transport::Udp && self.path.transport() == Transport::Udp;
+        if self.moved == Some(path) || !(is_back || udp || anywhere) {
             return;
         }
-        let udp = path.transport() == Transport::Udp && self.path.transport() == Transport::Udp;
-        if newest && (udp || anywhere) && self.moved != Some(path) {
+        self.release(slot, paths);
+        if !is_back {
             self.moved = Some(path);
             out.push_notice(Notice::Moved { peer: self.id, path });
+        }
+        if self.roams && udp && (is_back || *paths.entry(path).or_insert(slot) == slot) {
+            out.push_order(EgressEvent::MovePeer { peer: self.id, path });
+        }
+    }
+
+    /// Leaves the path that it moved to to others.
+    fn release(&mut self, slot: u32, paths: &mut BTreeMap<Path, u32>) {
+        if let Some(path) = self.moved.take()
+            && paths.get(&path) == Some(&slot)
+        {
+            paths.remove(&path);
         }
     }
 }

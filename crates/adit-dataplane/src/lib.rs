@@ -10,7 +10,8 @@
 //!   super-packets by naming ranges of that buffer; it copies nothing.
 //!
 //! The halves are owned by one thread each and share nothing but [`Counters`] and, in OpenVPN's epoch format, the
-//! number of the epoch that a session shall be in. A protocol's
+//! number of the epoch that a session shall be in. When a peer comes from another address, the half that opens leaves an
+//! order for the one that seals in [`Inbox::orders`], which the driver passes on at once. A protocol's
 //! [`adit_core::DataEvent`] is divided for them by [`split`].
 //!
 //! A server may have several pairs of halves, one a *worker*. Each peer is served by one of them, which alone

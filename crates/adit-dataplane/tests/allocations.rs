@@ -31,6 +31,7 @@ fn end(role: Role, cipher: Cipher, form: Form) -> (Egress, Ingress) {
             path: path(),
             routes: vec!["10.0.0.0/8".parse().expect("a network")],
             max_mss: Some(1400),
+            roams: true,
         }),
         DataEvent::Install(Box::new(Install {
             peer,

@@ -242,7 +242,8 @@ impl Server {
     fn moved(&mut self, id: PeerId, path: Path) {
         // A late word about a peer that is gone, whose id another took over.
         let Some(peer) = self.peers.get(&id).filter(|peer| peer.is_up()) else { return };
-        if !self.may_be_at(path) {
+        // The data plane did not follow a peer whose addresses are limited: there is nothing to take back.
+        if peer.path() == path || !self.may_be_at(path) {
             return;
         }
         let (old, data_id) = (peer.path(), peer.data_id());
@@ -259,6 +260,7 @@ impl Server {
                 Some(path),
                 format!("{name} seems to have moved here, but another client is there"),
             );
+            self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path: old }));
             return;
         }
         for other in taken {

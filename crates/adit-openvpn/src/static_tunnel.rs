@@ -218,11 +218,15 @@ impl StaticTunnel {
             compression: params.compression,
         };
         let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &shape);
+        // As in `may_be_at`, for any path.
+        let anywhere = if params.waits() { params.only_from.is_empty() } else { params.float };
+        let roams = anywhere && path != NOWHERE;
         self.data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
             path,
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss,
+            roams,
         }));
     }
 

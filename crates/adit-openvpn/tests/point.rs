@@ -13,7 +13,7 @@ use adit_core::{
 use adit_openvpn::params::{ClientParams, Keepalive, LocalSettings, PointParams, ServerParams};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
-use support::{Authority, Pair, client_params, server_params};
+use support::{Authority, Pair, client_params, roams, server_params};
 
 fn ends(transport: Transport) -> (ClientParams, ServerParams) {
     let authority = Authority::new();
@@ -161,6 +161,7 @@ fn remote_says_where_the_other_end_is_unless_it_floats() {
     let elsewhere = Path::Udp { socket: 1, remote: "198.51.100.9:7".parse().unwrap() };
     let moved =
         |events: &[Event]| events.iter().any(|e| matches!(e, Event::Data(DataEvent::MovePeer { .. })));
+    assert_eq!((roams(&pair.client_events), roams(&pair.server_events)), (Some(false), Some(false)));
     let notice = Notice::Moved { peer: PeerId::SERVER, path: elsewhere };
     pair.server.handle_notice(pair.now, notice.clone());
     pair.client.handle_notice(pair.now, notice.clone());
@@ -169,6 +170,7 @@ fn remote_says_where_the_other_end_is_unless_it_floats() {
 
     server.point.as_mut().unwrap().only_from.clear();
     let mut pair = Pair::new(ClientParams { float: true, ..client }, server);
+    assert_eq!((roams(&pair.client_events), roams(&pair.server_events)), (Some(true), Some(true)));
     pair.server.handle_notice(pair.now, notice.clone());
     pair.client.handle_notice(pair.now, notice);
     pair.exchange();

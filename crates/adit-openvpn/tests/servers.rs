@@ -14,7 +14,7 @@ use adit_openvpn::Client;
 use adit_openvpn::params::{ClientParams, PullAction, RemoteParams};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
-use support::{Authority, Pair, client_params, server_params};
+use support::{Authority, Pair, client_params, roams, server_params};
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -176,6 +176,7 @@ fn with_float_a_client_follows_its_servers_data() {
     for float in [false, true] {
         let mut pair = pair(|client| client.float = float, &[]);
         let path = elsewhere(&pair);
+        assert_eq!((roams(&pair.client_events), roams(&pair.server_events)), (Some(float), Some(true)));
         pair.client_events.clear();
         pair.client.handle_notice(pair.now, Notice::Moved { peer: PeerId::SERVER, path });
         pair.exchange();

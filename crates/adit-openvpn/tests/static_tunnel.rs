@@ -130,6 +130,15 @@ fn reached(events: &[Event]) -> Vec<Path> {
     events.iter().filter_map(path).collect()
 }
 
+/// Whether the data plane may follow the peer by itself, wherever it sends to.
+fn roams(events: &[Event]) -> Vec<bool> {
+    let roams = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => Some(config.roams),
+        _ => None,
+    };
+    events.iter().filter_map(roams).collect()
+}
+
 fn installs(events: &[Event]) -> Vec<&Install> {
     let install = |event| match event {
         &Event::Data(DataEvent::Install(ref install)) => Some(&**install),
@@ -226,12 +235,15 @@ fn remote_says_where_the_other_end_may_be() {
     assert_eq!(loudest(&events), Some(Severity::Warning));
     assert!(told(&events).contains("it gets no answer") && told(&events).contains("`float`"), "{events:?}");
     assert_eq!(loudest(&end.moved(at(1), udp(3))), None, "once");
-    end.moved(at(2), udp(1));
+    assert_eq!(roams(&end.moved(at(2), udp(1))), [false]);
     assert!(end.is_up());
+    let mut end = End::new(waiting(), at(0));
+    assert_eq!(roams(&end.moved(at(1), udp(2))), [true]);
+    assert_eq!(roams(&end.command(at(2), Command::Restart)), [false], "it is nowhere");
 
     for float in [false, true] {
         let mut end = End::new(StaticParams { float, ..connecting(Transport::Udp) }, at(0));
-        end.opened(at(0), udp(1));
+        assert_eq!(roams(&end.opened(at(0), udp(1))), [float]);
         end.first_opened(at(1));
         let events = end.moved(at(1), udp(2));
         assert_eq!(told(&events).contains("answers still go to 192.0.2.1:1194 alone"), !float, "{events:?}");

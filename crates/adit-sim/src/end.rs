@@ -225,6 +225,9 @@ impl End {
     }
 
     fn take_inbox(&mut self, buffer: &[u8]) {
+        for order in self.inbox.orders().drain(..) {
+            self.egress.apply(order, &mut self.outbox);
+        }
         let slice = |range: &std::ops::Range<usize>| buffer.get(range.clone()).unwrap_or_default().to_vec();
         for packet in self.inbox.packets() {
             self.effects.push(Effect::Packet(packet.pieces().flat_map(|piece| slice(&piece)).collect()));

@@ -13,7 +13,8 @@
 //! do. The same seed always gives the same run, to the byte.
 //!
 //! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
-//! one in which nothing may be lost. While the net is faulty it loses, doubles, reorders and damages datagrams, goes
+//! one in which nothing may be lost, although clients get new addresses: the reply to the first packet from there must
+//! arrive. While the net is faulty it loses, doubles, reorders and damages datagrams, goes
 //! silent and becomes too narrow for large ones; ends crash, restart and are shut down; clients get new addresses
 //! or each other's; wall clocks jump and machines sleep. An attacker who sees all that passes repeats it, bends it
 //! and makes up resets, acknowledgements, alerts and data of the tunnels it saw, from any address, in the calm part
@@ -44,6 +45,7 @@ mod net;
 mod packet;
 mod program;
 mod questions;
+mod roaming;
 mod scenario;
 mod settings;
 #[cfg(test)]

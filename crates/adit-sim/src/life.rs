@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Whether a packet between the server and that client must arrive.
-    fn is_sure(&self, client: usize) -> bool {
+    pub(crate) fn is_sure(&self, client: usize) -> bool {
         let settled = self.model.tunnels[client - 1].is_settled(self.now, SETTLED);
         self.is_calm() && settled && self.limits.stands(self.now, client)
     }

@@ -68,6 +68,10 @@ pub(crate) struct Net {
     owners: BTreeMap<SocketAddr, (usize, u32)>,
     /// The address that each client had last.
     fixed: BTreeMap<usize, SocketAddr>,
+    /// Addresses that clients left while nothing may be lost, each with the next one of that client.
+    left: BTreeMap<SocketAddr, SocketAddr>,
+    /// The addresses of such clients from which the server opened nothing yet, and whose they are.
+    unheard: BTreeMap<SocketAddr, usize>,
     connections: BTreeMap<u32, Connection>,
     /// The last datagrams that arrived.
     seen: VecDeque<Transit>,
@@ -87,6 +91,8 @@ impl Net {
             sockets: BTreeMap::new(),
             owners: BTreeMap::new(),
             fixed: BTreeMap::new(),
+            left: BTreeMap::new(),
+            unheard: BTreeMap::new(),
             connections: BTreeMap::new(),
             seen: VecDeque::new(),
             next_number: 1,
@@ -187,6 +193,38 @@ impl Net {
         }
     }
 
+    /// The client's newest socket, if `known` is its address, gets another address. What is sent to the old one still
+    /// arrives if it was sent before the server opened something from the new one; after that it is lost.
+    pub(crate) fn roam(&mut self, client: usize, known: SocketAddr) -> Option<SocketAddr> {
+        let newest = self.sockets.iter().rfind(|((owner, _), _)| *owner == client);
+        let (socket, old) = newest.map(|(socket, address)| (*socket, *address))?;
+        if old != known || self.unheard.contains_key(&old) {
+            return None;
+        }
+        let address = self.fresh_address(client);
+        self.fixed.insert(client, address);
+        self.sockets.insert(socket, address);
+        self.owners.insert(address, socket);
+        self.left.insert(old, address);
+        self.unheard.insert(address, client);
+        Some(address)
+    }
+
+    /// The client that moved to that address by [`Net::roam`], if the server opened nothing from there yet.
+    pub(crate) fn roamed(&self, from: SocketAddr) -> Option<usize> {
+        self.unheard.get(&from).copied()
+    }
+
+    /// The server opened something from there.
+    pub(crate) fn heard_from(&mut self, address: SocketAddr) {
+        self.unheard.remove(&address);
+    }
+
+    /// Whether the server knows that a client is not at that address any more.
+    fn is_left(&self, address: SocketAddr) -> bool {
+        self.left.get(&address).is_some_and(|next| !self.unheard.contains_key(next))
+    }
+
     /// A client is somewhere else: its sockets get other addresses, and its connections are dead.
     pub(crate) fn move_to(&mut self, now: Instant, client: usize, host: [u8; 4]) -> Vec<(Instant, Transit)> {
         self.hosts.insert(client, host);
@@ -242,6 +280,9 @@ impl Net {
         match path {
             Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
             Path::Udp { remote, .. } if end == crate::model::SERVER => {
+                if self.is_left(remote) {
+                    return Vec::new();
+                }
                 let client = self.owners.get(&remote).map_or(0, |(client, _)| *client);
                 if !self.fits(now, client, datagram.len()) {
                     return Vec::new();
@@ -354,11 +395,8 @@ impl Net {
     pub(crate) fn close(&mut self, now: Instant, end: usize, path: Path) -> Vec<(Instant, Transit)> {
         match path {
             Path::Udp { socket, .. } => {
-                if let Some(address) = self.sockets.remove(&(end, socket))
-                    && self.owners.get(&address) == Some(&(end, socket))
-                {
-                    self.owners.remove(&address);
-                }
+                self.sockets.remove(&(end, socket));
+                self.owners.retain(|_, owner| *owner != (end, socket));
                 Vec::new()
             }
             Path::Tcp { connection, .. } => {

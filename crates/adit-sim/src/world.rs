@@ -51,6 +51,8 @@ pub(crate) enum Happening {
     Attack,
     /// An attacker makes something up.
     Forgery,
+    /// A client gets another address where nothing may be lost.
+    Roam,
     /// Somebody orders a renegotiation.
     Rekey,
     /// Something goes wrong with a process or a way.
@@ -79,6 +81,8 @@ pub(crate) struct World {
     pub(crate) dice: Dice,
     /// For forgeries and mishaps.
     pub(crate) more: Dice,
+    /// For clients that get another address where nothing may be lost.
+    pub(crate) roaming: Dice,
     pub(crate) net: Net,
     pub(crate) model: Model,
     pub(crate) trace: Trace,
@@ -133,6 +137,7 @@ impl World {
             now: START,
             dice: Dice::new(seed, 2),
             more: Dice::new(seed, 5),
+            roaming: Dice::new(seed, 10),
             net: Net::new(&scenario, Dice::new(seed, 3)),
             model: Model::new(&scenario),
             trace: Trace::new(keep_lines),
@@ -179,6 +184,7 @@ impl World {
         self.schedule(START + self.scenario.rekey_every, Happening::Rekey);
         self.schedule(START, Happening::Attack);
         self.schedule(START, Happening::Forgery);
+        self.schedule(START, Happening::Roam);
         if self.calm_at_start().0 < self.calm_at_start().1 {
             self.schedule(self.calm_at_start().0, Happening::AllUp);
         }
@@ -258,6 +264,7 @@ impl World {
             Happening::Answer { end, life, question } => self.answer(end, life, question),
             Happening::Attack => self.attack(),
             Happening::Forgery => self.forge(),
+            Happening::Roam => self.roam(),
             Happening::Mishap => self.mishap(),
             Happening::Rekey => self.rekey(),
             Happening::Trouble => self.trouble(),
@@ -335,7 +342,7 @@ impl World {
                 if datagram.first().is_some_and(|first| HARD_RESETS_CLIENT.contains(&(first >> 3))) {
                     self.resets.push_back(now);
                 }
-                self.receive(SERVER, Net::server_path(from), datagram)
+                self.receive_from(from, datagram)
             }
             Transit::ToClient { to, datagram } => match self.net.owner(to) {
                 Some((client, path)) => self.receive(client, path, datagram),
@@ -367,7 +374,7 @@ impl World {
         }
     }
 
-    fn receive(&mut self, number: usize, path: Path, datagram: Vec<u8>) -> Result<(), Violation> {
+    pub(crate) fn receive(&mut self, number: usize, path: Path, datagram: Vec<u8>) -> Result<(), Violation> {
         let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
         end.receive(path, datagram);
         self.settle(number)

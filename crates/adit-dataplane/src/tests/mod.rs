@@ -4,6 +4,7 @@ mod garbage;
 mod limits;
 mod merging;
 pub(crate) mod packets;
+mod roaming;
 mod security;
 mod static_key;
 mod tunnel;

@@ -7,7 +7,7 @@ use adit_core::{
 
 use super::packets::Flow;
 use super::world::{End, key, tcp, udp};
-use crate::{Drop, OpenSession, Role, Wire};
+use crate::{Drop, Offload, OpenSession, Role, Wire};
 
 const CIPHER: Cipher = Cipher::Aes256Cbc;
 const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
@@ -120,6 +120,7 @@ fn the_peer_is_where_its_key_is() {
         assert_eq!(arrived.packets.len(), 1);
         let moved = arrived.notices.contains(&Notice::Moved { peer: PeerId::SERVER, path });
         assert_eq!(moved, told, "{path}");
+        assert_eq!(west.send(Offload::NONE, &packet)[0].0, tcp(9), "the protocol has to take a connection");
     }
 }
 
@@ -139,5 +140,5 @@ fn an_aead_is_no_cipher_for_it() {
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0"], None);
     let framing = Framing::OpenVpnStatic(StaticFraming { began: 1, compression: CompressionFraming::None });
     end.install(PeerId::SERVER, SESSION, framing, Cipher::Aes256Gcm, (1, 1));
-    assert!(end.send(crate::Offload::NONE, &Flow::default().udp(b"x")).is_empty());
+    assert!(end.send(Offload::NONE, &Flow::default().udp(b"x")).is_empty());
 }

@@ -129,6 +129,10 @@ fn wireguard_is_one_framing_among_others() {
             assert!(b.receive(udp(1), &sealed, sealed.len()).packets.is_empty(), "replayed");
         }
         assert_eq!(b.dropped_in(Drop::Replay), 7);
+        let sealed = a.send_one(&Flow::default().udp(b"from elsewhere"));
+        b.receive(udp(9), &sealed, sealed.len());
+        let reply = Flow { source: 2, destination: 1, ..Flow::default() }.udp(b"to there");
+        assert_eq!(b.send(Offload::NONE, &reply)[0].0, udp(9));
         let handshake = [1u8, 0, 0, 0, 9, 9, 9, 9];
         assert_eq!(b.receive(udp(1), &handshake, 8).control, [(udp(1), handshake.to_vec())]);
         assert!(b.receive(udp(1), &[5, 0, 0, 0, 9, 9, 9, 9], 8).control.is_empty());

@@ -34,7 +34,7 @@ fn pick(workers: &mut [End; 2], n: u8) -> [&mut End; 2] {
 
 fn know(end: &mut End, n: u8, path: Path) {
     let routes = inner(n).iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-    let config = PeerConfig { peer: PeerId(n.into()), path, routes, max_mss: None };
+    let config = PeerConfig { peer: PeerId(n.into()), path, routes, max_mss: None, roams: true };
     let (egress, ingress) = foreign(config, u32::from(n % 2));
     end.egress.apply(egress, &mut end.outbox);
     end.ingress.apply(ingress);
@@ -100,6 +100,21 @@ fn old_clients_go_by_path_to_who_serves_them() {
 }
 
 #[test]
+fn a_peer_is_followed_by_the_worker_that_serves_it() {
+    let mut workers = workers(&[1, 2]);
+    let mut one = client(1, udp(9), CIPHER);
+    let [even, odd] = &mut workers;
+    for (path, at) in [(udp(7), udp(7)), (udp(2), udp(7)), (udp(8), udp(8))] {
+        let sealed = one.send_one(&packet(1, 77));
+        // The kernel brings it to the wrong worker, which hands it over.
+        let passed = even.receive(path, &sealed, sealed.len()).passed;
+        assert!(matches!(passed[..], [Passed::Datagrams { worker: 1, path: from, .. }] if from == path));
+        odd.receive(path, &sealed, sealed.len());
+        assert_eq!(odd.send(Offload::NONE, &packet(77, 1))[0].0, at, "from {path}");
+    }
+}
+
+#[test]
 fn clients_of_two_workers_reach_each_other() {
     let mut workers = workers(&[1, 2, 4]);
     let mut two = client(2, udp(9), CIPHER);
@@ -126,7 +141,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     assert!(odd.counters.snapshot().peers.is_empty());
     // Now the odd one serves it.
     let routes: Vec<IpNet> = inner(2).iter().map(|net| net.parse().expect("a network")).collect();
-    let config = PeerConfig { peer: PeerId(2), path: udp(2), routes, max_mss: None };
+    let config = PeerConfig { peer: PeerId(2), path: udp(2), routes, max_mss: None, roams: true };
     let (egress, ingress) = foreign(config.clone(), 1);
     even.egress.apply(egress, &mut even.outbox);
     even.ingress.apply(ingress);

@@ -83,7 +83,7 @@ impl End {
 
     pub(crate) fn add_peer(&mut self, peer: PeerId, path: Path, routes: &[&str], max_mss: Option<u16>) {
         let routes = routes.iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-        self.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss }));
+        self.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss, roams: true }));
     }
 
     /// Installs and activates. Seals with key `seal`, opens with key `open`.
@@ -138,6 +138,9 @@ impl End {
             }
         }
         let inbox = &mut self.inbox;
+        for order in inbox.orders().drain(..) {
+            self.egress.apply(order, &mut self.outbox);
+        }
         let copy = |range: &std::ops::Range<usize>| buffer[range.clone()].to_vec();
         let arrived = Arrived {
             headers: inbox.packets().map(|packet| *packet.header()).collect(),

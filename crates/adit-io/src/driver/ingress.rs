@@ -140,6 +140,10 @@ impl Running {
 
     /// Hands out what was opened, and empties the inbox.
     pub(super) fn deliver(&mut self, bytes: &mut [u8], origin: Origin) {
+        // First of all: the reply to a packet may be there as soon as the packet is written.
+        for order in self.inbox.orders().drain(..) {
+            self.egress.apply(order, &mut self.outbox);
+        }
         for packet in self.inbox.packets() {
             if write_packet(&self.tun, &packet, bytes).is_err() {
                 count(&self.losses.tun_write);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Event, Instant, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome, Transport,
-    UserPassword,
+    Command, DataEvent, Event, Instant, Notice, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome,
+    Transport, UserPassword,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -51,15 +51,19 @@ impl Rogue {
         let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
         server.access.verify = Some(PasswordScript { argv: vec!["/judge".to_owned()], by_file: false });
         change(&mut server);
+        let now = Instant::ORIGIN + Duration::from_secs(1);
+        Self::join(authority, name, Server::new(server, now, [2; 32]), path(2))
+    }
+
+    /// One more client of a server.
+    fn join(authority: &Authority, name: Option<&str>, server: Server, path: Path) -> Self {
         let client = ClientParams::new(Self::control(authority, name), Vec::new());
-        let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 2], 40_000).into() };
         let now = Instant::ORIGIN + Duration::from_secs(1);
         let mut hello = client_hello(&client, path);
         hello.username.push_str("ann");
         hello.password.push_str("s3 cret");
         let control = Arc::new(client.control.clone());
         let session = Session::client(now, control, hello, ChaCha20Rng::from_seed([1; 32])).unwrap();
-        let server = Server::new(server, now, [2; 32]);
         let mut rogue = Rogue { session, server, path, now, events: Vec::new() };
         rogue.exchange();
         // It takes for granted what it was not told.
@@ -142,6 +146,38 @@ impl Rogue {
         };
         self.events.iter().any(near)
     }
+}
+
+/// A path from that address.
+fn path(last: u8) -> Path {
+    Path::Udp { socket: 0, remote: ([192, 0, 2, last], 40_000).into() }
+}
+
+/// The data plane may send to the new address already, so the server answers in any case.
+#[test]
+fn a_client_that_moves_to_another_ones_address_is_sent_back() {
+    let authority = Authority::new();
+    let alice = Rogue::with(&authority, Some("alice"), |server| server.access.verify = None);
+    let mut bob = Rogue::join(&authority, Some("bob"), alice.server, path(3));
+    let peers = bob.server.peers();
+    let peer = peers.iter().find(|(_, info)| info.name == "alice").unwrap().0;
+    assert_eq!(peers.len(), 2);
+    for (to, at) in [(path(3), path(2)), (path(4), path(4))] {
+        bob.events.clear();
+        bob.server.handle_notice(bob.now, Notice::Moved { peer, path: to });
+        bob.drain_events();
+        let moved = bob.events.iter().find_map(|event| match event {
+            Event::Data(DataEvent::MovePeer { peer, path }) => Some((*peer, *path)),
+            _ => None,
+        });
+        assert_eq!(moved, Some((peer, at)));
+        assert_eq!(bob.log_says("another client is there"), to != at);
+    }
+    // A second word of the same move says nothing new.
+    bob.events.clear();
+    bob.server.handle_notice(bob.now, Notice::Moved { peer, path: path(4) });
+    bob.drain_events();
+    assert!(bob.events.is_empty(), "{:?}", bob.events);
 }
 
 const VERIFY: &str = "user-pass-verify";

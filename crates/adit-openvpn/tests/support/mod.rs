@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, ConnectionId, Event, Instant, Notice, Path, PeerId, Protocol, SessionLimits, Transport,
-    UnixTime,
+    Cipher, Command, ConnectionId, DataEvent, Event, Instant, Notice, Path, PeerId, Protocol, SessionLimits,
+    Transport, UnixTime,
 };
 use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
@@ -156,6 +156,14 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         admission: AdmissionParams::default(),
         point: None,
     }
+}
+
+/// Whether the data plane may follow the peer by itself.
+pub fn roams(events: &[Event]) -> Option<bool> {
+    events.iter().find_map(|event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => Some(config.roams),
+        _ => None,
+    })
 }
 
 /// How much has passed so far between an end and that peer: packets and bytes, received and sent. No messages.

@@ -523,6 +523,7 @@ impl Connection {
             path: self.path,
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: None,
+            roams: false,
         })));
         let settings =
             TunnelSettings { addresses: pushed.addresses.clone(), mtu: 1500, ..TunnelSettings::default() };

@@ -176,6 +176,7 @@ impl ForeignServer {
             path: connection.path,
             routes: self.network.client.iter().copied().map(IpNet::from).collect(),
             max_mss: None,
+            roams: false,
         })));
         let first = connection.keys.ready();
         let info = self.connection.as_ref().map(|connection| self.info(connection));

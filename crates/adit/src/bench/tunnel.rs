@@ -229,7 +229,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent; 3
         replay_window: ReplayWindow::default(),
     };
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes: vec![behind], max_mss: None }),
+        DataEvent::AddPeer(PeerConfig { peer, path, routes: vec![behind], max_mss: None, roams: false }),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
     ]

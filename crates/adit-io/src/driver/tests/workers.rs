@@ -57,7 +57,7 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
     let id = SessionId::openvpn(peer, 0);
     let cipher = Cipher::Aes256Gcm;
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None }),
+        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: true }),
         DataEvent::Install(Box::new(Install {
             peer,
             session: id,
@@ -206,6 +206,7 @@ fn two_workers_serve_all_clients() {
         // All that client 2 sends comes to the second worker, and is served by the first.
         assert!(odd.handed_over >= 25, "{status:?}");
 
+        from_new_addresses(&mut clients);
         assert!(handle.command(Command::Shutdown));
         assert_eq!(thread.join().unwrap().unwrap(), Ended::Shutdown);
         assert_no_device();
@@ -230,6 +231,24 @@ fn through_the_device(clients: &mut [Client]) {
         for client in &mut *clients {
             assert_eq!(client.receive(), [round, client.number, b'!']);
         }
+    }
+}
+
+/// Each client whose datagrams bear its peer-id gets a new address and receives the first reply there, although this
+/// protocol never answers [`Notice::Moved`].
+fn from_new_addresses(clients: &mut [Client]) {
+    let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
+    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut buffer = [0; 2000];
+    for client in clients.iter_mut().take(2) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.connect(client.socket.peer_addr().unwrap()).unwrap();
+        client.socket = socket;
+        client.send([10, 9, 0, 1], b"here");
+        let (_, from) = application.recv_from(&mut buffer).unwrap();
+        application.send_to(b"there", from).unwrap();
+        assert_eq!(client.receive(), b"there");
     }
 }
 

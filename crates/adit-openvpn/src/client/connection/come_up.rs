@@ -96,6 +96,7 @@ impl Connection {
             path: self.path,
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
+            roams: self.params.float,
         })));
         self.session.agreed(now, terms.dynamic)?;
         self.link.agree(agreement, &self.session, events)?;

@@ -44,6 +44,7 @@ impl Peer {
             path: self.path,
             routes: lease.networks(),
             max_mss,
+            roams: true,
         })));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };

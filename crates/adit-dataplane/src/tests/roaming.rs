@@ -1,0 +1,165 @@
+//! Peers that come from another address: where the data plane sends to them before the protocol says anything.
+
+use adit_core::{Cipher, DataEvent, IpNet, Notice, Path, PeerConfig, PeerId, SessionId};
+
+use super::packets::Flow;
+use super::world::{End, client, inner, three, udp, v2};
+use crate::{Drop, Offload};
+
+/// Seals a packet of client `n`.
+fn sealed(client: &mut End, n: u8) -> Vec<u8> {
+    client.send_one(&Flow { source: n, destination: 77, ..Flow::default() }.udp(b"x"))
+}
+
+/// Client `n` sends a packet, which arrives from there. Gives the notices about moves.
+fn come(server: &mut End, client: &mut End, n: u8, path: Path) -> Vec<Notice> {
+    let datagram = sealed(client, n);
+    arrive(server, &datagram, path)
+}
+
+fn arrive(server: &mut End, datagram: &[u8], path: Path) -> Vec<Notice> {
+    let notices = server.receive(path, datagram, datagram.len()).notices;
+    notices.into_iter().filter(|notice| matches!(notice, Notice::Moved { .. })).collect()
+}
+
+/// Where the server sends to client `n`.
+fn whereabouts(server: &mut End, n: u8) -> Path {
+    let packet = Flow { source: 77, destination: n, ..Flow::default() }.udp(b"x");
+    server.send(Offload::NONE, &packet)[0].0
+}
+
+fn moved(n: u8, path: Path) -> Vec<Notice> {
+    vec![Notice::Moved { peer: PeerId(n.into()), path }]
+}
+
+fn order(server: &mut End, n: u8, path: Path) {
+    server.apply(DataEvent::MovePeer { peer: PeerId(n.into()), path });
+}
+
+#[test]
+fn a_peer_is_followed_before_the_protocol_answers() {
+    let (mut server, mut one, _) = three(false);
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), [], "it was told");
+    order(&mut server, 1, udp(7));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), []);
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+    // It moves on, and back, before the protocol answers.
+    assert_eq!(come(&mut server, &mut one, 1, udp(8)), moved(1, udp(8)));
+    assert_eq!(whereabouts(&mut server, 1), udp(8));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), []);
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+    // The answer comes when it is elsewhere again: its next datagram says so.
+    order(&mut server, 1, udp(8));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+}
+
+#[test]
+fn what_is_late_replayed_or_forged_moves_no_peer() {
+    let (mut server, mut one, _) = three(false);
+    let [first, late, second, third] = [(); 4].map(|()| sealed(&mut one, 1));
+    arrive(&mut server, &first, udp(1));
+    arrive(&mut server, &second, udp(7));
+    assert_eq!(arrive(&mut server, &late, udp(1)), [], "it was under way when the peer moved");
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+    let mut forged = third.clone();
+    forged[20] ^= 1;
+    for (datagram, reason) in [(&second, Drop::Replay), (&late, Drop::Replay), (&forged, Drop::BadTag)] {
+        let before = server.dropped_in(reason);
+        assert_eq!(arrive(&mut server, datagram, udp(8)), []);
+        assert_eq!(server.dropped_in(reason), before + 1);
+        assert_eq!(whereabouts(&mut server, 1), udp(7));
+    }
+    assert_eq!(arrive(&mut server, &third, udp(8)), moved(1, udp(8)));
+    assert_eq!(whereabouts(&mut server, 1), udp(8));
+}
+
+#[test]
+fn what_an_earlier_session_sealed_moves_no_peer() {
+    let (mut server, mut one, _) = three(false);
+    let (peer, cipher) = (PeerId(1), Cipher::Aes256Gcm);
+    let datagrams = [(); 3].map(|()| sealed(&mut one, 1));
+    arrive(&mut server, &datagrams[0], udp(1));
+    server.install(peer, SessionId::openvpn(peer, 1), v2(1, 1), cipher, (21, 22));
+    // The later session opened nothing yet.
+    assert_eq!(arrive(&mut server, &datagrams[1], udp(6)), moved(1, udp(6)));
+    one.install(PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 1), v2(1, 1), cipher, (22, 21));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(arrive(&mut server, &datagrams[2], udp(1)), []);
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+    // When the later session is gone, the earlier one is the latest.
+    server.apply(DataEvent::Retire { peer, session: SessionId::openvpn(peer, 1) });
+    server.apply(DataEvent::Activate { peer, session: SessionId::openvpn(peer, 0) });
+    one.apply(DataEvent::Activate { peer: PeerId::SERVER, session: SessionId::openvpn(PeerId::SERVER, 0) });
+    assert_eq!(come(&mut server, &mut one, 1, udp(8)), moved(1, udp(8)));
+    assert_eq!(whereabouts(&mut server, 1), udp(8));
+}
+
+#[test]
+fn a_path_of_another_peer_is_not_taken() {
+    let (mut server, mut one, mut two) = three(false);
+    assert_eq!(come(&mut server, &mut one, 1, udp(2)), moved(1, udp(2)));
+    assert_eq!(whereabouts(&mut server, 1), udp(1));
+    // Nor one that another peer has just moved to.
+    come(&mut server, &mut one, 1, udp(7));
+    assert_eq!(come(&mut server, &mut two, 2, udp(7)), moved(2, udp(7)));
+    assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(7), udp(2)));
+    // It is free again when that peer has left it.
+    come(&mut server, &mut one, 1, udp(1));
+    come(&mut server, &mut two, 2, udp(2));
+    assert_eq!(come(&mut server, &mut two, 2, udp(7)), moved(2, udp(7)));
+    assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(1), udp(7)));
+    // It is the protocol that gives a taken path to a peer.
+    order(&mut server, 1, udp(7));
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+}
+
+#[test]
+fn a_refused_move_is_not_tried_again_at_once() {
+    let (mut server, mut one, mut two) = three(false);
+    come(&mut server, &mut one, 1, udp(7));
+    order(&mut server, 1, udp(1));
+    assert_eq!(whereabouts(&mut server, 1), udp(1));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), []);
+    assert_eq!(whereabouts(&mut server, 1), udp(1));
+    assert_eq!(come(&mut server, &mut two, 2, udp(7)), moved(2, udp(7)));
+    assert_eq!(whereabouts(&mut server, 2), udp(7), "others may be there");
+    order(&mut server, 2, udp(2));
+    assert_eq!(come(&mut server, &mut one, 1, udp(1)), []);
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)), "it was back meanwhile");
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+}
+
+#[test]
+fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
+    let (mut server, mut one, _) = three(false);
+    let routes: Vec<IpNet> = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
+    let (peer, path) = (PeerId(1), udp(1));
+    server.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: false }));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(whereabouts(&mut server, 1), udp(1));
+    order(&mut server, 1, udp(7));
+    assert_eq!(whereabouts(&mut server, 1), udp(7));
+}
+
+/// A path that a peer gave up by going is free for others.
+#[test]
+fn a_removed_peer_leaves_the_path_that_it_moved_to() {
+    let (mut server, mut one, mut two) = three(false);
+    come(&mut server, &mut one, 1, udp(7));
+    server.apply(DataEvent::RemovePeer(PeerId(1)));
+    come(&mut server, &mut two, 2, udp(7));
+    assert_eq!(whereabouts(&mut server, 2), udp(7));
+}
+
+#[test]
+fn a_client_follows_its_server_too() {
+    let (mut server, ..) = three(false);
+    let mut one = client(1, udp(9), Cipher::Aes256Gcm);
+    let packet = Flow { source: 77, destination: 1, ..Flow::default() }.udp(b"x");
+    let datagram = server.send_one(&packet);
+    assert_eq!(arrive(&mut one, &datagram, udp(8)), moved(0, udp(8)));
+    assert_eq!(whereabouts(&mut one, 77), udp(8));
+}
