@@ -14,14 +14,7 @@
 //!
 //! Keys open until `tran-window` after a later exchange was complete, or until two later ones exist.
 //!
-//! What peers do, tried and read in their sources:
-//!
-//! | peer | answers SOFT_RESET with | seals with new keys | old keys open |
-//! |---|---|---|---|
-//! | OpenVPN 2 | its own SOFT_RESET | `min(hand-window, reneg-sec / 2)` after the beginning | for `tran-window` from the beginning, or until the next exchange |
-//! | OpenVPN 3 | its TLS as packet 0 | the same time after the end ("becomes primary") | until the next exchange begins, at most twice its own `reneg-sec` |
-//! | MirageVPN client | its TLS as packet 0 | see `docs/ARCHITECTURE.md` | until the next exchange is complete |
-//! | MirageVPN server | SOFT_RESET twice, the second as packet 1 | see there | the same |
+//! `docs/ARCHITECTURE.md` ("Which keys seal") says what OpenVPN 2, OpenVPN 3 and MirageVPN do.
 //!
 //! # A renegotiation that does not end
 //!
