@@ -131,7 +131,7 @@ impl Host {
     }
 
     fn command(&self) -> Result<Command, TestbedError> {
-        let mut command = self.program.command(&self.config)?;
+        let mut command = self.program.command(self.part, &self.config)?;
         if self.program == Program::Adit {
             command.args(&self.arguments);
         }
@@ -206,7 +206,7 @@ impl Host {
             Program::OpenVpn => "TLS: soft reset",
             Program::Adit => "renegotiated",
             // It does not say.
-            Program::OpenVpn3 => return 0,
+            Program::OpenVpn3 | Program::MirageVpn => return 0,
         };
         self.process.as_ref().map_or(0, |process| process.count_lines(0, pattern))
     }

@@ -268,7 +268,7 @@ impl Tunnel<'_> {
             let epochs = match program {
                 Program::Adit => format!("; {}, epochs; ", options.cipher),
                 // It prints what is pushed, sent or received.
-                Program::OpenVpn | Program::OpenVpn3 => "aead-epoch".to_owned(),
+                Program::OpenVpn | Program::OpenVpn3 | Program::MirageVpn => "aead-epoch".to_owned(),
             };
             if log.contains(&epochs) != self.has_epochs(logs) {
                 return Err(format!(

@@ -1,7 +1,7 @@
 //! What a tunnel is made of, and the two configuration files that say so.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use adit_testbed::{Identity, KeyKind, TestbedError, openvpn_command};
@@ -13,19 +13,37 @@ pub(crate) enum Program {
     OpenVpn,
     /// The command-line client of OpenVPN 3, where [`OPENVPN3`] names it.
     OpenVpn3,
+    /// MirageVPN's client, or its server, which has no TUN device and answers echo requests itself; where [`MIRAGEVPN`]
+    /// names their directory.
+    MirageVpn,
 }
 
 /// The environment variable that names OpenVPN 3's command-line client, `ovpncli`.
 pub(crate) const OPENVPN3: &str = "ADIT_OPENVPN3";
+/// The environment variable that names the directory of `miragevpn_client_lwt` and `miragevpn_server_notun`.
+pub(crate) const MIRAGEVPN: &str = "ADIT_MIRAGEVPN";
+
+/// The path that an environment variable names.
+fn named(variable: &str) -> Result<PathBuf, TestbedError> {
+    std::env::var_os(variable).map(PathBuf::from).ok_or(TestbedError::NoProgram(variable.to_owned()))
+}
 
 impl Program {
-    /// What runs it with that configuration file.
-    pub(crate) fn command(self, file: &Path) -> Result<Command, TestbedError> {
+    /// What plays that part with that configuration file.
+    pub(crate) fn command(self, part: Part, file: &Path) -> Result<Command, TestbedError> {
         match self {
             Program::OpenVpn => openvpn_command(file),
             Program::OpenVpn3 => {
-                let named = std::env::var_os(OPENVPN3);
-                let mut command = Command::new(named.ok_or(TestbedError::NoProgram(OPENVPN3.to_owned()))?);
+                let mut command = Command::new(named(OPENVPN3)?);
+                command.arg(file);
+                Ok(command)
+            }
+            Program::MirageVpn => {
+                let name = match part {
+                    Part::Server => "miragevpn_server_notun",
+                    Part::Client => "miragevpn_client_lwt",
+                };
+                let mut command = Command::new(named(MIRAGEVPN)?.join(name));
                 command.arg(file);
                 Ok(command)
             }
@@ -40,7 +58,7 @@ impl Program {
     /// How its configuration files are named.
     pub(crate) fn extension(self) -> &'static str {
         match self {
-            Program::Adit | Program::OpenVpn => "conf",
+            Program::Adit | Program::OpenVpn | Program::MirageVpn => "conf",
             Program::OpenVpn3 => "ovpn",
         }
     }
@@ -51,6 +69,7 @@ impl Program {
             Program::Adit => "tunnel up: ",
             Program::OpenVpn => "Initialization Sequence Completed",
             Program::OpenVpn3 => "EVENT: CONNECTED",
+            Program::MirageVpn => "established ",
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use adit_testbed::{Namespace, Process, Scratch, can_run, connect};
 
 use crate::bed::PROGRAMS;
-use crate::options::Program;
+use crate::options::{Part, Program};
 
 const WAIT: Duration = Duration::from_secs(15);
 
@@ -16,8 +16,8 @@ fn adit(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn start(program: Program, file: &Path, namespace: &Namespace) -> Process {
-    namespace.spawn(&format!("{program:?}"), program.command(file).unwrap()).unwrap()
+fn start(program: Program, part: Part, file: &Path, namespace: &Namespace) -> Process {
+    namespace.spawn(&format!("{program:?}"), program.command(part, file).unwrap()).unwrap()
 }
 
 /// A client of each kind connects; it is revoked while the server runs; it does not come in again, and another
@@ -38,11 +38,11 @@ fn check(server: Program, client: Program) {
     let [server_side, client_side] = ["server", "client"].map(|name| Namespace::create(name).unwrap());
     connect(&server_side, &["10.96.0.1/24"], &client_side, &["10.96.0.2/24"], "outer").unwrap();
 
-    let mut server_process = start(server, &dir.join("server.conf"), &server_side);
+    let mut server_process = start(server, Part::Server, &dir.join("server.conf"), &server_side);
     server_process
         .wait_for_line(0, if server == Program::Adit { "listening on" } else { server.up_line() }, WAIT)
         .unwrap();
-    let mut process = start(client, &alice, &client_side);
+    let mut process = start(client, Part::Client, &alice, &client_side);
     process.wait_for_line(0, client.up_line(), WAIT).unwrap();
 
     let mark = server_process.mark();
@@ -57,7 +57,7 @@ fn check(server: Program, client: Program) {
     }
     let _ = process.kill();
     let mark = server_process.mark();
-    let mut process = start(client, &alice, &client_side);
+    let mut process = start(client, Part::Client, &alice, &client_side);
     server_process.wait_for_line(mark, "revoked", WAIT).unwrap();
     // OpenVPN's server sends no alert: its clients go on trying.
     if (server, client) == (Program::Adit, Program::Adit) {
@@ -67,7 +67,7 @@ fn check(server: Program, client: Program) {
     assert_eq!(process.count_lines(0, client.up_line()), 0, "{}", process.log());
     let _ = process.kill();
 
-    let mut process = start(client, &dir.join("clients/bob.ovpn"), &client_side);
+    let mut process = start(client, Part::Client, &dir.join("clients/bob.ovpn"), &client_side);
     process.wait_for_line(0, client.up_line(), WAIT).unwrap();
     // The name is free for another certificate.
     adit(&["add-client", path, "alice"]);
