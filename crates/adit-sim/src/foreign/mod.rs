@@ -19,6 +19,8 @@
 mod exchange;
 mod keys;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::row::{Load, Row, Starts};
-use super::{AT_ONCE, TRANSPORTS, WRAPS, check};
+use super::{AT_ONCE, TRANSPORTS, WRAPS, check, is_named};
 use crate::options::{OPENVPN3, Program, Transport, Wrap};
 use crate::relay::Impairment;
 
+const WAIT: Duration = Duration::from_secs(20);
 const STARTS: [Starts; 3] = [Starts::Server, Starts::Client, Starts::Both];
 
 /// It keeps keys for at least a minute.
@@ -82,4 +83,26 @@ fn openvpn3_renegotiates_over_a_lossy_link() {
         .flat_map(|starts| WRAPS.map(|wrap| Row { starts, wrap, impairment, ..BASE }))
         .collect();
     check("openvpn3_renegotiates_over_a_lossy_link", OPENVPN3, &rows, AT_ONCE);
+}
+
+/// Its goodbye comes on the first exchange, until the new keys are its primary ones, but wrapped like a later one.
+#[test]
+fn openvpn3_says_goodbye_after_a_renegotiation() {
+    if !is_named("openvpn3_says_goodbye_after_a_renegotiation", OPENVPN3) {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for wrap in WRAPS {
+            scope.spawn(move || {
+                let mut bed = Row { wrap, every: 10, ..BASE }.bed().unwrap();
+                bed.server.start().unwrap();
+                bed.clients[0].start().unwrap();
+                let renegotiated = bed.server.process().wait_for_line(0, "renegotiated keys", WAIT);
+                assert!(renegotiated.is_ok(), "{wrap:?}: {}", bed.logs());
+                bed.clients[0].stop().unwrap();
+                let heard = bed.server.process().wait_for_line(0, "said goodbye", Duration::from_secs(3));
+                assert!(heard.is_ok(), "{wrap:?}: {}", bed.logs());
+            });
+        }
+    });
 }

@@ -71,7 +71,8 @@ impl Row {
         self.play(&mut bed).map_err(|summary| Failure { summary, logs: bed.logs() })
     }
 
-    fn bed(&self) -> Result<Bed, String> {
+    /// Builds the tunnel; starts nothing.
+    pub(super) fn bed(&self) -> Result<Bed, String> {
         let options = Options {
             transport: self.transport,
             wrap: self.wrap,
