@@ -22,6 +22,9 @@ pub const MAX_RECORD: usize = MAX_DATAGRAM;
 
 /// How often sessions hear the time.
 const TICK: Duration = Duration::from_secs(1);
+/// Moves of one peer that are followed at once; each tick allows another. A peer that changes its address with each packet
+/// costs the protocol no more.
+const MOVES: u8 = 3;
 
 /// Bytes of a protocol message that are passed on.
 const MESSAGE_MAX: usize = 1024;
@@ -61,6 +64,8 @@ struct Peer {
     /// Another path, which the protocol was told of: it did not answer yet, or refused it.
     moved: Option<Path>,
     roams: bool,
+    /// Moves that may still be followed before the next tick.
+    moves: u8,
     /// The number of the latest session that opened something. What earlier ones open is older.
     latest: u64,
     max_mss: Option<u16>,
@@ -132,6 +137,9 @@ impl Ingress {
         self.next_tick = now + TICK;
         for session in self.sessions.iter_mut().flatten() {
             session.open.tick(now);
+        }
+        for peer in self.peers.iter_mut().flatten() {
+            peer.moves = MOVES.min(peer.moves + 1);
         }
     }
 
@@ -381,7 +389,7 @@ impl Ingress {
         };
         self.paths.insert(config.path, slot);
         let PeerRoutes { peer: id, path, max_mss, roams, .. } = config;
-        *place = Some(Peer { id, path, moved: None, roams, latest, max_mss, counter, worker });
+        *place = Some(Peer { id, path, moved: None, roams, moves: MOVES, latest, max_mss, counter, worker });
     }
 
     fn remove_peer(&mut self, id: PeerId) {
@@ -461,11 +469,12 @@ impl Peer {
     ) {
         let is_back = path == self.path;
         let udp = path.transport() == Transport::Udp && self.path.transport() == Transport::Udp;
-        if self.moved == Some(path) || !(is_back || udp || anywhere) {
+        if self.moved == Some(path) || !(is_back || udp || anywhere) || (self.moves == 0 && !is_back) {
             return;
         }
         self.release(slot, paths);
         if !is_back {
+            self.moves -= 1;
             self.moved = Some(path);
             out.push_notice(Notice::Moved { peer: self.id, path });
         }

@@ -250,14 +250,14 @@ impl Server {
         let (name, sid) = (peer.name().to_owned(), peer.sid());
         let known = peer.known_name().map(str::to_owned);
         // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
-        let there = |other: &Peer| other.is_up() && other.path() == path;
-        let others = self.peers.iter().filter(|(other, peer)| **other != id && there(peer));
-        let taken: Vec<PeerId> = others.map(|(other, _)| *other).collect();
+        let is_up = |other: &PeerId| self.peers.get(other).is_some_and(Peer::is_up);
+        let taken: Vec<PeerId> = self.at(path).filter(|other| *other != id && is_up(other)).collect();
         let is_same = |peer: &Peer| known.is_some() && peer.known_name() == known.as_deref();
         if taken.iter().any(|other| self.peers.get(other).is_some_and(|peer| !is_same(peer))) {
-            self.report(
+            self.report_move(
+                id,
                 Severity::Warning,
-                Some(path),
+                path,
                 format!("{name} seems to have moved here, but another client is there"),
             );
             self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path: old }));
@@ -272,7 +272,15 @@ impl Server {
             peer.move_to(path);
         }
         self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path }));
-        self.report(Severity::Info, Some(path), format!("{name} moved here from {old}"));
+        self.report_move(id, Severity::Info, path, format!("{name} moved here from {old}"));
+    }
+
+    /// Tells of a client's moves, one in a minute: it may move as often as it likes.
+    fn report_move(&mut self, id: PeerId, severity: Severity, path: Path, text: String) {
+        let now = self.now;
+        if self.peers.get_mut(&id).is_some_and(|peer| peer.may_report_move(now)) {
+            self.report(severity, Some(path), text);
+        }
     }
 
     fn closed(&mut self, path: Path, reason: &str) {

@@ -1,6 +1,8 @@
 //! Peers that come from another address: where the data plane sends to them before the protocol says anything.
 
-use adit_core::{Cipher, DataEvent, IpNet, Notice, Path, PeerConfig, PeerId, SessionId};
+use std::time::Duration;
+
+use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId};
 
 use super::packets::Flow;
 use super::world::{End, client, inner, three, udp, v2};
@@ -142,6 +144,27 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     order(&mut server, 1, udp(7));
     assert_eq!(whereabouts(&mut server, 1), udp(7));
+}
+
+/// A peer that changes its address with each packet is followed a few times, and once more in each second.
+#[test]
+fn a_peer_moves_only_so_often() {
+    let (mut server, mut one, _) = three(false);
+    let mut told = 0;
+    for round in 0..200u8 {
+        told += come(&mut server, &mut one, 1, udp(7 + round % 2)).len();
+    }
+    assert_eq!(told, 3);
+    server.ingress.tick(Instant::ORIGIN + Duration::from_secs(5));
+    for round in 0..200u8 {
+        told += come(&mut server, &mut one, 1, udp(7 + round % 2)).len();
+    }
+    assert_eq!(told, 4);
+    // It comes to rest: it is followed when the time allows it, and not before.
+    assert_eq!(come(&mut server, &mut one, 1, udp(9)), []);
+    server.ingress.tick(Instant::ORIGIN + Duration::from_secs(7));
+    assert_eq!(come(&mut server, &mut one, 1, udp(9)), moved(1, udp(9)));
+    assert_eq!(whereabouts(&mut server, 1), udp(9));
 }
 
 /// A path that a peer gave up by going is free for others.

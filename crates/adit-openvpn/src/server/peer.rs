@@ -41,6 +41,9 @@ use crate::wire::{Role, Sid};
 /// How long a client that is refused or halted gets to hear why.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
+/// The log hears of one move of a client in this time.
+const REPORT_MOVES_EVERY: Duration = Duration::from_secs(60);
+
 /// What the server shall do with a peer after an input.
 pub(super) enum Verdict {
     Continue,
@@ -102,6 +105,8 @@ pub(super) struct Peer {
     refused_until: Option<Instant>,
     /// Scripts and programs heard that it goes.
     left: bool,
+    /// When the log may hear of its next move.
+    next_move_report: Option<Instant>,
     verdict: Option<Verdict>,
 }
 
@@ -141,6 +146,7 @@ impl Peer {
             asked_early: false,
             refused_until: None,
             left: false,
+            next_move_report: None,
             verdict: None,
         })
     }
@@ -240,6 +246,15 @@ impl Peer {
     /// Whether it comes back after `AUTH_FAILED,TEMP`; to older clients any `AUTH_FAILED` is the end.
     pub(super) fn understands_later(&self) -> bool {
         self.abilities.has(iv_proto::AUTH_FAIL_TEMP)
+    }
+
+    /// Whether the log shall hear of a move now; then not again for a while.
+    pub(super) fn may_report_move(&mut self, now: Instant) -> bool {
+        let due = self.next_move_report.is_none_or(|at| now >= at);
+        if due {
+            self.next_move_report = Some(now + REPORT_MOVES_EVERY);
+        }
+        due
     }
 
     pub(super) fn move_to(&mut self, path: Path) {

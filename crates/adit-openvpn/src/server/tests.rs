@@ -180,6 +180,24 @@ fn a_client_that_moves_to_another_ones_address_is_sent_back() {
     assert!(bob.events.is_empty(), "{:?}", bob.events);
 }
 
+/// A client may change its address as often as it likes; the log hears of it once in a minute.
+#[test]
+fn a_client_that_moves_on_and_on_does_not_fill_the_log() {
+    let authority = Authority::new();
+    let mut alice = Rogue::with(&authority, Some("alice"), |server| server.access.verify = None);
+    let peer = alice.server.peers()[0].0;
+    let mut lines = 0;
+    for second in 0..120u8 {
+        alice.events.clear();
+        alice.server.handle_notice(alice.now, Notice::Moved { peer, path: path(4 + second % 2) });
+        alice.drain_events();
+        let told = |event: &&Event| matches!(event, Event::Report(it) if it.text.contains("moved here"));
+        lines += alice.events.iter().filter(told).count();
+        alice.now += Duration::from_secs(1);
+    }
+    assert_eq!(lines, 2);
+}
+
 const VERIFY: &str = "user-pass-verify";
 
 /// A client that was refused does not put its end off by going on to talk ([`super::peer::Peer::refuse`]).
