@@ -270,7 +270,13 @@ mod tests {
             return;
         }
         let scratch = Scratch::create("lab-check").unwrap();
-        let tools = Tools { directory: "/".into(), adit: "/".into(), lab: "/".into(), external: "/".into() };
+        let tools = Tools {
+            directory: "/".into(),
+            adit: "/".into(),
+            lab: "/".into(),
+            external: "/".into(),
+            miragevpn: None,
+        };
         let of = |rate: &str| {
             let plan = limited(rate).replace("rounds = 3\nseconds = 4", "rounds = 1\nseconds = 1");
             measure(&plan, &scratch.path().join(rate), &tools).unwrap()

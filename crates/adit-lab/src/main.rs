@@ -292,6 +292,7 @@ fn tools(arguments: &Arguments) -> Tools {
         adit: arguments.adit.clone().unwrap_or_else(|| beside.join("adit")),
         lab: own.clone(),
         external: arguments.own.clone().unwrap_or_else(|| beside.join("lab-subjects")),
+        miragevpn: std::env::var_os(subjects::miragevpn::VARIABLE).map(PathBuf::from),
     }
 }
 

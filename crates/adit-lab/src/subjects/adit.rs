@@ -13,7 +13,7 @@ const MIRAGEVPN: &str = "AES-128-GCM";
 
 /// adit at both ends.
 #[derive(Debug)]
-struct Adit(Shape);
+pub(super) struct Adit(pub(super) Shape);
 
 /// All that are measured.
 pub(super) fn all() -> Vec<Box<dyn Subject>> {
@@ -28,7 +28,7 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     all
 }
 
-fn command(tools: &Tools, file: &Path) -> Command {
+pub(super) fn command(tools: &Tools, file: &Path) -> Command {
     let mut command = Command::new(&tools.adit);
     command.arg("up").arg(file);
     command

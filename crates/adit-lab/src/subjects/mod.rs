@@ -10,6 +10,7 @@ mod fastd;
 mod kernel;
 mod kernel_wireguard;
 mod libreswan;
+pub(crate) mod miragevpn;
 mod null;
 mod openvpn;
 mod pptp;
@@ -97,6 +98,8 @@ pub(crate) struct Tools {
     pub(crate) lab: PathBuf,
     /// Where the reader's own subjects are.
     pub(crate) external: PathBuf,
+    /// The directory of MirageVPN's programs, if [`miragevpn::VARIABLE`] names one.
+    pub(crate) miragevpn: Option<PathBuf>,
 }
 
 /// Something that is measured.
@@ -132,6 +135,7 @@ pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
     all.push(Box::new(pptp::Pptp));
     all.extend(openvpn::all());
     all.extend(adit::all());
+    all.extend(miragevpn::all());
     all.extend(wireguard::all());
     all.extend(strongswan::all());
     all.extend(vtun::all());

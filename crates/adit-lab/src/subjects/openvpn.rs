@@ -119,28 +119,38 @@ pub(super) fn crowd(
     Ok(commands.collect::<Result<Vec<Command>, TestbedError>>()?)
 }
 
+/// What runs one of the two files.
+pub(super) type Run<'a> = &'a dyn Fn(&Path) -> Result<Command, TestbedError>;
+
 /// Brings up a tunnel of these files; `command` is what runs one of them.
-pub(super) fn start(
+pub(super) fn start(shape: Shape, ground: &mut Ground, command: Run<'_>) -> Result<Tunnel, LabError> {
+    start_between(shape, ground, [command, command], &|client| client)
+}
+
+/// The same with another program at each end, the server's first. `change` makes the client's file one that its program
+/// understands.
+pub(super) fn start_between(
     shape: Shape,
     ground: &mut Ground,
-    command: &dyn Fn(&Path) -> Result<Command, TestbedError>,
+    run: [Run<'_>; 2],
+    change: &dyn Fn(String) -> String,
 ) -> Result<Tunnel, LabError> {
     let [server, client] = shape.configurations()?;
     let server = ground.directory.write("server.conf", &server)?;
-    let client = ground.directory.write("client.ovpn", &client)?;
-    ground.start_server(command(&server)?)?;
+    let client = ground.directory.write("client.ovpn", &change(client))?;
+    ground.start_server(run[0](&server)?)?;
     let up = || {
         ground.server.is_bound(shape.tcp, PORT).unwrap_or(false)
             && ground.server.devices().is_ok_and(|devices| devices.len() > 1)
     };
     wait_until("the server to listen", PATIENCE, up)?;
-    let started = ground.start_client(command(&client)?, |_| Ok(()))?;
+    let started = ground.start_client(run[1](&client)?, |_| Ok(()))?;
     Ok(Tunnel::up(started))
 }
 
 /// Debian's OpenVPN at both ends, without its kernel module.
 #[derive(Debug)]
-struct OpenVpn(Shape);
+pub(super) struct OpenVpn(pub(super) Shape);
 
 /// All that are measured.
 pub(super) fn all() -> Vec<Box<dyn Subject>> {
@@ -160,7 +170,7 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
 }
 
 impl OpenVpn {
-    fn command(&self, file: &Path) -> Result<Command, TestbedError> {
+    pub(super) fn command(&self, file: &Path) -> Result<Command, TestbedError> {
         let mut command = openvpn_command(file)?;
         if !self.0.kernel {
             command.arg("--disable-dco");

@@ -4,7 +4,8 @@
 //! (`ADIT_OPENVPN3=/path/to/ovpncli`, `ADIT_MIRAGEVPN=/directory/of/its/programs`), and say that they did not run
 //! elsewhere. What these peers taught runs everywhere, as behaviours in `adit-sim`.
 //!
-//! A row takes minutes; many rows run at once. `ADIT_PEER_RUNS=5` runs each row five times.
+//! A row takes minutes; many rows run at once, on a machine that is otherwise idle. `ADIT_PEER_RUNS=5` runs each row five
+//! times, `ADIT_PEER_AT_ONCE=4` four rows at once.
 
 mod miragevpn;
 mod openvpn3;
@@ -41,14 +42,19 @@ fn check(test: &str, variable: &str, rows: &[Row], at_once: usize) {
     }
 }
 
+/// The number that an environment variable holds.
+fn number(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok())
+}
+
 /// Runs the rows, many at once, and prints the result of each. Fails with those that failed and have adit at an end; the
 /// others are the yardstick.
 fn run(test: &str, rows: &[Row], at_once: usize) {
-    let runs: usize = std::env::var("ADIT_PEER_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1);
+    let runs = number("ADIT_PEER_RUNS").unwrap_or(1);
     let all: Vec<&Row> = (0..runs).flat_map(|_| rows).collect();
     let (left, failures) = (Mutex::new(all.iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..at_once {
+        for _ in 0..number("ADIT_PEER_AT_ONCE").unwrap_or(at_once) {
             scope.spawn(|| {
                 loop {
                     let Some(row) = left.lock().unwrap().next() else { return };
@@ -69,5 +75,12 @@ fn run(test: &str, rows: &[Row], at_once: usize) {
         .filter(|(row, _)| row.has_adit())
         .map(|(row, failure)| format!("{row:?}: {}\n{}", failure.summary, failure.logs))
         .collect();
-    assert!(ours.is_empty(), "{} of {} runs:\n{}", ours.len(), all.len(), ours.join("\n\n"));
+    let yardstick = failures.len() - ours.len();
+    assert!(
+        ours.is_empty(),
+        "{} of {} runs failed with adit, {yardstick} with OpenVPN in its place:\n{}",
+        ours.len(),
+        all.len(),
+        ours.join("\n\n")
+    );
 }
