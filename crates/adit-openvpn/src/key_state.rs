@@ -167,6 +167,8 @@ pub(crate) struct KeyState {
     confirmed: bool,
     /// The peer sealed with the data keys.
     used: bool,
+    /// It did not confirm them in time.
+    given_up: bool,
     send: SendWindow,
     receive: ReceiveWindow,
     acks: AckQueue,
@@ -223,6 +225,7 @@ impl KeyState {
             begun: reset.is_none(),
             confirmed: false,
             used: false,
+            given_up: false,
             send,
             receive: ReceiveWindow::new(first),
             acks: AckQueue::new(),
@@ -468,14 +471,31 @@ impl KeyState {
         Some((Opcode::Ack, ControlBody { acks, peer_sid, packet_id: None, payload: Vec::new() }))
     }
 
-    /// When something is to be sent again, or the exchange has failed for lateness.
+    /// When something is to be sent again, or the exchange is late.
     pub(crate) fn poll_timeout(&self, hand_window: Duration) -> Option<Instant> {
-        let deadline = (!self.is_established()).then(|| self.started + hand_window);
+        let deadline = (!self.is_finished()).then(|| self.started + hand_window);
         earliest(self.send.poll_timeout(), deadline)
     }
 
     pub(crate) fn is_late(&self, now: Instant, hand_window: Duration) -> bool {
-        !self.is_established() && now >= self.started + hand_window
+        !self.is_finished() && now >= self.started + hand_window
+    }
+
+    /// Nothing more is awaited: the first exchange is complete here, or a later one at both ends, or it is given up.
+    fn is_finished(&self) -> bool {
+        match self.key_id {
+            0 => self.is_established(),
+            _ => self.is_confirmed() || self.given_up,
+        }
+    }
+
+    /// It is not awaited any longer that the peer confirms the keys. They go on to open.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// What dynamic tls-crypt makes its key of.

@@ -202,6 +202,26 @@ fn keys_of_an_exchange_that_comes_to_nothing_are_retired() {
     assert_eq!(keys(&pair.client_events).0, [2]);
 }
 
+/// A client that never confirms new keys (MirageVPN's, when its clock ticks in the middle) does not keep the server from the
+/// next attempt, nor for ever from saying that it is over.
+#[test]
+fn a_server_does_not_wait_for_ever_for_a_client_to_confirm_keys() {
+    let mut pair = pair(|client, _| client.control.hand_window = HAND_WINDOW * 10);
+    pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
+    for _ in 0..3 {
+        deliver_one_round(&mut pair);
+    }
+    lose_all(&mut pair, HAND_WINDOW + Duration::from_secs(1));
+    assert_eq!((installed(&pair.server_events), pair.server.peers().len()), (1, 1));
+    assert!(says(&pair.server_events, "a renegotiation did not end within 60 s"));
+    // The next attempt comes by itself, and the client takes part in it.
+    lose_all(&mut pair, HAND_WINDOW);
+    pair.advance_busy(HAND_WINDOW * 12);
+    assert!(pair.is_up());
+    assert_eq!(keys(&pair.server_events).0.last(), Some(&2));
+    assert_eq!(keys(&pair.client_events).0.last(), Some(&2));
+}
+
 #[test]
 fn both_ends_begin_at_once() {
     let mut pair = pair(|_, _| {});

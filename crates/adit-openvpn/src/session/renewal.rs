@@ -21,6 +21,7 @@
 //! While older keys serve, a renegotiation that is late ends no tunnel:
 //!
 //! - The peer does not know of it: it begins again under the same key id, which is the one that the peer expects.
+//! - The client has not acknowledged all of it: the keys go on to open, and it counts as one that the peer knows of.
 //! - The peer knows of it: the peer's own timer ends it there, too. OpenVPN 3 then begins the next key id, OpenVPN 2 a
 //!   new session beside this one. A server waits for that and begins the next key id by itself after one more
 //!   `hand-window`; when that comes to nothing, it sends the client RESTART. A client connects anew.
@@ -130,7 +131,6 @@ impl Session {
             old.retire_at.get_or_insert(retire_at);
         }
         self.reneg_at = self.reneg_after.map(|after| now + after);
-        (self.unfinished_since, self.unfinished) = (None, 0);
         self.outputs.push_back(SessionOutput::Established { key_id });
         self.activate_due(now);
     }
@@ -139,7 +139,8 @@ impl Session {
     /// would push out keys that one of the ends still seals with. Says whether it did.
     pub(crate) fn rekey(&mut self, now: Instant) -> bool {
         let settled = self.agreed && !self.failed;
-        if !settled || !self.exchanges.last().is_some_and(|newest| newest.activation == Activation::Done) {
+        let over = |newest: &Exchange| newest.activation == Activation::Done || newest.state.is_given_up();
+        if !settled || !self.exchanges.last().is_some_and(over) {
             return false;
         }
         let key_id = self.next_key_id();
@@ -169,7 +170,12 @@ impl Session {
         self.activate_due(now);
     }
 
+    /// Does what follows from the state of the exchanges: new keys come into use, attempts that failed are forgotten.
     pub(super) fn activate_due(&mut self, now: Instant) {
+        let latest = |newest: &Exchange| newest.state.key_id == self.newest_key_id;
+        if self.exchanges.last().is_some_and(|newest| latest(newest) && newest.state.is_confirmed()) {
+            (self.unfinished_since, self.unfinished) = (None, 0);
+        }
         let is_due = |exchange: &Exchange| {
             let due = matches!(exchange.activation, Activation::Pending(at) if at <= now);
             let state = &exchange.state;
@@ -202,7 +208,14 @@ impl Session {
             self.fall_silent();
             return self.give_up(self.lateness(), false);
         }
-        let (known, key_id) = self.drop_unfinished(index);
+        let (known, key_id) = match self.exchanges[index].state.is_established() {
+            // The client may have the keys, and only its acknowledgements be lost.
+            true => {
+                self.exchanges[index].state.give_up();
+                (true, self.exchanges[index].state.key_id)
+            }
+            false => self.drop_unfinished(index),
+        };
         self.unfinished += u32::from(known);
         let again = match (known, self.role) {
             (true, Role::Client) => false,
