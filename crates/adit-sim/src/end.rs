@@ -285,9 +285,10 @@ impl End {
         self.drain()
     }
 
-    /// A second passed: tells the machine of traffic, where there was any.
+    /// A second passed: tells the data plane the time, and the machine of traffic, where there was any.
     pub(crate) fn second(&mut self, now: Instant) -> Result<(), Violation> {
         self.set_clock(now);
+        self.ingress.tick(now);
         let peers: Vec<PeerId> = self.traffic.keys().copied().collect();
         for peer in peers {
             let Some(totals) = self.counters.traffic(peer) else { continue };
