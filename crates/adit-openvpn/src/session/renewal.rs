@@ -170,12 +170,22 @@ impl Session {
         self.activate_due(now);
     }
 
-    /// Does what follows from the state of the exchanges: new keys come into use, attempts that failed are forgotten.
-    pub(super) fn activate_due(&mut self, now: Instant) {
+    /// Once the newest keys are confirmed, attempts that failed are forgotten. The next renegotiation is one of its own: OpenVPN
+    /// 3 drops keys that are not its primary ones yet when the next are made.
+    fn settle_attempts(&mut self, now: Instant) {
         let latest = |newest: &Exchange| newest.state.key_id == self.newest_key_id;
-        if self.exchanges.last().is_some_and(|newest| latest(newest) && newest.state.is_confirmed()) {
-            (self.unfinished_since, self.unfinished) = (None, 0);
+        if !self.exchanges.last().is_some_and(|newest| latest(newest) && newest.state.is_confirmed()) {
+            return;
         }
+        self.unfinished_since = None;
+        if std::mem::take(&mut self.unfinished) > 0 {
+            self.reneg_at = self.reneg_after.map(|after| now + after);
+        }
+    }
+
+    /// Does what follows from the state of the exchanges.
+    pub(super) fn activate_due(&mut self, now: Instant) {
+        self.settle_attempts(now);
         let is_due = |exchange: &Exchange| {
             let due = matches!(exchange.activation, Activation::Pending(at) if at <= now);
             let state = &exchange.state;

@@ -72,7 +72,7 @@ fn openvpn3_renegotiates_under_a_transfer() {
         .into_iter()
         .flat_map(|starts| TRANSPORTS.map(|transport| Row { starts, transport, ..row }))
         .collect();
-    check("openvpn3_renegotiates_under_a_transfer", OPENVPN3, &rows, 3);
+    check("openvpn3_renegotiates_under_a_transfer", OPENVPN3, &rows, 6);
 }
 
 #[test]

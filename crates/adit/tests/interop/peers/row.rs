@@ -59,6 +59,11 @@ pub(super) struct Failure {
     pub(super) logs: String,
 }
 
+/// Bytes transferred at once, and the pause that follows: about 30 Mbit/s, in bursts that fit the queues of all programs, so
+/// that what is lost is lost by a renegotiation.
+const BURST: usize = 100_000;
+const PAUSE: Duration = Duration::from_millis(20);
+
 impl Row {
     /// Whether adit is at an end; the other rows are the yardstick.
     pub(super) fn has_adit(&self) -> bool {
@@ -190,11 +195,11 @@ impl Row {
             }
             while self.load == Load::Transfer && Instant::now() + Duration::from_secs(5) < end {
                 let back = ways.get(1).ok_or("nothing is transferred one way")?.1;
-                let moved = transfer(outside, inside, back, 2_000_000).map_err(text)?;
+                let moved = transfer(outside, inside, back, BURST).map_err(text)?;
                 if !moved.intact {
                     return Err(format!("the file was changed: {moved:?}"));
                 }
-                std::thread::sleep(Duration::from_millis(50));
+                std::thread::sleep(PAUSE);
             }
             running.into_iter().map(|thread| thread.join().unwrap().map_err(text)).collect()
         })
