@@ -173,7 +173,7 @@ impl Peer {
         self.known_name().unwrap_or("unknown client")
     }
 
-    /// The common name of its certificate, or its username. Who has none of them is nobody's earlier connection, and
+    /// The common name of its certificate, or the username that was judged. Who has none of them is nobody's earlier connection, and
     /// has no later one.
     pub(super) fn known_name(&self) -> Option<&str> {
         let username = Some(self.gate.username()).filter(|name| !name.is_empty());
