@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use self::program::Inquiry;
+use self::program::{Inquiry, tamed};
 use super::environment::Environment;
 use crate::access::{AccessParams, PasswordScript};
 use crate::auth_token::{self, TokenSession, Verified, is_token};
@@ -328,7 +328,8 @@ impl Gate {
                 Zeroizing::new(Vec::with_capacity(hello.username.len() + hello.password.len() + 2));
             content.extend_from_slice(claim.username(&self.params.access).as_bytes());
             content.push(b'\n');
-            content.extend_from_slice(hello.password.as_bytes());
+            // One line each, as in OpenVPN: what ends a line is none of it.
+            content.extend_from_slice(tamed(&hello.password).as_bytes());
             content.push(b'\n');
             files.push(ScriptFile { content, is_argument: true, variable: None });
         } else {
