@@ -447,6 +447,9 @@ impl Peer {
     }
 
     fn follow(&mut self, now: Instant, judgement: Judgement, events: &mut VecDeque<Event>) {
+        if self.is_refused() {
+            return;
+        }
         match judgement {
             Judgement::Pending(messages) => {
                 messages.iter().for_each(|message| self.session.send_message(now, message));
@@ -482,6 +485,10 @@ impl Peer {
             self.migrates = may_migrate && options.contains_key("comp-lzo");
         }
         self.session.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
+        // A refused client is not judged again: whether `AUTH_FAILED` follows would tell if its password was right.
+        if self.is_refused() {
+            return;
+        }
         let chain = self.session.peer_certificates();
         let certified = self.session.peer_name();
         let claim = Claim { now, path: self.path, hello, certified, chain: &chain };
@@ -490,12 +497,13 @@ impl Peer {
     }
 
     /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
-    /// hear it. The log says `reason`.
+    /// hear it. The log says `reason`. Judges that have not answered are asked no more.
     pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
         let comma = if told.is_empty() { "" } else { "," };
         self.session.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
+        self.gate.forget(events);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
     }
 
