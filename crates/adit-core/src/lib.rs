@@ -15,6 +15,7 @@ mod name_field;
 mod notice;
 mod path;
 mod peer_settings;
+mod printable;
 mod protocol;
 mod script;
 mod session;
@@ -30,6 +31,7 @@ pub use name_field::NameField;
 pub use notice::Notice;
 pub use path::{Path, Subscriber, Transport};
 pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionLimits};
+pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
 pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{

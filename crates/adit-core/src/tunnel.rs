@@ -100,7 +100,7 @@ pub struct PeerInfo {
     pub since: crate::Instant,
     /// When it was last heard.
     pub heard: crate::Instant,
-    /// The username it gave; empty if none.
+    /// The username that was judged; empty if none was.
     pub username: String,
     /// Networks behind it, besides its inner addresses.
     pub routes: Vec<IpNet>,

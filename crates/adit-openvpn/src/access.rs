@@ -15,7 +15,7 @@ pub struct AccessParams {
     pub management: bool,
     /// `auth-user-pass-optional`: clients without username and password are judged, too.
     pub optional: bool,
-    /// `username-as-common-name`: a client's name is its username.
+    /// `username-as-common-name`: a client's name is its username, where that is judged.
     pub username_as_name: bool,
     /// `auth-gen-token`.
     pub tokens: Option<TokenParams>,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use adit_core::NameField;
+use adit_core::{NameField, is_unprintable, printable};
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
@@ -54,11 +54,12 @@ impl NameFields {
         if fields.is_empty() { Self::default() } else { NameFields(fields) }
     }
 
-    /// The peer's name. `None` if a field is missing, empty, longer than 64 bytes or holds a NUL.
+    /// The peer's name, [`printable`]. `None` if a field is missing or holds a NUL, or if all is empty or longer than 64
+    /// bytes.
     pub(crate) fn read(&self, certificate: &X509Certificate<'_>) -> Option<String> {
         let fields: Option<Vec<String>> = self.0.iter().map(|field| read_field(field, certificate)).collect();
         let name = fields?.join("_");
-        (!name.is_empty() && name.len() <= MAX_NAME).then_some(name)
+        (!name.is_empty() && name.len() <= MAX_NAME).then(|| printable(&name))
     }
 
     /// The name in a certificate in DER, as [`NameFields::read`].
@@ -130,7 +131,8 @@ fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
 }
 
 /// The subject as OpenVPN prints and compares it: `C=DE, O=Example, CN=server`. What belongs to one part is
-/// joined by ` + `, control characters are `\` and two hexadecimal digits.
+/// joined by ` + `, control characters of ASCII are `\` and two hexadecimal digits; others that are not [`printable`] are
+/// `_`.
 pub(crate) fn subject_text(name: &X509Name<'_>) -> String {
     let mut out = String::new();
     for (number, part) in name.iter_rdn().enumerate() {
@@ -151,7 +153,7 @@ pub(crate) fn subject_text(name: &X509Name<'_>) -> String {
                         // Writing to a string cannot fail.
                         let _ = write!(out, "\\{:02X}", u32::from(c));
                     }
-                    _ => out.push(c),
+                    _ => out.push(if is_unprintable(c) { '_' } else { c }),
                 }
             }
         }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use adit_core::printable;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -93,6 +94,8 @@ impl KeyMethod2 {
 
     /// Reads the message of a peer in that role.
     ///
+    /// Control characters in the username are an error (OpenVPN replaces them); the rest is made [`printable`].
+    ///
     /// The strings after the options may be absent at the end, as old peers leave them out. Bytes after the
     /// peer info are ignored, as OpenVPN ignores them.
     ///
@@ -112,7 +115,7 @@ impl KeyMethod2 {
         let random2 = read_array(&mut rest, "random numbers")?;
         let source = KeySource { pre_master, random1, random2 };
         let options = text(&OPTIONS, read_string(&mut rest, &OPTIONS)?)?;
-        let username = text(&USERNAME, read_optional(&mut rest, &USERNAME)?)?;
+        let username = printable(&text(&USERNAME, read_optional(&mut rest, &USERNAME)?)?);
         // Passwords may hold any character.
         let password = std::str::from_utf8(read_optional(&mut rest, &PASSWORD)?)
             .map_err(|_| KeyMethodError::Text(PASSWORD.name))?;

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use adit_core::is_unprintable;
+
 /// Most lines that are kept.
 pub const MAX_LINES: usize = 256;
 /// Longest line that is kept, in bytes. OpenVPN cuts at 255.
@@ -21,7 +23,7 @@ impl PeerVariables {
 
     /// Reads the lines. Names are letters, digits and underscores and start with `IV_`, `UV_` or `ID`; lines
     /// that are otherwise, or longer than [`MAX_LINE_LEN`], are left out, as are those after the first
-    /// [`MAX_LINES`]. In values, control and white space characters and the shell's `$`, `(` and backquote
+    /// [`MAX_LINES`]. In values, white space, what [`is_unprintable`] and the shell's `$`, `(` and backquote
     /// become `_`: values reach scripts as environment variables.
     pub fn parse(text: &str) -> Self {
         let lines = text.split('\n').map(|line| line.trim_end_matches('\r'));
@@ -63,7 +65,7 @@ fn parse_line(line: &str) -> Option<(String, String)> {
         return None;
     }
     let tame = |letter: char| {
-        let wild = letter.is_control() || letter.is_whitespace() || matches!(letter, '$' | '(' | '`');
+        let wild = is_unprintable(letter) || letter.is_whitespace() || matches!(letter, '$' | '(' | '`');
         if wild { '_' } else { letter }
     };
     Some((name.to_owned(), value.chars().map(tame).collect()))

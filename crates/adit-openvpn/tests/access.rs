@@ -87,6 +87,55 @@ fn the_name_of_a_client() {
     assert!(!let_in(&nobody) && log_says(&nobody.server_events, "nothing names it"));
 }
 
+/// A client can give any username where nothing judges it: it names the client nowhere.
+#[test]
+fn a_username_that_nothing_judged_is_not_the_clients_name() {
+    for tls_verify in [false, true] {
+        let mut pair = pair(|_, server| {
+            let script = || Some(vec!["/script".to_owned()]);
+            (server.address6, server.pool6) = (None, None);
+            let access = &mut server.access;
+            (access.verify, access.username_as_name) = (None, true);
+            (access.client_connect, access.client_disconnect) = (script(), script());
+            (access.learn_address, access.tokens) = (script(), Some(tokens()));
+            access.tls_verify = script().filter(|_| tls_verify);
+        });
+        if tls_verify {
+            ends(&mut pair, "tls-verify", 0, &[]);
+        }
+        writes(&mut pair, Ok(PeerSettings::default()));
+        ends(&mut pair, "learn-address", 0, &[]);
+        assert!(pair.is_up());
+        let info = pair.server.peers().remove(0).1;
+        assert_eq!((info.name.as_str(), info.username.as_str()), ("alice", ""));
+        pair.advance(Duration::from_secs(1));
+        renegotiate(&mut pair);
+        let peer = pair.server.peers().remove(0).0;
+        pair.server.handle_command(pair.now, Command::Disconnect { peer });
+        pair.exchange();
+        for kind in ["client-connect", "learn-address", "client-disconnect"] {
+            let script = asked(&pair, kind).remove(0);
+            let names = (variable(script, "common_name"), variable(script, "username"));
+            assert_eq!(names, (Some("alice"), None), "{kind}");
+        }
+        assert!(asked(&pair, "tls-verify").iter().all(|script| variable(script, "username").is_none()));
+        assert!(!log_says(&pair.server_events, "ann"), "{:?}", pair.server_events);
+    }
+}
+
+/// A client that gives a username without a password is judged without both, as in OpenVPN.
+#[test]
+fn a_username_without_a_password_is_not_judged() {
+    let mut pair = pair(|client, server| {
+        client.auth = Some(user(""));
+        server.access.optional = true;
+        server.access.username_as_name = true;
+    });
+    assert_eq!(variable(asked(&pair, VERIFY)[0], "username"), Some(""));
+    ends(&mut pair, VERIFY, 0, &[]);
+    assert_eq!(names(&pair), ["alice"]);
+}
+
 #[test]
 fn an_answer_that_was_put_off() {
     for (answer, good) in [("1", true), ("0", false), ("x", false)] {

@@ -7,8 +7,10 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Event, Transport};
+use adit_core::{Event, Transport, UserPassword, is_unprintable};
+use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::{client_tls, server_tls};
+use adit_openvpn::params::UserAuth;
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
@@ -97,6 +99,44 @@ fn a_nul_in_the_subject() {
         let pair = Pair::new(client, server);
         assert!(!let_in(&pair) && end_of(&pair).is_some(), "{name:?}");
     }
+}
+
+/// What the names in a certificate and the username hold reaches neither a script nor the log as it is. OpenVPN gives the
+/// same names for control characters (ssl_verify.c `string_mod_remap_name`).
+#[test]
+fn names_forge_no_lines() {
+    let name = "bob\n\u{1b}[2J alice\u{9b}\u{202e}\u{2028}";
+    let (authority, params) = certified(DnValue::Utf8String(name.to_owned()), &[ClientAuth]);
+    let mut client = client_params(&authority.sign(params), WrapConfig::Plain, Transport::Udp);
+    let credentials =
+        UserPassword { username: "ann\u{202e}\u{2028}".to_owned(), password: "s3\ncret".to_owned().into() };
+    client.auth = Some(UserAuth { credentials: Some(credentials), ..user("") });
+    client.peer_info.push(("UV_X".to_owned(), "a\u{202e}\u{1b}b".to_owned()));
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    let script = || Some(vec!["/script".to_owned()]);
+    (server.address6, server.pool6) = (None, None);
+    let access = &mut server.access;
+    (access.tls_verify, access.learn_address) = (script(), script());
+    access.verify = Some(PasswordScript { argv: vec!["/judge".to_owned()], by_file: true });
+    let mut pair = Pair::new(client, server);
+    let subject = asked(&pair, "tls-verify").last().unwrap().argv.last().unwrap().clone();
+    assert_eq!(subject, "CN=bob\\0A\\1B[2J alice___");
+    let file = &asked(&pair, "user-pass-verify")[0].files.last().unwrap().content;
+    assert_eq!(file.as_slice(), b"ann__\ns3_cret\n");
+    ends(&mut pair, "tls-verify", 0, &[]);
+    ends(&mut pair, "user-pass-verify", 0, &[]);
+    let script = asked(&pair, "learn-address").remove(0);
+    assert_eq!(script.argv.last().unwrap(), "bob__[2J alice___");
+    assert!(script.env.iter().all(|(_, value)| !value.contains(is_unprintable)), "{:?}", script.env);
+    ends(&mut pair, "learn-address", 0, &[]);
+    assert!(pair.is_up());
+    let info = pair.server.peers().remove(0).1;
+    assert_eq!((info.name.as_str(), info.username.as_str()), ("bob__[2J alice___", "ann__"));
+    let mut reports = pair.server_events.iter().filter_map(|event| match event {
+        Event::Report(report) => Some(report.text.as_str()),
+        _ => None,
+    });
+    assert!(reports.all(|text| !text.contains(is_unprintable)), "{:?}", pair.server_events);
 }
 
 /// A certificate for the other end, or for nothing in particular, does not do with `remote-cert-tls`

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_config::openvpn::{Log, Process};
-use adit_core::Severity;
+use adit_core::{Severity, escaped};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -61,7 +61,7 @@ impl Logger {
         Ok(Logger { book: Arc::new(Mutex::new(book)), verb: Arc::new(AtomicU8::new(process.verb)) })
     }
 
-    /// Writes one line if it matters enough. A log that cannot be written must not stop the tunnel.
+    /// Writes one line if it matters enough; what could make another, or command a terminal, is [`escaped`]. A log that cannot be written must not stop the tunnel.
     pub(crate) fn log(&mut self, severity: Severity, text: impl std::fmt::Display) {
         let least = match self.verb() {
             0 => Severity::Error,
@@ -69,7 +69,7 @@ impl Logger {
             _ => Severity::Debug,
         };
         if severity >= least {
-            self.book().note(severity, &text.to_string());
+            self.book().note(severity, &escaped(&text.to_string()));
         }
     }
 
@@ -194,6 +194,16 @@ mod tests {
             lines[0], lines[1], lines[0]
         );
         assert_eq!(written(&process, &all), expected);
+    }
+
+    #[test]
+    fn a_line_makes_no_other_and_commands_no_terminal() {
+        let lines =
+            [(Severity::Info, "bob\nalice connected \u{1b}[2J\u{202e}\u{85}"), (Severity::Info, "a\tb")];
+        let expected = "bob\\nalice connected \\u{1b}[2J\\u{202e}\\u{85}\na\tb\n";
+        for mute in [None, Some(5)] {
+            assert_eq!(written(&Process { mute, ..Process::default() }, &lines), expected);
+        }
     }
 
     #[test]

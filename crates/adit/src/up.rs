@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use adit_config::openvpn::{Config, Parsed, Role};
-use adit_core::{Command, Ended, Protocol, Severity, UnixTime};
+use adit_core::{Command, Ended, Protocol, Severity, UnixTime, escaped};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, MAX_WORKERS};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server, StaticTunnel};
@@ -299,7 +299,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     drop(socket);
     match ended.map_err(world)? {
         Ended::Shutdown => Ok(()),
-        Ended::Failed(why) => Err(Failure::World(why)),
+        Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
     }
 }
 

@@ -72,13 +72,15 @@ pub(super) fn script_security(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-pub(super) fn optional(draft: &mut Draft, _: &Args<'_>) -> Done {
+pub(super) fn optional(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.access.optional = true;
+    draft.needs_judge_at.push(args.entry.at.clone());
     done()
 }
 
-pub(super) fn username_as_name(draft: &mut Draft, _: &Args<'_>) -> Done {
+pub(super) fn username_as_name(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.access.username_as_name = true;
+    draft.needs_judge_at.push(args.entry.at.clone());
     done()
 }
 
@@ -155,6 +157,12 @@ pub(super) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
         ));
     }
     let judged = draft.access.verify.is_some() || draft.access.management;
+    for at in draft.needs_judge_at.iter().filter(|_| !judged) {
+        problems.push(at.problem(
+            "nothing judges usernames and passwords, so a client could give any: write `auth-user-pass-verify COMMAND \
+             via-file` too, or `management-client-auth`",
+        ));
+    }
     if let (Some(at), false, true) =
         (&draft.certificates_at, judged, draft.access.certificates != ClientCertificates::Require)
     {

@@ -42,6 +42,8 @@ pub(super) struct Draft {
     pub(super) access_at: Vec<(At, u8)>,
     pub(super) certificates_at: Option<At>,
     pub(super) crresponse_at: Option<At>,
+    /// What only works where something judges usernames and passwords.
+    pub(super) needs_judge_at: Vec<At>,
     pub(super) script_security: Option<u8>,
     pub(super) token_secret: Option<Material>,
     /// What holds outside `<connection>` blocks.

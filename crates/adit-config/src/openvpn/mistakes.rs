@@ -160,6 +160,11 @@ fn values_of_a_server() {
             ("tls-auth a\ntls-crypt b", "cannot both be used"),
             ("iroute 10.0.0.0", "belongs into a client's own file"),
             ("verify-client-cert none", "must show a password"),
+            (
+                "plugin /usr/lib/openvpn/plugins/openvpn-plugin-auth-pam.so login",
+                "write `auth-user-pass-verify COMMAND",
+            ),
+            ("plugin /x", "without a judge the second factor is lost"),
             ("verify-client-cert never", "`require` or `optional` or `none`"),
             ("auth-user-pass-verify /check via-file", "`script-security 2`"),
             ("script-security 2\nauth-user-pass-verify /check via-env", "`script-security 3`"),
@@ -188,6 +193,26 @@ fn values_of_a_server() {
             ("ifconfig 10.8.0.1 255.255.255.0\nifconfig-pool 10.8.0.1 10.8.0.9", "without our own 10.8.0.1"),
         ],
     );
+}
+
+/// OpenVPN refuses the same (options.c: "must be used with --management-client-auth, ..."). What judges may stand behind.
+#[test]
+fn what_rests_on_usernames_needs_a_judge_of_them() {
+    for name in ["username-as-common-name", "auth-user-pass-optional"] {
+        let told = problem(SERVER, name);
+        assert!(told.contains("f:2: nothing judges usernames"), "{told}");
+        assert!(
+            told.contains("`auth-user-pass-verify COMMAND via-file` too, or `management-client-auth`"),
+            "{told}"
+        );
+        for judge in [
+            "script-security 2\nauth-user-pass-verify /check via-file",
+            "management /run/vpn.sock unix\nmanagement-client-auth",
+        ] {
+            let text = format!("{SERVER}\n{name}\n{judge}\n{MATERIAL}");
+            parse("f", text.as_bytes(), &nothing).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
 }
 
 #[test]

@@ -161,6 +161,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
                 server.access.management = false;
                 if server.access.verify.is_none() {
                     server.access.certificates = ClientCertificates::Require;
+                    (server.access.optional, server.access.username_as_name) = (false, false);
                 }
             }
             socket.multihome &= matches!(role, Role::Server(_));

@@ -155,6 +155,9 @@ pub(super) fn find(name: &str) -> Option<&'static Directive> {
     DIRECTIVES.iter().find(|directive| directive.name == name)
 }
 
+const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (PAM, LDAP, one-time codes), write \
+    `auth-user-pass-verify COMMAND via-file` in its place: without a judge the second factor is lost, and a \
+    certificate alone lets a client in";
 const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
 const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
 const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
@@ -429,7 +432,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     refused("route-up", NO_SCRIPTS),
     refused("route-pre-down", NO_SCRIPTS),
     refused("ipchange", NO_SCRIPTS),
-    refused("plugin", "adit loads no plugins; remove it"),
+    refused("plugin", NO_PLUGINS),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
     refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),

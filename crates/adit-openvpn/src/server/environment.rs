@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_core::{Instant, Path};
+use adit_core::{Instant, Path, printable};
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
@@ -29,12 +29,12 @@ impl Environment {
         env
     }
 
-    /// What no environment can hold becomes `_`: in names all but letters, digits and `_`, in values control
-    /// characters.
+    /// What no environment can hold becomes `_`: in names all but letters, digits and `_`, in values what is not
+    /// [`printable`].
     pub(super) fn set(&mut self, name: &str, value: &str) {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
         let name: String = name.chars().map(plain).collect();
-        let value: String = value.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
+        let value = printable(value);
         match self.0.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
             None => self.0.push((name, value)),
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn names_and_values_are_tamed() {
         let mut env = Environment::new(&[("PROFILE_ID".to_owned(), "a\nb".to_owned())]);
-        env.set("A=B;c", "x\0y");
+        env.set("A=B;c", "x\0y\u{202e}");
         env.peer_info("IV_VER=2.6\nLD_PRELOAD=/evil\nUV_X=$(reboot)\n");
         let env = env.finish("client-connect");
         assert_eq!(get(&env, "PROFILE_ID"), Some("a_b"));
-        assert_eq!(get(&env, "A_B_c"), Some("x_y"));
+        assert_eq!(get(&env, "A_B_c"), Some("x_y_"));
         assert_eq!(get(&env, "IV_VER"), Some("2.6"));
         assert_eq!(get(&env, "UV_X"), Some("__reboot)"));
         assert_eq!(get(&env, "LD_PRELOAD"), None);

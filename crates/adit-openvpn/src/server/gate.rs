@@ -13,9 +13,9 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use self::program::Inquiry;
+use self::program::{Inquiry, tamed};
 use super::environment::Environment;
-use crate::access::PasswordScript;
+use crate::access::{AccessParams, PasswordScript};
 use crate::auth_token::{self, TokenSession, Verified, is_token};
 use crate::certificate::subject_text;
 use crate::key_method::KeyMethod2;
@@ -35,6 +35,15 @@ pub(super) struct Claim<'a> {
     pub(super) certified: Option<&'a str>,
     /// The certificates it showed, its own first.
     pub(super) chain: &'a [CertificateDer<'a>],
+}
+
+impl Claim<'_> {
+    /// The username that is judged. It is empty on a server that judges no passwords, where the client could give any,
+    /// and, as in OpenVPN (`key_method_2_read`), without a password: what lets such a client in has judged no name.
+    fn username(&self, access: &AccessParams) -> &str {
+        let is_judged = access.wants_password() && !self.hello.password.is_empty();
+        if is_judged { &self.hello.username } else { "" }
+    }
 }
 
 /// What became of a claim.
@@ -72,7 +81,7 @@ pub(super) struct Gate {
     checks: Vec<Check>,
     deadline: Option<Instant>,
     open: bool,
-    /// The username that is being judged, and then the one that was found true.
+    /// The username that is being judged, and then the one that was found true. Empty where nothing judges it.
     username: String,
     locked: bool,
     /// The username may be told by the client alone, as its token holds none.
@@ -178,12 +187,13 @@ impl Gate {
         // A token without a name speaks for a client without a name, whatever name it is given (`auth-token-user`).
         let is_ours =
             self.username.is_empty() && matches!(token, Some(Some(Verified { nameless: true, .. })));
-        if self.locked && self.username != hello.username && !self.nameless && !is_ours {
-            let reason = format!("it was {} and now says to be {}", self.username, hello.username);
+        let username = claim.username(&self.params.access);
+        if self.locked && self.username != username && !self.nameless && !is_ours {
+            let reason = format!("it was {} and now says to be {username}", self.username);
             return refused("", reason);
         }
         if !self.locked {
-            self.username.clone_from(&hello.username);
+            username.clone_into(&mut self.username);
         }
         self.responses = 0;
         // To make it takes time in each handshake, and to keep it memory for each client.
@@ -316,9 +326,10 @@ impl Gate {
         if script.by_file {
             let mut content =
                 Zeroizing::new(Vec::with_capacity(hello.username.len() + hello.password.len() + 2));
-            content.extend_from_slice(hello.username.as_bytes());
+            content.extend_from_slice(claim.username(&self.params.access).as_bytes());
             content.push(b'\n');
-            content.extend_from_slice(hello.password.as_bytes());
+            // One line each, as in OpenVPN: what ends a line is none of it.
+            content.extend_from_slice(tamed(&hello.password).as_bytes());
             content.push(b'\n');
             files.push(ScriptFile { content, is_argument: true, variable: None });
         } else {
@@ -339,7 +350,9 @@ impl Gate {
         if let Some(name) = claim.certified {
             env.set("common_name", name);
         }
-        env.set("username", &claim.hello.username);
+        if self.params.access.wants_password() {
+            env.set("username", claim.username(&self.params.access));
+        }
         env
     }
 

@@ -179,7 +179,7 @@ impl Peer {
         self.known_name().unwrap_or("unknown client")
     }
 
-    /// The common name of its certificate, or its username. Who has none of them is nobody's earlier connection, and
+    /// The common name of its certificate, or the username that was judged. Who has none of them is nobody's earlier connection, and
     /// has no later one.
     pub(super) fn known_name(&self) -> Option<&str> {
         let username = Some(self.gate.username()).filter(|name| !name.is_empty());
@@ -462,6 +462,9 @@ impl Peer {
     }
 
     fn follow(&mut self, now: Instant, judgement: Judgement, events: &mut VecDeque<Event>) {
+        if self.is_refused() {
+            return;
+        }
         match judgement {
             Judgement::Pending(messages) => {
                 messages.iter().for_each(|message| self.session.send_message(now, message));
@@ -497,6 +500,10 @@ impl Peer {
             self.migrates = may_migrate && options.contains_key("comp-lzo");
         }
         self.session.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
+        // A refused client is not judged again: whether `AUTH_FAILED` follows would tell if its password was right.
+        if self.is_refused() {
+            return;
+        }
         let chain = self.session.peer_certificates();
         let certified = self.session.peer_name();
         let claim = Claim { now, path: self.path, hello, certified, chain: &chain };
@@ -505,12 +512,13 @@ impl Peer {
     }
 
     /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
-    /// hear it. The log says `reason`.
+    /// hear it. The log says `reason`. Judges that have not answered are asked no more.
     pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
         let comma = if told.is_empty() { "" } else { "," };
         self.session.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
+        self.gate.forget(events);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
     }
 

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use adit_core::escaped;
+
 use super::report::{Direction, Offload, Peer, Report, Worker};
 
 /// The whole report, without a line end at its end.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "{} ({}, pid {}) on {}", report.name, report.role, report.pid, report.device);
+    let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
+    let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
     let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
     line(&mut out, "sent", &report.sent);
     line(&mut out, "received", &report.received);
@@ -37,7 +40,7 @@ fn offloads(states: &BTreeMap<String, Offload>) -> String {
     let word = |(name, state): (&String, &Offload)| match state {
         Offload::On => format!("{name} on"),
         Offload::SwitchedOff => format!("{name} switched off"),
-        Offload::Failed { why } => format!("{name} off ({why})"),
+        Offload::Failed { why } => format!("{name} off ({})", escaped(why)),
     };
     states.iter().map(word).collect::<Vec<_>>().join(", ")
 }
@@ -63,9 +66,10 @@ fn dropped(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {
 
 fn peer(out: &mut String, peer: &Peer) {
     let addresses: Vec<String> = peer.addresses.iter().map(ToString::to_string).collect();
-    let _ = writeln!(out, "  {} at {} {}", peer.name, peer.transport, peer.remote);
+    let [name, transport] = [&peer.name, &peer.transport].map(|text| escaped(text));
+    let _ = writeln!(out, "  {name} at {transport} {}", peer.remote);
     let _ = writeln!(out, "    addresses  {}", addresses.join(", "));
-    let _ = writeln!(out, "    keys       {}, {}", peer.cipher, peer.tls);
+    let _ = writeln!(out, "    keys       {}, {}", escaped(&peer.cipher), escaped(&peer.tls));
     let _ = writeln!(
         out,
         "    handshake  {} ago, {} renewed, connected for {}",
@@ -112,6 +116,42 @@ mod tests {
         assert_eq!(bytes(1_000), "1.00 kB");
         assert_eq!(bytes(12_345_678), "12.3 MB");
         assert_eq!(bytes(999_700), "1.00 MB");
+    }
+
+    #[test]
+    fn a_name_makes_no_line_and_commands_no_terminal() {
+        let counts = || Direction { packets: 0, bytes: 0, drops: BTreeMap::new() };
+        let each = Peer {
+            id: 0,
+            name: "bob\n  alice\u{1b}[2J\u{202e}".to_owned(),
+            transport: "udp".to_owned(),
+            remote: ([192, 0, 2, 1], 1194).into(),
+            addresses: Vec::new(),
+            cipher: "AES-256-GCM".to_owned(),
+            tls: "TLS 1.3\r".to_owned(),
+            connected_seconds: 0,
+            rekeys: 0,
+            last_handshake_seconds_ago: 0,
+            packets_sent: 0,
+            bytes_sent: 0,
+            packets_received: 0,
+            bytes_received: 0,
+        };
+        let report = Report {
+            name: "office".to_owned(),
+            pid: 1,
+            role: "server".to_owned(),
+            device: "tun0".to_owned(),
+            offloads: BTreeMap::new(),
+            sent: counts(),
+            received: counts(),
+            workers: Vec::new(),
+            losses: BTreeMap::new(),
+            peers: vec![each],
+        };
+        let text = text(&report);
+        assert!(text.contains("  bob\\n  alice\\u{1b}[2J\\u{202e} at udp"), "{text}");
+        assert!(text.split('\n').all(|line| !line.contains(adit_core::is_unprintable)), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use adit_core::escaped;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
@@ -104,7 +105,7 @@ impl Terminal {
     ) -> Result<Zeroizing<String>, String> {
         // Hiding throws away what was typed before: nobody types an answer before the question is there.
         let silence = if shown { None } else { Some(Silence::over(&self.0)?) };
-        self.say(question)?;
+        self.say(&escaped(question))?;
         let line = self.line(waiting);
         if silence.is_some() || line.is_err() {
             drop(silence);

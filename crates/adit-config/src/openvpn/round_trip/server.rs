@@ -117,7 +117,8 @@ fn access() -> impl Strategy<Value = Access> {
                 env,
             )| {
                 let has_verify = verify.is_some();
-                let certificates = if has_verify || management { mode } else { ClientCertificates::Require };
+                let is_judged = has_verify || management;
+                let certificates = if is_judged { mode } else { ClientCertificates::Require };
                 let [
                     tls_verify,
                     key_verify,
@@ -131,8 +132,8 @@ fn access() -> impl Strategy<Value = Access> {
                     certificates,
                     verify,
                     management,
-                    optional,
-                    username_as_name,
+                    optional: optional && is_judged,
+                    username_as_name: username_as_name && is_judged,
                     tokens,
                     token_secret,
                     tls_verify,

@@ -165,7 +165,7 @@ fn longest(control: &ControlParams) -> Duration {
 }
 
 /// As OpenVPN has it (ssl_verify.c `verify_user_pass`): a password is one line.
-fn tamed(text: &str) -> Zeroizing<String> {
+pub(super) fn tamed(text: &str) -> Zeroizing<String> {
     // It does not grow, so that no copy is left behind.
     let mut tamed = Zeroizing::new(String::with_capacity(text.len()));
     tamed.extend(text.chars().map(|c| if c.is_control() { '_' } else { c }));

@@ -11,11 +11,18 @@ use std::path::{Path, PathBuf};
 
 use adit_config::openvpn::{Management, ManagementAddress};
 use adit_io::Account;
+use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use rustix::process::getuid;
 
 /// A directive at fault, and why.
 type Fault = (&'static str, String);
+
+/// How many connections may wait to be accepted; one client is served at a time.
+const BACKLOG: i32 = 16;
 
 /// A connection that does not block.
 pub(super) trait Stream: Read + Write + AsFd + Send {}
@@ -47,7 +54,7 @@ impl Door {
         let group = find("management-client-group", None, settings.client_group.as_deref())?;
         let listener = match &settings.address {
             ManagementAddress::Tcp(host, port) => listen_at_port(host, *port),
-            ManagementAddress::Unix(path) => listen_at_path(path),
+            ManagementAddress::Unix(path) => listen_at_path(path, mode(settings)),
         };
         Ok(Door {
             listener: listener.map_err(fault)?,
@@ -66,13 +73,6 @@ impl Door {
                 "whoever can reach {address} can command this tunnel, without a password: name a file with one \
                  behind the port, or write 127.0.0.1"
             )),
-            Listener::Unix(_, path) if self.user.is_none() && self.group.is_none() && is_open(path) => {
-                Some(format!(
-                    "every user of this machine can command this tunnel at {}: write `management-client-user \
-                     NAME`, or put it into a directory that others cannot enter",
-                    path.display()
-                ))
-            }
             _ => None,
         }
     }
@@ -123,6 +123,9 @@ impl fmt::Display for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.listener {
             Listener::Tcp(_, address) => write!(f, "TCP {address}"),
+            Listener::Unix(_, path) if self.user.is_none() && self.group.is_none() => {
+                write!(f, "{} (for user {} alone)", path.display(), getuid().as_raw())
+            }
             Listener::Unix(_, path) => write!(f, "{}", path.display()),
         }
     }
@@ -157,8 +160,16 @@ fn listen_at_port(host: &str, port: u16) -> Result<Listener, String> {
     Ok(Listener::Tcp(listener, address))
 }
 
+/// Who may connect to a Unix socket. OpenVPN lets every user (0777) and checks user and group of the other end where
+/// `management-client-user` or `management-client-group` names them. So does this where they do; otherwise only the
+/// user that runs adit may connect.
+fn mode(settings: &Management) -> u32 {
+    let checks_client = settings.client_user.is_some() || settings.client_group.is_some();
+    if checks_client { 0o777 } else { 0o600 }
+}
+
 /// The socket of a program that was killed makes room; that of one that runs does not.
-fn listen_at_path(path: &Path) -> Result<Listener, String> {
+fn listen_at_path(path: &Path, mode: u32) -> Result<Listener, String> {
     let shown = path.display();
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
@@ -172,14 +183,23 @@ fn listen_at_path(path: &Path) -> Result<Listener, String> {
     }
     let failed =
         |error: io::Error| format!("cannot listen at {shown}: {error}; check that its directory is there");
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    let listener = Listener::Unix(listener, path.to_owned());
-    // As OpenVPN: its directory, `management-client-user` or the password keep others out.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(failed)?;
+    // Until its mode is set, the socket has no more rights than this (`UnixListener` gives it those of the umask).
+    let socket = private_socket(path).map_err(|error| failed(error.into()))?;
+    let listener = Listener::Unix(socket, path.to_owned());
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     if let Listener::Unix(socket, _) = &listener {
         socket.set_nonblocking(true).map_err(failed)?;
     }
     Ok(listener)
+}
+
+/// A socket that listens there, for its owner alone from the first moment on.
+fn private_socket(path: &Path) -> rustix::io::Result<UnixListener> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Whether somebody listens at a socket, without waiting for them.
@@ -191,16 +211,10 @@ fn is_served(path: &Path) -> bool {
     !matches!(connect(&socket, &address), Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT))
 }
 
-/// Whether users of no group in particular can get to a file.
-fn is_open(path: &Path) -> bool {
-    path.ancestors().skip(1).all(|directory| {
-        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        fs::metadata(directory).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     fn settings(address: ManagementAddress) -> Management {
@@ -243,12 +257,30 @@ mod tests {
         // As one leaves it that was killed.
         drop(UnixListener::bind(&path).expect("a socket"));
         let door = Door::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
-        let mode = fs::metadata(&path).expect("the socket").permissions().mode();
-        assert_eq!(mode & 0o777, 0o777);
         drop(door);
         fs::write(&path, "precious").expect("a file");
         assert!(why(&settings).contains("no socket"));
         fs::remove_file(&path).expect("the file");
+    }
+
+    #[test]
+    fn a_socket_is_its_owners_unless_a_client_is_named() {
+        let path = std::env::temp_dir().join(format!("adit-management-mode-{}", std::process::id()));
+        let plain = || settings(ManagementAddress::Unix(path.clone()));
+        let user = Some("root".to_owned());
+        for (settings, expected) in [
+            (plain(), 0o600),
+            (Management { client_user: user.clone(), ..plain() }, 0o777),
+            (Management { client_group: user, ..plain() }, 0o777),
+        ] {
+            let _door = Door::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+            let metadata = fs::metadata(&path).expect("the socket");
+            assert_eq!(metadata.permissions().mode() & 0o777, expected);
+            assert_eq!(metadata.uid(), getuid().as_raw());
+        }
+        drop(private_socket(&path).expect("a socket"));
+        assert_eq!(fs::metadata(&path).expect("the socket").permissions().mode() & 0o177, 0);
+        fs::remove_file(&path).expect("the socket");
     }
 
     #[test]
@@ -260,7 +292,7 @@ mod tests {
             (door.user, door.group) = (user, group);
             door
         };
-        let user = rustix::process::getuid().as_raw();
+        let user = getuid().as_raw();
         let group = rustix::process::getgid().as_raw();
         for (wanted, enters) in [
             ((None, None), true),

@@ -132,6 +132,12 @@ impl Server {
                 self.rest_until = Some(Instant::now() + REST);
                 self.desk.journal.attend(false);
             }
+            Ok(Next::SpeaksHttp) => {
+                let why = "it speaks HTTP, as a browser that a web page sends here";
+                self.desk.log.log(Severity::Warning, format_args!("management: a client was closed: {why}"));
+                self.rest_until = Some(Instant::now() + REST);
+                self.desk.journal.attend(false);
+            }
             Err(error) => self.left(&guest, &format!("is gone: {error}")),
         }
     }

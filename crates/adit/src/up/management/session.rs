@@ -97,6 +97,18 @@ pub(super) enum Next {
     Leave,
     /// It is sent away: it does not know the password.
     Reject,
+    /// It is sent away: it speaks HTTP, as a browser does that a web page sends here.
+    SpeaksHttp,
+}
+
+/// Whether a line is the start of an HTTP request, or a header that each has. No command begins like that.
+///
+/// A web page can have a browser on this machine send any lines to a local TCP port, behind those of HTTP.
+fn is_http(line: &str) -> bool {
+    const METHODS: [&str; 9] =
+        ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+    let is_request = line.split_once(' ').is_some_and(|(method, _)| METHODS.contains(&method));
+    is_request || line.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("host:"))
 }
 
 /// A client.
@@ -180,6 +192,7 @@ impl Session {
                     out.line(&format!("ERROR: the line is longer than {MAX_LINE} bytes"));
                     Next::Stay
                 }
+                Line::Text(text) if is_http(&text) => return Next::SpeaksHttp,
                 Line::Text(text) if self.password.is_some() => self.check(&text, desk, out),
                 Line::Text(text) => self.obey(&text, desk, out),
             };
@@ -350,6 +363,27 @@ mod tests {
         let mut session = new(&mut out, &desk);
         assert_eq!(session.look_at_time(now, &desk, &mut out), Next::Stay);
         assert_eq!(session.look_at_time(now + PASSWORD_PATIENCE, &desk, &mut out), Next::Reject);
+    }
+
+    /// What a browser sends for a web page that posts commands to the socket's port: none of it is obeyed.
+    #[test]
+    fn a_client_that_speaks_http_is_sent_away() {
+        let password = || Some(Zeroizing::new("right".to_owned()));
+        for start in
+            ["POST / HTTP/1.1", "GET /x HTTP/1.1", "OPTIONS * HTTP/1.1", "Host: 127.0.0.1:7505", "host:x"]
+        {
+            for password in [None, password()] {
+                let (mut desk, mut out) = (desk(), Output::default());
+                let mut session = Session::new(password, Instant::now(), &desk, &mut out);
+                text(&mut out);
+                session.receive(format!("{start}\r\nright\r\nverb 7\r\n").as_bytes());
+                assert_eq!(session.work(&mut desk, &mut out), Next::SpeaksHttp, "{start}");
+                assert_eq!((text(&mut out).as_str(), desk.log.verb()), ("", 1), "{start}");
+            }
+        }
+        for other in ["get x", "GETS x", "hold", "password Auth GET", "", "é"] {
+            assert!(!is_http(other), "{other}");
+        }
     }
 
     #[test]
