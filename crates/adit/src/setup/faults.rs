@@ -71,21 +71,24 @@ enum Work {
     Init,
     AddClient,
     Revoke,
+    RenewServer,
+    RenewClient,
 }
 
 impl Work {
-    const ALL: [Work; 3] = [Work::Init, Work::AddClient, Work::Revoke];
+    const ALL: [Work; 5] = [Work::Init, Work::AddClient, Work::Revoke, Work::RenewServer, Work::RenewClient];
 
     /// What must be there before.
     fn prepare(self, dir: &Path) {
         let before: &[Work] = match self {
             Work::Init => &[],
             Work::AddClient => &[Work::Init],
-            Work::Revoke => &[Work::Init, Work::AddClient],
+            Work::Revoke | Work::RenewServer | Work::RenewClient => &[Work::Init, Work::AddClient],
         };
         before.iter().for_each(|work| work.run(dir).unwrap());
-        if self == Work::Revoke {
+        if before.contains(&Work::AddClient) {
             fs::copy(profile(dir), dir.join("kept.ovpn")).unwrap();
+            fs::copy(dir.join("server.conf"), dir.join("kept.conf")).unwrap();
         }
     }
 
@@ -95,6 +98,8 @@ impl Work {
             Work::Init => Workshop::create(dir, &endpoint, Proto::Udp),
             Work::AddClient => Workshop::open(dir)?.add_client(&alice()).map(|_| ()),
             Work::Revoke => Workshop::open(dir)?.revoke(&alice()).map(|_| ()),
+            Work::RenewServer => Workshop::open(dir)?.renew(&[]).map(|_| ()),
+            Work::RenewClient => Workshop::open(dir)?.renew(&[alice()]).map(|_| ()),
         }
     }
 
@@ -110,6 +115,8 @@ impl Work {
             Work::Revoke => {
                 assert!(is_shut_out(dir) && !profile(dir).exists());
             }
+            Work::RenewServer => check_renewed(dir, &dir.join("server.conf"), &dir.join("kept.conf")),
+            Work::RenewClient => check_renewed(dir, &profile(dir), &dir.join("kept.ovpn")),
         }
         let index = Index::parse(&fs::read_to_string(dir.join(INDEX)).unwrap()).unwrap();
         assert!(!index.has("bob"));
@@ -130,6 +137,20 @@ fn profile(dir: &Path) -> PathBuf {
 fn is_shut_out(dir: &Path) -> bool {
     let judged = judge(dir, &fs::read_to_string(dir.join("kept.ovpn")).unwrap(), true);
     judged.is_err_and(|why| why.contains("Revoked"))
+}
+
+/// Both certificates are good; the new one is another, has another key, and is in the index.
+fn check_renewed(dir: &Path, new: &Path, old: &Path) {
+    let client = new == profile(dir);
+    let [new, old] = [new, old].map(|path| fs::read_to_string(path).unwrap());
+    for directive in ["cert", "key"] {
+        assert_ne!(read::block(&new, directive), read::block(&old, directive));
+    }
+    let index = Index::parse(&fs::read_to_string(dir.join(INDEX)).unwrap()).unwrap();
+    for text in [&new, &old] {
+        assert_eq!(judge(dir, text, client), Ok(()));
+        assert!(index.has_serial(&read::serial_in(text).unwrap()));
+    }
 }
 
 fn walk(dir: &Path) -> Vec<PathBuf> {
@@ -253,6 +274,32 @@ fn add_client_survives_a_fault_at_each_write() {
 #[test]
 fn revoke_survives_a_fault_at_each_write() {
     [Fault::Error, Fault::FullDisk, Fault::Kill].into_iter().for_each(|fault| survives(fault, Work::Revoke));
+}
+
+#[test]
+fn renew_survives_a_fault_at_each_write() {
+    for work in [Work::RenewServer, Work::RenewClient] {
+        [Fault::Error, Fault::FullDisk, Fault::Kill].into_iter().for_each(|fault| survives(fault, work));
+    }
+}
+
+/// The list's next update moves on, and `revoke` shuts out the old certificate together with the new one.
+#[test]
+fn renewed_clients_are_revoked_with_all_their_certificates() {
+    let scratch = Scratch::create("faults").unwrap();
+    let dir = scratch.path().join("vpn");
+    Work::Revoke.prepare(&dir);
+    let list = fs::read(dir.join(REVOKED)).unwrap();
+    let server = fs::read_to_string(dir.join("server.conf")).unwrap();
+    Work::RenewClient.run(&dir).unwrap();
+    Work::RenewClient.check(&dir);
+    assert_ne!(fs::read(dir.join(REVOKED)).unwrap(), list, "a new list");
+    assert_eq!(fs::read_to_string(dir.join("server.conf")).unwrap(), server, "only the client was named");
+    let renewed = fs::read_to_string(profile(&dir)).unwrap();
+    Work::Revoke.run(&dir).unwrap();
+    assert!(is_shut_out(&dir));
+    assert!(judge(&dir, &renewed, true).is_err_and(|why| why.contains("Revoked")));
+    assert!(matches!(Work::RenewClient.run(&dir), Err(SetupError::NoSuchClient(_))));
 }
 
 /// A revocation that was interrupted is completed by whatever command comes next, which says so.

@@ -116,6 +116,12 @@ impl Index {
         self.issued.iter().any(|issue| issue.kind == Kind::Client && issue.name == name)
     }
 
+    /// Whether there is a client of that name with a certificate that is not revoked.
+    pub(super) fn is_client(&self, name: &str) -> bool {
+        let is = |issue: &Issue| issue.kind == Kind::Client && issue.name == name && issue.revoked.is_none();
+        self.issued.iter().any(is)
+    }
+
     /// Notes that the profile with the newest certificate is about to be written.
     pub(super) fn begin(&mut self) {
         if let Some(issue) = self.issued.last_mut() {

@@ -1,4 +1,4 @@
-//! The directory that `adit init` makes, and that `adit add-client` and `adit revoke` change.
+//! The directory that `adit init` makes, and that `adit add-client`, `adit renew` and `adit revoke` change.
 //!
 //! ```text
 //! server.conf          all a server needs, keys inline
@@ -249,7 +249,10 @@ impl Workshop {
         let advice = if profile.exists() {
             format!("its profile is {}; choose another name for another client", profile.display())
         } else {
-            "choose another name".into()
+            format!(
+                "choose another name, or make a new profile for it: adit renew {} {name}",
+                self.dir.display()
+            )
         };
         SetupError::NameTaken { name: name.to_string(), advice }
     }
@@ -284,6 +287,46 @@ impl Workshop {
         }
         self.notes.extend(self.hint_to_verify());
         Ok(new)
+    }
+
+    /// Issues a new certificate, with a new key, for the server if no client is named and else for these clients, and
+    /// makes the list of revoked certificates anew. Gives the files that were written. Certificates from before stay
+    /// valid until they expire or are revoked.
+    pub(crate) fn renew(&mut self, names: &[ClientName]) -> Result<Vec<PathBuf>, SetupError> {
+        let now = OffsetDateTime::now_utc();
+        if let Some(unknown) = names.iter().find(|name| !self.index.is_client(name.as_str())) {
+            return Err(SetupError::NoSuchClient(unknown.to_string()));
+        }
+        let authority = self.authority()?;
+        let mut files = Vec::new();
+        if names.is_empty() {
+            files.push((self.dir.join("server.conf"), self.renewed_server(&authority, now)?));
+        }
+        for name in names {
+            files.push((self.profile(name), self.new_profile(name, &authority, now)?));
+        }
+        // The index first: see `add_client`.
+        self.publish(&authority, now)?;
+        for (path, text) in &files {
+            files::write(path, text.as_bytes(), Access::Owner, Existing::Replace)?;
+        }
+        names.iter().for_each(|name| self.index.finish(name.as_str()));
+        self.write_index()?;
+        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// server.conf with a new certificate and key in place of the old ones; all else stays as its owner has it.
+    fn renewed_server(
+        &mut self,
+        authority: &Authority,
+        now: OffsetDateTime,
+    ) -> Result<Zeroizing<String>, SetupError> {
+        let old = files::read(&self.dir.join("server.conf"))?;
+        let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut self.index)?;
+        profile::with_certificate(&old, &issued).ok_or_else(|| SetupError::Certificate {
+            what: "renew the server's certificate in server.conf",
+            why: "it must have a <cert> and a <key> block, as `adit init` made it".into(),
+        })
     }
 
     /// Writes the index, and then the list of revoked certificates that follows from it. In this order: the next list
