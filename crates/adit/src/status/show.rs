@@ -11,6 +11,9 @@ pub(super) fn text(report: &Report) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{} ({}, pid {}) on {}", report.name, report.role, report.pid, report.device);
     let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
+    for expiring in &report.expiring {
+        let _ = writeln!(out, "  warning    {expiring}");
+    }
     line(&mut out, "sent", &report.sent);
     line(&mut out, "received", &report.received);
     if report.workers.len() > 1 {
