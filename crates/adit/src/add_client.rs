@@ -17,16 +17,22 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match Workshop::open(&args.dir).and_then(|mut workshop| workshop.add_client(&args.name)) {
+    match Workshop::open(&args.dir).and_then(|mut workshop| add(&mut workshop, &args.name)) {
         Ok(profile) => {
             exit::say(format_args!(
-                "Made {}. Whoever has it is {}: hand it over by a safe way, then delete it here.",
+                "Made {}. It is all that {} needs to connect: hand it over by a safe way, then delete it here.",
                 profile.display(),
                 args.name
             ));
             ExitCode::SUCCESS
         }
-        Err(error @ (SetupError::NameTaken(_) | SetupError::NotOurs(_))) => exit::usage(error),
+        Err(error @ (SetupError::NameTaken { .. } | SetupError::NotOurs(_))) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
+}
+
+fn add(workshop: &mut Workshop, name: &ClientName) -> Result<PathBuf, SetupError> {
+    let made = workshop.add_client(name);
+    exit::notes(workshop.notes());
+    made
 }

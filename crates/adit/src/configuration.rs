@@ -1,9 +1,11 @@
 //! A configuration from its file.
 
+use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use adit_config::Failure;
 use adit_config::openvpn::{Parsed, parse};
+use adit_config::{Failure, Problem};
 use thiserror::Error;
 
 /// Why a configuration cannot be used.
@@ -24,8 +26,45 @@ pub(crate) fn read(path: &Path) -> Result<Parsed, Unusable> {
         Ok(text) => zeroize::Zeroizing::new(text),
         Err(error) => return Err(Unusable::Unreadable(name, error)),
     };
-    let load = |wanted: &Path| std::fs::read(find(path, wanted)).map_err(|error| error.to_string());
-    Ok(parse(&name, &text, &load)?)
+    let exposed = RefCell::new(Vec::new());
+    let note = |path: &Path, content: &[u8]| {
+        if holds_key(path, content) && is_exposed(path) {
+            exposed.borrow_mut().push(path.to_owned());
+        }
+    };
+    note(path, &text);
+    let load = |wanted: &Path| {
+        let path = find(path, wanted);
+        let content = std::fs::read(&path).map_err(|error| error.to_string())?;
+        note(&path, &content);
+        Ok(content)
+    };
+    let mut parsed = parse(&name, &text, &load)?;
+    parsed.warnings.extend(exposed.into_inner().iter().map(|path| warning(path)));
+    Ok(parsed)
+}
+
+/// Whether a file holds a private or shared key. PKCS#12 files are known by their names.
+fn holds_key(path: &Path, content: &[u8]) -> bool {
+    const MARKS: [&[u8]; 4] = [
+        b"PRIVATE KEY-----",
+        b"-----BEGIN OpenVPN Static key",
+        b"-----BEGIN OpenVPN tls-crypt-v2",
+        b"<pkcs12>",
+    ];
+    let is_packed = path.extension().is_some_and(|ending| ending == "p12" || ending == "pfx");
+    is_packed || MARKS.iter().any(|mark| content.windows(mark.len()).any(|window| window == *mark))
+}
+
+/// Whether accounts other than the owner have any right to a file.
+fn is_exposed(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o077 != 0)
+}
+
+fn warning(path: &Path) -> Problem {
+    let path = path.display();
+    let text = format!("the file holds a key and is group or others accessible: chmod 600 {path}");
+    Problem { file: path.to_string(), line: None, text }
 }
 
 /// Where a file is that the configuration `file` names. OpenVPN looks from its working directory; a file that
@@ -33,4 +72,40 @@ pub(crate) fn read(path: &Path) -> Result<Parsed, Unusable> {
 pub(crate) fn find(file: &Path, wanted: &Path) -> PathBuf {
     let beside = file.parent().unwrap_or(Path::new("")).join(wanted);
     if !wanted.exists() && beside.exists() { beside } else { wanted.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use adit_testbed::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_others_can_read_are_warned_of() {
+        let scratch = Scratch::create("exposed").expect("a directory");
+        let block = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n");
+        let ca = scratch.write("ca.crt", &block("CERTIFICATE")).expect("a file");
+        let key = scratch.write("client.key", &block("PRIVATE KEY")).expect("a file");
+        scratch.write("client.crt", &block("CERTIFICATE")).expect("a file");
+        let text = "client\nremote a\nca ca.crt\ncert client.crt\nkey client.key\n";
+        let file = scratch.write("client.conf", text).expect("a file");
+        let warnings = || {
+            let parsed = read(&file).expect("a good configuration");
+            parsed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        // What is public may be read, and so may the configuration, as it holds no key.
+        for path in [&ca, &file] {
+            set_permissions(path, Permissions::from_mode(0o644)).expect("it is ours");
+        }
+        let before = warnings();
+        set_permissions(&key, Permissions::from_mode(0o640)).expect("it is ours");
+        let after = warnings();
+        assert_eq!(after.len(), before.len() + 1, "{after:?}");
+        assert!(!before.iter().any(|warning| warning.contains("accessible")), "{before:?}");
+        let last = after.last().expect("a warning");
+        assert!(last.contains("client.key") && last.contains("is group or others accessible"), "{last}");
+    }
 }

@@ -34,3 +34,8 @@ pub(crate) fn say(text: impl Display) {
 pub(crate) fn tell(why: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "adit: {why}");
 }
+
+/// Says each note on the standard output.
+pub(crate) fn notes(notes: Vec<String>) {
+    notes.iter().for_each(|note| say(format_args!("Note: {note}.")));
+}

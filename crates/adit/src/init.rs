@@ -31,7 +31,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             ));
             ExitCode::SUCCESS
         }
-        Err(error @ SetupError::Exists(_)) => exit::usage(error),
+        Err(error @ (SetupError::Exists(_) | SetupError::Made(_))) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
 }

@@ -4,6 +4,7 @@ mod syslog;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,12 +154,15 @@ impl Book {
     }
 }
 
-/// Each line goes to the end of the file, also after somebody emptied it.
+/// Each line goes to the end of the file, also after somebody emptied it. A new file is for its owner and group:
+/// it names clients and their addresses.
 fn open(path: &Path, append: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o640);
     if !append {
-        File::create(path)?;
+        options.clone().write(true).truncate(true).open(path)?;
     }
-    OpenOptions::new().create(true).append(true).open(path)
+    options.append(true).open(path)
 }
 
 /// The time in UTC, to the second.
@@ -203,6 +207,19 @@ mod tests {
         let expected = "bob\\nalice connected \\u{1b}[2J\\u{202e}\\u{85}\na\tb\n";
         for mute in [None, Some(5)] {
             assert_eq!(written(&Process { mute, ..Process::default() }, &lines), expected);
+        }
+    }
+
+    #[test]
+    fn a_new_log_is_not_for_all_accounts() {
+        use std::os::unix::fs::PermissionsExt as _;
+        for append in [false, true] {
+            let path = std::env::temp_dir().join(format!("adit-log-mode-{}-{append}", std::process::id()));
+            drop(open(&path, append).expect("a log"));
+            let mode = std::fs::metadata(&path).expect("the log").permissions().mode();
+            std::fs::remove_file(path).expect("the log");
+            // The umask may take more rights away.
+            assert_eq!(mode & 0o137, 0, "{mode:o}");
         }
     }
 

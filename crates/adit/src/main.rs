@@ -13,6 +13,7 @@ mod exit;
 mod init;
 mod log;
 mod name_servers;
+mod renew;
 mod revoke;
 mod setup;
 mod status;
@@ -34,6 +35,7 @@ struct Cli {
 enum Command {
     Init(init::Args),
     AddClient(add_client::Args),
+    Renew(renew::Args),
     Revoke(revoke::Args),
     Check(check::Args),
     Up(up::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
         Command::AddClient(args) => add_client::run(args),
+        Command::Renew(args) => renew::run(args),
         Command::Revoke(args) => revoke::run(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),

@@ -17,15 +17,21 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match Workshop::open(&args.dir).and_then(|mut workshop| workshop.revoke(&args.name)) {
-        Ok(hint) => {
-            exit::say(format_args!("Revoked {}.", args.name));
-            if let Some(hint) = hint {
-                exit::say(format_args!("Note: {hint}."));
-            }
-            ExitCode::SUCCESS
-        }
+    match Workshop::open(&args.dir).and_then(|mut workshop| revoke(&mut workshop, &args.name)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error @ (SetupError::NoSuchClient(_) | SetupError::NotOurs(_))) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
+}
+
+fn revoke(workshop: &mut Workshop, name: &ClientName) -> Result<(), SetupError> {
+    let outcome = workshop.revoke(name);
+    if let Ok(new) = outcome {
+        exit::say(match new {
+            true => format!("Revoked {name}."),
+            false => format!("{name} was revoked already; crl.pem lists it."),
+        });
+    }
+    exit::notes(workshop.notes());
+    outcome.map(|_| ())
 }

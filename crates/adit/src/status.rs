@@ -17,8 +17,11 @@ use std::time::Duration;
 use adit_core::{PeerId, PeerInfo, Protocol};
 use adit_io::Handle;
 use adit_openvpn::{Client, Server, StaticTunnel};
+use time::OffsetDateTime;
 
 use crate::exit;
+use crate::up::Expiry;
+pub(crate) use report::Expiring;
 use report::Report;
 
 /// Where the sockets are.
@@ -79,7 +82,11 @@ impl Drop for Socket {
 }
 
 /// Answers `adit status` for the tunnel of `file`.
-pub(crate) fn serve<P: Protocol + StatusSource>(file: &Path, handle: Handle<P>) -> io::Result<Socket> {
+pub(crate) fn serve<P: Protocol + StatusSource>(
+    file: &Path,
+    handle: Handle<P>,
+    expiry: Expiry,
+) -> io::Result<Socket> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     std::fs::create_dir_all(DIRECTORY)?;
     std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
@@ -92,7 +99,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(file: &Path, handle: Handle<P>) 
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             // Whoever asked may be gone: nothing to do about it.
-            let _ = answer(stream, &name, &handle);
+            let _ = answer(stream, &name, &handle, &expiry);
         }
     })?;
     Ok(socket)
@@ -102,13 +109,15 @@ fn answer<P: Protocol + StatusSource>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
+    expiry: &Expiry,
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
     handle.inspect(Box::new(move |protocol, snapshot, io_status| {
         let _ = sender.send(Report::new(&name, P::ROLE, protocol.peers(), snapshot, io_status));
     }));
-    let Ok(report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
+    let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
+    report.expiring = expiry.near(OffsetDateTime::now_utc());
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }

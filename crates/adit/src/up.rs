@@ -2,6 +2,7 @@
 
 mod clients;
 mod credentials;
+mod expiry;
 mod hosts;
 mod management;
 mod notify;
@@ -35,6 +36,7 @@ use crate::log::Logger;
 use crate::status::{self, StatusSource};
 use clients::Clients;
 use credentials::Asker;
+pub(crate) use expiry::Expiry;
 use management::Management;
 use observer::LogObserver;
 use scripts::Scripts;
@@ -140,15 +142,19 @@ fn start_with(
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     if let Some(secret) = &parsed.config.secret {
         let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
-        return run_protocol(args, parsed, None, (None, management), (log, early), |now| {
+        let expiry = Expiry::new(&args.file, &parsed.config.role);
+        return run_protocol(args, parsed, (None, expiry), (None, management), (log, early), |now| {
             StaticTunnel::new(params, now, seed)
         });
     }
-    let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file)
+    let expiry = Expiry::new(&args.file, &parsed.config.role);
+    let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file, &expiry)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let questions = management.as_ref().and_then(Management::questions);
     let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, early, questions.as_deref())
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
+    expiry.note_certificates(&credentials);
+    let source = (source, expiry);
     match &parsed.config.role {
         Role::Client(client) => {
             let patience = patience(parsed);
@@ -246,7 +252,7 @@ fn place(parsed: &Parsed, path: &Path, directive: &str) -> String {
 fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
-    revocations: Option<revocations::Source>,
+    (revocations, expiry): (Option<revocations::Source>, Expiry),
     (asker, management): (Option<Asker>, Option<Management>),
     (mut log, early): (Logger, &Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
@@ -261,7 +267,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     let mut driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     let _pid_file = write_pid(parsed)?;
-    let socket = serve_status(args, &handle, &mut log);
+    let socket = serve_status(args, &handle, &expiry, &mut log);
     let form = status_form(&parsed.config);
     let status_file = open_status_file(&parsed.config, form, &mut log);
     let clients = start_clients(args, parsed, &handle, &log)?;
@@ -279,6 +285,7 @@ fn run_protocol<P: Protocol + StatusSource>(
             .watch(handle.clone(), log.clone())
             .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
     }
+    expiry.watch(log.clone(), expiry::EVERY).map_err(no_thread)?;
     if let Some(output) = status_file {
         output.start(handle.clone(), log.clone()).map_err(no_thread)?;
     }
@@ -391,9 +398,10 @@ fn workers_in_range(text: &str) -> Result<usize, String> {
 fn serve_status<P: Protocol + StatusSource>(
     args: &Args,
     handle: &Handle<P>,
+    expiry: &Expiry,
     log: &mut Logger,
 ) -> Option<status::Socket> {
-    match status::serve(&args.file, handle.clone()) {
+    match status::serve(&args.file, handle.clone(), expiry.clone()) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log.log(Severity::Warning, format_args!("`adit status` will not see this tunnel: {error}"));

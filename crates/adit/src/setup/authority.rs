@@ -163,6 +163,7 @@ fn validity(now: OffsetDateTime, life: Duration) -> (OffsetDateTime, OffsetDateT
     (now - EARLY, now - EARLY + life)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as a number in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

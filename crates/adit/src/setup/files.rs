@@ -1,16 +1,47 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+#[cfg(not(test))]
+use std::io::Write as _;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+#[cfg(test)]
+use super::faults::{before_change, put};
 use super::{SetupError, random};
 
-/// Only the owner reads and writes.
-const FILE_MODE: u32 = 0o600;
 /// Only the owner enters.
 const DIRECTORY_MODE: u32 = 0o700;
+/// What a temporary name has between the file's name and 16 hexadecimal digits.
+const MARK: &str = ".adit-";
+
+/// Who may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Its owner alone: it holds a key or names clients.
+    Owner,
+    /// Every account that may enter the directory: a server that gave up root's rights reads it again.
+    Everybody,
+}
+
+impl Access {
+    fn mode(self) -> u32 {
+        match self {
+            Access::Owner => 0o600,
+            Access::Everybody => 0o644,
+        }
+    }
+}
+
+/// What to do with a file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// Replace it.
+    Replace,
+    /// Keep it and fail.
+    Keep,
+}
 
 fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> SetupError + 'a {
     move |source| SetupError::File { what, path: path.into(), source }
@@ -21,19 +52,42 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SetupError> {
     fs::read_to_string(path).map(Zeroizing::new).map_err(failed("read", path))
 }
 
-/// Makes a file that did not exist: with all its content, or not at all.
-pub(super) fn create(path: &Path, content: &[u8]) -> Result<(), SetupError> {
-    let draft = Draft::beside(path, content)?;
-    // A hard link, because it fails where a rename would overwrite.
-    fs::hard_link(&draft.path, path).map_err(failed("make", path))?;
+/// Writes a file, with all its content or not at all: to a temporary file in the same directory, which is flushed
+/// to the disk and then takes the name. Every file below a server's directory is written here.
+pub(super) fn write(
+    path: &Path,
+    content: &[u8],
+    access: Access,
+    existing: Existing,
+) -> Result<(), SetupError> {
+    let draft = Draft { path: temporary(path)? };
+    draft.fill(content, access)?;
+    before_change().map_err(failed("write", path))?;
+    match existing {
+        Existing::Replace => fs::rename(&draft.path, path).map_err(failed("replace", path))?,
+        // A hard link, because it fails where a rename would overwrite.
+        Existing::Keep => fs::hard_link(&draft.path, path).map_err(failed("make", path))?,
+    }
+    drop(draft);
     sync_directory_of(path)
 }
 
-/// Replaces a file's content: all of it, or nothing.
-pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), SetupError> {
-    let draft = Draft::beside(path, content)?;
-    fs::rename(&draft.path, path).map_err(failed("replace", path))?;
-    sync_directory_of(path)
+/// Removes a file if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), SetupError> {
+    match before_change().and_then(|()| fs::remove_file(path)) {
+        Ok(()) => sync_directory_of(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("remove", path)(error)),
+    }
+}
+
+/// Removes the temporary files that an interrupted command left in a directory. The directory is locked, so that
+/// no other command writes there. What cannot be removed is tried again by the next command.
+pub(super) fn remove_temporary_files(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
+        let _ = fs::remove_file(entry.path());
+    }
 }
 
 /// Takes the lock of a directory and keeps it until the file is dropped.
@@ -44,16 +98,21 @@ pub(super) fn lock(directory: &Path) -> Result<File, SetupError> {
     Ok(file)
 }
 
-/// A file under a name of its own, removed when dropped.
+/// A file under a temporary name, removed when dropped.
 struct Draft {
     path: PathBuf,
 }
 
 impl Draft {
-    fn beside(path: &Path, content: &[u8]) -> Result<Self, SetupError> {
-        let draft = Draft { path: temporary(path)? };
-        write(&draft.path, content)?;
-        Ok(draft)
+    fn fill(&self, content: &[u8], access: Access) -> Result<(), SetupError> {
+        before_change().map_err(failed("make", &self.path))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(access.mode());
+        let mut file = options.open(&self.path).map_err(failed("make", &self.path))?;
+        put(&mut file, content)
+            .and_then(|()| before_change())
+            .and_then(|()| file.sync_all())
+            .map_err(failed("write", &self.path))
     }
 }
 
@@ -68,6 +127,8 @@ impl Drop for Draft {
 pub(super) struct NewDirectory {
     path: PathBuf,
     settled: bool,
+    /// Tells another `adit init` that this one is at work.
+    _lock: File,
 }
 
 impl NewDirectory {
@@ -76,7 +137,7 @@ impl NewDirectory {
         match fs::read_dir(target) {
             Ok(mut entries) => {
                 if entries.next().is_some() {
-                    return Err(SetupError::Exists(target.into()));
+                    return Err(exists(target));
                 }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -85,31 +146,35 @@ impl NewDirectory {
             }
             Err(error) => return Err(failed("look into", target)(error)),
         }
+        remove_abandoned(target);
         let path = temporary(target)?;
-        DirBuilder::new().mode(DIRECTORY_MODE).create(&path).map_err(failed("make", &path))?;
-        Ok(NewDirectory { path, settled: false })
+        make_directory(&path)?;
+        let made = lock(&path);
+        if made.is_err() {
+            let _ = fs::remove_dir(&path);
+        }
+        Ok(NewDirectory { path, settled: false, _lock: made? })
     }
 
     /// Makes a directory in it.
     pub(super) fn directory(&self, name: &str) -> Result<(), SetupError> {
-        let path = self.path.join(name);
-        DirBuilder::new().mode(DIRECTORY_MODE).create(&path).map_err(failed("make", &path))
+        make_directory(&self.path.join(name))
     }
 
     /// Makes a file in it.
-    pub(super) fn file(&self, name: &str, content: &[u8]) -> Result<(), SetupError> {
-        write(&self.path.join(name), content)
+    pub(super) fn file(&self, name: &str, content: &[u8], access: Access) -> Result<(), SetupError> {
+        write(&self.path.join(name), content, access, Existing::Replace)
     }
 
     /// Gives the directory its name, in one step.
     pub(super) fn settle(mut self, target: &Path) -> Result<(), SetupError> {
-        match fs::rename(&self.path, target) {
+        match before_change().and_then(|()| fs::rename(&self.path, target)) {
             Ok(()) => {
                 self.settled = true;
                 sync_directory_of(target)
             }
             Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory) => {
-                Err(SetupError::Exists(target.into()))
+                Err(exists(target))
             }
             Err(error) => Err(failed("make", target)(error)),
         }
@@ -125,29 +190,77 @@ impl Drop for NewDirectory {
     }
 }
 
-/// A name of its own beside `path`, so that a rename stays within one file system.
+/// Removes what an `adit init` for the same target left when it was killed. One that is still at work holds a lock.
+fn remove_abandoned(target: &Path) {
+    let Some(name) = target.file_name().map(|name| name.to_string_lossy()) else { return };
+    let Ok(entries) = fs::read_dir(parent_of(target)) else { return };
+    let prefix = format!(".{name}{MARK}");
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&prefix) && is_temporary(&name) && is_unlocked(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_unlocked(directory: &Path) -> bool {
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    File::open(directory).is_ok_and(|file| rustix::fs::flock(&file, operation).is_ok())
+}
+
+/// Why `init` makes nothing there.
+fn exists(target: &Path) -> SetupError {
+    if target.join("pki/index.json").is_file() {
+        return SetupError::Made(target.into());
+    }
+    SetupError::Exists(target.into())
+}
+
+fn make_directory(path: &Path) -> Result<(), SetupError> {
+    before_change()
+        .and_then(|()| DirBuilder::new().mode(DIRECTORY_MODE).create(path))
+        .map_err(failed("make", path))
+}
+
+/// A temporary name beside `path`, so that a rename stays within one file system.
 fn temporary(path: &Path) -> Result<PathBuf, SetupError> {
     let name = path.file_name().ok_or_else(|| {
         failed("make", path)(io::Error::new(ErrorKind::InvalidInput, "the path does not end with a name"))
     })?;
     let tag = u64::from_ne_bytes(*random::<8>()?);
-    Ok(path.with_file_name(format!(".{}.{tag:016x}", name.to_string_lossy())))
+    Ok(path.with_file_name(format!(".{}{MARK}{tag:016x}", name.to_string_lossy())))
 }
 
-fn write(path: &Path, content: &[u8]) -> Result<(), SetupError> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)
-        .map_err(failed("make", path))?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(failed("write", path))
+/// Whether [`temporary`] makes such names.
+fn is_temporary(name: &str) -> bool {
+    let tag = name.strip_prefix('.').and_then(|name| name.rsplit_once(MARK)).map(|(_, tag)| tag);
+    tag.is_some_and(|tag| tag.len() == 16 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 fn sync_directory_of(path: &Path) -> Result<(), SetupError> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(parent).and_then(|directory| directory.sync_all()).map_err(failed("write", parent))
+    let parent = parent_of(path);
+    before_change()
+        .and_then(|()| File::open(parent))
+        .and_then(|directory| directory.sync_all())
+        .map_err(failed("write", parent))
+}
+
+/// Comes before each change of the file system; in tests it may fail, or end the process.
+#[cfg(not(test))]
+fn before_change() -> io::Result<()> {
+    Ok(())
+}
+
+/// Writes a file's content; in tests it may write a part and fail, or end the process.
+#[cfg(not(test))]
+fn put(file: &mut File, content: &[u8]) -> io::Result<()> {
+    file.write_all(content)
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -41,6 +43,9 @@ pub(super) struct Issue {
     /// When it was revoked, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) revoked: Option<String>,
+    /// Its client's profile is not known to have been written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unfinished: bool,
 }
 
 impl Issue {
@@ -52,7 +57,7 @@ impl Issue {
         not_after: OffsetDateTime,
     ) -> Self {
         let (not_before, not_after) = (text(not_before), text(not_after));
-        Issue { serial, name: name.into(), kind, not_before, not_after, revoked: None }
+        Issue { serial, name: name.into(), kind, not_before, not_after, revoked: None, unfinished: false }
     }
 }
 
@@ -98,12 +103,44 @@ impl Index {
     }
 
     /// Whether a certificate of that name was issued and not revoked; names are compared without case, as some
-    /// file systems do.
+    /// file systems do. One whose profile was not written does not take the name from a new attempt.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.issued.iter().any(|issue| issue.revoked.is_none() && issue.name.eq_ignore_ascii_case(name))
+        let takes = |issue: &Issue| {
+            issue.name.eq_ignore_ascii_case(name) && !(issue.unfinished && issue.name == name)
+        };
+        self.issued.iter().any(|issue| issue.revoked.is_none() && takes(issue))
     }
 
-    /// Notes that the client of that name is no client any more. False if there is no such client.
+    /// Whether a client has ever had that name.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.issued.iter().any(|issue| issue.kind == Kind::Client && issue.name == name)
+    }
+
+    /// Whether there is a client of that name with a certificate that is not revoked.
+    pub(super) fn is_client(&self, name: &str) -> bool {
+        let is = |issue: &Issue| issue.kind == Kind::Client && issue.name == name && issue.revoked.is_none();
+        self.issued.iter().any(is)
+    }
+
+    /// Notes that the profile with the newest certificate is about to be written.
+    pub(super) fn begin(&mut self) {
+        if let Some(issue) = self.issued.last_mut() {
+            issue.unfinished = true;
+        }
+    }
+
+    /// Whether the certificate of that client and serial number is unfinished.
+    pub(super) fn is_unfinished(&self, name: &str, serial: &str) -> bool {
+        let is = |issue: &&Issue| issue.name == name && issue.serial == serial;
+        self.issued.iter().find(is).is_some_and(|issue| issue.unfinished && issue.revoked.is_none())
+    }
+
+    /// Notes that the client's profile was written.
+    pub(super) fn finish(&mut self, name: &str) {
+        self.issued.iter_mut().filter(|issue| issue.name == name).for_each(|issue| issue.unfinished = false);
+    }
+
+    /// Notes that all certificates of that client are revoked. False if they were all revoked before.
     pub(super) fn revoke(&mut self, name: &str, now: OffsetDateTime) -> bool {
         let is =
             |issue: &&mut Issue| issue.revoked.is_none() && issue.kind == Kind::Client && issue.name == name;
@@ -113,6 +150,12 @@ impl Index {
             found = true;
         }
         found
+    }
+
+    /// The names of revoked clients with a certificate whose serial number is not in `listed`.
+    pub(super) fn revoked_but_not_in(&self, listed: &BTreeSet<String>) -> BTreeSet<&str> {
+        let missing = |issue: &&Issue| issue.revoked.is_some() && !listed.contains(&issue.serial);
+        self.issued.iter().filter(missing).map(|issue| issue.name.as_str()).collect()
     }
 
     /// Serial number and moment of each revocation. What cannot be read back counts as revoked at `now`.

@@ -1,4 +1,4 @@
-//! The directory that `adit init` makes, and that `adit add-client` and `adit revoke` change.
+//! The directory that `adit init` makes, and that `adit add-client`, `adit renew` and `adit revoke` change.
 //!
 //! ```text
 //! server.conf          all a server needs, keys inline
@@ -11,10 +11,13 @@
 
 mod authority;
 mod endpoint;
+#[cfg(test)]
+mod faults;
 mod files;
 mod index;
 mod names;
 mod profile;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -35,11 +38,14 @@ pub(crate) use self::endpoint::{Endpoint, Proto};
 pub(crate) use self::names::ClientName;
 
 use self::authority::{Authority, Kind};
-use self::files::NewDirectory;
+use self::files::{Access, Existing, NewDirectory};
 use self::index::Index;
 
 /// The common name of the server's certificate, which clients check.
 const SERVER_NAME: &str = "adit-server";
+
+/// Every certificate issued.
+const INDEX: &str = "pki/index.json";
 
 /// The list of revoked certificates.
 const REVOKED: &str = "crl.pem";
@@ -56,11 +62,22 @@ pub(crate) enum SetupError {
     /// `init` overwrites nothing.
     #[error("{} exists and is not empty; name another directory", .0.display())]
     Exists(PathBuf),
+    /// `init` was here before.
+    #[error(
+        "{} exists and is not empty: `adit init` made it already; add clients to it (adit add-client {} NAME), or \
+         name another directory", .0.display(), .0.display()
+    )]
+    Made(PathBuf),
     /// There is such a client.
-    #[error("there is a client {0} already; choose another name")]
-    NameTaken(String),
+    #[error("there is a client {name} already; {advice}")]
+    NameTaken {
+        /// Its name.
+        name: String,
+        /// What to do.
+        advice: String,
+    },
     /// There is no such client.
-    #[error("there is no client {0}, or it was revoked already")]
+    #[error("there is no client {0}; pki/index.json has the names of all")]
     NoSuchClient(String),
     /// The directory is none of ours.
     #[error("{} was not made by `adit init`: it has no pki/index.json", .0.display())]
@@ -124,6 +141,7 @@ struct WrapKey {
 pub(crate) struct Workshop {
     dir: PathBuf,
     index: Index,
+    notes: Vec<String>,
     _lock: fs::File,
 }
 
@@ -146,75 +164,201 @@ impl Workshop {
 
         new.directory("pki")?;
         new.directory("clients")?;
-        new.file("pki/ca.crt", authority.certificate.as_bytes())?;
-        new.file("pki/ca.key", authority.key_pem().as_bytes())?;
-        new.file(SERVER_KEY, key.to_text().as_bytes())?;
-        new.file("pki/index.json", index.to_json().as_bytes())?;
-        new.file(REVOKED, revoked.as_bytes())?;
-        new.file("server.conf", text.as_bytes())?;
+        new.file("pki/ca.crt", authority.certificate.as_bytes(), Access::Everybody)?;
+        new.file("pki/ca.key", authority.key_pem().as_bytes(), Access::Owner)?;
+        new.file(SERVER_KEY, key.to_text().as_bytes(), Access::Owner)?;
+        new.file(INDEX, index.to_json().as_bytes(), Access::Owner)?;
+        new.file(REVOKED, revoked.as_bytes(), Access::Everybody)?;
+        new.file("server.conf", text.as_bytes(), Access::Owner)?;
         new.settle(dir)
     }
 
-    /// Opens a directory that [`Workshop::create`] made, waiting until no other process has it open.
+    /// Opens a directory that [`Workshop::create`] made, waiting until no other process has it open, and completes
+    /// what an interrupted command has left to do.
     pub(crate) fn open(dir: &Path) -> Result<Self, SetupError> {
-        let path = dir.join("pki/index.json");
+        let path = dir.join(INDEX);
         if !path.exists() {
             return Err(SetupError::NotOurs(dir.into()));
         }
         let lock = files::lock(&dir.join("pki"))?;
+        for directory in [dir.to_owned(), dir.join("pki"), dir.join("clients")] {
+            files::remove_temporary_files(&directory);
+        }
         let index = Index::parse(&files::read(&path)?)
             .map_err(|why| SetupError::Index { path: path.clone(), why })?;
-        Ok(Workshop { dir: dir.into(), index, _lock: lock })
+        let mut workshop = Workshop { dir: dir.into(), index, notes: Vec::new(), _lock: lock };
+        workshop.complete_revocations()?;
+        Ok(workshop)
+    }
+
+    /// What the user should know besides the outcome; each is said once.
+    pub(crate) fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Makes the list of revoked certificates anew if the index knows of one that is not in it: `adit revoke` was
+    /// interrupted between the two.
+    fn complete_revocations(&mut self) -> Result<(), SetupError> {
+        let listed = files::read(&self.dir.join(REVOKED)).map(|list| read::serials_listed(&list));
+        let missing = self.index.revoked_but_not_in(&listed.unwrap_or_default());
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let names = missing.into_iter().collect::<Vec<_>>().join(", ");
+        let authority = self.authority()?;
+        self.publish(&authority, OffsetDateTime::now_utc())?;
+        self.notes.push(format!(
+            "an earlier `adit revoke` was interrupted before {REVOKED} listed {names}; it does now"
+        ));
+        Ok(())
     }
 
     /// Makes a client's certificate and profile, and gives the profile's path.
     pub(crate) fn add_client(&mut self, name: &ClientName) -> Result<PathBuf, SetupError> {
         let now = OffsetDateTime::now_utc();
-        let profile = self.dir.join("clients").join(format!("{name}.ovpn"));
+        let profile = self.profile(name);
+        if self.is_interrupted(name, &profile) {
+            self.notes.push("an earlier `adit add-client` was interrupted after it made the profile".into());
+            return self.finish(name, profile);
+        }
         if self.index.has(name.as_str()) || profile.exists() {
-            return Err(SetupError::NameTaken(name.to_string()));
+            return Err(self.name_taken(name, &profile));
         }
         let authority = self.authority()?;
-        let key = self.client_key(now)?;
-        let before = self.index.to_json();
-        let issued = authority.issue(Kind::Client, name.as_str(), now, &mut self.index)?;
-        let text = profile::client(&self.index, name.as_str(), &authority, &issued, &key);
-        profile::check(&text, &format!("{name}.ovpn"))?;
+        let text = self.new_profile(name, &authority, now)?;
+        self.index.begin();
         // The index first: a certificate that is about must be known, or it could never be revoked.
-        let index = self.dir.join("pki/index.json");
-        files::replace(&index, self.index.to_json().as_bytes())?;
-        if let Err(error) = files::create(&profile, text.as_bytes()) {
-            // Nobody has the certificate: forget it, so that the name is free for another try.
-            files::replace(&index, before.as_bytes())?;
-            return Err(error);
-        }
+        self.write_index()?;
+        files::write(&profile, text.as_bytes(), Access::Owner, Existing::Keep)?;
+        self.finish(name, profile)
+    }
+
+    /// Whether an earlier attempt came as far as the profile, but not to its end.
+    fn is_interrupted(&self, name: &ClientName, profile: &Path) -> bool {
+        let serial = files::read(profile).ok().and_then(|text| read::serial_in(&text));
+        serial.is_some_and(|serial| self.index.is_unfinished(name.as_str(), &serial))
+    }
+
+    fn finish(&mut self, name: &ClientName, profile: PathBuf) -> Result<PathBuf, SetupError> {
+        self.index.finish(name.as_str());
+        self.write_index()?;
         Ok(profile)
     }
 
-    /// Puts a client's certificate on the list of revoked ones and removes its profile. Gives a hint if the
-    /// server does not look at the list.
-    pub(crate) fn revoke(&mut self, name: &ClientName) -> Result<Option<String>, SetupError> {
+    fn name_taken(&self, name: &ClientName, profile: &Path) -> SetupError {
+        let advice = if profile.exists() {
+            format!("its profile is {}; choose another name for another client", profile.display())
+        } else {
+            format!(
+                "choose another name, or make a new profile for it: adit renew {} {name}",
+                self.dir.display()
+            )
+        };
+        SetupError::NameTaken { name: name.to_string(), advice }
+    }
+
+    /// A client's profile with a new certificate, which is noted in the index.
+    fn new_profile(
+        &mut self,
+        name: &ClientName,
+        authority: &Authority,
+        now: OffsetDateTime,
+    ) -> Result<Zeroizing<String>, SetupError> {
+        let key = self.client_key(now)?;
+        let issued = authority.issue(Kind::Client, name.as_str(), now, &mut self.index)?;
+        let text = profile::client(&self.index, name.as_str(), authority, &issued, &key);
+        profile::check(&text, &format!("{name}.ovpn"))?;
+        Ok(text)
+    }
+
+    /// Puts all certificates of a client on the list of revoked ones and removes its profile. False if they were on
+    /// it before.
+    pub(crate) fn revoke(&mut self, name: &ClientName) -> Result<bool, SetupError> {
         let now = OffsetDateTime::now_utc();
-        if !self.index.revoke(name.as_str(), now) {
+        if !self.index.knows(name.as_str()) {
             return Err(SetupError::NoSuchClient(name.to_string()));
         }
-        let list = self.authority()?.revocation_list(&mut self.index, now)?;
-        let path = self.dir.join(REVOKED);
-        // The index first: the next list is made from it.
-        files::replace(&self.dir.join("pki/index.json"), self.index.to_json().as_bytes())?;
-        files::replace(&path, list.as_bytes())?;
+        let new = self.index.revoke(name.as_str(), now);
+        let authority = self.authority()?;
+        self.publish(&authority, now)?;
         // It may have been handed over and deleted.
-        let _ = fs::remove_file(self.dir.join("clients").join(format!("{name}.ovpn")));
+        if let Err(error) = files::remove(&self.profile(name)) {
+            self.notes.push(format!("its certificate is revoked, but {error}; delete that file"));
+        }
+        self.notes.extend(self.hint_to_verify());
+        Ok(new)
+    }
+
+    /// Issues a new certificate, with a new key, for the server if no client is named and else for these clients, and
+    /// makes the list of revoked certificates anew. Gives the files that were written. Certificates from before stay
+    /// valid until they expire or are revoked.
+    pub(crate) fn renew(&mut self, names: &[ClientName]) -> Result<Vec<PathBuf>, SetupError> {
+        let now = OffsetDateTime::now_utc();
+        if let Some(unknown) = names.iter().find(|name| !self.index.is_client(name.as_str())) {
+            return Err(SetupError::NoSuchClient(unknown.to_string()));
+        }
+        let authority = self.authority()?;
+        let mut files = Vec::new();
+        if names.is_empty() {
+            files.push((self.dir.join("server.conf"), self.renewed_server(&authority, now)?));
+        }
+        for name in names {
+            files.push((self.profile(name), self.new_profile(name, &authority, now)?));
+        }
+        // The index first: see `add_client`.
+        self.publish(&authority, now)?;
+        for (path, text) in &files {
+            files::write(path, text.as_bytes(), Access::Owner, Existing::Replace)?;
+        }
+        names.iter().for_each(|name| self.index.finish(name.as_str()));
+        self.write_index()?;
+        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// server.conf with a new certificate and key in place of the old ones; all else stays as its owner has it.
+    fn renewed_server(
+        &mut self,
+        authority: &Authority,
+        now: OffsetDateTime,
+    ) -> Result<Zeroizing<String>, SetupError> {
+        let old = files::read(&self.dir.join("server.conf"))?;
+        let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut self.index)?;
+        profile::with_certificate(&old, &issued).ok_or_else(|| SetupError::Certificate {
+            what: "renew the server's certificate in server.conf",
+            why: "it must have a <cert> and a <key> block, as `adit init` made it".into(),
+        })
+    }
+
+    /// Writes the index, and then the list of revoked certificates that follows from it. In this order: the next list
+    /// is made from the index, and one that is missing is made by the next command.
+    fn publish(&mut self, authority: &Authority, now: OffsetDateTime) -> Result<(), SetupError> {
+        let list = authority.revocation_list(&mut self.index, now)?;
+        self.write_index()?;
+        files::write(&self.dir.join(REVOKED), list.as_bytes(), Access::Everybody, Existing::Replace)
+    }
+
+    fn write_index(&self) -> Result<(), SetupError> {
+        let text = self.index.to_json();
+        files::write(&self.dir.join(INDEX), text.as_bytes(), Access::Owner, Existing::Replace)
+    }
+
+    fn profile(&self, name: &ClientName) -> PathBuf {
+        self.dir.join("clients").join(format!("{name}.ovpn"))
+    }
+
+    /// What to do if the server does not look at the list.
+    fn hint_to_verify(&self) -> Option<String> {
+        let path = self.dir.join(REVOKED);
         let server = files::read(&self.dir.join("server.conf")).unwrap_or_default();
         let looks = server.lines().any(|line| line.trim_start().starts_with("crl-verify"));
-        Ok((!looks).then(|| {
+        (!looks).then(|| {
             let path = std::path::absolute(&path).unwrap_or(path);
             format!(
                 "server.conf does not look at the list yet: add the line `crl-verify {}` to it and restart \
                  the server",
                 profile::quoted(&path)
             )
-        }))
+        })
     }
 
     fn authority(&self) -> Result<Authority, SetupError> {

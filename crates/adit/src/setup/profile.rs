@@ -162,6 +162,23 @@ fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &WrapK
     }
 }
 
+/// A configuration with another certificate and key in place of those inline. `None` if it has none inline.
+pub(super) fn with_certificate(configuration: &str, issued: &Issued) -> Option<Zeroizing<String>> {
+    let half = with_block(configuration, "cert", &issued.certificate)?;
+    with_block(&half, "key", &issued.key)
+}
+
+fn with_block(configuration: &str, directive: &str, body: &str) -> Option<Zeroizing<String>> {
+    let (begin, end) = (format!("<{directive}>\n"), format!("</{directive}>"));
+    let (before, rest) = configuration.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    let mut text = Zeroizing::new(String::with_capacity(configuration.len() + body.len() + 1));
+    for part in [before, &begin, body.trim_end(), "\n", &end, after] {
+        text.push_str(part);
+    }
+    Some(text)
+}
+
 /// Reads back what was made: nothing leaves that adit itself would refuse.
 pub(super) fn check(text: &str, file: &str) -> Result<(), SetupError> {
     let load = |_: &Path| Err("the file stands alone".to_string());

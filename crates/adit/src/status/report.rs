@@ -1,6 +1,7 @@
 //! The document that `adit status --json` prints.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Instant, PeerId, PeerInfo};
@@ -27,6 +28,31 @@ pub(crate) struct Report {
     /// What was lost outside the data plane, by reason.
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) peers: Vec<Peer>,
+    /// Certificates and revocation lists that have expired or will in less than 60 days.
+    #[serde(default)]
+    pub(crate) expiring: Vec<Expiring>,
+}
+
+/// What expires.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Expiring {
+    pub(crate) what: String,
+    /// Last moment of validity, RFC 3339.
+    pub(crate) at: String,
+    /// Whole days until then; negative when it has expired.
+    pub(crate) days_left: i64,
+    /// How to renew it: a command, or what to ask for.
+    pub(crate) renew: String,
+}
+
+impl fmt::Display for Expiring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Expiring { what, at, days_left, renew } = self;
+        match days_left {
+            ..0 => write!(f, "{what} expired on {at}; to renew it: {renew}"),
+            _ => write!(f, "{what} expires in {days_left} days, on {at}; to renew it: {renew}"),
+        }
+    }
 }
 
 /// Whether an offload is in use.
@@ -103,6 +129,7 @@ impl Report {
             workers: io_status.workers.iter().map(worker).collect(),
             losses: losses(io_status),
             peers: peers.into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
+            expiring: Vec::new(),
         }
     }
 }

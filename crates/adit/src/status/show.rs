@@ -14,6 +14,9 @@ pub(super) fn text(report: &Report) -> String {
     let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
     let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
     let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
+    for expiring in &report.expiring {
+        let _ = writeln!(out, "  warning    {expiring}");
+    }
     line(&mut out, "sent", &report.sent);
     line(&mut out, "received", &report.received);
     if report.workers.len() > 1 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Seek as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -191,7 +192,14 @@ impl Book {
 /// when it is to be written.
 fn open_pool_file(file: &PoolFile) -> Option<fs::File> {
     file.every?;
-    fs::OpenOptions::new().create(true).truncate(false).write(true).open(&file.path).ok()
+    for_owner().create(true).truncate(false).open(&file.path).ok()
+}
+
+/// Opens files to write. A new one is for its owner alone: it has the names and addresses of clients.
+fn for_owner() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
 }
 
 /// Replaces a file in one step where its directory may be written, else in place.
@@ -199,7 +207,10 @@ fn replace(path: &Path, opened: Option<&mut fs::File>, text: &str) -> io::Result
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    match fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)) {
+    // One that an interrupted run left may have other rights.
+    let _ = fs::remove_file(&beside);
+    let made = for_owner().create_new(true).open(&beside);
+    match made.and_then(|mut file| file.write_all(text.as_bytes())).and_then(|()| fs::rename(&beside, path)) {
         Ok(()) => Ok(()),
         Err(_) => {
             let _ = fs::remove_file(&beside);
@@ -209,8 +220,39 @@ fn replace(path: &Path, opened: Option<&mut fs::File>, text: &str) -> io::Result
                     file.rewind()?;
                     file.write_all(text.as_bytes())
                 }
-                None => fs::write(path, text),
+                None => for_owner().create(true).truncate(true).open(path)?.write_all(text.as_bytes()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use adit_testbed::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn the_pool_file_is_for_its_owner() {
+        let scratch = Scratch::create("pool").expect("a directory");
+        let mode = |path: &Path| fs::metadata(path).expect("the file").permissions().mode() & 0o777;
+        let path = scratch.path().join("pool");
+        let file = PoolFile { path: path.clone(), every: Some(Duration::from_secs(1)) };
+        drop(open_pool_file(&file).expect("it can be made"));
+        assert_eq!(mode(&path), 0o600);
+        // Also after it was made by a version that did not care, and with what that left.
+        let beside = scratch.path().join("pool.new");
+        for left in [&path, &beside] {
+            fs::write(left, "old").expect("it can be written");
+            fs::set_permissions(left, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        }
+        replace(&path, None, "alice,10.8.0.2\n").expect("it can be written");
+        assert_eq!(
+            (mode(&path), fs::read_to_string(&path).expect("text")),
+            (0o600, "alice,10.8.0.2\n".to_owned())
+        );
+        assert!(!beside.exists());
     }
 }

@@ -12,6 +12,7 @@ use adit_core::{Command, Protocol, Severity};
 use adit_io::Handle;
 use adit_openvpn::revocation::Revocations;
 
+use super::expiry::Expiry;
 use crate::configuration;
 use crate::log::Logger;
 
@@ -26,36 +27,51 @@ pub(super) struct Source {
     directory: bool,
     /// As it was when it was read last.
     seen: Option<Mark>,
+    /// Warns before a list expires.
+    expiry: Expiry,
 }
 
 /// By what a change shows: time, size and number of the file.
 type Mark = (i64, i64, u64, u64);
 
 /// The lists that the configuration in `file` names, and what to watch for newer ones.
-pub(super) fn load(crl: Option<&Crl>, file: &Path) -> Result<(Option<Revocations>, Option<Source>), String> {
+pub(super) fn load(
+    crl: Option<&Crl>,
+    file: &Path,
+    expiry: &Expiry,
+) -> Result<(Option<Revocations>, Option<Source>), String> {
     let source = match crl {
         None => return Ok((None, None)),
         Some(Crl::Inline(lists)) => {
-            let lists =
-                Revocations::from_lists(lists.text().as_bytes()).map_err(|error| error.to_string())?;
+            let pem = lists.text().as_bytes();
+            let lists = Revocations::from_lists(pem).map_err(|error| error.to_string())?;
+            expiry.note_lists(pem);
             return Ok((Some(lists), None));
         }
-        Some(Crl::File(path)) => Source::new(configuration::find(file, path), false),
-        Some(Crl::Directory(path)) => Source::new(configuration::find(file, path), true),
+        Some(Crl::File(path)) => Source::new(configuration::find(file, path), false, expiry),
+        Some(Crl::Directory(path)) => Source::new(configuration::find(file, path), true, expiry),
     };
     let content = source.read().map_err(|error| source.unreadable(&error))?;
     let lists = match source.directory {
         true => Revocations::from_serials(&content),
         false => Revocations::from_lists(&content).map_err(|error| error.to_string())?,
     };
+    source.note(&content);
     Ok((Some(lists), Some(source)))
 }
 
 impl Source {
-    fn new(path: PathBuf, directory: bool) -> Self {
-        let mut source = Source { path, directory, seen: None };
+    fn new(path: PathBuf, directory: bool, expiry: &Expiry) -> Self {
+        let mut source = Source { path, directory, seen: None, expiry: expiry.clone() };
         source.seen = source.mark().ok();
         source
+    }
+
+    /// Notes when the lists expire; names in a directory do not.
+    fn note(&self, content: &[u8]) {
+        if !self.directory {
+            self.expiry.note_lists(content);
+        }
     }
 
     /// The lists, or the names in the directory, one a line.
@@ -104,6 +120,7 @@ impl Source {
                     Ok(Some((mark, content))) => {
                         self.seen = Some(mark);
                         complained = false;
+                        self.note(&content);
                         if !handle.command(Command::RevocationList(content)) {
                             return;
                         }

@@ -54,7 +54,7 @@ impl Door {
         let group = find("management-client-group", None, settings.client_group.as_deref())?;
         let listener = match &settings.address {
             ManagementAddress::Tcp(host, port) => listen_at_port(host, *port),
-            ManagementAddress::Unix(path) => listen_at_path(path, mode(settings)),
+            ManagementAddress::Unix(path) => listen_at_path(path, mode(settings, path)),
         };
         Ok(Door {
             listener: listener.map_err(fault)?,
@@ -123,7 +123,7 @@ impl fmt::Display for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.listener {
             Listener::Tcp(_, address) => write!(f, "TCP {address}"),
-            Listener::Unix(_, path) if self.user.is_none() && self.group.is_none() => {
+            Listener::Unix(_, path) if self.user.is_none() && self.group.is_none() && is_open(path) => {
                 write!(f, "{} (for user {} alone)", path.display(), getuid().as_raw())
             }
             Listener::Unix(_, path) => write!(f, "{}", path.display()),
@@ -160,12 +160,20 @@ fn listen_at_port(host: &str, port: u16) -> Result<Listener, String> {
     Ok(Listener::Tcp(listener, address))
 }
 
-/// Who may connect to a Unix socket. OpenVPN lets every user (0777) and checks user and group of the other end where
-/// `management-client-user` or `management-client-group` names them. So does this where they do; otherwise only the
-/// user that runs adit may connect.
-fn mode(settings: &Management) -> u32 {
+/// Who may connect to a Unix socket. OpenVPN lets every user (0777), checks user and group of the other end where
+/// `management-client-user` or `management-client-group` names them, and else leaves it to the socket's directory. So does
+/// this; but where the directory keeps no user out either, only the user that runs adit may connect.
+fn mode(settings: &Management, path: &Path) -> u32 {
     let checks_client = settings.client_user.is_some() || settings.client_group.is_some();
-    if checks_client { 0o777 } else { 0o600 }
+    if checks_client || !is_open(path) { 0o777 } else { 0o600 }
+}
+
+/// Whether users of no group in particular can get to a file.
+fn is_open(path: &Path) -> bool {
+    path.ancestors().skip(1).all(|directory| {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        fs::metadata(directory).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
+    })
 }
 
 /// The socket of a program that was killed makes room; that of one that runs does not.
@@ -278,6 +286,16 @@ mod tests {
             assert_eq!(metadata.permissions().mode() & 0o777, expected);
             assert_eq!(metadata.uid(), getuid().as_raw());
         }
+        // A directory that keeps others out says who may connect, as with OpenVPN.
+        let closed = std::env::temp_dir().join(format!("adit-management-closed-{}", std::process::id()));
+        fs::create_dir(&closed).expect("a directory");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o750)).expect("its mode");
+        let inside = closed.join("socket");
+        let door = Door::open(&settings(ManagementAddress::Unix(inside.clone())));
+        let mode = fs::metadata(&inside).expect("the socket").permissions().mode();
+        drop(door);
+        fs::remove_dir(&closed).expect("the directory");
+        assert_eq!(mode & 0o777, 0o777);
         drop(private_socket(&path).expect("a socket"));
         assert_eq!(fs::metadata(&path).expect("the socket").permissions().mode() & 0o177, 0);
         fs::remove_file(&path).expect("the socket");
