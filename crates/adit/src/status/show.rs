@@ -150,6 +150,7 @@ mod tests {
             received: counts(),
             workers: Vec::new(),
             losses: BTreeMap::new(),
+            expiring: Vec::new(),
             peers: vec![each],
         };
         let text = text(&report);
