@@ -315,6 +315,7 @@ impl Model {
         if newest != self.current.get(&owner)
             && let Some(newest) = newest.and_then(|newest| self.keys.get(newest))
             && let Some(clean) = self.clean_since
+            && self.is_answered(at, end, peer)
         {
             let awake = self.awake.get(end).copied().unwrap_or_default();
             let acknowledged = clean + MAX_TIMEOUT + ON_ITS_WAY;
@@ -345,6 +346,13 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// The other end has been there for so long that it must have acknowledged new keys.
+    fn is_answered(&self, at: Instant, end: usize, peer: PeerId) -> bool {
+        let client = if end == SERVER { self.client_of(peer) } else { Some(end) };
+        let tunnel = client.and_then(|client| self.tunnels.get(client - 1));
+        tunnel.is_some_and(|tunnel| tunnel.is_settled(at, self.patience))
     }
 
     /// A control datagram is no larger than `max-packet-size`, except with a client's wrapped key in it.

@@ -134,7 +134,8 @@ pub(crate) fn foreign_server(scenario: &Scenario, skew: i64) -> Result<(foreign:
         format!("cipher {}", params.ciphers.first().copied().unwrap_or(Cipher::Aes256Gcm)),
         "key-derivation tls-ekm".to_owned(),
     ];
-    Ok((params, Network { own: own.to_vec(), client: vec![POOL4.0.into(), POOL6.into()], push }))
+    let client = vec![POOL4.0.into(), POOL6.into()];
+    Ok((params, Network { own: own.to_vec(), client, push, ping: scenario.ping }))
 }
 
 /// The addresses of the ends of a point-to-point tunnel: the server's (number 0), the client's.

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use adit_core::{
     Cipher, Command, DataEvent, Ended, Event, Framing, Install, Instant, IpNet, Ipv4Net, Notice,
@@ -13,6 +14,7 @@ use adit_core::{
     SessionId, TunnelSettings, UnixTime,
 };
 use adit_openvpn::Role;
+use adit_openvpn::data_message::PING;
 use adit_openvpn::keys::KeyMaterial;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::{Wrap, WrapReplay};
@@ -31,6 +33,8 @@ pub(crate) struct Network {
     pub(crate) own: Vec<IpNet>,
     pub(crate) client: Vec<IpAddr>,
     pub(crate) push: Vec<String>,
+    /// How often it pings.
+    pub(crate) ping: Duration,
 }
 
 /// The connection with the client.
@@ -43,6 +47,7 @@ struct Connection {
     keys: Keys,
     is_up: bool,
     heard: Instant,
+    ping_at: Instant,
 }
 
 /// The server.
@@ -132,6 +137,7 @@ impl ForeignServer {
             keys: Keys::new(&self.params, first),
             is_up: false,
             heard: self.now,
+            ping_at: self.now,
         });
         Ok(())
     }
@@ -150,6 +156,11 @@ impl ForeignServer {
         }
         self.follow(changes);
         self.read_messages();
+        if let Some(connection) = self.connection.as_mut().filter(|it| it.is_up && self.now >= it.ping_at) {
+            connection.ping_at = self.now + self.network.ping;
+            let payload = PING.to_vec();
+            self.events.push_back(Event::Data(DataEvent::Inject { peer: PEER, payload }));
+        }
     }
 
     fn read_messages(&mut self) {
@@ -293,7 +304,9 @@ impl Protocol for ForeignServer {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.as_ref()?.keys.poll_timeout()
+        let connection = self.connection.as_ref()?;
+        let ping = connection.is_up.then_some(connection.ping_at);
+        connection.keys.poll_timeout().into_iter().chain(ping).min()
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
