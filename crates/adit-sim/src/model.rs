@@ -318,7 +318,8 @@ impl Model {
             && self.is_answered(at, end, peer)
         {
             let awake = self.awake.get(end).copied().unwrap_or_default();
-            let acknowledged = clean + MAX_TIMEOUT + ON_ITS_WAY;
+            // A renegotiation that the faults ruined is over after a window of each end.
+            let acknowledged = clean + MAX_TIMEOUT + ON_ITS_WAY + self.patience * 2;
             ensure((newest.since + self.patience).max(awake).max(acknowledged) + self.lag >= at, || {
                 format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
             })?;
