@@ -319,7 +319,8 @@ impl Model {
         {
             let awake = self.awake.get(end).copied().unwrap_or_default();
             // A renegotiation that the faults ruined is over after a window of each end.
-            let acknowledged = clean + MAX_TIMEOUT + ON_ITS_WAY + self.patience * 2;
+            let ruined = (MAX_TIMEOUT + ON_ITS_WAY + self.patience * 2) * u32::from(clean > Instant::ORIGIN);
+            let acknowledged = clean + ruined;
             ensure((newest.since + self.patience).max(awake).max(acknowledged) + self.lag >= at, || {
                 format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
             })?;

@@ -153,7 +153,8 @@ impl Process {
     /// Sends SIGKILL and waits for the end.
     pub fn kill(&mut self) -> Result<ExitStatus, TestbedError> {
         self.signal(Signal::KILL);
-        self.wait(Duration::from_secs(5))
+        // The kernel takes the process's device away first, and does one such thing at a time on the whole machine.
+        self.wait(Duration::from_secs(20))
     }
 
     /// Waits for the end, and for the last line of its output.
