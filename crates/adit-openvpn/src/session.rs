@@ -49,7 +49,7 @@ pub(crate) enum SessionOutput {
     Activate { key_id: u8 },
     /// The keys of `key_id` are over.
     Retire { key_id: u8 },
-    /// A renegotiation did not end in the time `after`; the tunnel goes on with the keys it has. `known`: the peer had
+    /// A renegotiation did not end within `hand-window`; the tunnel goes on with the keys it has. `known`: the peer had
     /// answered it.
     Unfinished { known: bool },
     /// The session is beyond repair. `refused`: one end does not accept the other's certificate.

@@ -101,7 +101,7 @@ pub(super) struct Peer {
     waits_until: Option<Instant>,
     /// It asked for settings before there were any.
     asked_early: bool,
-    /// It was refused or halted, and is told so until then.
+    /// It was refused or halted; until then it has time to receive the message that says so.
     refused_until: Option<Instant>,
     /// Scripts and programs heard that it goes.
     left: bool,
@@ -522,7 +522,8 @@ impl Peer {
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
     }
 
-    /// The client has neither addresses nor data keys any more. It is told why, and goes when it had time to hear it.
+    /// The client has neither addresses nor data keys any more. A message says why; the client is removed after the time
+    /// that it has to receive that message.
     ///
     /// With HALT it stays away and shows the reason: OpenVPN 2 ends (`server_pushed_signal`), OpenVPN 3 ends with
     /// CLIENT_HALT (cliproto.hpp `recv_halt_restart`). RESTART would have both try again without end, each time refused
