@@ -56,8 +56,8 @@ impl Renewal {
         let dir = absolute.parent().unwrap_or(Path::new("/"));
         if dir.join("pki/index.json").is_file() {
             let renew = format!("adit renew {}", dir.display());
-            let authority = "adit init makes a new one in another directory; each client needs a new profile";
-            return Renewal { certificate: renew.clone(), authority: authority.into(), list: renew };
+            let authority = format!("{renew} --ca, which says what clients need then");
+            return Renewal { certificate: renew.clone(), authority, list: renew };
         }
         let list = "get a new list from the authority (adit renew DIR, where `adit init` made it)".to_owned();
         let (certificate, authority) = match role {
@@ -67,7 +67,8 @@ impl Renewal {
             ),
             Role::Server(_) | Role::Point(_) => (
                 "get a new certificate from its authority (adit renew DIR, where `adit init` made it)",
-                "make a new authority, and new certificates for the server and each client",
+                "make a new certificate for the authority with the same name and key, which keeps all others valid, \
+                 and bring it to the server and each client",
             ),
         };
         Renewal { certificate: certificate.into(), authority: authority.into(), list }
@@ -216,6 +217,7 @@ mod tests {
         assert!(said[0].starts_with("the certificate of own expires in 59 days, on 2"), "{said:?}");
         assert!(said[0].ends_with(&renew), "{said:?}");
         assert!(said[1].starts_with("the CA certificate of ca expires in 3 days"), "{said:?}");
+        assert!(said[1].contains(&format!("{renew} --ca")), "{said:?}");
         assert!(said[2].starts_with("the revocation list (crl-verify) of ca expired on 2"), "{said:?}");
         assert!(said[2].ends_with(&renew), "{said:?}");
     }
