@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use adit_config::openvpn::Role;
-use adit_core::Severity;
+use adit_core::{Severity, printable};
 use adit_openvpn::credentials::Credentials;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -157,7 +157,22 @@ fn lists(pem: &[u8], renew: &str) -> Vec<Dated> {
 /// The common name, or all of the name if it has none; without characters that a terminal would obey.
 fn name(name: &X509Name<'_>) -> String {
     let common = name.iter_common_name().find_map(|it| it.as_str().ok()).map(str::to_owned);
-    common.unwrap_or_else(|| name.to_string()).chars().filter(|c| !c.is_control()).collect()
+    printable(&common.unwrap_or_else(|| name.to_string()))
+}
+
+/// Reads certificates and revocation lists in PEM for their warnings. Gives how many there were.
+///
+/// # Panics
+///
+/// If a warning holds what a terminal would obey.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn expiring(pem: &[u8]) -> usize {
+    let all: Vec<Dated> = certificates(pem, "", "").into_iter().chain(lists(pem, "")).collect();
+    for dated in &all {
+        let _ = dated.near(i64::MAX);
+        assert!(!dated.what.contains(adit_core::is_unprintable), "{:?}", dated.what);
+    }
+    all.len()
 }
 
 #[cfg(test)]
