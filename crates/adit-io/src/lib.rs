@@ -13,12 +13,16 @@ mod fair_queue;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod mailbox;
+#[cfg(test)]
+#[path = "mailbox/tests.rs"]
+mod mailbox_tests;
 mod netlink;
 mod offload;
 mod opener;
 mod poller;
 mod privileges;
 mod routing;
+mod sync;
 mod sys;
 mod tcp;
 #[cfg(test)]
