@@ -11,7 +11,7 @@ use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
-use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
+use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
     PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
@@ -20,7 +20,9 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{CertificateDemand, NameCheck, NameFields, PeerRequirements, Role, TlsConfig, UseLimits};
+use adit_openvpn::{
+    CertificateDemand, NameCheck, NameFields, PeerRequirements, Purpose, Role, TlsConfig, UseLimits,
+};
 use zeroize::Zeroizing;
 
 use super::tls::environment;
@@ -339,6 +341,20 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
         learn_address: access.learn_address.clone(),
         env: access.env.clone(),
     }
+}
+
+/// Certificates in `ca` and revocation lists that have no effect, for the log.
+pub(super) fn warnings(
+    config: &Config,
+    credentials: &Credentials,
+    lists: Option<&Revocations>,
+) -> Vec<String> {
+    let purpose = match &config.role {
+        file::Role::Client(_) => Purpose::Server,
+        file::Role::Server(_) | file::Role::Point(_) => Purpose::Client,
+    };
+    let now = rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0));
+    credentials::warnings(credentials, purpose, now, lists)
 }
 
 fn demand(config: &Config) -> CertificateDemand {
