@@ -88,7 +88,9 @@ impl Authorities {
         let middle: Vec<_> = path.intermediate_certificates().map(|certificate| certificate.der()).collect();
         let mut first = None;
         for root in self.roots_of(path) {
-            let above: Vec<&CertificateDer<'_>> = middle.iter().chain([root]).collect();
+            // A leaf that stands in `ca` itself need not be a CA.
+            let root = Some(root).filter(|root| !middle.is_empty() || **root != path.end_entity().der());
+            let above: Vec<&CertificateDer<'_>> = middle.iter().chain(root).collect();
             match ca_fault::judge(leaf, &above, terms) {
                 Ok(()) => return Ok(()),
                 Err(error) => first.get_or_insert(error),
