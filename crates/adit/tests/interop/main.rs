@@ -8,6 +8,7 @@
 mod bed;
 mod breaks;
 mod certificates;
+mod chains;
 mod challenges;
 mod ciphers;
 mod client_auth;
