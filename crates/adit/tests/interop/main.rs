@@ -16,6 +16,7 @@ mod clients;
 mod demo;
 mod dns;
 mod errors;
+mod extended_master_secret;
 mod lifetime;
 mod limits;
 mod logs;
