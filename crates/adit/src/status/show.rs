@@ -14,6 +14,10 @@ pub(super) fn text(report: &Report) -> String {
     let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
     let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
     let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
+    if report.gso_limited_destinations > 0 {
+        let count = report.gso_limited_destinations;
+        let _ = writeln!(out, "  udp-gso    limited for {count} of the destinations, whose path is narrow");
+    }
     for expiring in &report.expiring {
         let _ = writeln!(out, "  warning    {expiring}");
     }
@@ -146,6 +150,7 @@ mod tests {
             role: "server".to_owned(),
             device: "tun0".to_owned(),
             offloads: BTreeMap::new(),
+            gso_limited_destinations: 1,
             sent: counts(),
             received: counts(),
             workers: Vec::new(),
