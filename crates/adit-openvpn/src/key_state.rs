@@ -406,7 +406,7 @@ impl KeyState {
         if !self.may_export() {
             message.peer_info = without_exports(&message.peer_info);
         }
-        let mut bytes = Zeroizing::new(Vec::new());
+        let mut bytes = Zeroizing::new(Vec::with_capacity(message.max_len()));
         message.encode(&mut bytes)?;
         self.local = Some(message.source);
         self.tls.send(&bytes)?;
@@ -419,7 +419,8 @@ impl KeyState {
 
     /// Sends one control message; the NUL is added.
     pub(crate) fn send_message(&mut self, now: Instant, text: &str) -> Result<(), KeyStateError> {
-        let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
+        let mut bytes = Zeroizing::new(Vec::with_capacity(text.len() + 1));
+        bytes.extend_from_slice(text.as_bytes());
         bytes.push(0);
         self.tls.send(&bytes)?;
         self.flush(now);

@@ -188,10 +188,11 @@ impl Runner {
         }
         self.running = still;
         while self.running.len() < MOST_AT_ONCE {
-            let Some((script, device)) = self.next() else { break };
+            let Some((mut script, device)) = self.next() else { break };
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
             match begin(&script, &device, beside, &self.tmp_dir) {
                 Ok((child, desk)) => {
+                    script.wipe();
                     let until = Instant::now() + script.patience;
                     self.running.push(Running { script, child, until, desk });
                 }
@@ -257,6 +258,8 @@ fn begin(
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
     command.envs(script.env.iter().map(|(name, value)| (name, value)));
+    // The copies that the standard library makes until the program begins are out of reach.
+    command.envs(script.secrets.iter().map(|(name, value)| (name, value.as_str())));
     if let Some(Deferred { script, desk }) = beside {
         command.envs(desk.variables(script));
     }
@@ -374,6 +377,7 @@ mod tests {
             id: ScriptId { owner: 1, number },
             argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
             env: vec![("WORD".to_owned(), "a b".to_owned())],
+            secrets: vec![("password", Zeroizing::new("s3 cret".to_owned()))],
             files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
             settings: Some(1),
             defers: true,
@@ -387,8 +391,7 @@ mod tests {
     #[test]
     fn environment_files_and_settings() {
         let (jobs, came) = runner();
-        let text =
-            "[ \"$(cat \"$1\")$WORD$dev\" = ina\\ btun7 ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
+        let text = "[ \"$(cat \"$1\")$WORD$dev$password\" = ina\\ btun7s3\\ cret ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
         jobs.send(shell(1, text, SOON)).unwrap();
         let (id, outcome) = came.recv_timeout(SOON).unwrap();
         assert_eq!((id.number, outcome.exit), (1, Ok(0)));
@@ -397,6 +400,17 @@ mod tests {
         jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
         let (_, outcome) = came.recv_timeout(SOON).unwrap();
         assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
+    }
+
+    /// A script that puts its answer off may be kept for long.
+    #[test]
+    fn secrets_are_wiped_when_a_script_has_begun() {
+        let mut runner = Runner::new(Box::new(|_, _| {}), std::env::temp_dir());
+        runner.take(shell(1, "exec sleep 60", SOON));
+        runner.look();
+        let Running { script, child, .. } = &mut runner.running[0];
+        assert!(script.secrets.is_empty() && script.files.iter().all(|file| file.content.is_empty()));
+        end(child);
     }
 
     #[test]
