@@ -319,6 +319,50 @@ fn a_key_usage_that_cannot_shake_hands_is_refused() {
     is_refused(&meet(&[&root], &[&client], PeerRequirements::default()), &["digitalSignature"]);
 }
 
+/// As in OpenVPN, a peer's own certificate may stand in `ca`; it need not be a CA then.
+#[test]
+fn a_peers_own_certificate_may_stand_in_ca() {
+    let alone = |is_ca| {
+        let mut params = params("client", is_ca);
+        params.extended_key_usages = vec![ClientAuth];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        Ca::root(params)
+    };
+    let client = alone(IsCa::ExplicitNoCa);
+    comes_in(&meet(&[&client], &[&client], requirements()));
+    let serials = Revocations::from_serials(serial("client").to_string().as_bytes());
+    let wanted = PeerRequirements { revocations: Some(serials), ..requirements() };
+    is_refused(&meet(&[&client], &[&client], wanted), &["was revoked"]);
+    // It does not make others good.
+    is_refused(
+        &meet(&[&client], &[&client.client(&[ClientAuth])], requirements()),
+        &["CN=client", "is no CA"],
+    );
+}
+
+/// OpenSSL refuses them as well (`EXFLAG_INVALID`). Taken for absent, they would allow everything.
+#[test]
+fn an_extension_that_cannot_be_read_is_no_absent_one() {
+    use rcgen::CustomExtension;
+
+    let broken = CustomExtension::from_oid_content(&[2, 5, 29, 15], vec![0x30, 0]);
+    for place in 0..3 {
+        let mut params = [any_ca("root"), any_ca("middle"), params("client", IsCa::NoCa)];
+        params[2].extended_key_usages = vec![ClientAuth];
+        params[place].custom_extensions.push(broken.clone());
+        let [root, middle, client] = params;
+        let root = Ca::root(root);
+        let middle = root.sign(middle);
+        let client = middle.sign(client);
+        let words = [
+            ["CN=root", "cannot be read"],
+            ["CN=middle", "cannot be read"],
+            ["certificate", "cannot be read"],
+        ];
+        is_refused(&meet(&[&root], &[&client, &middle], PeerRequirements::default()), &words[place]);
+    }
+}
+
 #[test]
 fn what_no_path_can_use_is_reported_at_the_start() {
     let root = Ca::root(any_ca("root"));
