@@ -6,7 +6,7 @@ use rustls::{CertificateError, Error};
 use webpki::VerifiedPath;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::ca_fault::{self, Faulty, Terms, first_fault};
+use crate::ca_fault::{self, Fault, Faulty, Terms, first_fault};
 use crate::canonical_name::CanonicalName;
 use crate::certificate::{is_self_signed, subject_text};
 use crate::revocation::Lists;
@@ -105,18 +105,23 @@ impl Authorities {
         leaf: &'a CertificateDer<'a>,
         sent: &'a [CertificateDer<'a>],
     ) -> Vec<&'a CertificateDer<'a>> {
-        let mut path: Vec<&CertificateDer<'a>> = Vec::new();
-        while path.len() < MAX_PATH {
-            let last = path.last().copied().unwrap_or(leaf);
-            let Ok((_, last)) = X509Certificate::from_der(last) else { break };
-            let issuer = last.issuer().as_raw();
-            let issued_it = |it: &&'a CertificateDer<'a>| subject_is(it, issuer);
-            let root: Option<&'a CertificateDer<'a>> = self.roots.iter().find(issued_it);
-            let next = root.or_else(|| self.intermediates.iter().chain(sent).find(issued_it));
-            path.extend(next);
-            if next.is_none() || root.is_some() {
+        // Each is read once, however many a peer sends.
+        let names = |it: &'a CertificateDer<'a>| {
+            let (_, parsed) = X509Certificate::from_der(it).ok()?;
+            Some((parsed.subject().as_raw().to_vec(), parsed.issuer().as_raw().to_vec(), it))
+        };
+        let known: Vec<_> =
+            self.roots.iter().chain(&self.intermediates).chain(sent).filter_map(names).collect();
+        let mut path = Vec::new();
+        let Some((_, mut wanted, _)) = names(leaf) else { return path };
+        while path.len() < MAX_PATH
+            && let Some((_, issuer, next)) = known.iter().find(|(subject, ..)| *subject == wanted)
+        {
+            path.push(*next);
+            if self.is_root(next) {
                 break;
             }
+            wanted.clone_from(issuer);
         }
         path
     }
@@ -152,8 +157,11 @@ impl Authorities {
         let all = || self.roots.iter().chain(&self.intermediates);
         let faulty = all().filter_map(|certificate| first_fault(&[certificate], terms));
         let mut warnings: Vec<String> = faulty
-            .map(|Faulty { subject, fault }| {
-                format!("ca: {subject} {fault}; the other end cannot be verified by it")
+            .map(|Faulty { subject, fault }| match fault {
+                Fault::NotACa | Fault::NoCertSign => format!(
+                    "ca: {subject} {fault}; it verifies nothing, unless it is the other end's own certificate"
+                ),
+                _ => format!("ca: {subject} {fault}; the other end cannot be verified by it"),
             })
             .collect();
         for certificate in &self.intermediates {
@@ -174,8 +182,4 @@ impl Authorities {
         }
         warnings
     }
-}
-
-fn subject_is(certificate: &CertificateDer<'_>, name: &[u8]) -> bool {
-    X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| parsed.subject().as_raw() == name)
 }
