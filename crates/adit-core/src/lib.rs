@@ -32,7 +32,7 @@ pub use name_field::NameField;
 pub use notice::Notice;
 pub use path::{Path, Subscriber, Transport};
 pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionLimits};
-pub use prefix_table::{PrefixShares, PrefixTable, TableUsage};
+pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
 pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};

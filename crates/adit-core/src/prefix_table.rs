@@ -56,7 +56,7 @@ impl PrefixShares {
         }
     }
 
-    fn of(&self, prefix: Prefix) -> usize {
+    fn of(&self, prefix: SourcePrefix) -> usize {
         let share = match prefix.length {
             0 => self.total,
             48 => self.ipv6_48,
@@ -85,41 +85,46 @@ pub struct TableUsage {
     pub refused: u64,
 }
 
-/// A source prefix. IPv4 addresses are written as IPv4-mapped IPv6 addresses, with length 128.
+/// A source prefix: an IPv4 address, an IPv6 /64, /56 or /48, or all sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Prefix {
+pub struct SourcePrefix {
+    /// IPv4 addresses are written as IPv4-mapped IPv6 addresses, with length 128.
     bits: u128,
     length: u8,
 }
 
-impl Prefix {
+impl SourcePrefix {
     /// All sources.
-    const ALL: Prefix = Prefix { bits: 0, length: 0 };
+    const ALL: SourcePrefix = SourcePrefix { bits: 0, length: 0 };
 
     const fn of(bits: u128, length: u8) -> Self {
-        Prefix { bits: bits >> (128 - length as u32) << (128 - length as u32), length }
+        SourcePrefix { bits: bits >> (128 - length as u32) << (128 - length as u32), length }
     }
 }
 
-/// The prefixes that a source is counted by, from the narrowest to the widest.
-fn prefixes(source: IpAddr) -> impl Iterator<Item = Prefix> {
+/// The prefixes that a source is counted by, from the narrowest to the widest, which is all sources.
+pub fn prefixes(source: IpAddr) -> impl Iterator<Item = SourcePrefix> {
     let known = match source.to_canonical() {
         IpAddr::V4(address) => {
-            [Some(Prefix { bits: address.to_ipv6_mapped().to_bits(), length: 128 }), None, None]
+            [Some(SourcePrefix { bits: address.to_ipv6_mapped().to_bits(), length: 128 }), None, None]
         }
         IpAddr::V6(address) => {
             let bits = address.to_bits();
-            [Some(Prefix::of(bits, 64)), Some(Prefix::of(bits, 56)), Some(Prefix::of(bits, 48))]
+            [
+                Some(SourcePrefix::of(bits, 64)),
+                Some(SourcePrefix::of(bits, 56)),
+                Some(SourcePrefix::of(bits, 48)),
+            ]
         }
     };
-    known.into_iter().flatten().chain([Prefix::ALL])
+    known.into_iter().flatten().chain([SourcePrefix::ALL])
 }
 
 /// An entry's place in the order in which entries of one prefix go: its class, then its age.
 type Order<C> = (C, u64);
 
 /// A part's place in the order in which parts of a prefix give up entries.
-type Rank<C> = (Reverse<usize>, Order<C>, Prefix);
+type Rank<C> = (Reverse<usize>, Order<C>, SourcePrefix);
 
 /// The entries of one prefix.
 struct Group<C> {
@@ -133,7 +138,7 @@ impl<C: Ord + Copy> Group<C> {
         Group { entries: BTreeSet::new(), parts: BTreeSet::new() }
     }
 
-    fn rank(&self, prefix: Prefix) -> Option<Rank<C>> {
+    fn rank(&self, prefix: SourcePrefix) -> Option<Rank<C>> {
         self.entries.first().map(|first| (Reverse(self.entries.len()), *first, prefix))
     }
 }
@@ -153,7 +158,7 @@ pub struct PrefixTable<K, V, C = ()> {
     entries: BTreeMap<K, Entry<C, V>>,
     /// Keys by age.
     by_age: BTreeMap<u64, K>,
-    groups: BTreeMap<Prefix, Group<C>>,
+    groups: BTreeMap<SourcePrefix, Group<C>>,
     next_age: u64,
     evicted: u64,
     refused: u64,
@@ -252,7 +257,7 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
     }
 
     /// The narrowest prefix of a source that has as many entries as it may.
-    fn full_share(&self, source: IpAddr) -> Option<Prefix> {
+    fn full_share(&self, source: IpAddr) -> Option<SourcePrefix> {
         prefixes(source).find(|prefix| {
             let entries = self.groups.get(prefix).map_or(0, |group| group.entries.len());
             entries >= self.shares.of(*prefix)
@@ -260,7 +265,7 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
     }
 
     /// The entry that makes room in this prefix.
-    fn first_to_go(&self, mut prefix: Prefix) -> Option<K> {
+    fn first_to_go(&self, mut prefix: SourcePrefix) -> Option<K> {
         loop {
             let group = self.groups.get(&prefix)?;
             match group.parts.first() {
@@ -268,6 +273,11 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
                 None => return group.entries.first().and_then(|(_, age)| self.by_age.get(age)).cloned(),
             }
         }
+    }
+
+    /// Counts something that was not taken, beside what [`Self::try_insert`] refused.
+    pub fn count_refusal(&mut self) {
+        self.refused += 1;
     }
 
     /// Whether one more entry from there would evict none.

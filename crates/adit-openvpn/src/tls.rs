@@ -27,6 +27,7 @@ pub struct TlsChannel {
     connection: Connection,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
+    answered: bool,
 }
 
 impl TlsChannel {
@@ -44,7 +45,7 @@ impl TlsChannel {
             }
             TlsConfig::Server(config) => Connection::Server(rustls::ServerConnection::new(config.clone())?),
         };
-        Ok(TlsChannel { connection, incoming: Vec::new(), outgoing: Vec::new() })
+        Ok(TlsChannel { connection, incoming: Vec::new(), outgoing: Vec::new(), answered: false })
     }
 
     /// Takes ciphertext from the peer; returns the plaintext of each record that became complete.
@@ -59,7 +60,9 @@ impl TlsChannel {
             let record: Vec<u8> = self.incoming.drain(..length).collect();
             let outcome = self.receive_record(&record);
             self.collect_output();
-            if let Some(message) = outcome? {
+            let message = outcome?;
+            self.answered |= !self.outgoing.is_empty();
+            if let Some(message) = message {
                 messages.push(message);
             }
         }
@@ -107,6 +110,11 @@ impl TlsChannel {
         self.collect_output();
         let length = limit.min(self.outgoing.len());
         self.outgoing.drain(..length).collect()
+    }
+
+    /// What the peer sent was good, and made us send something.
+    pub fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Whether ciphertext waits to be [taken](Self::take_output).
