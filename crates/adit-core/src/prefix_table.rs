@@ -317,6 +317,12 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
         self.get(key).map(|value| (key, value))
     }
 
+    /// The entry that came last.
+    pub fn newest(&self) -> Option<(&K, &V)> {
+        let key = self.by_age.last_key_value()?.1;
+        self.get(key).map(|value| (key, value))
+    }
+
     /// All entries, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))

@@ -33,7 +33,7 @@ use rand_core::{OsRng, TryRngCore};
 use crate::configuration;
 use crate::exit;
 use crate::log::Logger;
-use crate::status::{self, StatusSource};
+use crate::status::{self, OtherTables, StatusSource};
 use clients::Clients;
 use credentials::Asker;
 pub(crate) use expiry::Expiry;
@@ -91,6 +91,7 @@ fn up(args: &Args) -> Result<(), Failure> {
     for why in missing {
         log.log(Severity::Warning, format_args!("{why}; there is no such route"));
     }
+    let _flush = log.flush_on_drop();
     let outcome = start(args, &parsed, log.clone());
     // Who started it hears of it by the standard error; the log shall tell it as well.
     if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome
@@ -267,7 +268,10 @@ fn run_protocol<P: Protocol + StatusSource>(
     let mut driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     let _pid_file = write_pid(parsed)?;
-    let socket = serve_status(args, &handle, &expiry, &mut log);
+    let tables = OtherTables::default();
+    let usage = log.clone();
+    tables.add(move || usage.usage());
+    let socket = serve_status(args, &handle, (&expiry, &tables), &mut log);
     let form = status_form(&parsed.config);
     let status_file = open_status_file(&parsed.config, form, &mut log);
     let clients = start_clients(args, parsed, &handle, &log)?;
@@ -299,6 +303,9 @@ fn run_protocol<P: Protocol + StatusSource>(
         ),
         _ => None,
     };
+    if let Some(scripts) = &scripts {
+        tables.add(scripts.usage());
+    }
     notify::ready();
     let watcher = management.as_ref().map(|it| it.attach(handle.clone(), form, log.clone()));
     let mut observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
@@ -398,10 +405,10 @@ fn workers_in_range(text: &str) -> Result<usize, String> {
 fn serve_status<P: Protocol + StatusSource>(
     args: &Args,
     handle: &Handle<P>,
-    expiry: &Expiry,
+    (expiry, tables): (&Expiry, &OtherTables),
     log: &mut Logger,
 ) -> Option<status::Socket> {
-    match status::serve(&args.file, handle.clone(), expiry.clone()) {
+    match status::serve(&args.file, handle.clone(), expiry.clone(), tables.clone()) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log.log(Severity::Warning, format_args!("`adit status` will not see this tunnel: {error}"));

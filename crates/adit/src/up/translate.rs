@@ -61,10 +61,22 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
         // One peer is served by one worker.
+        max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
         dataplane: dataplane::Config { role, wire, client_to_client },
     }
+}
+
+/// More than the protocol lets there be: clients that are in, that wait for a person, that are in their handshake, and
+/// connections without a session (adit-openvpn's `server/limits.rs`).
+fn max_connections(role: &file::Role) -> usize {
+    const UNAUTHENTICATED: usize = 4096;
+    let clients = match role {
+        file::Role::Server(server) => usize::try_from(server.max_clients).unwrap_or(usize::MAX),
+        file::Role::Client(_) | file::Role::Point(_) => 1,
+    };
+    clients.saturating_mul(2).saturating_add(UNAUTHENTICATED)
 }
 
 fn listen(listen: &file::Listen) -> Listen {
