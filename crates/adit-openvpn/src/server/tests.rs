@@ -354,3 +354,14 @@ fn scripts_of_an_earlier_exchange_are_dropped() {
         |id: &ScriptId| rogue.events.iter().any(|event| matches!(event, Event::DropScript(it) if it == id));
     assert_eq!(scripts.iter().map(dropped).collect::<Vec<bool>>(), [true, false]);
 }
+
+#[test]
+fn scripts_about_a_client_that_leaves_are_dropped() {
+    let mut rogue = Rogue::new(|_| {});
+    let scripts = rogue.scripts(VERIFY);
+    rogue.session.send_message(rogue.now, "EXIT");
+    rogue.exchange();
+    assert_eq!(rogue.server.half_open(), 0);
+    let dropped = |event: &Event| matches!(event, Event::DropScript(id) if scripts == [*id]);
+    assert!(rogue.events.iter().any(dropped), "{:?}", rogue.events);
+}

@@ -36,6 +36,7 @@ mod static_keys;
 mod status;
 mod status_file;
 mod strangers;
+mod unauthenticated;
 mod variants;
 mod wild;
 mod workers;
