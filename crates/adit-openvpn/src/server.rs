@@ -67,6 +67,8 @@ pub struct Server {
     /// Last words of peers that are gone, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
+    /// The only outer addresses that peers may have; `None`: any.
+    only_from: Option<Vec<IpAddr>>,
     silent: SilentConnections,
     log_budget: LogBudget,
     /// The tables of which the log said that they make room, and when it may say so again.
@@ -112,6 +114,7 @@ impl Server {
             talkative: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
+            only_from: params.point.as_ref().and_then(|point| point.only_from.clone()),
             silent: SilentConnections::new(),
             log_budget: LogBudget::new(),
             told_full: BTreeMap::new(),
@@ -187,8 +190,8 @@ impl Server {
 
     /// Whether a peer may have this outer address.
     fn may_be_at(&self, path: Path) -> bool {
-        let only_from = self.params.point.as_ref().map_or(&[][..], |point| &point.only_from);
-        only_from.is_empty() || only_from.contains(&path.remote().ip().to_canonical())
+        let address = path.remote().ip().to_canonical();
+        self.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
     }
 
     /// The peer whose id in the data plane this is.
@@ -545,6 +548,10 @@ impl Protocol for Server {
             }
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
             Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
+            // Who may be anywhere has no names to be known by.
+            Command::PeerAddresses(addresses) => {
+                self.only_from = self.only_from.take().map(|_| addresses);
+            }
             Command::RevocationList(content) => self.take_revocations(&content),
             Command::OpenFailed { .. } | Command::Credentials(_) | Command::Response(_) => {}
         }

@@ -224,7 +224,7 @@ impl StaticTunnel {
         };
         let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &shape);
         // As in `may_be_at`, for any path.
-        let anywhere = if params.waits() { params.only_from.is_empty() } else { params.float };
+        let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
         let roams = anywhere && path != NOWHERE;
         self.data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
@@ -315,8 +315,8 @@ impl StaticTunnel {
     fn may_be_at(&self, path: Path) -> bool {
         match self.params.waits() {
             true => {
-                let only_from = &self.params.only_from;
-                only_from.is_empty() || only_from.contains(&path.remote().ip().to_canonical())
+                let address = path.remote().ip().to_canonical();
+                self.params.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
             }
             false => self.params.float || self.path == Some(path),
         }
@@ -530,6 +530,9 @@ impl Protocol for StaticTunnel {
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
+            Command::PeerAddresses(addresses) => {
+                self.params.only_from = self.params.only_from.take().map(|_| addresses);
+            }
             Command::OpenFailed { .. }
             | Command::Restart
             | Command::PeerSettings { .. }

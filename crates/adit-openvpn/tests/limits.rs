@@ -298,7 +298,7 @@ fn a_connection_has_little_time_for_its_first_packet_and_garbage_ends_it() {
 #[test]
 fn a_connection_from_where_the_peer_may_not_be_is_closed() {
     let mut world = World::new(Transport::Tcp, |server| {
-        let only_from = vec!["192.0.2.2".parse().unwrap()];
+        let only_from = Some(vec!["192.0.2.2".parse().unwrap()]);
         server.point = Some(PointParams { only_from, ..PointParams::default() });
     });
     let (elsewhere, here) = (world.opened([198, 51, 100, 1]), world.opened([192, 0, 2, 2]));

@@ -8,6 +8,7 @@ mod management;
 mod notify;
 mod observer;
 mod offloads;
+mod peer_names;
 mod privileges;
 mod revocations;
 mod scripts;
@@ -39,6 +40,7 @@ use credentials::Asker;
 pub(crate) use expiry::Expiry;
 use management::Management;
 use observer::LogObserver;
+use peer_names::PeerNames;
 use scripts::Scripts;
 use signals::Early;
 use terminal::{Terminal, Waiting as _};
@@ -142,9 +144,12 @@ fn start_with(
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     if let Some(secret) = &parsed.config.secret {
-        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
+        let names = PeerNames::look_up(&parsed.config);
+        let only_from = names.as_ref().map(PeerNames::addresses);
+        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), (wall, only_from));
         let expiry = Expiry::new(&args.file, &parsed.config.role);
-        return run_protocol(args, parsed, (None, expiry), (None, management), (log, early), |now| {
+        let watched = Watched { revocations: None, expiry, names };
+        return run_protocol(args, parsed, watched, (None, management), (log, early), |now| {
             StaticTunnel::new(params, now, seed)
         });
     }
@@ -155,7 +160,9 @@ fn start_with(
     let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, early, questions.as_deref())
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     expiry.note_certificates(&credentials);
-    let source = (source, expiry);
+    let names = PeerNames::look_up(&parsed.config);
+    let only_from = names.as_ref().map(PeerNames::addresses);
+    let source = Watched { revocations: source, expiry, names };
     match &parsed.config.role {
         Role::Client(client) => {
             let patience = patience(parsed);
@@ -195,8 +202,9 @@ fn start_with(
             })
         }
         Role::Point(point) => {
-            let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
-                .map_err(|error| locate(parsed, &args.file, &error))?;
+            let params =
+                translate::point_params(&parsed.config, point, &credentials, lists, (wall, only_from))
+                    .map_err(|error| locate(parsed, &args.file, &error))?;
             run_protocol(args, parsed, source, (None, management), (log, early), |now| {
                 Server::new(params, now, seed)
             })
@@ -250,10 +258,18 @@ fn place(parsed: &Parsed, path: &Path, directive: &str) -> String {
     }
 }
 
+/// What may change while the tunnel runs.
+struct Watched {
+    revocations: Option<revocations::Source>,
+    expiry: Expiry,
+    /// The names of the only peer.
+    names: Option<PeerNames>,
+}
+
 fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
-    (revocations, expiry): (Option<revocations::Source>, Expiry),
+    Watched { revocations, expiry, names }: Watched,
     (asker, management): (Option<Asker>, Option<Management>),
     (mut log, early): (Logger, &Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
@@ -290,6 +306,9 @@ fn run_protocol<P: Protocol + StatusSource>(
             .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
     }
     expiry.watch(log.clone(), expiry::EVERY).map_err(no_thread)?;
+    if let Some(names) = names {
+        names.watch(handle.clone(), log.clone()).map_err(no_thread)?;
+    }
     if let Some(output) = status_file {
         output.start(handle.clone(), log.clone()).map_err(no_thread)?;
     }

@@ -216,7 +216,7 @@ pub(super) fn point_params(
     point: &PointConfig,
     credentials: &Credentials,
     revocations: Option<Revocations>,
-    wall: UnixTime,
+    (wall, only_from): (UnixTime, Option<Vec<IpAddr>>),
 ) -> Result<ServerParams, CredentialError> {
     // Only what both kinds of server share is taken from here.
     let server = ServerConfig {
@@ -237,7 +237,7 @@ pub(super) fn point_params(
     Ok(ServerParams {
         point: Some(PointParams {
             local: point_settings(config, point),
-            only_from: only_from(config, point),
+            only_from,
             exit_notify: point.exit_notify > 0,
             single: point.single,
         }),
@@ -255,12 +255,6 @@ pub(super) fn point_settings(config: &Config, point: &PointConfig) -> LocalSetti
         untold: config.device.ifconfig_nowarn,
         ..LocalSettings::default()
     }
-}
-
-/// The outer addresses that the other end may have; empty: any. Names do not restrict it.
-pub(super) fn only_from(config: &Config, point: &PointConfig) -> Vec<IpAddr> {
-    let literals: Option<Vec<IpAddr>> = point.remotes.iter().map(|host| host.parse().ok()).collect();
-    literals.filter(|_| !config.socket.float).unwrap_or_default()
 }
 
 /// A server's parameters; `config` is a server's.
