@@ -99,3 +99,52 @@ impl HalfOpen {
         [self.handshakes.usage(), self.put_off.usage(), self.unproven.usage()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(last: u8) -> Path {
+        Path::Udp { socket: 0, remote: ([192, 0, 2, last], 40_000).into() }
+    }
+
+    const BEGUN: Standing = Standing { progress: Progress::Begun, proven: true, put_off: false };
+    const PUT_OFF: Standing = Standing { progress: Progress::Identified, put_off: true, ..BEGUN };
+
+    /// One address has as many clients that wait for sign-on as there may be; those of others wait beside them, and who
+    /// need not wait is not concerned.
+    #[test]
+    fn who_is_put_off_makes_room_for_others_who_are() {
+        let mut clients = HalfOpen::new(400);
+        let mut put_off = |number, from| {
+            assert_eq!(clients.insert(at(from), PeerId(number), true), None);
+            clients.note(at(from), PeerId(number), PUT_OFF)
+        };
+        for number in 0..256 {
+            assert_eq!(put_off(number, 1), None);
+        }
+        assert_eq!(put_off(256, 1), Some(PeerId(0)), "one address has 256 of 400");
+        for number in 1000..1144 {
+            assert_eq!(put_off(number, 2), None);
+        }
+        assert_eq!(put_off(2000, 3), Some(PeerId(1)), "the oldest of the address with the most");
+        assert_eq!((clients.put_off.len(), clients.handshakes.len()), (400, 0));
+        assert_eq!(clients.insert(at(4), PeerId(3000), true), None, "handshakes have their own room");
+        // Signed on, it is in its handshake again until it is up.
+        assert_eq!(clients.note(at(3), PeerId(2000), BEGUN), None);
+        assert_eq!((clients.put_off.len(), clients.handshakes.len()), (399, 2));
+    }
+
+    #[test]
+    fn who_acknowledges_our_reset_has_proved_its_address() {
+        let mut clients = HalfOpen::new(1);
+        for number in 0..16 {
+            assert_eq!(clients.check_room(at(1), false), Ok(()));
+            clients.insert(at(1), PeerId(number), false);
+        }
+        assert!(clients.check_room(at(1), false).is_err());
+        assert_eq!((clients.check_room(at(1), true), clients.check_room(at(2), false)), (Ok(()), Ok(())));
+        clients.note(at(1), PeerId(3), BEGUN);
+        assert_eq!((clients.check_room(at(1), false), clients.len()), (Ok(()), 16));
+    }
+}
