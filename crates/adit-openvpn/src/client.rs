@@ -408,6 +408,7 @@ impl Protocol for Client {
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
             Command::ScriptDone { .. }
             | Command::Rule { .. }
+            | Command::PeerAddresses(_)
             | Command::OpenFailed { .. }
             | Command::Disconnect { .. }
             | Command::Dismiss { .. }

@@ -189,6 +189,7 @@ fn config(role: Role) -> DriverConfig {
         remotes: Vec::new(),
         buffers: Buffers::default(),
         workers: 1,
+        max_connections: 100,
         resolv_conf: None,
         dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
     }
