@@ -1,6 +1,11 @@
 //! Name servers of the tunnel, told to the system and taken back.
 
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::file::{content, name_servers, owner};
+    pub(crate) use super::helper::{parse, read_answer, read_line, request};
+}
 mod helper;
 mod resolved;
 

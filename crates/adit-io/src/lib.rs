@@ -10,6 +10,8 @@ mod config;
 mod dns;
 mod driver;
 mod fair_queue;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod mailbox;
 mod netlink;
 mod offload;

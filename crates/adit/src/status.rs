@@ -231,6 +231,24 @@ pub(crate) fn run(args: Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A tunnel's answer, for the fuzz target.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    use super::{Report, show};
+
+    /// The answer as people see it, and as JSON again. `None` if it cannot be read.
+    pub(crate) fn printed(json: &[u8]) -> Option<(String, String)> {
+        let report: Report = serde_json::from_slice(json).ok()?;
+        Some((show::text(&report), serde_json::to_string(&report).ok()?))
+    }
+
+    /// An answer with something in every place.
+    #[cfg(test)]
+    pub(crate) fn example() -> String {
+        serde_json::to_string(&show::tests::wild_report()).expect("plain data")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

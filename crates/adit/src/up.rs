@@ -38,6 +38,11 @@ use crate::status::{self, OtherTables, StatusSource};
 use clients::Clients;
 use credentials::Asker;
 pub(crate) use expiry::Expiry;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::expiry::expiring;
+    pub(crate) use super::management::fuzzing::session;
+}
 use management::Management;
 use observer::LogObserver;
 use peer_names::PeerNames;

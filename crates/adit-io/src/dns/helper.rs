@@ -50,13 +50,18 @@ impl NameServerHelper {
         let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(requests, "{}", request(dns))?;
         requests.flush()?;
-        let mut reports = Vec::new();
-        loop {
-            let line = read_line(&mut self.answers)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            match line.strip_prefix('!') {
-                Some(text) => reports.push(warning(text.to_owned())),
-                None => return Ok(reports),
-            }
+        read_answer(&mut self.answers)
+    }
+}
+
+/// What went wrong, up to the line that ends the answer.
+pub(crate) fn read_answer(input: &mut impl BufRead) -> io::Result<Vec<Report>> {
+    let mut reports = Vec::new();
+    loop {
+        let line = read_line(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        match line.strip_prefix('!') {
+            Some(text) => reports.push(warning(text.to_owned())),
+            None => return Ok(reports),
         }
     }
 }
@@ -94,20 +99,20 @@ pub fn serve_name_servers(
     Ok(())
 }
 
-fn read_line(input: &mut impl BufRead) -> io::Result<Option<String>> {
+pub(crate) fn read_line(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     io::Read::take(&mut *input, MAX_LINE).read_line(&mut line)?;
     Ok(if line.is_empty() { None } else { Some(line.trim_end_matches('\n').to_owned()) })
 }
 
-fn request(dns: &Dns) -> String {
+pub(crate) fn request(dns: &Dns) -> String {
     let list = |words: Vec<String>| if words.is_empty() { "-".to_owned() } else { words.join(",") };
     let domains = |names: &[String]| list(names.iter().filter(|name| is_domain(name)).cloned().collect());
     let servers = list(dns.servers.iter().map(ToString::to_string).collect());
     format!("servers {servers} search {} only {}", domains(&dns.search), domains(&dns.only_for))
 }
 
-fn parse(line: &str) -> Option<Dns> {
+pub(crate) fn parse(line: &str) -> Option<Dns> {
     fn list(word: &str) -> impl Iterator<Item = &str> {
         word.split(',').filter(|item| *item != "-")
     }
