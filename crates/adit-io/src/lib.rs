@@ -11,6 +11,7 @@ mod dns;
 mod driver;
 mod fair_queue;
 mod mailbox;
+mod mark;
 mod netlink;
 mod offload;
 mod opener;

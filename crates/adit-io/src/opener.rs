@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use rand_core::{OsRng, TryRngCore};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::config::{Family, Remote};
+use crate::mark;
 use crate::sys;
 use crate::tcp;
 use crate::udp::{UdpOptions, UdpSocket, set_buffers};
@@ -140,9 +142,17 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
             Err(error) => {
                 return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
             }
-            Ok(socket) => return Ok(Opened::Udp(socket, address)),
+            Ok(socket) => {
+                mark_own(socket.as_fd());
+                return Ok(Opened::Udp(socket, address));
+            }
         }
     }
+}
+
+/// Without the right to, only tunnels without policy routing work; the driver says so when it meets another.
+fn mark_own(socket: BorrowedFd<'_>) {
+    let _ = mark::set(socket);
 }
 
 fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
@@ -157,6 +167,7 @@ fn local_end(remote: &Remote, address: SocketAddr) -> Option<SocketAddr> {
 
 fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    mark_own(socket.as_fd());
     if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket

@@ -25,6 +25,7 @@ use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::fair_queue::FairQueue;
 use crate::mailbox::{MailReceiver, Mailbox};
+use crate::mark;
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
@@ -191,6 +192,10 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn follow_network(&mut self) {
         if self.network.is_due(clock(), &self.poller) {
             self.routing.follow();
+            if let Some(reason) = self.routing.lacks().map(str::to_owned) {
+                self.protocol.handle_command(clock(), Command::NotUp { reason });
+                self.pump();
+            }
         }
     }
 
@@ -398,7 +403,12 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
-            Event::Up(ref settings) => self.up(settings),
+            Event::Up(ref settings) => {
+                if let Err(reason) = self.up(settings) {
+                    // Nothing is said of a tunnel that is none.
+                    return self.protocol.handle_command(clock(), Command::NotUp { reason });
+                }
+            }
             Event::Down => {
                 self.name_servers.undo();
                 self.routing.undo();
@@ -432,11 +442,27 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.workers.order(event);
     }
 
-    fn up(&mut self, settings: &TunnelSettings) {
+    /// Sets the system up.
+    ///
+    /// # Errors
+    /// What the tunnel cannot be without, and why the system refused it.
+    fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
+        if self.routing.needs_mark(settings)
+            && let Err(error) = mark::probe()
+        {
+            return Err(format!(
+                "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
+                 root, or grant CAP_NET_ADMIN"
+            ));
+        }
         let mut reports = self.routing.apply(settings);
         self.watch_network();
-        reports.extend(self.name_servers.apply(&settings.dns));
+        let lacks = self.routing.lacks().map(str::to_owned);
+        if lacks.is_none() {
+            reports.extend(self.name_servers.apply(&settings.dns));
+        }
         reports.into_iter().for_each(|report| self.tell(report));
+        lacks.map_or(Ok(()), Err)
     }
 
     fn tell(&mut self, report: Report) {

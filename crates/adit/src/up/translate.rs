@@ -172,6 +172,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     LocalSettings {
         routes: config.routes.clone(),
         redirect_gateway: client.redirect_gateway,
+        block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
         addresses,
         peer_address,

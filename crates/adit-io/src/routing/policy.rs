@@ -1,0 +1,516 @@
+//! All traffic into the tunnel, or none of a family anywhere: policy routing by firewall mark.
+//!
+//! Routes of the main table cannot do it. Whatever is more specific wins over them, and a DHCP server may send such
+//! routes (RFC 3442 option 121; CVE-2024-3661, "TunnelVision"); and a host route that keeps the server outside the
+//! tunnel leads every program's packets to it ("TunnelCrack", CVE-2023-36672 and CVE-2023-36673). Here only packets
+//! with the mark of the tunnel's own sockets see the main table. All others are for the rules of a family, in this
+//! order:
+//!
+//! 1. a table of this tunnel's own: all destinations by the tunnel, and what shall be reached beside it;
+//! 2. the main table without its default routes. As the first table has a route for all destinations, only a
+//!    lookup that is bound to a device comes here: the kernel's own, when another program adds a route by a gateway
+//!    and the kernel checks that the gateway is on the link;
+//! 3. unreachable. This holds while somebody has deleted the routes of the first table.
+//!
+//! Rules and routes outlive a process that was killed. Their table's number is that of the tunnel's device, so the
+//! next start knows whose device is gone, and removes them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+
+use adit_core::{Report, RouteVia, Severity, TunnelSettings};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::{failure, in_tunnel};
+use crate::mark::MARK;
+use crate::netlink::{IpFamily, ListedRoute, MAIN, Netlink, Rule, RuleTarget, TableRoute};
+
+/// Tables of ours have numbers from this one on; the device's number is added.
+const FIRST_TABLE: u32 = 0x6100_0000;
+/// How many of them there may be.
+const TABLES: u32 = 0x0100_0000;
+/// Rules of ours have priorities below this, and so come before those of the system (32766, 32767) and of wg-quick.
+/// The tunnel that came last comes first.
+const LAST_PRIORITY: u32 = 32_000;
+/// Priorities that a tunnel takes.
+const PRIORITIES: u32 = 3;
+/// `rp_filter`: packets from an address are dropped where the route to it does not lead (RFC 3704 §2.2)...
+const STRICT: u32 = 1;
+/// ...or where there is no route to it at all (§2.4).
+const LOOSE: u32 = 2;
+
+/// What is done with a family's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// All go into the tunnel.
+    Redirect,
+    /// None goes anywhere (`block-ipv6`).
+    Block,
+}
+
+/// What `settings` want for a family; `None` leaves it to the main table.
+pub(super) fn treatment(settings: &TunnelSettings, family: IpFamily) -> Option<Treatment> {
+    let redirect = settings.redirect_gateway.unwrap_or_default();
+    match family {
+        IpFamily::V6 if settings.block_ipv6 => Some(Treatment::Block),
+        IpFamily::V4 => redirect.ipv4.then_some(Treatment::Redirect),
+        IpFamily::V6 => redirect.ipv6.then_some(Treatment::Redirect),
+    }
+}
+
+/// The rules and tables of one tunnel.
+#[derive(Debug)]
+pub(super) struct Policy {
+    device: u32,
+    name: String,
+    /// The priority of the first rule of each family that has rules.
+    priorities: BTreeMap<IpFamily, u32>,
+    /// Devices whose `rp_filter` was changed, and what it was.
+    filters: BTreeMap<u32, u32>,
+}
+
+/// The routes of a family as they shall be.
+struct Wanted {
+    /// Without these there is no tunnel.
+    into_tunnel: Vec<TableRoute>,
+    /// The tunnel works without these.
+    others: Vec<TableRoute>,
+}
+
+impl Policy {
+    /// For the TUN device of that index and name.
+    pub(super) fn new(device: u32, name: &str) -> Self {
+        Policy { device, name: name.to_owned(), priorities: BTreeMap::new(), filters: BTreeMap::new() }
+    }
+
+    /// Whether rules of this tunnel are in force.
+    pub(super) fn is_active(&self) -> bool {
+        !self.priorities.is_empty()
+    }
+
+    /// Makes rules and tables what `settings` want, as the network is now; adds what somebody deleted. `name_servers`
+    /// are those of the system.
+    ///
+    /// # Errors
+    /// The first thing that the tunnel cannot be without, in words.
+    pub(super) fn hold(
+        &mut self,
+        netlink: &mut Netlink,
+        settings: &TunnelSettings,
+        name_servers: &[IpAddr],
+        reports: &mut Vec<Report>,
+    ) -> Result<(), String> {
+        for family in IpFamily::BOTH {
+            match treatment(settings, family) {
+                None => self.release(netlink, family),
+                Some(Treatment::Block) => self.hold_rules(netlink, family, Treatment::Block)?,
+                Some(Treatment::Redirect) => {
+                    self.hold_routes(netlink, family, settings, name_servers, reports)?;
+                    self.hold_rules(netlink, family, Treatment::Redirect)?;
+                }
+            }
+        }
+        if self.priorities.contains_key(&IpFamily::V4) {
+            self.loosen_filters(netlink, settings);
+        }
+        Ok(())
+    }
+
+    /// Removes everything.
+    pub(super) fn undo(&mut self, netlink: &mut Netlink) {
+        for family in IpFamily::BOTH {
+            self.release(netlink, family);
+        }
+        for (device, before) in std::mem::take(&mut self.filters) {
+            // Somebody else's change since then stays.
+            if netlink.reverse_path_filter(device).is_ok_and(|now| now == LOOSE) {
+                let _ = netlink.set_reverse_path_filter(device, before);
+            }
+        }
+    }
+
+    /// The rules come first, so that nothing goes by half a table. The kernel takes routes away with their device.
+    fn release(&mut self, netlink: &mut Netlink, family: IpFamily) {
+        if self.priorities.remove(&family).is_some() {
+            remove_table(netlink, family, self.table());
+        }
+    }
+
+    fn table(&self) -> u32 {
+        FIRST_TABLE + self.device % TABLES
+    }
+
+    fn hold_rules(
+        &mut self,
+        netlink: &mut Netlink,
+        family: IpFamily,
+        treatment: Treatment,
+    ) -> Result<(), String> {
+        let table = self.table();
+        let listed = match netlink.rules(family) {
+            Ok(listed) => listed,
+            // No packet of a family that the kernel does not have can leave.
+            Err(error) if family == IpFamily::V6 && lacks_family(&error) => return Ok(()),
+            Err(error) => return Err(cannot("ask for the rules of policy routing", &error)),
+        };
+        let taken: Vec<u32> = listed.iter().map(|rule| rule.priority).collect();
+        let first = match self.priorities.get(&family) {
+            Some(first) => *first,
+            None => free_priority(&taken).ok_or("no priority is free for rules of policy routing")?,
+        };
+        self.priorities.insert(family, first);
+        let wanted = rules(family, first, table, treatment);
+        for rule in &wanted {
+            if !listed.iter().any(|listed| listed.own == Some(*rule)) {
+                netlink
+                    .add_rule(rule)
+                    .map_err(|error| cannot(&format!("add the rule {}", shown(rule)), &error))?;
+            }
+        }
+        for rule in listed.iter().filter_map(|listed| listed.own) {
+            let ours = (first..first + PRIORITIES).contains(&rule.priority);
+            if ours && !wanted.contains(&rule) {
+                let _ = netlink.remove_rule(&rule);
+            }
+        }
+        Ok(())
+    }
+
+    fn hold_routes(
+        &mut self,
+        netlink: &mut Netlink,
+        family: IpFamily,
+        settings: &TunnelSettings,
+        name_servers: &[IpAddr],
+        reports: &mut Vec<Report>,
+    ) -> Result<(), String> {
+        let listed = netlink.all_routes(family).map_err(|error| cannot("ask for the routes", &error))?;
+        let links = netlink.links().map_err(|error| cannot("ask for the devices", &error))?;
+        let wanted = self.wanted(family, settings, name_servers, &listed, &links, reports);
+        let table = self.table();
+        let there: Vec<&TableRoute> =
+            listed.iter().map(|listed| &listed.route).filter(|route| route.table == table).collect();
+        for route in wanted.into_tunnel.iter().filter(|route| !there.contains(route)) {
+            match netlink.set_table_route(route) {
+                Ok(()) => {}
+                // The rule that follows the table makes it unreachable.
+                Err(error) if family == IpFamily::V6 && is_off(&error) => {
+                    reports.push(failure(&format!("add the route to {}", route.destination), &error));
+                    break;
+                }
+                Err(error) => {
+                    let what = format!("add the route to {} by {}", route.destination, self.name);
+                    return Err(cannot(&what, &error));
+                }
+            }
+        }
+        for route in wanted.others.iter().filter(|route| !there.contains(route)) {
+            if let Err(error) = netlink.set_table_route(route) {
+                reports.push(failure(&format!("add the route to {}", route.destination), &error));
+            }
+        }
+        let is_wanted = |route: &TableRoute| {
+            wanted
+                .into_tunnel
+                .iter()
+                .chain(&wanted.others)
+                .any(|wanted| wanted.destination == route.destination)
+        };
+        for route in there.into_iter().filter(|route| !is_wanted(route)) {
+            let _ = netlink.remove_table_route(route);
+        }
+        Ok(())
+    }
+
+    /// The routes of the table. Of two to the same destination the first counts: what the settings name goes before
+    /// what the system has.
+    fn wanted(
+        &self,
+        family: IpFamily,
+        settings: &TunnelSettings,
+        name_servers: &[IpAddr],
+        listed: &[ListedRoute],
+        links: &[(u32, bool)],
+        reports: &mut Vec<Report>,
+    ) -> Wanted {
+        let into_tunnel: Vec<TableRoute> =
+            everything(family).into_iter().map(|all| self.by_tunnel(all)).collect();
+        let system = SystemRoutes::new(listed, self.device, links);
+        let mut others: Vec<TableRoute> = Vec::new();
+        for route in settings.routes.iter().filter(|route| IpFamily::of(route.destination.addr()) == family) {
+            let destination = route.destination.trunc();
+            let found = match route.via {
+                RouteVia::Tunnel => Some(self.by_tunnel(destination)),
+                RouteVia::Gateway(gateway) if in_tunnel(settings, gateway) => {
+                    Some(self.by_tunnel(destination))
+                }
+                RouteVia::Gateway(gateway) => system.by_gateway(destination, gateway),
+                RouteVia::SystemGateway => system.by_default(destination),
+            };
+            match found {
+                Some(route) => others.push(TableRoute { table: self.table(), ..route }),
+                None => reports.push(no_way(destination)),
+            }
+        }
+        let redirect = settings.redirect_gateway.unwrap_or_default();
+        if redirect.bypass_dns {
+            let servers = name_servers.iter().filter(|server| IpFamily::of(**server) == family);
+            others.extend(
+                servers.filter(|server| !server.is_loopback()).filter_map(|server| system.as_before(*server)),
+            );
+        }
+        match redirect.block_local {
+            true => others.extend(system.gateway()),
+            false => others.extend(system.local_networks()),
+        }
+        let mut kept: Vec<TableRoute> = Vec::new();
+        for route in others {
+            let taken = |known: &TableRoute| known.destination == route.destination;
+            if !kept.iter().any(taken) && !into_tunnel.iter().any(taken) {
+                kept.push(TableRoute { table: self.table(), ..route });
+            }
+        }
+        Wanted { into_tunnel, others: kept }
+    }
+
+    fn by_tunnel(&self, destination: IpNet) -> TableRoute {
+        TableRoute { table: self.table(), destination, device: self.device, gateway: None, source: None }
+    }
+
+    /// A server's answers have no mark, so the strict filter would drop them: by the rules, the way to the server is
+    /// the tunnel. (wg-quick has the firewall mark them instead, which takes connection tracking.)
+    fn loosen_filters(&mut self, netlink: &mut Netlink, settings: &TunnelSettings) {
+        let all = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/rp_filter");
+        let all: u32 = all.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let Ok(listed) = netlink.all_routes(IpFamily::V4) else { return };
+        let server = settings.server;
+        let leads_out = |route: &&ListedRoute| {
+            let TableRoute { table, destination, device, .. } = &route.route;
+            let to_server = server.is_some_and(|server| destination.contains(&server));
+            *table == MAIN && *device != self.device && (destination.prefix_len() == 0 || to_server)
+        };
+        let devices: Vec<u32> = listed.iter().filter(leads_out).map(|route| route.route.device).collect();
+        for device in devices {
+            let Ok(own) = netlink.reverse_path_filter(device) else { continue };
+            if own.max(all) == STRICT && netlink.set_reverse_path_filter(device, LOOSE).is_ok() {
+                self.filters.entry(device).or_insert(own);
+            }
+        }
+    }
+}
+
+/// The routes that the system has beside the tunnel.
+struct SystemRoutes<'a> {
+    /// Of the main table, not by the tunnel.
+    main: Vec<&'a ListedRoute>,
+    default: Option<&'a TableRoute>,
+    point_to_point: Vec<u32>,
+}
+
+impl<'a> SystemRoutes<'a> {
+    fn new(listed: &'a [ListedRoute], tunnel: u32, links: &[(u32, bool)]) -> Self {
+        let main: Vec<&ListedRoute> = listed
+            .iter()
+            .filter(|listed| listed.route.table == MAIN && listed.route.device != tunnel)
+            .collect();
+        let default = main
+            .iter()
+            .filter(|listed| listed.route.destination.prefix_len() == 0)
+            .min_by_key(|listed| listed.metric)
+            .map(|listed| &listed.route);
+        let point_to_point = links.iter().filter(|(_, point)| *point).map(|(index, _)| *index).collect();
+        SystemRoutes { main, default, point_to_point }
+    }
+
+    /// `net_gateway`.
+    fn by_default(&self, destination: IpNet) -> Option<TableRoute> {
+        let default = self.default?;
+        Some(TableRoute { destination, source: None, ..default.clone() })
+    }
+
+    /// By the way that the main table has.
+    fn as_before(&self, address: IpAddr) -> Option<TableRoute> {
+        let fits = self.main.iter().filter(|listed| listed.route.destination.contains(&address));
+        let best = fits
+            .max_by_key(|listed| (listed.route.destination.prefix_len(), std::cmp::Reverse(listed.metric)))?;
+        Some(TableRoute { destination: IpNet::from(address), source: None, ..best.route.clone() })
+    }
+
+    /// By the device that the gateway is reached on.
+    fn by_gateway(&self, destination: IpNet, gateway: IpAddr) -> Option<TableRoute> {
+        let on_link = self
+            .main
+            .iter()
+            .map(|listed| &listed.route)
+            .filter(|route| route.gateway.is_none() && route.destination.contains(&gateway))
+            .max_by_key(|route| route.destination.prefix_len())?;
+        Some(TableRoute { destination, gateway: Some(gateway), source: None, ..on_link.clone() })
+    }
+
+    /// `block-local`: of the local network the router alone.
+    fn gateway(&self) -> Option<TableRoute> {
+        let default = self.default?;
+        let gateway = default.gateway.filter(|gateway| is_private(*gateway))?;
+        Some(TableRoute { destination: IpNet::from(gateway), gateway: None, source: None, ..default.clone() })
+    }
+
+    /// What is reached beside the tunnel although the settings do not say so: networks that this machine has an
+    /// address in, and those behind other tunnels.
+    ///
+    /// Who runs the local network chooses its addresses. He gets no more than those that are for local networks: a
+    /// "local" network of public addresses would draw the traffic of what has them (TunnelCrack, "LocalNet").
+    fn local_networks(&self) -> impl Iterator<Item = TableRoute> + '_ {
+        let uplink = self.default.map(|default| default.device);
+        let is_other_tunnel =
+            move |device: u32| uplink != Some(device) && self.point_to_point.contains(&device);
+        let stays = move |listed: &&&ListedRoute| {
+            let TableRoute { destination, device, gateway, .. } = &listed.route;
+            let local = listed.connected && is_private_network(destination);
+            gateway.is_none() && destination.prefix_len() > 0 && (local || is_other_tunnel(*device))
+        };
+        self.main.iter().filter(stays).map(|listed| listed.route.clone())
+    }
+}
+
+/// Destinations that together are all: twice, so that a route that somebody deletes is not missed.
+fn everything(family: IpFamily) -> [IpNet; 3] {
+    match family {
+        IpFamily::V4 => {
+            let half = |bits: u32| IpNet::V4(Ipv4Net::new_assert(bits.into(), 1));
+            [IpNet::V4(Ipv4Net::default()), half(0), half(1 << 31)]
+        }
+        IpFamily::V6 => {
+            let half = |bits: u128| IpNet::V6(Ipv6Net::new_assert(bits.into(), 1));
+            [IpNet::V6(Ipv6Net::default()), half(0), half(1 << 127)]
+        }
+    }
+}
+
+/// Networks whose addresses mean something within a site only: RFC 1918, 3927, 6598, 4193, 4291 §2.5.6.
+fn is_private_network(network: &IpNet) -> bool {
+    let site: [IpNet; 7] = [
+        IpNet::V4(Ipv4Net::new_assert([10, 0, 0, 0].into(), 8)),
+        IpNet::V4(Ipv4Net::new_assert([172, 16, 0, 0].into(), 12)),
+        IpNet::V4(Ipv4Net::new_assert([192, 168, 0, 0].into(), 16)),
+        IpNet::V4(Ipv4Net::new_assert([169, 254, 0, 0].into(), 16)),
+        IpNet::V4(Ipv4Net::new_assert([100, 64, 0, 0].into(), 10)),
+        IpNet::V6(Ipv6Net::new_assert([0xfc00, 0, 0, 0, 0, 0, 0, 0].into(), 7)),
+        IpNet::V6(Ipv6Net::new_assert([0xfe80, 0, 0, 0, 0, 0, 0, 0].into(), 10)),
+    ];
+    site.iter().any(|site| site.contains(network))
+}
+
+fn is_private(address: IpAddr) -> bool {
+    is_private_network(&IpNet::from(address))
+}
+
+fn rules(family: IpFamily, first: u32, table: u32, treatment: Treatment) -> Vec<Rule> {
+    let rule = |offset: u32, target| Rule { family, priority: first + offset, except_mark: MARK, target };
+    let unreachable = rule(2, RuleTarget::Unreachable(table));
+    match treatment {
+        Treatment::Block => vec![unreachable],
+        Treatment::Redirect => {
+            vec![
+                rule(0, RuleTarget::Table(table)),
+                rule(1, RuleTarget::TableWithoutDefault(MAIN)),
+                unreachable,
+            ]
+        }
+    }
+}
+
+/// The first of as many priorities in a row that nobody uses, below those of other tunnels of ours.
+fn free_priority(taken: &[u32]) -> Option<u32> {
+    let mut first = LAST_PRIORITY - PRIORITIES;
+    while taken.iter().any(|taken| (first..first + PRIORITIES).contains(taken)) {
+        first = first.checked_sub(PRIORITIES).filter(|first| *first > 0)?;
+    }
+    Some(first)
+}
+
+/// Removes what tunnels left behind whose process was killed.
+pub(super) fn recover(netlink: &mut Netlink) {
+    let Ok(links) = netlink.links() else { return };
+    let there = |table: u32| links.iter().any(|(index, _)| FIRST_TABLE + index % TABLES == table);
+    for family in IpFamily::BOTH {
+        let Ok(listed) = netlink.rules(family) else { continue };
+        let tables = listed.iter().filter_map(|listed| match listed.own?.target {
+            RuleTarget::Table(table) | RuleTarget::Unreachable(table) => Some(table),
+            RuleTarget::TableWithoutDefault(_) => None,
+        });
+        let mut gone: Vec<u32> = tables.filter(|table| *table >= FIRST_TABLE && !there(*table)).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        for table in gone {
+            remove_table(netlink, family, table);
+        }
+    }
+}
+
+/// Removes the rules of that table, and its routes.
+fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) {
+    // What fails is gone already, or cannot be helped.
+    let rules: Vec<Rule> =
+        netlink.rules(family).unwrap_or_default().into_iter().filter_map(|listed| listed.own).collect();
+    let of_table = |rule: &&Rule| matches!(rule.target, RuleTarget::Table(of) | RuleTarget::Unreachable(of) if of == table);
+    let first = rules.iter().filter(of_table).map(|rule| match rule.target {
+        RuleTarget::Unreachable(_) => rule.priority.saturating_sub(2),
+        _ => rule.priority,
+    });
+    let first: Vec<u32> = first.collect();
+    let of_tunnel =
+        |rule: &&Rule| first.iter().any(|first| (*first..*first + PRIORITIES).contains(&rule.priority));
+    for rule in rules.iter().filter(of_tunnel) {
+        let _ = netlink.remove_rule(rule);
+    }
+    for listed in netlink.all_routes(family).unwrap_or_default() {
+        if listed.route.table == table {
+            let _ = netlink.remove_table_route(&listed.route);
+        }
+    }
+}
+
+fn shown(rule: &Rule) -> String {
+    let target = match rule.target {
+        RuleTarget::Table(table) => format!("lookup {table}"),
+        RuleTarget::TableWithoutDefault(_) => "lookup main suppress_prefixlength 0".to_owned(),
+        RuleTarget::Unreachable(_) => "unreachable".to_owned(),
+    };
+    format!("\"not fwmark {:#x} {target}\" ({:?})", rule.except_mark, rule.family)
+}
+
+fn lacks_family(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP))
+}
+
+/// IPv6 is switched off, in the kernel or on the device.
+fn is_off(error: &io::Error) -> bool {
+    lacks_family(error) || matches!(error.raw_os_error(), Some(libc::EACCES))
+}
+
+fn cannot(what: &str, error: &io::Error) -> String {
+    let way_out = match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => {
+            ": this kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES), and without it traffic would leave beside \
+             the tunnel; use another kernel, or take `redirect-gateway` out by pull-filter"
+        }
+        Some(libc::EPERM) => ": run as root, or grant CAP_NET_ADMIN",
+        Some(libc::ENODEV | libc::ENETDOWN) => {
+            ": the tunnel's device is down or was deleted by another program"
+        }
+        _ => "",
+    };
+    format!("cannot {what}: {error}{way_out}")
+}
+
+fn no_way(destination: IpNet) -> Report {
+    let text = format!(
+        "cannot route {destination} beside the tunnel: the system has no default route of that address family, or the \
+         gateway that is named is on no link; remove that route or correct it"
+    );
+    Report { severity: Severity::Error, path: None, text }
+}
+
+#[cfg(test)]
+mod tests;
