@@ -10,6 +10,7 @@ mod config;
 mod dns;
 mod driver;
 mod fair_queue;
+mod kill_switch;
 mod mailbox;
 mod mark;
 mod netlink;
@@ -17,6 +18,7 @@ mod offload;
 mod opener;
 mod poller;
 mod privileges;
+mod resolver;
 mod routing;
 mod sys;
 mod tcp;
@@ -31,6 +33,7 @@ pub use dns::{NameServerHelper, serve_name_servers};
 pub use driver::{
     Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
 };
+pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use privileges::{Account, AccountError, lock_memory, set_niceness};

@@ -11,6 +11,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 /// one into the first.
 pub(crate) const MARK: u32 = 0x6164_6974;
 
+/// The group of all tunnels' devices (ip-link(8) `group`), by which the kill switch knows them.
+pub(crate) const DEVICE_GROUP: u32 = MARK;
+
 /// Marks what this socket sends from now on.
 ///
 /// # Errors

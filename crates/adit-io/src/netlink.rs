@@ -169,6 +169,11 @@ impl Netlink {
         self.set_link(device, LinkAttribute::TxQueueLen(packets))
     }
 
+    /// Sets the group that the device belongs to.
+    pub fn set_group(&mut self, device: u32, group: u32) -> io::Result<()> {
+        self.set_link(device, LinkAttribute::Group(group))
+    }
+
     fn set_link(&mut self, device: u32, attribute: LinkAttribute) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = device;

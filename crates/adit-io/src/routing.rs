@@ -9,8 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_core::{Report, Route, RouteVia, Severity, TunnelSettings};
 use ipnet::IpNet;
 
+pub(crate) use self::policy::recover;
 use self::policy::{Policy, treatment};
-use crate::netlink::{IpFamily, KernelRoute, Netlink, Whose};
+use crate::mark::DEVICE_GROUP;
+use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
 
 /// An address of the device, and the other end's if it is a point-to-point link.
 type Address = (IpNet, Option<IpAddr>);
@@ -41,7 +43,7 @@ impl Routing {
     pub fn new(name: &str) -> io::Result<Routing> {
         let mut netlink = Netlink::open()?;
         let device = netlink.link(name)?.index;
-        policy::recover(&mut netlink);
+        recover(&mut netlink);
         Ok(Routing {
             netlink,
             device,
@@ -76,6 +78,11 @@ impl Routing {
         self.netlink.set_txqueuelen(self.device, packets)
     }
 
+    /// Puts the device into the group of all tunnels' devices, by which the kill switch knows it.
+    pub fn set_tunnel_group(&mut self) -> io::Result<()> {
+        self.netlink.set_group(self.device, DEVICE_GROUP)
+    }
+
     /// Packets that the device's queue dropped because it was full; 0 if the kernel does not say.
     pub fn tx_dropped(&mut self) -> u64 {
         self.netlink.link(&self.name).map(|link| link.tx_dropped).unwrap_or(0)
@@ -105,11 +112,22 @@ impl Routing {
         self.set_device(settings, &mut reports);
         self.hold_policy(settings, &mut reports);
         self.set_routes(wanted, &mut reports);
+        reports.extend(self.ipv6_beside(settings));
         self.applied = Some(settings.clone());
         if first && self.lacks.is_some() {
             self.take_back();
         }
         reports
+    }
+
+    /// Whether there is a tunnel, up or lost.
+    pub fn is_applied(&self) -> bool {
+        self.applied.is_some()
+    }
+
+    /// Whether all traffic of a family goes into the tunnel, or none anywhere.
+    pub fn takes_all(&self) -> bool {
+        self.policy.is_active()
     }
 
     /// What the settings applied last cannot be without and the system refused, in words that name it. A tunnel that
@@ -121,6 +139,26 @@ impl Routing {
     /// Whether with these settings only marked datagrams get past the tunnel.
     pub fn needs_mark(&self, settings: &TunnelSettings) -> bool {
         IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some())
+    }
+
+    /// A warning when IPv4 goes into the tunnel and IPv6 does not, which few mean.
+    fn ipv6_beside(&mut self, settings: &TunnelSettings) -> Option<Report> {
+        let only_ipv4 =
+            treatment(settings, IpFamily::V4).is_some() && treatment(settings, IpFamily::V6).is_none();
+        let is_default = |listed: &ListedRoute| {
+            listed.route.table == MAIN
+                && listed.route.destination.prefix_len() == 0
+                && listed.route.device.is_some()
+        };
+        let has_ipv6 = only_ipv4 && self.netlink.all_routes(IpFamily::V6).ok()?.iter().any(is_default);
+        has_ipv6.then(|| Report {
+            severity: Severity::Warning,
+            path: None,
+            text:
+                "all IPv4 goes into the tunnel, but IPv6 leaves beside it: write `redirect-gateway ipv6`, or \
+                   `block-ipv6`, in the client's file, or have the server push it"
+                    .to_owned(),
+        })
     }
 
     fn hold_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
@@ -348,4 +386,4 @@ fn failure(what: &str, error: &io::Error) -> Report {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -197,6 +197,7 @@ fn config(role: Role) -> DriverConfig {
         buffers: Buffers::default(),
         workers: 1,
         resolv_conf: None,
+        kill_switch: false,
         dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
     }
 }

@@ -88,12 +88,13 @@ pub(crate) struct ListedRule {
     pub(crate) own: Option<Rule>,
 }
 
-/// A unicast route of any table, of one next hop.
+/// A route of any table, of one next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableRoute {
     pub(crate) table: u32,
     pub(crate) destination: IpNet,
-    pub(crate) device: u32,
+    /// `None`: the destination is unreachable, unless there is another route to it.
+    pub(crate) device: Option<u32>,
     pub(crate) gateway: Option<IpAddr>,
     /// The source address of packets that have none yet; IPv4 only.
     pub(crate) source: Option<IpAddr>,
@@ -108,6 +109,8 @@ pub(crate) struct ListedRoute {
     pub(crate) connected: bool,
 }
 
+/// The metric of unreachable routes, which count when there is no other.
+const LAST: u32 = 0xFFFF_FF00;
 /// The place of `rp_filter` in a device's IPv4 configuration (linux/ip.h `IPV4_DEVCONF_RP_FILTER`).
 const RP_FILTER: u16 = 8;
 /// linux/if_link.h `IFLA_INET_CONF`.
@@ -152,7 +155,7 @@ impl Netlink {
         unless(self.request(message, 0), &[libc::ESRCH, libc::ENODEV])
     }
 
-    /// The unicast routes of all tables.
+    /// The unicast and unreachable routes of all tables.
     pub(crate) fn all_routes(&mut self, family: IpFamily) -> io::Result<Vec<ListedRoute>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family.number();
@@ -266,13 +269,18 @@ fn table_route_message(route: &TableRoute) -> RouteMessage {
     message.header.address_family = IpFamily::of(route.destination.addr()).number();
     message.header.destination_prefix_length = route.destination.prefix_len();
     message.header.protocol = PROTOCOL;
-    message.header.kind = RouteType::Unicast;
-    let on_link = route.gateway.is_none() && route.destination.addr().is_ipv4();
+    let reachable = route.device.is_some();
+    message.header.kind = if reachable { RouteType::Unicast } else { RouteType::Unreachable };
+    // An unreachable route is of the wider scope, in which the kernel does not look for a new route's gateway.
+    let on_link = reachable && route.gateway.is_none() && route.destination.addr().is_ipv4();
     message.header.scope = if on_link { RouteScope::Link } else { RouteScope::Universe };
     let attributes = &mut message.attributes;
     attributes.push(RouteAttribute::Table(route.table));
     attributes.push(RouteAttribute::Destination(RouteAddress::from(route.destination.network())));
-    attributes.push(RouteAttribute::Oif(route.device));
+    attributes.push(match route.device {
+        Some(device) => RouteAttribute::Oif(device),
+        None => RouteAttribute::Priority(LAST),
+    });
     if let Some(gateway) = route.gateway {
         // The gateway's own network is in the main table, where the kernel does not look for it here.
         message.header.flags = RouteFlags::Onlink;
@@ -285,7 +293,7 @@ fn table_route_message(route: &TableRoute) -> RouteMessage {
 }
 
 fn listed_route(message: &RouteMessage, family: IpFamily) -> Option<ListedRoute> {
-    if message.header.kind != RouteType::Unicast || message.header.address_family != family.number() {
+    if message.header.address_family != family.number() {
         return None;
     }
     let (mut table, mut network, mut source) = (u32::from(message.header.table), family.unspecified(), None);
@@ -298,9 +306,15 @@ fn listed_route(message: &RouteMessage, family: IpFamily) -> Option<ListedRoute>
         }
     }
     let (gateway, device) = hop(message);
+    let device = match message.header.kind {
+        RouteType::Unicast => Some(device?),
+        // IPv6 names the loopback device.
+        RouteType::Unreachable => None,
+        _ => return None,
+    };
     let destination = IpNet::new(network, message.header.destination_prefix_length).ok()?;
     let connected = matches!(message.header.protocol, RouteProtocol::Kernel | RouteProtocol::Ra);
-    let route = TableRoute { table, destination, device: device?, gateway, source };
+    let route = TableRoute { table, destination, device, gateway, source };
     Some(ListedRoute { route, metric: metric(message), connected })
 }
 

@@ -7,10 +7,12 @@
 //! order:
 //!
 //! 1. a table of this tunnel's own: all destinations by the tunnel, and what shall be reached beside it;
-//! 2. the main table without its default routes. As the first table has a route for all destinations, only a
-//!    lookup that is bound to a device comes here: the kernel's own, when another program adds a route by a gateway
-//!    and the kernel checks that the gateway is on the link;
-//! 3. unreachable. This holds while somebody has deleted the routes of the first table.
+//! 2. a second table in which all is unreachable. It holds while somebody has deleted the first rule or the routes into
+//!    the tunnel, or has taken the tunnel's device down;
+//! 3. the main table without its default routes. No packet comes this far, only the kernel's own lookups, by which it
+//!    checks that a gateway is on the link when another program adds a route. (They are of a narrower scope than the
+//!    route of the second table.)
+//! 4. unreachable, while somebody has deleted the second rule as well.
 //!
 //! Rules and routes outlive a process that was killed. Their table's number is that of the tunnel's device, so the
 //! next start knows whose device is gone, and removes them.
@@ -26,15 +28,17 @@ use super::{failure, in_tunnel};
 use crate::mark::MARK;
 use crate::netlink::{IpFamily, ListedRoute, MAIN, Netlink, Rule, RuleTarget, TableRoute};
 
-/// Tables of ours have numbers from this one on; the device's number is added.
+/// The first tables of tunnels have numbers from this one on; the device's number is added.
 const FIRST_TABLE: u32 = 0x6100_0000;
-/// How many of them there may be.
+/// The second tables have numbers from this one on.
+const UNREACHABLE_TABLE: u32 = FIRST_TABLE + TABLES;
+/// How many tables of a kind there may be.
 const TABLES: u32 = 0x0100_0000;
 /// Rules of ours have priorities below this, and so come before those of the system (32766, 32767) and of wg-quick.
 /// The tunnel that came last comes first.
 const LAST_PRIORITY: u32 = 32_000;
 /// Priorities that a tunnel takes.
-const PRIORITIES: u32 = 3;
+const PRIORITIES: u32 = 4;
 /// `rp_filter`: packets from an address are dropped where the route to it does not lead (RFC 3704 §2.2)...
 const STRICT: u32 = 1;
 /// ...or where there is no route to it at all (§2.4).
@@ -141,6 +145,10 @@ impl Policy {
         FIRST_TABLE + self.device % TABLES
     }
 
+    fn unreachable_table(&self) -> u32 {
+        UNREACHABLE_TABLE + self.device % TABLES
+    }
+
     fn hold_rules(
         &mut self,
         netlink: &mut Netlink,
@@ -190,7 +198,7 @@ impl Policy {
         let wanted = self.wanted(family, settings, name_servers, &listed, &links, reports);
         let table = self.table();
         let there: Vec<&TableRoute> =
-            listed.iter().map(|listed| &listed.route).filter(|route| route.table == table).collect();
+            listed.iter().map(|listed| &listed.route).filter(|route| is_of(route.table, table)).collect();
         for route in wanted.into_tunnel.iter().filter(|route| !there.contains(route)) {
             match netlink.set_table_route(route) {
                 Ok(()) => {}
@@ -211,11 +219,9 @@ impl Policy {
             }
         }
         let is_wanted = |route: &TableRoute| {
-            wanted
-                .into_tunnel
-                .iter()
-                .chain(&wanted.others)
-                .any(|wanted| wanted.destination == route.destination)
+            let same =
+                |wanted: &TableRoute| (wanted.table, wanted.destination) == (route.table, route.destination);
+            wanted.into_tunnel.iter().chain(&wanted.others).any(same)
         };
         for route in there.into_iter().filter(|route| !is_wanted(route)) {
             let _ = netlink.remove_table_route(route);
@@ -234,8 +240,11 @@ impl Policy {
         links: &[(u32, bool)],
         reports: &mut Vec<Report>,
     ) -> Wanted {
-        let into_tunnel: Vec<TableRoute> =
-            everything(family).into_iter().map(|all| self.by_tunnel(all)).collect();
+        let [all, ..] = everything(family);
+        let unreachable = TableRoute { table: self.unreachable_table(), device: None, ..self.by_tunnel(all) };
+        let by_tunnel = everything(family).into_iter().map(|all| self.by_tunnel(all));
+        // The first goes first: with IPv6 off on the device, it is all there is.
+        let into_tunnel: Vec<TableRoute> = std::iter::once(unreachable).chain(by_tunnel).collect();
         let system = SystemRoutes::new(listed, self.device, links);
         let mut others: Vec<TableRoute> = Vec::new();
         for route in settings.routes.iter().filter(|route| IpFamily::of(route.destination.addr()) == family) {
@@ -275,7 +284,13 @@ impl Policy {
     }
 
     fn by_tunnel(&self, destination: IpNet) -> TableRoute {
-        TableRoute { table: self.table(), destination, device: self.device, gateway: None, source: None }
+        TableRoute {
+            table: self.table(),
+            destination,
+            device: Some(self.device),
+            gateway: None,
+            source: None,
+        }
     }
 
     /// A server's answers have no mark, so the strict filter would drop them: by the rules, the way to the server is
@@ -288,9 +303,11 @@ impl Policy {
         let leads_out = |route: &&ListedRoute| {
             let TableRoute { table, destination, device, .. } = &route.route;
             let to_server = server.is_some_and(|server| destination.contains(&server));
-            *table == MAIN && *device != self.device && (destination.prefix_len() == 0 || to_server)
+            let outside = *table == MAIN && *device != Some(self.device);
+            outside && (destination.prefix_len() == 0 || to_server)
         };
-        let devices: Vec<u32> = listed.iter().filter(leads_out).map(|route| route.route.device).collect();
+        let devices: Vec<u32> =
+            listed.iter().filter(leads_out).filter_map(|route| route.route.device).collect();
         for device in devices {
             let Ok(own) = netlink.reverse_path_filter(device) else { continue };
             if own.max(all) == STRICT && netlink.set_reverse_path_filter(device, LOOSE).is_ok() {
@@ -312,7 +329,10 @@ impl<'a> SystemRoutes<'a> {
     fn new(listed: &'a [ListedRoute], tunnel: u32, links: &[(u32, bool)]) -> Self {
         let main: Vec<&ListedRoute> = listed
             .iter()
-            .filter(|listed| listed.route.table == MAIN && listed.route.device != tunnel)
+            .filter(|listed| {
+                let TableRoute { table, device, .. } = listed.route;
+                table == MAIN && device.is_some_and(|device| device != tunnel)
+            })
             .collect();
         let default = main
             .iter()
@@ -361,13 +381,14 @@ impl<'a> SystemRoutes<'a> {
     /// Who runs the local network chooses its addresses. He gets no more than those that are for local networks: a
     /// "local" network of public addresses would draw the traffic of what has them (TunnelCrack, "LocalNet").
     fn local_networks(&self) -> impl Iterator<Item = TableRoute> + '_ {
-        let uplink = self.default.map(|default| default.device);
-        let is_other_tunnel =
-            move |device: u32| uplink != Some(device) && self.point_to_point.contains(&device);
+        let uplink = self.default.and_then(|default| default.device);
+        let is_other_tunnel = move |device: &Option<u32>| {
+            uplink != *device && device.is_some_and(|device| self.point_to_point.contains(&device))
+        };
         let stays = move |listed: &&&ListedRoute| {
             let TableRoute { destination, device, gateway, .. } = &listed.route;
             let local = listed.connected && is_private_network(destination);
-            gateway.is_none() && destination.prefix_len() > 0 && (local || is_other_tunnel(*device))
+            gateway.is_none() && destination.prefix_len() > 0 && (local || is_other_tunnel(device))
         };
         self.main.iter().filter(stays).map(|listed| listed.route.clone())
     }
@@ -407,17 +428,21 @@ fn is_private(address: IpAddr) -> bool {
 
 fn rules(family: IpFamily, first: u32, table: u32, treatment: Treatment) -> Vec<Rule> {
     let rule = |offset: u32, target| Rule { family, priority: first + offset, except_mark: MARK, target };
-    let unreachable = rule(2, RuleTarget::Unreachable(table));
+    let unreachable = rule(PRIORITIES - 1, RuleTarget::Unreachable(table));
     match treatment {
         Treatment::Block => vec![unreachable],
-        Treatment::Redirect => {
-            vec![
-                rule(0, RuleTarget::Table(table)),
-                rule(1, RuleTarget::TableWithoutDefault(MAIN)),
-                unreachable,
-            ]
-        }
+        Treatment::Redirect => vec![
+            rule(0, RuleTarget::Table(table)),
+            rule(1, RuleTarget::Table(table + TABLES)),
+            rule(2, RuleTarget::TableWithoutDefault(MAIN)),
+            unreachable,
+        ],
     }
+}
+
+/// Whether a table is the first or the second of the tunnel whose first one is `first`.
+fn is_of(table: u32, first: u32) -> bool {
+    table == first || table == first + TABLES
 }
 
 /// The first of as many priorities in a row that nobody uses, below those of other tunnels of ours.
@@ -430,42 +455,50 @@ fn free_priority(taken: &[u32]) -> Option<u32> {
 }
 
 /// Removes what tunnels left behind whose process was killed.
-pub(super) fn recover(netlink: &mut Netlink) {
+pub(crate) fn recover(netlink: &mut Netlink) {
     let Ok(links) = netlink.links() else { return };
     let there = |table: u32| links.iter().any(|(index, _)| FIRST_TABLE + index % TABLES == table);
     for family in IpFamily::BOTH {
         let Ok(listed) = netlink.rules(family) else { continue };
-        let tables = listed.iter().filter_map(|listed| match listed.own?.target {
-            RuleTarget::Table(table) | RuleTarget::Unreachable(table) => Some(table),
-            RuleTarget::TableWithoutDefault(_) => None,
-        });
-        let mut gone: Vec<u32> = tables.filter(|table| *table >= FIRST_TABLE && !there(*table)).collect();
-        gone.sort_unstable();
-        gone.dedup();
-        for table in gone {
+        let mut tables: Vec<u32> =
+            listed.iter().filter_map(|listed| listed.own).filter_map(|rule| first_table(&rule)).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        for table in tables.into_iter().filter(|table| !there(*table)) {
             remove_table(netlink, family, table);
         }
     }
 }
 
-/// Removes the rules of that table, and its routes.
+/// The first table of the tunnel whose rule this is, if the rule shows it.
+fn first_table(rule: &Rule) -> Option<u32> {
+    match rule.target {
+        RuleTarget::Table(table) | RuleTarget::Unreachable(table) if table >= UNREACHABLE_TABLE => {
+            Some(table - TABLES)
+        }
+        RuleTarget::Table(table) | RuleTarget::Unreachable(table) if table >= FIRST_TABLE => Some(table),
+        _ => None,
+    }
+}
+
+/// Removes the rules of the tunnel whose first table this is, and its routes.
 fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) {
     // What fails is gone already, or cannot be helped.
     let rules: Vec<Rule> =
         netlink.rules(family).unwrap_or_default().into_iter().filter_map(|listed| listed.own).collect();
-    let of_table = |rule: &&Rule| matches!(rule.target, RuleTarget::Table(of) | RuleTarget::Unreachable(of) if of == table);
-    let first = rules.iter().filter(of_table).map(|rule| match rule.target {
-        RuleTarget::Unreachable(_) => rule.priority.saturating_sub(2),
-        _ => rule.priority,
-    });
-    let first: Vec<u32> = first.collect();
-    let of_tunnel =
-        |rule: &&Rule| first.iter().any(|first| (*first..*first + PRIORITIES).contains(&rule.priority));
+    let of_table = |rule: &&Rule| first_table(rule) == Some(table);
+    // The rule for the main table does not show whose it is: it stands between the others.
+    let before = |priority: u32| rules.iter().any(|rule| of_table(&rule) && rule.priority + 1 == priority);
+    let after = |priority: u32| rules.iter().any(|rule| of_table(&rule) && rule.priority == priority + 1);
+    let of_tunnel = |rule: &&Rule| {
+        let main = matches!(rule.target, RuleTarget::TableWithoutDefault(_));
+        of_table(rule) || (main && (before(rule.priority) || after(rule.priority)))
+    };
     for rule in rules.iter().filter(of_tunnel) {
         let _ = netlink.remove_rule(rule);
     }
     for listed in netlink.all_routes(family).unwrap_or_default() {
-        if listed.route.table == table {
+        if is_of(listed.route.table, table) {
             let _ = netlink.remove_table_route(&listed.route);
         }
     }

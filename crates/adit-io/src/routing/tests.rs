@@ -42,7 +42,7 @@ fn only_ways_around_the_tunnel_follow_the_network() {
 }
 
 /// A second TUN device that plays the system's way to the world: 192.168.5.0/24 with a router at .1.
-pub(super) fn world() -> Tun {
+pub(crate) fn world() -> Tun {
     let config = TunConfig { name: Some("world".to_owned()), ..TunConfig::default() };
     let world = Tun::create(&config).unwrap();
     let mut netlink = Netlink::open().unwrap();
@@ -157,10 +157,10 @@ fn what_cannot_be_set_is_said_and_the_rest_is_set() {
         settings.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
         settings.routes.push(settings.routes[1].clone());
         let texts: Vec<String> = routing.apply(&settings).iter().map(Report::to_string).collect();
-        for (text, part) in texts.iter().zip(["MTU", "172.20.0.0/16"]) {
+        for (text, part) in texts.iter().zip(["MTU", "172.20.0.0/16", "`block-ipv6`"]) {
             assert!(text.contains(part), "{text} should speak of {part}");
         }
-        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert_eq!(texts.len(), 3, "{texts:?}");
         let mut netlink = Netlink::open().unwrap();
         let inside = netlink.link(tun.name()).unwrap().index;
         assert_eq!(netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device, inside);
@@ -294,7 +294,7 @@ fn local_networks_are_blocked_and_name_servers_bypassed() {
         let redirect =
             RedirectGateway { ipv4: true, block_local: true, bypass_dns: true, ..RedirectGateway::default() };
         let settings = TunnelSettings { redirect_gateway: Some(redirect), ..full_settings() };
-        assert_eq!(routing.apply(&settings), []);
+        assert_eq!(routing.apply(&settings).len(), 1, "IPv6 is not redirected");
         let mut netlink = Netlink::open().unwrap();
         let inside = netlink.link(tun.name()).unwrap().index;
         let mut device = |address: &str| netlink.next_hop(address.parse().unwrap()).unwrap().device;
@@ -335,7 +335,10 @@ fn the_flags_of_redirect_gateway_do_what_they_say() {
                 routes: Vec::new(),
                 ..full_settings()
             };
-            assert_eq!(routing.apply(&settings), []);
+            let texts: Vec<String> = routing.apply(&settings).iter().map(Report::to_string).collect();
+            // IPv6 that is forgotten is told of.
+            assert_eq!(texts.len(), usize::from(flags.ipv4), "{texts:?}");
+            assert!(texts.iter().all(|text| text.contains("`block-ipv6`")), "{texts:?}");
             let mut netlink = Netlink::open().unwrap();
             let inside = netlink.link(tun.name()).unwrap().index;
             let found = [server, "8.8.8.8", "2001:db8:9::1", "192.168.5.200"]

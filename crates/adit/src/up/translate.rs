@@ -63,6 +63,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         // One peer is served by one worker.
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
+        kill_switch: false,
         dataplane: dataplane::Config { role, wire, client_to_client },
     }
 }

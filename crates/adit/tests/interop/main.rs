@@ -15,6 +15,7 @@ mod clients;
 mod demo;
 mod dns;
 mod errors;
+mod leaks;
 mod lifetime;
 mod limits;
 mod logs;

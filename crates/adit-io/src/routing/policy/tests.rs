@@ -125,7 +125,9 @@ fn whatever_is_deleted_nothing_leaves_beside_the_tunnel() {
     in_fresh_network(|| {
         let mut bed = Bed::new(&full_settings());
         let (rules, routes) = (bed.own_rules(), bed.own_routes());
-        assert_eq!(rules.len(), 6);
+        assert_eq!(rules.len(), 8);
+        // One that wins over the system's default route.
+        bed.main_route("0.0.0.0/1", Some("192.168.5.1"));
         let stays = |bed: &mut Bed, what: &str| {
             for address in FAR {
                 let device = bed.device(address);
@@ -138,14 +140,21 @@ fn whatever_is_deleted_nothing_leaves_beside_the_tunnel() {
             bed.routing.follow();
             assert_eq!(bed.own_rules(), rules);
         }
+        let by_tunnel = |route: &&TableRoute| route.device == Some(bed.inside);
+        let inward: Vec<TableRoute> = routes.iter().filter(by_tunnel).cloned().collect();
         for route in &routes {
             bed.netlink.remove_table_route(route).unwrap();
             stays(&mut bed, &route.destination.to_string());
             bed.routing.follow();
             assert_eq!(bed.own_routes().len(), routes.len());
         }
-        routes.iter().for_each(|route| bed.netlink.remove_table_route(route).unwrap());
+        let of_first = |route: &&TableRoute| route.table < UNREACHABLE_TABLE;
+        routes.iter().filter(of_first).for_each(|route| bed.netlink.remove_table_route(route).unwrap());
         assert_eq!(FAR.map(|address| bed.device(address)), [None; 3], "the whole table is gone");
+        bed.routing.follow();
+        inward.iter().for_each(|route| bed.netlink.remove_table_route(route).unwrap());
+        assert_eq!(FAR.map(|address| bed.device(address)), [None; 3], "no route into the tunnel is left");
+        bed.routing.follow();
         bed.netlink.set_up(bed.inside, false).unwrap();
         stays(&mut bed, "the device");
         bed.routing.follow();
@@ -215,9 +224,9 @@ fn two_tunnels_do_not_take_each_others_rules() {
         assert_eq!(FAR.map(|address| bed.device(address)), [newest; 3], "that came last");
         bed.routing.follow();
         routing.follow();
-        assert_eq!(bed.own_rules().len(), 13);
+        assert_eq!(bed.own_rules().len(), 17);
         drop(routing);
-        assert_eq!(bed.own_rules().len(), 7);
+        assert_eq!(bed.own_rules().len(), 9);
         assert_eq!(FAR.map(|address| bed.device(address)), [Some(bed.inside); 3]);
     });
 }
@@ -233,7 +242,7 @@ fn rules_of_a_killed_process_are_removed_by_the_next() {
             let rules = IpFamily::BOTH.map(|family| netlink.rules(family).unwrap());
             rules.iter().flatten().filter(|rule| rule.own.is_some()).count()
         };
-        assert_eq!(own(&mut netlink), 6);
+        assert_eq!(own(&mut netlink), 8);
         assert!(netlink.next_hop("8.8.8.8".parse().unwrap()).is_err(), "nothing leaves meanwhile");
         let tun = Tun::create(&TunConfig::default()).unwrap();
         let _routing = Routing::new(tun.name()).unwrap();
