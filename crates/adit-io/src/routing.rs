@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 pub(crate) use self::policy::recover;
 use self::policy::{Policy, treatment};
-use crate::mark::DEVICE_GROUP;
+use crate::mark::{self, DEVICE_GROUP};
 use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
 
 /// An address of the device, and the other end's if it is a point-to-point link.
@@ -95,7 +95,8 @@ impl Routing {
 
     /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
     /// is not touched, so that no packet meanwhile leaves beside the tunnel. Goes on after a failure; gives a
-    /// report for each. [`Routing::lacks`] says afterwards whether the tunnel can be used.
+    /// report for each. [`Routing::lacks`] says afterwards whether the tunnel can be used. The process that calls this
+    /// must be the one that opens the tunnel's sockets, as it is tried whether it may mark them.
     pub fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
         let mut reports = Vec::new();
         self.detours.clear();
@@ -136,11 +137,6 @@ impl Routing {
         self.lacks.as_deref()
     }
 
-    /// Whether with these settings only marked datagrams get past the tunnel.
-    pub fn needs_mark(&self, settings: &TunnelSettings) -> bool {
-        IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some())
-    }
-
     /// A warning when IPv4 goes into the tunnel and IPv6 does not, which few mean.
     fn ipv6_beside(&mut self, settings: &TunnelSettings) -> Option<Report> {
         let only_ipv4 =
@@ -162,8 +158,14 @@ impl Routing {
     }
 
     fn hold_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
-        let held = self.policy.hold(&mut self.netlink, settings, &self.name_servers, reports);
-        self.lacks = held.err();
+        let by_mark = IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some());
+        self.lacks = match mark::probe() {
+            Err(error) if by_mark => Some(format!(
+                "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
+                 root, or grant CAP_NET_ADMIN"
+            )),
+            _ => self.policy.hold(&mut self.netlink, settings, &self.name_servers, reports).err(),
+        };
     }
 
     /// Lets these addresses be reached beside the tunnel that is set up now, until the next `apply`: a client

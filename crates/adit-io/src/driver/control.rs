@@ -25,7 +25,6 @@ use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::fair_queue::FairQueue;
 use crate::mailbox::{MailReceiver, Mailbox};
-use crate::mark;
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::poller::{Interest, Poller, Token};
@@ -453,14 +452,6 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// # Errors
     /// What the tunnel cannot be without, and why the system refused it.
     fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
-        if self.routing.needs_mark(settings)
-            && let Err(error) = mark::probe()
-        {
-            return Err(format!(
-                "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
-                 root, or grant CAP_NET_ADMIN"
-            ));
-        }
         let mut reports = self.routing.apply(settings);
         self.watch_network();
         let lacks = self.routing.lacks().map(str::to_owned);

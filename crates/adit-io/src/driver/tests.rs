@@ -645,7 +645,8 @@ fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
             driver.run(toy, &mut log)
         });
         let running = Running { handle, heard, addresses, thread };
-        let heard = running.wait_for(|heard| matches!(heard, Heard::Closed(_) | Heard::Event(_)));
+        let is_up = |heard: &Heard| matches!(heard, Heard::Event(word) if word.starts_with("up"));
+        let heard = running.wait_for(|heard| matches!(heard, Heard::Closed(_)) || is_up(heard));
         let Heard::Closed(why) = heard else { panic!("not {heard:?}") };
         assert!(why.contains("SO_MARK") && why.contains("CAP_NET_ADMIN"), "{why}");
         running.stop();

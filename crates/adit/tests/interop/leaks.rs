@@ -56,8 +56,8 @@ fn signal(bed: &mut Bed, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// With routes that a DHCP server gave, before the start and later; with routes and rules deleted; reconnecting; in
-/// another network; at the second server, whose name only the name server outside knows.
+/// M7: with routes that a DHCP server gave, before the start and later; with routes and rules deleted; reconnecting; in
+/// another network.
 #[test]
 fn a_full_tunnel_leaks_nothing() {
     for program in [Program::OpenVpn, Program::Adit] {
@@ -104,27 +104,34 @@ fn a_full_tunnel_leaks_nothing() {
             carries.unwrap();
         }
 
-        if program == Program::Adit {
-            let lost = Instant::now();
-            let mark = bed.process().mark();
-            bed.server.ip(&["address", "add", "203.0.113.254/24", "dev", "isp"]).unwrap();
-            bed.server.ip(&["address", "delete", "203.0.113.10/24", "dev", "isp"]).unwrap();
-            for address in ["203.0.113.20/24", "203.0.113.53/24"] {
-                let _ = bed.server.ip(&["address", "add", address, "dev", "isp"]);
-            }
-            let _ = bed.server.ip(&["route", "replace", "192.168.0.0/16", "via", "203.0.113.1"]);
-            bed.process().wait_for_line(mark, "(ping-restart)", WAIT).unwrap();
-            let noticed = lost.elapsed();
-            bed.wait_until_up(mark).unwrap();
-            let text = format!("noticed after {noticed:.1?}, back after {:.1?}", lost.elapsed());
-            rows.add(&bed, "the server is lost; the second by its name", &text);
-            assert!(bed.process().count_lines(mark, "connecting to two.example") > 0);
-            // Noticing takes 5 s, an attempt at the first 2 s; the resolver alone took 46 s once.
-            assert!(lost.elapsed() < noticed + Duration::from_secs(20), "{text}");
-            bed.process().terminate(WAIT).unwrap();
-        }
         rows.judge();
     }
+}
+
+/// Suspected number 1: the server is lost, and the second is known by its name, which only the name server outside
+/// resolves; the pushed one is in the dead tunnel.
+#[test]
+fn the_second_server_is_found_by_name_while_pushed_dns_is_dead() {
+    if !can_run("leaks", &PROGRAMS) {
+        return;
+    }
+    let mut bed = Bed::new(Program::Adit, &FULL);
+    let mut rows = Rows::new(Program::Adit);
+    bed.start(&[]);
+    bed.wait_until_up(0).unwrap();
+    let _ = bed.leaked();
+    let (lost, mark) = (Instant::now(), bed.process().mark());
+    bed.lose_first_server();
+    bed.process().wait_for_line(mark, "(ping-restart)", WAIT).unwrap();
+    let noticed = lost.elapsed();
+    bed.wait_until_up(mark).unwrap();
+    let back = lost.elapsed().saturating_sub(noticed);
+    rows.add(&bed, "the server is lost; the second by its name", &format!("back after {back:.1?}"));
+    assert!(bed.process().count_lines(mark, "connecting to two.example") > 0);
+    // An attempt at the first takes 2 s. By the system's resolver alone it took 46 s.
+    assert!(back < Duration::from_secs(15), "{back:?}");
+    bed.process().terminate(WAIT).unwrap();
+    rows.judge();
 }
 
 /// As a DHCP client does it; one that is there stays.

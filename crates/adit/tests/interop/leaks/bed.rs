@@ -65,7 +65,7 @@ impl Bed {
         // What the client takes for /etc.
         std::fs::create_dir(scratch.path().join("etc")).unwrap();
         for (name, text) in [
-            ("resolv.conf", format!("nameserver {NAME_SERVER}\noptions timeout:1\n")),
+            ("resolv.conf", format!("nameserver {NAME_SERVER}\n")),
             ("nsswitch.conf", "hosts: files dns\n".to_owned()),
             ("hosts", "127.0.0.1 localhost\n".to_owned()),
         ] {
@@ -139,6 +139,18 @@ impl Bed {
         let own = self.program.command(Part::Client, &self.config()).unwrap();
         command.arg(own.get_program()).args(own.get_args()).args(arguments);
         self.process = Some(self.client.spawn("client", command).unwrap());
+    }
+
+    /// The first server's address is gone.
+    pub(super) fn lose_first_server(&self) {
+        // With the first address of a network the kernel removes the others of it, and then routes by it.
+        let add = |address| self.server.ip(&["address", "add", address, "dev", "isp"]);
+        add("203.0.113.254/24").unwrap();
+        self.server.ip(&["address", "delete", "203.0.113.10/24", "dev", "isp"]).unwrap();
+        for address in ["203.0.113.20/24", "203.0.113.53/24"] {
+            let _ = add(address);
+        }
+        let _ = self.server.ip(&["route", "replace", "192.168.0.0/16", "via", "203.0.113.1"]);
     }
 
     pub(super) fn process(&mut self) -> &mut Process {
