@@ -553,7 +553,11 @@ impl Protocol for Server {
                 self.only_from = self.only_from.take().map(|_| addresses);
             }
             Command::RevocationList(content) => self.take_revocations(&content),
-            Command::OpenFailed { .. } | Command::Credentials(_) | Command::Response(_) => {}
+            // Its routes may fail one by one, which the driver reports.
+            Command::NotUp { .. }
+            | Command::OpenFailed { .. }
+            | Command::Credentials(_)
+            | Command::Response(_) => {}
         }
     }
 

@@ -160,6 +160,7 @@ impl StaticTunnel {
             mtu: self.params.tun_mtu,
             routes: local.routes.clone(),
             redirect_gateway: local.redirect_gateway,
+            block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),
             server,
         }
@@ -533,6 +534,7 @@ impl Protocol for StaticTunnel {
             Command::PeerAddresses(addresses) => {
                 self.params.only_from = self.params.only_from.take().map(|_| addresses);
             }
+            Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::Restart
             | Command::PeerSettings { .. }

@@ -27,7 +27,7 @@ use crate::dns::NameServers;
 use crate::fair_queue::FairQueue;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::{OffloadState, OffloadStatus};
-use crate::opener::{self, KnownAddresses, Opened};
+use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::poller::{Interest, Poller, Token};
 use crate::routing::Routing;
 use crate::tcp::Listener;
@@ -61,6 +61,7 @@ pub(super) struct Control<'a, P> {
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
+    kill_switch: bool,
     offloads: OffloadStatus,
     udp_options: UdpOptions,
     listeners: Vec<Listener>,
@@ -119,6 +120,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
+            kill_switch: driver.config.kill_switch,
             offloads: driver.offloads,
             udp_options: driver.udp_options,
             listeners: driver.listeners,
@@ -171,7 +173,11 @@ impl<'a, P: Protocol> Control<'a, P> {
                 return Ok(ended);
             }
             let now = clock();
-            let due = self.protocol.poll_timeout().map_or(self.next_tick, |due| due.min(self.next_tick));
+            let routes = self.network.due(self.routing.takes_all());
+            let due = [self.protocol.poll_timeout(), routes]
+                .into_iter()
+                .flatten()
+                .fold(self.next_tick, Instant::min);
             self.poller.wait(Some(due - now), &mut ready).map_err(DriverError::Start)?;
             for event in &ready {
                 match event.token {
@@ -194,8 +200,12 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// The network may have changed.
     fn follow_network(&mut self) {
-        if self.network.is_due(clock(), &self.poller) {
+        if self.network.is_due(clock(), self.routing.takes_all(), &self.poller) {
             self.routing.follow();
+            if let Some(reason) = self.routing.lacks().map(str::to_owned) {
+                self.protocol.handle_command(clock(), Command::NotUp { reason });
+                self.pump();
+            }
         }
     }
 
@@ -428,7 +438,12 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
-            Event::Up(ref settings) => self.up(settings),
+            Event::Up(ref settings) => {
+                if let Err(reason) = self.up(settings) {
+                    // Nothing is said of a tunnel that is none.
+                    return self.protocol.handle_command(clock(), Command::NotUp { reason });
+                }
+            }
             Event::Down => {
                 self.name_servers.undo();
                 self.routing.undo();
@@ -462,11 +477,19 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.workers.order(event);
     }
 
-    fn up(&mut self, settings: &TunnelSettings) {
+    /// Sets the system up.
+    ///
+    /// # Errors
+    /// What the tunnel cannot be without, and why the system refused it.
+    fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
         let mut reports = self.routing.apply(settings);
         self.watch_network();
-        reports.extend(self.name_servers.apply(&settings.dns));
+        let lacks = self.routing.lacks().map(str::to_owned);
+        if lacks.is_none() {
+            reports.extend(self.name_servers.apply(&settings.dns));
+        }
         reports.into_iter().for_each(|report| self.tell(report));
+        lacks.map_or(Ok(()), Err)
     }
 
     fn tell(&mut self, report: Report) {
@@ -528,6 +551,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         let options = self.udp_options;
         let known = self.known_addresses.clone();
+        let resolving = self.resolving();
+        let ahead = if self.attempts.len() == 1 && number == 0 { self.remotes.clone() } else { Vec::new() };
         let work = move || {
             let prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
@@ -536,13 +561,33 @@ impl<'a, P: Protocol> Control<'a, P> {
                 // It is answered at once; if the driver ends meanwhile, that is an answer too.
                 let _ = wait.recv();
             };
-            let result = opener::open(&target, number, &options, &known, prepare);
+            let result = opener::open(&target, number, &options, (&known, &resolving), prepare);
             mail.post(Mail::Opened { remote, result });
             mail.wake();
         };
+        if ahead.len() > 1 {
+            self.learn_ahead(ahead);
+        }
         if let Err(error) = thread::Builder::new().name("adit-open".to_owned()).spawn(work) {
             fail(format!("cannot start a thread: {error}"));
         }
+    }
+
+    /// While a tunnel that was up is lost, or with the kill switch, the system's resolver may not reach its name
+    /// servers.
+    fn resolving(&self) -> Resolving {
+        match self.kill_switch || self.routing.is_applied() {
+            true => Resolving::Held(self.name_servers.of_the_system()),
+            false => Resolving::System,
+        }
+    }
+
+    /// Resolves the names of all servers while the system's resolver works: later it may be in a dead tunnel.
+    fn learn_ahead(&self, remotes: Vec<Remote>) {
+        let (known, resolving) = (self.known_addresses.clone(), self.resolving());
+        let work = move || known.learn(&remotes, &resolving);
+        // Without it the names are resolved when they are needed.
+        let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
     }
 
     fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {

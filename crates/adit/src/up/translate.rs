@@ -66,6 +66,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
+        kill_switch: false,
         dataplane: dataplane::Config { role, wire, client_to_client },
     }
 }
@@ -186,6 +187,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     LocalSettings {
         routes: config.routes.clone(),
         redirect_gateway: client.redirect_gateway,
+        block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
         addresses,
         peer_address,
