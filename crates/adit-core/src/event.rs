@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
@@ -39,7 +40,8 @@ pub enum Event {
     /// later question takes the place of one that is not answered yet.
     AskResponse(Challenge),
     /// The tunnel is up with these settings (a client: after each successful connect, perhaps changed; a
-    /// server: once at its start).
+    /// server: once at its start). Answered with [`Command::NotUp`] where the system refuses what they cannot be
+    /// without.
     Up(TunnelSettings),
     /// The tunnel is down (a client between two connections).
     Down,
@@ -145,6 +147,13 @@ pub enum Command {
         /// What holds for it; or why it cannot be told, and so is not let in.
         settings: Result<Box<PeerSettings>, String>,
     },
+    /// The system refused something that the settings of [`Event::Up`] cannot be without, such as the routes of
+    /// `redirect-gateway`: the tunnel is not up, and the connection is of no use. Said before any later event is asked
+    /// for.
+    NotUp {
+        /// What was refused, and why.
+        reason: String,
+    },
     /// Say goodbye to all peers and end.
     Shutdown,
     /// Drop all connections and start over (SIGUSR1).
@@ -169,6 +178,9 @@ pub enum Command {
     Credentials(Result<UserPassword, String>),
     /// The answer to [`Event::AskResponse`].
     Response(ChallengeResponse),
+    /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
+    /// the configuration knows it.
+    PeerAddresses(Vec<IpAddr>),
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Start new keys with a peer.

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -19,10 +20,16 @@ pub struct ScriptId {
 pub struct Script {
     /// Names this run.
     pub id: ScriptId,
+    /// The address of the peer that it is about: scripts of each source have their turn.
+    pub source: Option<IpAddr>,
+    /// The peer has authenticated. When too many scripts wait, those about others make room first.
+    pub authenticated: bool,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// All of its environment but `PATH` and `dev`, the tunnel's device. May hold secrets.
+    /// Its environment, besides `secrets`, `PATH` and `dev`, the tunnel's device.
     pub env: Vec<(String, String)>,
+    /// Environment variables that hold secrets. They are wiped when the script has begun.
+    pub secrets: Vec<(&'static str, Zeroizing<String>)>,
     /// Files made for it and removed afterwards, readable by us alone.
     pub files: Vec<ScriptFile>,
     /// Which of the files holds settings of a peer, in the form of the configuration, when it has succeeded.
@@ -37,6 +44,14 @@ pub struct Script {
     pub beside: Option<ScriptId>,
     /// After this long it is killed.
     pub patience: Duration,
+}
+
+impl Script {
+    /// Wipes what is secret: the variables, and the content of its files.
+    pub fn wipe(&mut self) {
+        self.secrets.clear();
+        self.files.iter_mut().for_each(|file| file.content = Zeroizing::default());
+    }
 }
 
 impl fmt::Debug for Script {

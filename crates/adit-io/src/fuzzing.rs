@@ -59,6 +59,15 @@ pub fn resolv_conf(old: &str, dns: &Dns) -> Vec<IpAddr> {
     name_servers(old)
 }
 
+/// Reads what a name server may answer to the question for a server's addresses. Gives how many there are.
+///
+/// # Panics
+///
+/// If there are more than the answer has room for.
+pub fn address_answer(datagram: &[u8]) -> usize {
+    crate::resolver::read_any_answer(datagram)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

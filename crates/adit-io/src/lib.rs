@@ -12,15 +12,18 @@ mod driver;
 mod fair_queue;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod kill_switch;
 mod mailbox;
 #[cfg(test)]
 #[path = "mailbox/tests.rs"]
 mod mailbox_tests;
+mod mark;
 mod netlink;
 mod offload;
 mod opener;
 mod poller;
 mod privileges;
+mod resolver;
 mod routing;
 mod sync;
 mod sys;
@@ -36,6 +39,7 @@ pub use dns::{NameServerHelper, serve_name_servers};
 pub use driver::{
     Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
 };
+pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use privileges::{Account, AccountError, lock_memory, set_niceness};

@@ -13,6 +13,7 @@ mod exit;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod init;
+mod kill_switch;
 mod log;
 mod name_servers;
 mod renew;
@@ -41,6 +42,7 @@ enum Command {
     Revoke(revoke::Args),
     Check(check::Args),
     Up(up::Args),
+    KillSwitch(kill_switch::Args),
     Status(status::Args),
     Demo(demo::Args),
     Bench(bench::Args),
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
         Command::Revoke(args) => revoke::run(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
+        Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),

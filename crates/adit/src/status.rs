@@ -10,11 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{PeerId, PeerInfo, Protocol};
+use adit_core::{PeerId, PeerInfo, Protocol, TableUsage};
 use adit_io::Handle;
 use adit_openvpn::{Client, Server, StaticTunnel};
 use time::OffsetDateTime;
@@ -46,6 +46,28 @@ pub(crate) trait StatusSource: Send + 'static {
 
     /// The peers that are up.
     fn peers(&self) -> Vec<(PeerId, PeerInfo)>;
+
+    /// How full the tables are that anybody can fill.
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
+    }
+}
+
+/// Tables beside those of the protocol and of the driver: each is asked when somebody wants to know.
+#[derive(Clone, Default)]
+pub(crate) struct OtherTables(Arc<Mutex<Vec<Usage>>>);
+
+type Usage = Box<dyn Fn() -> TableUsage + Send>;
+
+impl OtherTables {
+    /// One more.
+    pub(crate) fn add(&self, usage: impl Fn() -> TableUsage + Send + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(usage));
+    }
+
+    fn usage(&self) -> Vec<TableUsage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|usage| usage()).collect()
+    }
 }
 
 impl StatusSource for Client {
@@ -62,6 +84,10 @@ impl StatusSource for Server {
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         Server::peers(self)
     }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        Server::tables(self)
+    }
 }
 
 impl StatusSource for StaticTunnel {
@@ -69,6 +95,10 @@ impl StatusSource for StaticTunnel {
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         StaticTunnel::peers(self)
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        StaticTunnel::tables(self)
     }
 }
 
@@ -86,6 +116,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     file: &Path,
     handle: Handle<P>,
     expiry: Expiry,
+    tables: OtherTables,
 ) -> io::Result<Socket> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     std::fs::create_dir_all(DIRECTORY)?;
@@ -99,7 +130,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             // Whoever asked may be gone: nothing to do about it.
-            let _ = answer(stream, &name, &handle, &expiry);
+            let _ = answer(stream, &name, &handle, (&expiry, &tables));
         }
     })?;
     Ok(socket)
@@ -109,15 +140,16 @@ fn answer<P: Protocol + StatusSource>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
-    expiry: &Expiry,
+    (expiry, tables): (&Expiry, &OtherTables),
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
     handle.inspect(Box::new(move |protocol, snapshot, io_status| {
-        let _ = sender.send(Report::new(&name, P::ROLE, protocol.peers(), snapshot, io_status));
+        let _ = sender.send(Report::new(&name, protocol, snapshot, io_status));
     }));
     let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
     report.expiring = expiry.near(OffsetDateTime::now_utc());
+    report.tables.extend(tables.usage().iter().map(report::Table::new));
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }

@@ -8,6 +8,7 @@ mod management;
 mod notify;
 mod observer;
 mod offloads;
+mod peer_names;
 mod privileges;
 mod revocations;
 mod scripts;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::{Command, Ended, Protocol, Severity, UnixTime, escaped};
-use adit_io::{Account, AccountError, Driver, DriverError, Handle, MAX_WORKERS};
+use adit_io::{Account, AccountError, Driver, DriverError, Handle, KillSwitch, MAX_WORKERS};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rand_core::{OsRng, TryRngCore};
@@ -33,7 +34,7 @@ use rand_core::{OsRng, TryRngCore};
 use crate::configuration;
 use crate::exit;
 use crate::log::Logger;
-use crate::status::{self, StatusSource};
+use crate::status::{self, OtherTables, StatusSource};
 use clients::Clients;
 use credentials::Asker;
 pub(crate) use expiry::Expiry;
@@ -44,6 +45,7 @@ pub(crate) mod fuzzing {
 }
 use management::Management;
 use observer::LogObserver;
+use peer_names::PeerNames;
 use scripts::Scripts;
 use signals::Early;
 use terminal::{Terminal, Waiting as _};
@@ -60,12 +62,25 @@ pub(crate) struct Args {
     /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
+    /// Let nothing leave but the tunnel's packets and its own datagrams, from before the first connection until
+    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (a client; needs nft)
+    #[arg(long, value_name = "lan", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    kill_switch: Option<KillSwitchScope>,
     #[command(flatten)]
     offloads: offloads::OffloadArgs,
     /// Threads that move packets (1 to 8), for a server with many UDP clients on a machine with many cores.
     /// Each client is served by one of them; those on TCP all by the first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers_in_range)]
     workers: usize,
+}
+
+/// What the kill switch keeps in.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum KillSwitchScope {
+    /// All.
+    All,
+    /// All but what stays in local networks.
+    Lan,
 }
 
 /// Why a configuration does not come up.
@@ -91,11 +106,13 @@ fn up(args: &Args) -> Result<(), Failure> {
     shuffle(&mut parsed.config)?;
     let mut log = Logger::new(&parsed.config.process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
+    turn_kill_switch_on(args, &parsed, &mut log)?;
     let (routes, missing) = hosts::look_up(&parsed.config.named_routes);
     parsed.config.routes.extend(routes);
     for why in missing {
         log.log(Severity::Warning, format_args!("{why}; there is no such route"));
     }
+    let _flush = log.flush_on_drop();
     let outcome = start(args, &parsed, log.clone());
     // Who started it hears of it by the standard error; the log shall tell it as well.
     if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome
@@ -104,6 +121,24 @@ fn up(args: &Args) -> Result<(), Failure> {
         log.log(Severity::Error, why);
     }
     outcome
+}
+
+/// `--kill-switch`, before anything else that reaches the network.
+fn turn_kill_switch_on(args: &Args, parsed: &Parsed, log: &mut Logger) -> Result<(), Failure> {
+    let Some(scope) = args.kill_switch else { return Ok(()) };
+    if !matches!(parsed.config.role, Role::Client(_)) {
+        let why = "--kill-switch is for clients: a server's answers would not leave";
+        return Err(Failure::Configuration(why.to_owned()));
+    }
+    let switch = KillSwitch::new(&args.file, scope == KillSwitchScope::Lan);
+    switch.on().map_err(|error| Failure::World(error.to_string()))?;
+    let file = args.file.display();
+    let text = format_args!(
+        "kill switch on: only this tunnel's packets leave, until `adit kill-switch off {file}` (nftables {})",
+        switch.table()
+    );
+    log.log(Severity::Info, text);
+    Ok(())
 }
 
 fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
@@ -146,20 +181,29 @@ fn start_with(
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     if let Some(secret) = &parsed.config.secret {
-        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
+        let names = PeerNames::look_up(&parsed.config);
+        let only_from = names.as_ref().map(PeerNames::addresses);
+        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), (wall, only_from));
         let expiry = Expiry::new(&args.file, &parsed.config.role);
-        return run_protocol(args, parsed, (None, expiry), (None, management), (log, early), |now| {
+        let watched = Watched { revocations: None, expiry, names };
+        return run_protocol(args, parsed, watched, (None, management), (log, early), |now| {
             StaticTunnel::new(params, now, seed)
         });
     }
     let expiry = Expiry::new(&args.file, &parsed.config.role);
-    let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file, &expiry)
+    let (lists, mut source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file, &expiry)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let questions = management.as_ref().and_then(Management::questions);
     let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, early, questions.as_deref())
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     expiry.note_certificates(&credentials);
-    let source = (source, expiry);
+    source.iter_mut().for_each(|source| source.set_authorities(&credentials.ca));
+    for warning in translate::warnings(&parsed.config, &credentials, lists.as_ref()) {
+        log.log(Severity::Warning, warning);
+    }
+    let names = PeerNames::look_up(&parsed.config);
+    let only_from = names.as_ref().map(PeerNames::addresses);
+    let source = Watched { revocations: source, expiry, names };
     match &parsed.config.role {
         Role::Client(client) => {
             let patience = patience(parsed);
@@ -199,8 +243,9 @@ fn start_with(
             })
         }
         Role::Point(point) => {
-            let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
-                .map_err(|error| locate(parsed, &args.file, &error))?;
+            let params =
+                translate::point_params(&parsed.config, point, &credentials, lists, (wall, only_from))
+                    .map_err(|error| locate(parsed, &args.file, &error))?;
             run_protocol(args, parsed, source, (None, management), (log, early), |now| {
                 Server::new(params, now, seed)
             })
@@ -254,10 +299,18 @@ fn place(parsed: &Parsed, path: &Path, directive: &str) -> String {
     }
 }
 
+/// What may change while the tunnel runs.
+struct Watched {
+    revocations: Option<revocations::Source>,
+    expiry: Expiry,
+    /// The names of the only peer.
+    names: Option<PeerNames>,
+}
+
 fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
-    (revocations, expiry): (Option<revocations::Source>, Expiry),
+    Watched { revocations, expiry, names }: Watched,
     (asker, management): (Option<Asker>, Option<Management>),
     (mut log, early): (Logger, &Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
@@ -267,12 +320,16 @@ fn run_protocol<P: Protocol + StatusSource>(
         log.log(Severity::Info, "--workers changes nothing for a client: one peer is served by one worker");
     }
     config.resolv_conf.clone_from(&args.resolv_conf);
+    config.kill_switch = args.kill_switch.is_some();
     let account = account(args, parsed)?;
     privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
     let mut driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     let _pid_file = write_pid(parsed)?;
-    let socket = serve_status(args, &handle, &expiry, &mut log);
+    let tables = OtherTables::default();
+    let usage = log.clone();
+    tables.add(move || usage.usage());
+    let socket = serve_status(args, &handle, (&expiry, &tables), &mut log);
     let form = status_form(&parsed.config);
     let status_file = open_status_file(&parsed.config, form, &mut log);
     let clients = start_clients(args, parsed, &handle, &log)?;
@@ -291,6 +348,9 @@ fn run_protocol<P: Protocol + StatusSource>(
             .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
     }
     expiry.watch(log.clone(), expiry::EVERY).map_err(no_thread)?;
+    if let Some(names) = names {
+        names.watch(handle.clone(), log.clone()).map_err(no_thread)?;
+    }
     if let Some(output) = status_file {
         output.start(handle.clone(), log.clone()).map_err(no_thread)?;
     }
@@ -304,6 +364,9 @@ fn run_protocol<P: Protocol + StatusSource>(
         ),
         _ => None,
     };
+    if let Some(scripts) = &scripts {
+        tables.add(scripts.usage());
+    }
     notify::ready();
     let watcher = management.as_ref().map(|it| it.attach(handle.clone(), form, log.clone()));
     let mut observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
@@ -403,10 +466,10 @@ fn workers_in_range(text: &str) -> Result<usize, String> {
 fn serve_status<P: Protocol + StatusSource>(
     args: &Args,
     handle: &Handle<P>,
-    expiry: &Expiry,
+    (expiry, tables): (&Expiry, &OtherTables),
     log: &mut Logger,
 ) -> Option<status::Socket> {
-    match status::serve(&args.file, handle.clone(), expiry.clone()) {
+    match status::serve(&args.file, handle.clone(), expiry.clone(), tables.clone()) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log.log(Severity::Warning, format_args!("`adit status` will not see this tunnel: {error}"));

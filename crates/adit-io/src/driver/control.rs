@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
+    Rejected, Report, Severity, Subscriber, TableUsage, Transport, TunnelSettings,
 };
 use adit_dataplane::StreamError;
 
@@ -26,7 +27,7 @@ use crate::dns::NameServers;
 use crate::fair_queue::FairQueue;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::{OffloadState, OffloadStatus};
-use crate::opener::{self, KnownAddresses, Opened};
+use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::poller::{Interest, Poller, Token};
 use crate::routing::Routing;
 use crate::tcp::Listener;
@@ -48,8 +49,8 @@ const WORK_BATCHES: usize = 8;
 const DATAGRAM_LIMIT: usize = 16_384;
 /// Connections accepted before the rest has its turn.
 const ACCEPT_BATCH: usize = 16;
-/// TCP connections at once, half-open peers included.
-const MAX_CONNECTIONS: usize = 4096;
+/// Between two lines in the log about datagrams that a listening socket could not send.
+const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct Control<'a, P> {
     protocol: P,
@@ -60,6 +61,7 @@ pub(super) struct Control<'a, P> {
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
+    kill_switch: bool,
     offloads: OffloadStatus,
     udp_options: UdpOptions,
     listeners: Vec<Listener>,
@@ -71,6 +73,7 @@ pub(super) struct Control<'a, P> {
     /// Sockets from this number on were opened for one remote; those below listen, and stay.
     first_opened: u32,
     connections: BTreeMap<ConnectionId, Path>,
+    max_connections: usize,
     next_connection: u32,
     /// What was last told of each peer's totals.
     peers: BTreeMap<PeerId, (u64, u64)>,
@@ -90,6 +93,7 @@ pub(super) struct Control<'a, P> {
     next_complaint: Instant,
     network: NetworkWatch,
     send_error: Option<io::ErrorKind>,
+    next_send_complaint: Instant,
     scratch: Vec<u8>,
     ended: Option<Ended>,
 }
@@ -116,6 +120,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
+            kill_switch: driver.config.kill_switch,
             offloads: driver.offloads,
             udp_options: driver.udp_options,
             listeners: driver.listeners,
@@ -124,6 +129,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             next_socket: 0,
             first_opened: 0,
             connections: BTreeMap::new(),
+            max_connections: driver.config.max_connections,
             next_connection: 0,
             peers: BTreeMap::new(),
             losses,
@@ -139,6 +145,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             next_complaint: clock(),
             network: NetworkWatch::new(clock()),
             send_error: None,
+            next_send_complaint: clock(),
             scratch: Vec::new(),
             ended: None,
         };
@@ -166,7 +173,11 @@ impl<'a, P: Protocol> Control<'a, P> {
                 return Ok(ended);
             }
             let now = clock();
-            let due = self.protocol.poll_timeout().map_or(self.next_tick, |due| due.min(self.next_tick));
+            let routes = self.network.due(self.routing.takes_all());
+            let due = [self.protocol.poll_timeout(), routes]
+                .into_iter()
+                .flatten()
+                .fold(self.next_tick, Instant::min);
             self.poller.wait(Some(due - now), &mut ready).map_err(DriverError::Start)?;
             for event in &ready {
                 match event.token {
@@ -189,8 +200,12 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// The network may have changed.
     fn follow_network(&mut self) {
-        if self.network.is_due(clock(), &self.poller) {
+        if self.network.is_due(clock(), self.routing.takes_all(), &self.poller) {
             self.routing.follow();
+            if let Some(reason) = self.routing.lacks().map(str::to_owned) {
+                self.protocol.handle_command(clock(), Command::NotUp { reason });
+                self.pump();
+            }
         }
     }
 
@@ -348,6 +363,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 tun_written_bytes,
                 workers,
                 connections: self.connections.len(),
+                tables: self.tables(),
                 losses: self.losses.snapshot(),
             };
             inspection(&self.protocol, &snapshot, &status);
@@ -356,6 +372,30 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn gso_limited_destinations(&self) -> usize {
         self.sockets.values().flatten().map(|socket| socket.gso_limited_destinations()).sum()
+    }
+
+    /// What anybody can fill here, if anybody can reach it.
+    fn tables(&self) -> Vec<TableUsage> {
+        let table = |name, entries, share, limit, refused: &AtomicU64| TableUsage {
+            name,
+            entries,
+            share,
+            limit,
+            evicted: 0,
+            refused: refused.load(Ordering::Relaxed),
+        };
+        let (waiting, connections) = (self.datagrams.len(), self.connections.len());
+        let most = self.max_connections;
+        let queue = ("control datagrams that wait", &self.losses.control_full);
+        let mut tables = Vec::new();
+        if self.first_opened > 0 {
+            tables.push(table(queue.0, waiting, DATAGRAM_LIMIT / 2, DATAGRAM_LIMIT, queue.1));
+        }
+        if !self.listeners.is_empty() {
+            let refused = &self.losses.connections_refused;
+            tables.push(table("TCP connections", connections, most, most, refused));
+        }
+        tables
     }
 
     /// Which offloads are in use. The kernel may have refused to cut trains since the start.
@@ -398,7 +438,12 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
-            Event::Up(ref settings) => self.up(settings),
+            Event::Up(ref settings) => {
+                if let Err(reason) = self.up(settings) {
+                    // Nothing is said of a tunnel that is none.
+                    return self.protocol.handle_command(clock(), Command::NotUp { reason });
+                }
+            }
             Event::Down => {
                 self.name_servers.undo();
                 self.routing.undo();
@@ -432,11 +477,19 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.workers.order(event);
     }
 
-    fn up(&mut self, settings: &TunnelSettings) {
+    /// Sets the system up.
+    ///
+    /// # Errors
+    /// What the tunnel cannot be without, and why the system refused it.
+    fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
         let mut reports = self.routing.apply(settings);
         self.watch_network();
-        reports.extend(self.name_servers.apply(&settings.dns));
+        let lacks = self.routing.lacks().map(str::to_owned);
+        if lacks.is_none() {
+            reports.extend(self.name_servers.apply(&settings.dns));
+        }
         reports.into_iter().for_each(|report| self.tell(report));
+        lacks.map_or(Ok(()), Err)
     }
 
     fn tell(&mut self, report: Report) {
@@ -465,6 +518,15 @@ impl<'a, P: Protocol> Control<'a, P> {
             Err(error) => error,
         };
         count(&self.losses.udp_send);
+        // Anybody can make an answer fail, and another one leave in between.
+        if matches!(path, Path::Udp { socket, .. } if socket < self.first_opened) {
+            let now = clock();
+            if now >= self.next_send_complaint {
+                self.next_send_complaint = now + SEND_COMPLAIN_EVERY;
+                self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
+            }
+            return;
+        }
         if self.send_error != Some(error.kind()) {
             self.send_error = Some(error.kind());
             self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
@@ -489,6 +551,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         let options = self.udp_options;
         let known = self.known_addresses.clone();
+        let resolving = self.resolving();
+        let ahead = if self.attempts.len() == 1 && number == 0 { self.remotes.clone() } else { Vec::new() };
         let work = move || {
             let prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
@@ -497,13 +561,33 @@ impl<'a, P: Protocol> Control<'a, P> {
                 // It is answered at once; if the driver ends meanwhile, that is an answer too.
                 let _ = wait.recv();
             };
-            let result = opener::open(&target, number, &options, &known, prepare);
+            let result = opener::open(&target, number, &options, (&known, &resolving), prepare);
             mail.post(Mail::Opened { remote, result });
             mail.wake();
         };
+        if ahead.len() > 1 {
+            self.learn_ahead(ahead);
+        }
         if let Err(error) = thread::Builder::new().name("adit-open".to_owned()).spawn(work) {
             fail(format!("cannot start a thread: {error}"));
         }
+    }
+
+    /// While a tunnel that was up is lost, or with the kill switch, the system's resolver may not reach its name
+    /// servers.
+    fn resolving(&self) -> Resolving {
+        match self.kill_switch || self.routing.is_applied() {
+            true => Resolving::Held(self.name_servers.of_the_system()),
+            false => Resolving::System,
+        }
+    }
+
+    /// Resolves the names of all servers while the system's resolver works: later it may be in a dead tunnel.
+    fn learn_ahead(&self, remotes: Vec<Remote>) {
+        let (known, resolving) = (self.known_addresses.clone(), self.resolving());
+        let work = move || known.learn(&remotes, &resolving);
+        // Without it the names are resolved when they are needed.
+        let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
     }
 
     fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {
@@ -581,7 +665,9 @@ impl<'a, P: Protocol> Control<'a, P> {
                 return;
             };
             match listener.accept() {
-                Ok(_) if self.connections.len() >= MAX_CONNECTIONS => count(&self.losses.connections_refused),
+                Ok(_) if self.connections.len() >= self.max_connections => {
+                    count(&self.losses.connections_refused)
+                }
                 Ok((stream, remote)) => {
                     let path = self.add_connection(stream, remote);
                     self.protocol.handle_command(clock(), Command::Opened { path });

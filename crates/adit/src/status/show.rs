@@ -31,6 +31,9 @@ pub(super) fn text(report: &Report) -> String {
     dropped(&mut out, "dropped sending", &report.sent.drops);
     dropped(&mut out, "dropped receiving", &report.received.drops);
     dropped(&mut out, "lost", &report.losses);
+    for table in &report.tables {
+        let _ = writeln!(out, "  limit      {}", escaped(&table.to_string()));
+    }
     if report.peers.is_empty() {
         out.push_str("  no peer is connected");
     }
@@ -115,6 +118,7 @@ fn duration(seconds: u64) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::report::Table;
     use super::*;
     use crate::status::report::Expiring;
 
@@ -161,6 +165,14 @@ pub(super) mod tests {
             workers: Vec::new(),
             losses: drops(),
             expiring: vec![expiring],
+            tables: vec![Table {
+                name: "handshakes".to_owned(),
+                entries: 3,
+                share: 128,
+                limit: 1024,
+                evicted: 9,
+                refused: 0,
+            }],
             peers: vec![each],
         }
     }
@@ -169,6 +181,8 @@ pub(super) mod tests {
     fn a_name_makes_no_line_and_commands_no_terminal() {
         let text = text(&wild_report());
         assert!(text.contains("  bob\\n  alice\\u{1b}[2J\\u{202e} at udp"), "{text}");
+        let table = "  limit      handshakes: 3 of 1024 (128 of one source), 9 evicted, 0 refused\n";
+        assert!(text.contains(table), "{text}");
         assert!(text.split('\n').all(|line| !line.contains(adit_core::is_unprintable)), "{text}");
         assert!(!text.lines().any(|line| line.starts_with("  alice")), "{text}");
     }

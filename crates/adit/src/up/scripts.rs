@@ -1,24 +1,43 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
+//!
+//! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
+//! ([`queue`]). Of one peer one script runs at once, and one that nobody waits for any more is ended with its process
+//! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never dropped.
 
-use std::collections::VecDeque;
+mod queue;
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_config::openvpn::{Access, parse_client_file};
-use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_core::prefix_table::{SourcePrefix, prefixes};
+use adit_core::{
+    Command as Order, PeerSettings, Protocol, Script, ScriptFile, ScriptId, ScriptOutcome, TableUsage,
+};
 use adit_io::Handle;
+use queue::{Queue, Waiting};
 use rand_core::{OsRng, TryRngCore as _};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
-/// Scripts that wait for their turn; further ones fail.
-const MOST_WAITING: usize = 4096;
+/// Of these, for peers of one IPv4 address or IPv6 /48: the rest is for others, however long these take.
+const MOST_OF_ONE_SOURCE: usize = 6;
+/// Processes at once with those that were told to end.
+const MOST_WITH_ENDING: usize = 16;
+/// How long a script has to end that was told to by SIGTERM, before SIGKILL.
+const END_TIME: Duration = Duration::from_secs(1);
 /// How often a running script is looked at, and a file that will hold an answer.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
@@ -42,6 +61,7 @@ enum Job {
 pub(super) struct Scripts {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    usage: Arc<Mutex<TableUsage>>,
 }
 
 impl Scripts {
@@ -62,9 +82,17 @@ impl Scripts {
             handle.command(Order::ScriptDone { id, outcome });
         };
         let tmp_dir = tmp_dir.unwrap_or_else(std::env::temp_dir);
-        let work = move || Runner::new(Box::new(answer), tmp_dir).run(&receiver);
+        let runner = Runner::new(Box::new(answer), tmp_dir);
+        let usage = Arc::clone(&runner.usage);
+        let work = move || runner.run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
-        Ok(Scripts { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Scripts { jobs: Some(jobs), thread: Some(thread), usage })
+    }
+
+    /// How many scripts wait, for `adit status`.
+    pub(super) fn usage(&self) -> impl Fn() -> TableUsage + Send + 'static {
+        let usage = Arc::clone(&self.usage);
+        move || *usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a script; `device` is the tunnel's.
@@ -72,7 +100,7 @@ impl Scripts {
         self.post(Job::Run { script: Box::new(script.clone()), device: device.to_owned() });
     }
 
-    /// What this script put off is of no interest any more.
+    /// Nobody waits for this script any more.
     pub(super) fn forget(&self, id: ScriptId) {
         self.post(Job::Forget(id));
     }
@@ -102,6 +130,13 @@ struct Running {
     desk: Desk,
 }
 
+/// A script that was told to end, and is killed after a while. Nobody hears how it ended.
+struct Ending {
+    child: Child,
+    kill_at: Instant,
+    _desk: Desk,
+}
+
 /// A script that put its answer off.
 struct Deferred {
     script: Box<Script>,
@@ -109,20 +144,25 @@ struct Deferred {
 }
 
 struct Runner {
-    answer: Box<dyn Fn(ScriptId, ScriptOutcome)>,
-    waiting: VecDeque<(Box<Script>, String)>,
+    answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>,
+    waiting: Queue,
+    usage: Arc<Mutex<TableUsage>>,
     running: Vec<Running>,
+    ending: Vec<Ending>,
     deferred: Vec<Deferred>,
     look_at_files: Instant,
     tmp_dir: PathBuf,
 }
 
 impl Runner {
-    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>, tmp_dir: PathBuf) -> Self {
+    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>, tmp_dir: PathBuf) -> Self {
+        let waiting = Queue::new();
         Runner {
             answer,
-            waiting: VecDeque::new(),
+            usage: Arc::new(Mutex::new(waiting.usage())),
+            waiting,
             running: Vec::new(),
+            ending: Vec::new(),
             deferred: Vec::new(),
             look_at_files: Instant::now(),
             tmp_dir,
@@ -131,7 +171,8 @@ impl Runner {
 
     fn run(mut self, jobs: &mpsc::Receiver<Job>) {
         loop {
-            let patience = match (self.running.is_empty(), self.deferred.is_empty()) {
+            let none_runs = self.running.is_empty() && self.ending.is_empty();
+            let patience = match (none_runs, self.deferred.is_empty()) {
                 (false, _) => LOOK_EVERY,
                 (true, false) => LOOK_AT_FILES_EVERY,
                 (true, true) => Duration::from_secs(3600),
@@ -143,17 +184,44 @@ impl Runner {
             }
             jobs.try_iter().for_each(|job| self.take(job));
             self.look();
+            *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.waiting.usage();
         }
     }
 
     fn take(&mut self, job: Job) {
         match job {
-            Job::Run { script, .. } if self.waiting.len() >= MOST_WAITING => {
-                self.fail(&script, "too many scripts wait for their turn".to_owned());
+            Job::Run { script, device } => {
+                if let Some(evicted) = self.waiting.push(Waiting { script, device }) {
+                    let why = "too many scripts wait for peers of its source (see docs/LIMITS.md)";
+                    self.fail(&evicted.script, why.to_owned());
+                }
             }
-            Job::Run { script, device } => self.waiting.push_back((script, device)),
-            Job::Forget(id) => self.deferred.retain(|deferred| deferred.script.id != id),
+            Job::Forget(id) => self.forget(id),
         }
+    }
+
+    fn forget(&mut self, id: ScriptId) {
+        self.waiting.remove(id);
+        self.deferred.retain(|deferred| deferred.script.id != id);
+        if let Some(index) = self.running.iter().position(|running| running.script.id == id) {
+            let Running { child, desk, .. } = self.running.swap_remove(index);
+            self.tell_to_end(child, desk);
+        }
+    }
+
+    fn tell_to_end(&mut self, child: Child, desk: Desk) {
+        signal_group(&child, Signal::TERM);
+        self.ending.push(Ending { child, kill_at: Instant::now() + END_TIME, _desk: desk });
+    }
+
+    /// Kills those that did not end by themselves, and forgets those that ended.
+    fn look_at_ending(&mut self) {
+        self.ending.retain_mut(|ending| {
+            if Instant::now() >= ending.kill_at {
+                signal_group(&ending.child, Signal::KILL);
+            }
+            matches!(ending.child.try_wait(), Ok(None))
+        });
     }
 
     /// The tunnel has ended: what was started, or was to be, may end in peace.
@@ -167,17 +235,21 @@ impl Runner {
         for running in &mut self.running {
             end(&mut running.child);
         }
+        for ending in &mut self.ending {
+            end(&mut ending.child);
+        }
     }
 
     fn look(&mut self) {
+        self.look_at_ending();
         let mut still = Vec::new();
         for mut running in std::mem::take(&mut self.running) {
             match running.child.try_wait() {
                 Ok(None) if Instant::now() < running.until => still.push(running),
                 Ok(None) => {
-                    end(&mut running.child);
                     let seconds = running.script.patience.as_secs();
                     self.fail(&running.script, format!("it did not end within {seconds} s"));
+                    self.tell_to_end(running.child, running.desk);
                 }
                 Ok(Some(status)) => {
                     let exit = status.code().ok_or_else(|| format!("it ended by {status}"));
@@ -187,11 +259,11 @@ impl Runner {
             }
         }
         self.running = still;
-        while self.running.len() < MOST_AT_ONCE {
-            let Some((script, device)) = self.next() else { break };
+        while let Some(Waiting { mut script, device }) = self.next() {
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
             match begin(&script, &device, beside, &self.tmp_dir) {
                 Ok((child, desk)) => {
+                    script.wipe();
                     let until = Instant::now() + script.patience;
                     self.running.push(Running { script, child, until, desk });
                 }
@@ -205,10 +277,18 @@ impl Runner {
     }
 
     /// The next script that may begin.
-    fn next(&mut self) -> Option<(Box<Script>, String)> {
-        let held = self.running.iter().any(|running| running.script.in_order);
-        let index = self.waiting.iter().position(|(script, _)| !(held && script.in_order))?;
-        self.waiting.remove(index)
+    fn next(&mut self) -> Option<Waiting> {
+        let processes = self.running.len();
+        if processes >= MOST_AT_ONCE || processes + self.ending.len() >= MOST_WITH_ENDING {
+            return None;
+        }
+        let running = &self.running;
+        let held = running.iter().any(|running| running.script.in_order);
+        self.waiting.take(|script| {
+            let of_peer = running.iter().any(|it| it.script.id.owner == script.id.owner);
+            let of_source = running.iter().filter(|it| site(&it.script) == site(script)).count();
+            !(of_peer || held && script.in_order || of_source >= MOST_OF_ONE_SOURCE)
+        })
     }
 
     fn ended(&mut self, running: Running, exit: Result<i32, String>) {
@@ -239,9 +319,25 @@ impl Runner {
     }
 }
 
-fn end(child: &mut Child) {
+/// The source that scripts running at once are counted by: an IPv4 address or IPv6 /48.
+fn site(script: &Script) -> Option<SourcePrefix> {
+    let prefixes: Vec<SourcePrefix> = prefixes(source(script)).collect();
+    prefixes.iter().rev().nth(1).copied()
+}
+
+/// Where the peer of a script is; scripts about none are of one source.
+fn source(script: &Script) -> IpAddr {
+    script.source.unwrap_or(IpAddr::from([0, 0, 0, 0]))
+}
+
+/// Signals a script that was not waited for, so that its process group is still its own, and what it started.
+fn signal_group(child: &Child, signal: Signal) {
     // It may have ended meanwhile.
-    let _ = child.kill();
+    let _ = kill_process_group(Pid::from_child(child), signal);
+}
+
+fn end(child: &mut Child) {
+    signal_group(child, Signal::KILL);
     let _ = child.wait();
 }
 
@@ -255,8 +351,11 @@ fn begin(
     let desk =
         Desk::lay(&script.files, tmp_dir).map_err(|error| format!("its files cannot be made: {error}"))?;
     let mut command = Command::new(program);
+    command.process_group(0);
     command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
     command.envs(script.env.iter().map(|(name, value)| (name, value)));
+    // The copies that the standard library makes until the program begins are out of reach.
+    command.envs(script.secrets.iter().map(|(name, value)| (name, value.as_str())));
     if let Some(Deferred { script, desk }) = beside {
         command.envs(desk.variables(script));
     }
@@ -338,129 +437,4 @@ fn read_small(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("too large"));
     }
     fs::read(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::Receiver;
-    use zeroize::Zeroizing;
-
-    const SOON: Duration = Duration::from_secs(10);
-
-    /// A thread that runs scripts, and what they come to.
-    fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
-        let (jobs, receiver) = mpsc::channel();
-        let (answers, came) = mpsc::channel();
-        thread::spawn(move || {
-            Runner::new(
-                Box::new(move |id, outcome| {
-                    let _ = answers.send((id, outcome));
-                }),
-                std::env::temp_dir(),
-            )
-            .run(&receiver)
-        });
-        (jobs, came)
-    }
-
-    fn shell(number: u32, text: &str, patience: Duration) -> Job {
-        let file = |content: &[u8], is_argument, variable| ScriptFile {
-            content: Zeroizing::new(content.to_vec()),
-            is_argument,
-            variable,
-        };
-        let script = Script {
-            id: ScriptId { owner: 1, number },
-            argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
-            env: vec![("WORD".to_owned(), "a b".to_owned())],
-            files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
-            settings: Some(1),
-            defers: true,
-            in_order: false,
-            beside: None,
-            patience,
-        };
-        Job::Run { script: Box::new(script), device: "tun7".to_owned() }
-    }
-
-    #[test]
-    fn environment_files_and_settings() {
-        let (jobs, came) = runner();
-        let text =
-            "[ \"$(cat \"$1\")$WORD$dev\" = ina\\ btun7 ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
-        jobs.send(shell(1, text, SOON)).unwrap();
-        let (id, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((id.number, outcome.exit), (1, Ok(0)));
-        let settings = outcome.settings.unwrap().unwrap();
-        assert_eq!(settings.routes, ["10.7.0.0/16".parse().unwrap()]);
-        jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
-    }
-
-    #[test]
-    fn slow_scripts_keep_nobody_waiting_and_are_killed() {
-        let (jobs, came) = runner();
-        jobs.send(shell(1, "exec sleep 60", Duration::from_millis(300))).unwrap();
-        jobs.send(shell(2, "exit 3", SOON)).unwrap();
-        let (id, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((id.number, outcome.exit), (2, Ok(3)));
-        let (id, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!(id.number, 1);
-        assert!(outcome.exit.unwrap_err().contains("did not end"));
-    }
-
-    #[test]
-    fn an_answer_that_was_put_off_comes_later() {
-        let (jobs, came) = runner();
-        let text = "(sleep 0.3; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
-        jobs.send(shell(1, text, SOON)).unwrap();
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((outcome.exit, outcome.files[0].len()), (Ok(2), 0));
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((outcome.exit, outcome.files[0].as_slice()), (Ok(2), &b"1"[..]));
-        // Said once.
-        assert!(came.recv_timeout(Duration::from_millis(300)).is_err());
-    }
-
-    #[test]
-    fn some_wait_for_each_other() {
-        let (jobs, came) = runner();
-        for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
-            let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
-            script.in_order = number != 3;
-            jobs.send(Job::Run { script, device }).unwrap();
-        }
-        let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
-        assert_eq!(order, [3, 1, 2]);
-    }
-
-    #[test]
-    fn another_script_gives_the_answer_that_was_put_off() {
-        let (jobs, came) = runner();
-        jobs.send(shell(1, "exit 2", SOON)).unwrap();
-        assert_eq!(came.recv_timeout(SOON).unwrap().1.exit, Ok(2));
-        let Job::Run { mut script, device } = shell(2, "printf 1 >\"$control\"", SOON) else {
-            unreachable!()
-        };
-        script.beside = Some(ScriptId { owner: 1, number: 1 });
-        (script.settings, script.defers) = (None, false);
-        script.files.remove(0);
-        jobs.send(Job::Run { script, device }).unwrap();
-        let mut outcomes: Vec<_> = (0..2).map(|_| came.recv_timeout(SOON).unwrap()).collect();
-        outcomes.sort_by_key(|(id, _)| id.number);
-        assert_eq!((outcomes[0].1.exit.clone(), outcomes[0].1.files[0].as_slice()), (Ok(2), &b"1"[..]));
-        assert_eq!(outcomes[1].1.exit, Ok(0));
-    }
-
-    #[test]
-    fn what_cannot_be_run_is_said() {
-        let (jobs, came) = runner();
-        let Job::Run { mut script, device } = shell(1, "", SOON) else { unreachable!() };
-        script.argv = vec!["/nowhere/script".to_owned()];
-        jobs.send(Job::Run { script, device }).unwrap();
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert!(outcome.exit.unwrap_err().contains("/nowhere/script"));
-    }
 }

@@ -11,7 +11,7 @@ use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
-use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
+use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
     PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
@@ -20,7 +20,9 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{CertificateDemand, NameCheck, NameFields, PeerRequirements, Role, TlsConfig, UseLimits};
+use adit_openvpn::{
+    CertificateDemand, NameCheck, NameFields, PeerRequirements, Purpose, Role, TlsConfig, UseLimits,
+};
 use zeroize::Zeroizing;
 
 use super::tls::environment;
@@ -61,10 +63,23 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
         // One peer is served by one worker.
+        max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
+        kill_switch: false,
         dataplane: dataplane::Config { role, wire, client_to_client },
     }
+}
+
+/// More than the protocol lets there be: clients that are in, that wait for a person, that are in their handshake, and
+/// connections without a session (adit-openvpn's `server/limits.rs`).
+fn max_connections(role: &file::Role) -> usize {
+    const UNAUTHENTICATED: usize = 4096;
+    let clients = match role {
+        file::Role::Server(server) => usize::try_from(server.max_clients).unwrap_or(usize::MAX),
+        file::Role::Client(_) | file::Role::Point(_) => 1,
+    };
+    clients.saturating_mul(2).saturating_add(UNAUTHENTICATED)
 }
 
 fn listen(listen: &file::Listen) -> Listen {
@@ -172,6 +187,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     LocalSettings {
         routes: config.routes.clone(),
         redirect_gateway: client.redirect_gateway,
+        block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
         addresses,
         peer_address,
@@ -202,7 +218,7 @@ pub(super) fn point_params(
     point: &PointConfig,
     credentials: &Credentials,
     revocations: Option<Revocations>,
-    wall: UnixTime,
+    (wall, only_from): (UnixTime, Option<Vec<IpAddr>>),
 ) -> Result<ServerParams, CredentialError> {
     // Only what both kinds of server share is taken from here.
     let server = ServerConfig {
@@ -223,7 +239,7 @@ pub(super) fn point_params(
     Ok(ServerParams {
         point: Some(PointParams {
             local: point_settings(config, point),
-            only_from: only_from(config, point),
+            only_from,
             exit_notify: point.exit_notify > 0,
             single: point.single,
         }),
@@ -241,12 +257,6 @@ pub(super) fn point_settings(config: &Config, point: &PointConfig) -> LocalSetti
         untold: config.device.ifconfig_nowarn,
         ..LocalSettings::default()
     }
-}
-
-/// The outer addresses that the other end may have; empty: any. Names do not restrict it.
-pub(super) fn only_from(config: &Config, point: &PointConfig) -> Vec<IpAddr> {
-    let literals: Option<Vec<IpAddr>> = point.remotes.iter().map(|host| host.parse().ok()).collect();
-    literals.filter(|_| !config.socket.float).unwrap_or_default()
 }
 
 /// A server's parameters; `config` is a server's.
@@ -337,6 +347,20 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
         learn_address: access.learn_address.clone(),
         env: access.env.clone(),
     }
+}
+
+/// Certificates in `ca` and revocation lists that have no effect, for the log.
+pub(super) fn warnings(
+    config: &Config,
+    credentials: &Credentials,
+    lists: Option<&Revocations>,
+) -> Vec<String> {
+    let purpose = match &config.role {
+        file::Role::Client(_) => Purpose::Server,
+        file::Role::Server(_) | file::Role::Point(_) => Purpose::Client,
+    };
+    let now = rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0));
+    credentials::warnings(credentials, purpose, now, lists)
 }
 
 fn demand(config: &Config) -> CertificateDemand {
