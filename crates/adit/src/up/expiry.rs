@@ -238,6 +238,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_in_a_warning_commands_no_terminal() {
+        let (certificate, list) = authority("bob\n\u{1b}[2J\u{202e}\u{2028}x", 1, 1);
+        assert_eq!(expiring((certificate.clone() + &list).as_bytes()), 2);
+        let said = certificates(certificate.as_bytes(), "the certificate", "").remove(0).what;
+        assert_eq!(said, "the certificate of bob__[2J__x");
+    }
+
+    #[test]
     fn a_new_list_ends_the_warning() {
         let scratch = Scratch::create("expiry").unwrap();
         let expiry = expiry(&scratch, 90, 90, 5);
