@@ -1,5 +1,6 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -206,7 +207,7 @@ impl fmt::Debug for UserPassword {
 }
 
 /// Why a remote could not be reached. The text names the remote and the cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpenFailure {
     /// The resolver answered for certain that the name does not exist (`EAI_NONAME`).
     UnknownName(String),
@@ -215,7 +216,7 @@ pub enum OpenFailure {
 }
 
 /// How much a report matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Severity {
     /// Only when looking for a fault.
     Debug,

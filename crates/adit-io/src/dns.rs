@@ -1,7 +1,6 @@
 //! Name servers of the tunnel, told to the system and taken back.
 
 mod file;
-mod helper;
 mod resolved;
 
 use std::fs;
@@ -12,7 +11,6 @@ use std::path::{Path, PathBuf};
 use adit_core::{Dns, Report, Severity};
 
 use self::file::ResolvConf;
-pub use self::helper::{NameServerHelper, serve_name_servers};
 use self::resolved::Resolved;
 
 /// Where the C library looks for name servers.
@@ -33,8 +31,6 @@ enum Way {
     /// systemd-resolved keeps name servers by link. Its file is for when it does not answer.
     Resolved(Resolved, Option<ResolvConf>),
     File(ResolvConf),
-    /// Another process does it, as this one may not.
-    Helper(NameServerHelper),
     /// The file is not this network's.
     NotOurs,
 }
@@ -57,16 +53,11 @@ impl NameServers {
         NameServers { device, way, applied: Dns::default() }
     }
 
-    /// What `helper` does for this process.
-    pub(crate) fn by_helper(device: u32, helper: NameServerHelper) -> Self {
-        NameServers { device, way: Way::Helper(helper), applied: Dns::default() }
-    }
-
     /// Restores what an adit that was killed left behind.
     pub(crate) fn recover(&self) -> Vec<Report> {
         match &self.way {
             Way::File(file) | Way::Resolved(_, Some(file)) => file.recover().err().into_iter().collect(),
-            Way::Resolved(_, None) | Way::Helper(_) | Way::NotOurs => Vec::new(),
+            Way::Resolved(_, None) | Way::NotOurs => Vec::new(),
         }
     }
 
@@ -74,7 +65,7 @@ impl NameServers {
     pub(crate) fn of_the_system(&self) -> Vec<IpAddr> {
         match &self.way {
             Way::File(file) | Way::Resolved(_, Some(file)) => file.servers(),
-            Way::Resolved(_, None) | Way::Helper(_) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
+            Way::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
             Way::NotOurs => Vec::new(),
         }
     }
@@ -98,7 +89,6 @@ impl NameServers {
                     .to_owned(),
             )),
             Way::File(file) => file.write(dns),
-            Way::Helper(helper) => return helper.set(dns),
             Way::Resolved(resolved, file) => match (resolved.set(self.device, dns), file) {
                 (Ok(()), _) => Ok(()),
                 (Err(_), Some(file)) => file.write(dns),
@@ -118,8 +108,6 @@ impl NameServers {
         self.applied = Dns::default();
         match &mut self.way {
             Way::File(file) => file.restore(),
-            // It is told of failures when it sets servers.
-            Way::Helper(helper) => drop(helper.set(&Dns::default())),
             Way::Resolved(resolved, file) => {
                 // With the device go its name servers, if this fails.
                 let _ = resolved.revert(self.device);

@@ -66,16 +66,6 @@ impl Routing {
         self.netlink.set_txqueuelen(self.device, packets)
     }
 
-    /// Packets that the device's queue dropped because it was full; 0 if the kernel does not say.
-    pub fn tx_dropped(&mut self) -> u64 {
-        self.netlink.link(&self.name).map(|link| link.tx_dropped).unwrap_or(0)
-    }
-
-    /// Bytes of packets taken from the device and given to it, by the kernel's count.
-    pub(crate) fn bytes(&mut self) -> (u64, u64) {
-        self.netlink.link(&self.name).map(|link| (link.tx_bytes, link.rx_bytes)).unwrap_or_default()
-    }
-
     /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
     /// is not touched, so that no packet meanwhile leaves beside the tunnel. Goes on after a failure; gives a
     /// report for each.

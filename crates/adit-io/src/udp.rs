@@ -6,12 +6,13 @@ mod group;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::backlog::Backlog;
@@ -32,7 +33,7 @@ const SEND_PATIENCE: Duration = Duration::from_millis(200);
 const DEFAULT_BUFFER: usize = 4 << 20;
 
 /// How UDP sockets are made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct UdpOptions {
     /// Sizes of the buffers.
     pub buffers: Buffers,
@@ -98,13 +99,19 @@ impl UdpSocket {
             let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         socket.bind(&address.into())?;
+        Ok(UdpSocket::of(socket, address.is_ipv6(), options))
+    }
+
+    fn of(socket: Socket, v6: bool, options: &UdpOptions) -> UdpSocket {
         let longest = if options.gso { usize::from(u16::MAX) } else { 0 };
-        Ok(UdpSocket {
-            socket,
-            v6: address.is_ipv6(),
-            longest_segment: AtomicUsize::new(longest),
-            refusal: AtomicI32::new(0),
-        })
+        UdpSocket { socket, v6, longest_segment: AtomicUsize::new(longest), refusal: AtomicI32::new(0) }
+    }
+
+    /// One that another process made by [`UdpSocket::bind`], with these options.
+    pub(crate) fn adopt(socket: OwnedFd, options: &UdpOptions) -> io::Result<UdpSocket> {
+        let socket = Socket::from(socket);
+        let v6 = socket.local_addr()?.is_ipv6();
+        Ok(UdpSocket::of(socket, v6, options))
     }
 
     /// The address that it is bound to.

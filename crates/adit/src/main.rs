@@ -10,9 +10,9 @@ mod check;
 mod configuration;
 mod demo;
 mod exit;
+mod helper;
 mod init;
 mod log;
-mod name_servers;
 mod renew;
 mod revoke;
 mod setup;
@@ -42,8 +42,8 @@ enum Command {
     Status(status::Args),
     Demo(demo::Args),
     Bench(bench::Args),
-    #[command(name = name_servers::NAME, hide = true)]
-    NameServers(name_servers::Args),
+    #[command(name = helper::NAME, hide = true)]
+    Helper(helper::Args),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +57,6 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
-        Command::NameServers(args) => name_servers::run(args),
+        Command::Helper(args) => helper::run(args),
     }
 }

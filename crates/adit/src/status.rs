@@ -17,10 +17,11 @@ use std::time::Duration;
 use adit_core::{PeerId, PeerInfo, Protocol};
 use adit_io::Handle;
 use adit_openvpn::{Client, Server, StaticTunnel};
+use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
 
 use crate::exit;
-use crate::up::Expiry;
+use crate::up::{Confinement, Expiry};
 pub(crate) use report::Expiring;
 use report::Report;
 
@@ -72,11 +73,20 @@ impl StatusSource for StaticTunnel {
     }
 }
 
-/// The socket of a running tunnel; it goes when this does.
-pub(crate) struct Socket(PathBuf);
+/// The socket of a running tunnel; it goes when this does. In a sandbox it stays, and refuses connections, until the
+/// helper removes it.
+pub(crate) struct Socket(PathBuf, UnixListener);
+
+impl Socket {
+    /// Where it is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.clone()
+    }
+}
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        let _ = shutdown(&self.1, Shutdown::Both);
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -86,6 +96,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     file: &Path,
     handle: Handle<P>,
     expiry: Expiry,
+    confinement: Confinement,
 ) -> io::Result<Socket> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     std::fs::create_dir_all(DIRECTORY)?;
@@ -93,23 +104,31 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     remove_stale();
     let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path)?;
-    let socket = Socket(path);
+    let socket = Socket(path, listener.try_clone()?);
     // Names and addresses of clients are for the administrator alone.
     std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming().map_while(still_listening).flatten() {
             // Whoever asked may be gone: nothing to do about it.
-            let _ = answer(stream, &name, &handle, &expiry);
+            let _ = answer(stream, &name, &handle, (&expiry, &confinement));
         }
     })?;
     Ok(socket)
+}
+
+/// `None` when the socket was shut down; an error of one connection is no end.
+fn still_listening(connection: io::Result<UnixStream>) -> Option<io::Result<UnixStream>> {
+    match connection {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => None,
+        other => Some(other),
+    }
 }
 
 fn answer<P: Protocol + StatusSource>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
-    expiry: &Expiry,
+    (expiry, confinement): (&Expiry, &Confinement),
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
@@ -118,6 +137,7 @@ fn answer<P: Protocol + StatusSource>(
     }));
     let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
     report.expiring = expiry.near(OffsetDateTime::now_utc());
+    report.sandbox = confinement.get().map(report::sandbox).unwrap_or_default();
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }
@@ -125,12 +145,14 @@ fn answer<P: Protocol + StatusSource>(
 /// Sockets of tunnels that were killed. Whoever is asked makes its report, so only those are asked whose process is
 /// not to be seen: it may be in another container that has the same directory.
 fn remove_stale() {
-    let refuses = |path: &PathBuf| {
-        UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    for path in sockets().into_iter().filter(|path| !has_process(path)).filter(refuses) {
+    for path in sockets().into_iter().filter(|path| !has_process(path) && refuses(path)) {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Whether nobody listens at a socket any more.
+fn refuses(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Whether there is a process of the number in a socket's name. One with our own was left by another of that number:
@@ -176,7 +198,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
                 path.display()
             )),
             // It ended while it was being asked.
-            Err(_) if !path.exists() => {}
+            Err(_) if !path.exists() || refuses(&path) => {}
             Err(error) => return exit::failure(format_args!("{}: no answer: {error}", path.display())),
         }
     }

@@ -14,6 +14,7 @@ use adit_core::{
 };
 use adit_dataplane::StreamError;
 
+use super::counters::LinkCounters;
 use super::mail::{DataMail, Mail};
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
@@ -22,13 +23,13 @@ use super::workers::Workers;
 use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
-use crate::dns::NameServers;
 use crate::fair_queue::FairQueue;
+use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
-use crate::routing::Routing;
+use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::Tun;
 use crate::udp::{UdpOptions, UdpSocket};
@@ -55,8 +56,10 @@ pub(super) struct Control<'a, P> {
     protocol: P,
     observer: &'a mut dyn Observer,
     tun: Arc<Tun>,
-    routing: Routing,
-    name_servers: NameServers,
+    system: System,
+    link: LinkCounters,
+    /// Who opens paths in place of this process.
+    helper: Option<HelperAccess>,
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
@@ -65,6 +68,8 @@ pub(super) struct Control<'a, P> {
     listeners: Vec<Listener>,
     /// The system had no descriptor left for a connection; the listeners rest until the next tick.
     listeners_rest: bool,
+    /// Sockets that nothing is received from yet.
+    bound: Vec<Vec<UdpSocket>>,
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     next_socket: u32,
@@ -102,17 +107,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
-        let device = driver.routing.device();
-        let name_servers = match driver.helper {
-            Some(helper) => NameServers::by_helper(device, helper),
-            None => NameServers::new(device, driver.config.resolv_conf),
-        };
         let mut control = Control {
             protocol,
             observer,
             tun: driver.tun,
-            routing: driver.routing,
-            name_servers,
+            system: driver.system,
+            link: driver.link,
+            helper: driver.helper,
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
@@ -120,6 +121,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             udp_options: driver.udp_options,
             listeners: driver.listeners,
             listeners_rest: true,
+            bound: driver.sockets,
             sockets: BTreeMap::new(),
             next_socket: 0,
             first_opened: 0,
@@ -143,17 +145,11 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
-        control.watch_listeners()?;
         if !control.remotes.is_empty() {
-            for report in control.name_servers.recover() {
+            for report in control.system.recover() {
                 control.tell(report);
             }
-            control.routing.set_name_servers(control.name_servers.of_the_system());
         }
-        for sockets in driver.sockets {
-            control.add_sockets(sockets);
-        }
-        control.first_opened = control.next_socket;
         Ok(control)
     }
 
@@ -161,6 +157,10 @@ impl<'a, P: Protocol> Control<'a, P> {
     pub(super) fn run(mut self) -> Result<Ended, DriverError> {
         let mut ready = Vec::new();
         self.pump();
+        self.observer.started().map_err(DriverError::NotConfined)?;
+        #[cfg(debug_assertions)]
+        self.probe();
+        self.begin_to_receive().map_err(DriverError::Start)?;
         loop {
             if let Some(ended) = self.ended.take() {
                 return Ok(ended);
@@ -183,14 +183,33 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
+    #[cfg(debug_assertions)]
+    fn probe(&mut self) {
+        if super::probe::is_wanted() {
+            self.report(Severity::Info, None, super::probe::attempt("control"));
+            self.workers.post_first(DataMail::Probe);
+            self.workers.wake();
+        }
+    }
+
+    /// Nobody is heard before this.
+    fn begin_to_receive(&mut self) -> io::Result<()> {
+        for sockets in std::mem::take(&mut self.bound) {
+            self.add_sockets(sockets);
+        }
+        self.first_opened = self.next_socket;
+        self.watch_listeners()
+    }
+
     fn watch_network(&mut self) {
-        self.network.set(self.routing.depends_on_network(), &self.poller);
+        let wanted = self.system.depends_on_network();
+        self.network.set(wanted, &self.poller, || self.system.watch());
     }
 
     /// The network may have changed.
     fn follow_network(&mut self) {
         if self.network.is_due(clock(), &self.poller) {
-            self.routing.follow();
+            self.system.follow();
         }
     }
 
@@ -225,7 +244,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
                 Mail::Reaching { addresses, go } => {
-                    self.routing.detour(&addresses);
+                    self.system.detour(&addresses);
                     self.watch_network();
                     // It may have given up waiting.
                     let _ = go.try_send(());
@@ -234,6 +253,8 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
                 Mail::Command(command) => self.protocol.handle_command(now, command),
+                #[cfg(debug_assertions)]
+                Mail::Probed(outcome) => self.report(Severity::Info, None, outcome),
                 Mail::Died { thread, why } => return Err(DriverError::Thread { thread, why }),
             }
             self.pump();
@@ -310,7 +331,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         if !self.overflow.is_due(now) {
             return;
         }
-        let dropped = self.routing.tx_dropped();
+        let dropped = self.link.tx_dropped();
         if let Some(text) = self.overflow.look(now, dropped, self.tun.name(), self.txqueuelen) {
             self.report(Severity::Warning, None, text);
         }
@@ -338,11 +359,11 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn inspect(&mut self) {
         while let Ok(inspection) = self.inspections.try_recv() {
             let (snapshot, workers) = self.workers.snapshot();
-            let (tun_read_bytes, tun_written_bytes) = self.routing.bytes();
+            let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
             let status = IoStatus {
                 tun_name: self.tun.name().to_owned(),
                 offloads: self.offloads(),
-                tun_dropped: self.routing.tx_dropped(),
+                tun_dropped: self.link.tx_dropped(),
                 tun_read_bytes,
                 tun_written_bytes,
                 workers,
@@ -395,8 +416,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Close { path } => self.close(path),
             Event::Up(ref settings) => self.up(settings),
             Event::Down => {
-                self.name_servers.undo();
-                self.routing.undo();
+                self.system.undo();
                 self.watch_network();
             }
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
@@ -428,9 +448,8 @@ impl<'a, P: Protocol> Control<'a, P> {
     }
 
     fn up(&mut self, settings: &TunnelSettings) {
-        let mut reports = self.routing.apply(settings);
+        let reports = self.system.apply(settings);
         self.watch_network();
-        reports.extend(self.name_servers.apply(&settings.dns));
         reports.into_iter().for_each(|report| self.tell(report));
     }
 
@@ -484,6 +503,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         let options = self.udp_options;
         let known = self.known_addresses.clone();
+        let helper = self.helper.clone();
         let work = move || {
             let prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
@@ -492,8 +512,14 @@ impl<'a, P: Protocol> Control<'a, P> {
                 // It is answered at once; if the driver ends meanwhile, that is an answer too.
                 let _ = wait.recv();
             };
-            let result = opener::open(&target, number, &options, &known, prepare);
-            mail.post(Mail::Opened { remote, result });
+            let result = match helper {
+                None => Ok(opener::open(&target, number, &options, &known, prepare)),
+                Some(helper) => helper.open(remote, number, &options, prepare),
+            };
+            mail.post(match result {
+                Ok(result) => Mail::Opened { remote, result },
+                Err(error) => Mail::Died { thread: "helper", why: format!("no answer: {error}") },
+            });
             mail.wake();
         };
         if let Err(error) = thread::Builder::new().name("adit-open".to_owned()).spawn(work) {

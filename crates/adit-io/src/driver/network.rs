@@ -1,5 +1,6 @@
 //! When to look again at the ways that lead around the tunnel.
 
+use std::io;
 use std::time::Duration;
 
 use adit_core::Instant;
@@ -25,11 +26,16 @@ impl NetworkWatch {
         NetworkWatch { watch: None, changed: false, next: now }
     }
 
-    /// Listens from now on, or no more. Where the system does not allow it, routes stay as they are.
-    pub(super) fn set(&mut self, wanted: bool, poller: &Poller) {
+    /// Listens from now on by `watch`, or no more. Where the system does not allow it, routes stay as they are.
+    pub(super) fn set(
+        &mut self,
+        wanted: bool,
+        poller: &Poller,
+        watch: impl FnOnce() -> io::Result<RouteWatch>,
+    ) {
         match (&self.watch, wanted) {
             (None, true) => {
-                self.watch = RouteWatch::new().ok();
+                self.watch = watch().ok();
                 self.listen(poller);
                 // What happened between finding the ways and listening was not heard.
                 self.changed = self.watch.is_some();
@@ -108,7 +114,7 @@ mod tests {
         in_fresh_network(|| {
             let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
             let mut watch = NetworkWatch::new(now);
-            watch.set(true, &poller);
+            watch.set(true, &poller, RouteWatch::new);
             assert!(watch.is_due(now, &poller), "something may have changed before");
             assert!(!watch.is_due(now + PAUSE, &poller));
             change(&mut netlink, 1..20);
@@ -130,12 +136,12 @@ mod tests {
         in_fresh_network(|| {
             let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
             let mut watch = NetworkWatch::new(now);
-            watch.set(false, &poller);
+            watch.set(false, &poller, RouteWatch::new);
             change(&mut netlink, 1..3);
             assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, &poller)), (0, false));
-            watch.set(true, &poller);
+            watch.set(true, &poller, RouteWatch::new);
             change(&mut netlink, 3..6);
-            watch.set(false, &poller);
+            watch.set(false, &poller, RouteWatch::new);
             assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, &poller)), (0, false));
         });
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use adit_core::escaped;
 
-use super::report::{Direction, Offload, Peer, Report, Worker};
+use super::report::{Direction, Peer, Report, Switch, Worker};
 
 /// The whole report, without a line end at its end.
 pub(super) fn text(report: &Report) -> String {
@@ -13,7 +13,10 @@ pub(super) fn text(report: &Report) -> String {
     // Writing to a String cannot fail.
     let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
     let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
-    let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
+    let _ = writeln!(out, "  offloads   {}", switches(&report.offloads));
+    if !report.sandbox.is_empty() {
+        let _ = writeln!(out, "  sandbox    {}", switches(&report.sandbox));
+    }
     for expiring in &report.expiring {
         let _ = writeln!(out, "  warning    {expiring}");
     }
@@ -39,11 +42,11 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
-fn offloads(states: &BTreeMap<String, Offload>) -> String {
-    let word = |(name, state): (&String, &Offload)| match state {
-        Offload::On => format!("{name} on"),
-        Offload::SwitchedOff => format!("{name} switched off"),
-        Offload::Failed { why } => format!("{name} off ({})", escaped(why)),
+fn switches(states: &BTreeMap<String, Switch>) -> String {
+    let word = |(name, state): (&String, &Switch)| match state {
+        Switch::On => format!("{name} on"),
+        Switch::SwitchedOff => format!("{name} switched off"),
+        Switch::Failed { why } => format!("{name} off ({})", escaped(why)),
     };
     states.iter().map(word).collect::<Vec<_>>().join(", ")
 }
@@ -151,6 +154,7 @@ mod tests {
             workers: Vec::new(),
             losses: BTreeMap::new(),
             expiring: Vec::new(),
+            sandbox: BTreeMap::new(),
             peers: vec![each],
         };
         let text = text(&report);
@@ -162,11 +166,11 @@ mod tests {
     fn offloads_say_why_they_are_off() {
         let why = "the kernel refuses it".to_owned();
         let states = [
-            ("tun-tso".to_owned(), Offload::On),
-            ("tun-uso".to_owned(), Offload::Failed { why }),
-            ("udp-gro".to_owned(), Offload::SwitchedOff),
+            ("tun-tso".to_owned(), Switch::On),
+            ("tun-uso".to_owned(), Switch::Failed { why }),
+            ("udp-gro".to_owned(), Switch::SwitchedOff),
         ];
-        let text = offloads(&states.into_iter().collect());
+        let text = switches(&states.into_iter().collect());
         assert_eq!(text, "tun-tso on, tun-uso off (the kernel refuses it), udp-gro switched off");
     }
 

@@ -1,19 +1,14 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_config::openvpn::{Access, parse_client_file};
-use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptFile, ScriptId, ScriptOutcome};
-use adit_io::Handle;
-use rand_core::{OsRng, TryRngCore as _};
+use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptId, ScriptOutcome};
+use adit_io::{Handle, ScriptLauncher, ScriptRun};
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
@@ -28,41 +23,44 @@ const MOST_DEFERRED: usize = 4096;
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The exit code by which a script puts its answer off.
 const DEFERRED: i32 = 2;
-/// The largest file that is read back.
-const MAX_FILE: u64 = 256 << 10;
-/// What scripts find programs by.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 enum Job {
     Run { script: Box<Script>, device: String },
     Forget(ScriptId),
 }
 
-/// The thread that runs scripts. When this is dropped, those that run have ended.
+/// Whether a server has scripts to run at all.
+pub(super) fn any(access: &Access) -> bool {
+    !commands(access).is_empty()
+}
+
+/// The scripts of a server: programs with the arguments that the configuration gives them.
+pub(super) fn commands(access: &Access) -> Vec<Vec<String>> {
+    let Access { verify, tls_verify, key_verify, client_crresponse, .. } = access;
+    let Access { client_connect, client_disconnect, learn_address, .. } = access;
+    let verify = verify.as_ref().map(|script| &script.argv);
+    let others =
+        [tls_verify, key_verify, client_crresponse, client_connect, client_disconnect, learn_address];
+    others.into_iter().map(Option::as_ref).chain([verify]).flatten().cloned().collect()
+}
+
+/// The thread that has scripts run. When this is dropped, those that run have ended.
 pub(super) struct Scripts {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Scripts {
-    /// Whether a server has scripts to run at all.
-    pub(super) fn any(access: &Access) -> bool {
-        let Access { tls_verify, key_verify, client_connect, client_disconnect, learn_address, .. } = access;
-        let others = [tls_verify, key_verify, client_connect, client_disconnect, learn_address];
-        access.verify.is_some() || others.iter().any(|script| script.is_some())
-    }
-
-    /// Starts the thread. `tmp_dir` is where files for scripts are made, if not where the system has such files.
+    /// Starts the thread.
     pub(super) fn start<P: Protocol + 'static>(
         handle: Handle<P>,
-        tmp_dir: Option<PathBuf>,
+        launcher: ScriptLauncher,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let answer = move |id, outcome| {
             handle.command(Order::ScriptDone { id, outcome });
         };
-        let tmp_dir = tmp_dir.unwrap_or_else(std::env::temp_dir);
-        let work = move || Runner::new(Box::new(answer), tmp_dir).run(&receiver);
+        let work = move || Runner::new(Box::new(answer), launcher).run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
         Ok(Scripts { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -97,15 +95,14 @@ impl Drop for Scripts {
 /// A script that runs.
 struct Running {
     script: Box<Script>,
-    child: Child,
+    run: ScriptRun,
     until: Instant,
-    desk: Desk,
 }
 
 /// A script that put its answer off.
 struct Deferred {
     script: Box<Script>,
-    desk: Desk,
+    run: ScriptRun,
 }
 
 struct Runner {
@@ -114,18 +111,18 @@ struct Runner {
     running: Vec<Running>,
     deferred: Vec<Deferred>,
     look_at_files: Instant,
-    tmp_dir: PathBuf,
+    launcher: ScriptLauncher,
 }
 
 impl Runner {
-    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>, tmp_dir: PathBuf) -> Self {
+    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>, launcher: ScriptLauncher) -> Self {
         Runner {
             answer,
             waiting: VecDeque::new(),
             running: Vec::new(),
             deferred: Vec::new(),
             look_at_files: Instant::now(),
-            tmp_dir,
+            launcher,
         }
     }
 
@@ -164,25 +161,21 @@ impl Runner {
             self.look();
             thread::sleep(LOOK_EVERY);
         }
-        for running in &mut self.running {
-            end(&mut running.child);
-        }
+        // Those that still run end as they are dropped.
     }
 
     fn look(&mut self) {
         let mut still = Vec::new();
-        for mut running in std::mem::take(&mut self.running) {
-            match running.child.try_wait() {
+        for running in std::mem::take(&mut self.running) {
+            match running.run.poll() {
                 Ok(None) if Instant::now() < running.until => still.push(running),
                 Ok(None) => {
-                    end(&mut running.child);
-                    let seconds = running.script.patience.as_secs();
-                    self.fail(&running.script, format!("it did not end within {seconds} s"));
+                    let Running { script, run, .. } = running;
+                    drop(run);
+                    let seconds = script.patience.as_secs();
+                    self.fail(&script, format!("it did not end within {seconds} s"));
                 }
-                Ok(Some(status)) => {
-                    let exit = status.code().ok_or_else(|| format!("it ended by {status}"));
-                    self.ended(running, exit);
-                }
+                Ok(Some(exit)) => self.ended(running, exit),
                 Err(error) => self.fail(&running.script, error.to_string()),
             }
         }
@@ -190,12 +183,15 @@ impl Runner {
         while self.running.len() < MOST_AT_ONCE {
             let Some((script, device)) = self.next() else { break };
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
-            match begin(&script, &device, beside, &self.tmp_dir) {
-                Ok((child, desk)) => {
+            match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
+                Ok(run) => {
                     let until = Instant::now() + script.patience;
-                    self.running.push(Running { script, child, until, desk });
+                    self.running.push(Running { script, run, until });
                 }
-                Err(why) => self.fail(&script, why),
+                Err(error) => {
+                    let program = script.argv.first().map_or("the script", String::as_str);
+                    self.fail(&script, format!("{program} cannot be run: {error}"));
+                }
             }
         }
         if Instant::now() >= self.look_at_files {
@@ -212,22 +208,22 @@ impl Runner {
     }
 
     fn ended(&mut self, running: Running, exit: Result<i32, String>) {
-        let Running { script, desk, .. } = running;
-        let outcome = desk.outcome(&script, exit);
+        let Running { script, run, .. } = running;
+        let outcome = outcome(&script, &run, exit);
         let answered = outcome.files.first().is_some_and(|file| is_answer(file));
         let put_off = script.defers && outcome.exit == Ok(DEFERRED) && !answered;
         (self.answer)(script.id, outcome);
         if put_off && self.deferred.len() < MOST_DEFERRED {
-            self.deferred.push(Deferred { script, desk });
+            self.deferred.push(Deferred { script, run });
         }
     }
 
     fn look_at_deferred(&mut self) {
         let answer = &self.answer;
-        self.deferred.retain(|Deferred { script, desk }| {
-            let says = desk.files.first().is_some_and(|file| read_small(file).is_ok_and(|it| is_answer(&it)));
+        self.deferred.retain(|Deferred { script, run }| {
+            let says = run.first_file().is_ok_and(|file| is_answer(&file));
             if says {
-                answer(script.id, desk.outcome(script, Ok(DEFERRED)));
+                answer(script.id, outcome(script, run, Ok(DEFERRED)));
             }
             !says
         });
@@ -239,85 +235,17 @@ impl Runner {
     }
 }
 
-fn end(child: &mut Child) {
-    // It may have ended meanwhile.
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
-fn begin(
-    script: &Script,
-    device: &str,
-    beside: Option<&Deferred>,
-    tmp_dir: &Path,
-) -> Result<(Child, Desk), String> {
-    let (program, arguments) = script.argv.split_first().ok_or("no program is named")?;
-    let desk =
-        Desk::lay(&script.files, tmp_dir).map_err(|error| format!("its files cannot be made: {error}"))?;
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
-    command.envs(script.env.iter().map(|(name, value)| (name, value)));
-    if let Some(Deferred { script, desk }) = beside {
-        command.envs(desk.variables(script));
-    }
-    command.envs(desk.variables(script));
-    let arguments = script.files.iter().zip(&desk.files).filter(|(file, _)| file.is_argument);
-    command.args(arguments.map(|(_, path)| path));
-    let child = command.spawn().map_err(|error| format!("{program} cannot be run: {error}"))?;
-    Ok((child, desk))
-}
-
-/// The files of one script, in a directory that only we can enter. Gone when this is dropped.
-struct Desk {
-    directory: Option<PathBuf>,
-    files: Vec<PathBuf>,
-}
-
-impl Desk {
-    fn lay(files: &[ScriptFile], tmp_dir: &Path) -> io::Result<Self> {
-        let mut desk = Desk { directory: None, files: Vec::new() };
-        if files.is_empty() {
-            return Ok(desk);
-        }
-        let tag = OsRng.try_next_u64().map_err(io::Error::other)?;
-        let directory = tmp_dir.join(format!("adit-{tag:016x}"));
-        DirBuilder::new().mode(0o700).create(&directory)?;
-        desk.directory = Some(directory.clone());
-        for (number, file) in files.iter().enumerate() {
-            let path = directory.join(number.to_string());
-            let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            made.write_all(&file.content)?;
-            desk.files.push(path);
-        }
-        Ok(desk)
-    }
-
-    /// The environment variables that name the files, of the script that they were laid out for.
-    fn variables<'a>(&'a self, script: &'a Script) -> impl Iterator<Item = (&'static str, &'a PathBuf)> {
-        script.files.iter().zip(&self.files).filter_map(|(file, path)| Some((file.variable?, path)))
-    }
-
-    /// What came of the script, with what its files hold now.
-    fn outcome(&self, script: &Script, exit: Result<i32, String>) -> ScriptOutcome {
-        let read = |path: &PathBuf| read_small(path).unwrap_or_default();
-        let files: Vec<Vec<u8>> = self.files.iter().map(read).collect();
-        let good = match exit {
-            Ok(0) => true,
-            Ok(DEFERRED) => script.defers && files.first().is_some_and(|file| file.first() == Some(&b'1')),
-            _ => false,
-        };
-        let text = script.settings.filter(|_| good).and_then(|index| files.get(index));
-        let settings = text.map(|text| settings_of(&script.argv, text));
-        ScriptOutcome { exit, files, settings }
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.directory {
-            let _ = fs::remove_dir_all(directory);
-        }
-    }
+/// What came of a script, with what its files hold now.
+fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> ScriptOutcome {
+    let files = run.files();
+    let good = match exit {
+        Ok(0) => true,
+        Ok(DEFERRED) => script.defers && files.first().is_some_and(|file| file.first() == Some(&b'1')),
+        _ => false,
+    };
+    let text = script.settings.filter(|_| good).and_then(|index| files.get(index));
+    let settings = text.map(|text| settings_of(&script.argv, text));
+    ScriptOutcome { exit, files, settings }
 }
 
 fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
@@ -333,16 +261,11 @@ fn is_answer(file: &[u8]) -> bool {
     file.first().is_some_and(|first| *first != b'2')
 }
 
-fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.len() > MAX_FILE {
-        return Err(io::Error::other("too large"));
-    }
-    fs::read(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adit_core::ScriptFile;
+    use adit_io::{Helper, Policy};
     use std::sync::mpsc::Receiver;
     use zeroize::Zeroizing;
 
@@ -352,12 +275,20 @@ mod tests {
     fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
         let (jobs, receiver) = mpsc::channel();
         let (answers, came) = mpsc::channel();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let scripts = adit_io::Scripts {
+            commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
+            variables: words(&["WORD"]),
+            directory: std::env::temp_dir(),
+        };
+        let policy = Policy { scripts: Some(scripts), ..Policy::default() };
+        let helper = Helper::within_process(policy).unwrap();
         thread::spawn(move || {
             Runner::new(
                 Box::new(move |id, outcome| {
                     let _ = answers.send((id, outcome));
                 }),
-                std::env::temp_dir(),
+                helper.access().scripts().unwrap(),
             )
             .run(&receiver)
         });

@@ -12,6 +12,7 @@ mod challenges;
 mod ciphers;
 mod client_auth;
 mod clients;
+mod confinement;
 mod demo;
 mod dns;
 mod errors;
