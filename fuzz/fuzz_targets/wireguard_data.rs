@@ -37,7 +37,7 @@ impl End {
         end.apply(DataEvent::Install(Box::new(Install {
             peer: PEER,
             session,
-            framing: Framing::WireGuard { remote_index: other },
+            framing: Framing::WireGuard { remote_index: other, mtu: 1420 },
             cipher: Cipher::ChaCha20Poly1305,
             seal: key(seal),
             open: key(open),

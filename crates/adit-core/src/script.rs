@@ -21,8 +21,10 @@ pub struct Script {
     pub id: ScriptId,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// All of its environment but `PATH` and `dev`, the tunnel's device. May hold secrets.
+    /// Its environment, besides `secrets`, `PATH` and `dev`, the tunnel's device.
     pub env: Vec<(String, String)>,
+    /// Environment variables that hold secrets. They are wiped when the script has begun.
+    pub secrets: Vec<(&'static str, Zeroizing<String>)>,
     /// Files made for it and removed afterwards, readable by us alone.
     pub files: Vec<ScriptFile>,
     /// Which of the files holds settings of a peer, in the form of the configuration, when it has succeeded.
@@ -37,6 +39,14 @@ pub struct Script {
     pub beside: Option<ScriptId>,
     /// After this long it is killed.
     pub patience: Duration,
+}
+
+impl Script {
+    /// Wipes what is secret: the variables, and the content of its files.
+    pub fn wipe(&mut self) {
+        self.secrets.clear();
+        self.files.iter_mut().for_each(|file| file.content = Zeroizing::default());
+    }
 }
 
 impl fmt::Debug for Script {

@@ -198,6 +198,8 @@ pub enum Framing {
     WireGuard {
         /// The receiver index that the peer chose; written into what we send.
         remote_index: u32,
+        /// The tunnel's MTU in bytes, beyond which nothing is padded.
+        mtu: u16,
     },
 }
 

@@ -3,11 +3,12 @@
 mod backlog;
 mod batch;
 mod group;
+mod segment_limits;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,6 +18,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
+use self::segment_limits::SegmentLimits;
+use crate::clock;
 use crate::config::Buffers;
 use crate::sys::{self, Message, Received};
 
@@ -59,11 +62,12 @@ enum Sent {
 pub struct UdpSocket {
     socket: Socket,
     v6: bool,
-    /// Longest segment that UDP_SEGMENT is used for: 0 when the kernel or device cannot, less than a
-    /// datagram when the path's MTU forbids it.
-    longest_segment: AtomicUsize,
-    /// The error number with which the kernel or a device refused UDP_SEGMENT altogether, or 0.
+    /// Use UDP_SEGMENT.
+    gso: bool,
+    /// The error number with which the kernel said that it does not know UDP_SEGMENT, or 0.
     refusal: AtomicI32,
+    /// What paths refused.
+    limits: SegmentLimits,
 }
 
 impl UdpSocket {
@@ -103,8 +107,13 @@ impl UdpSocket {
     }
 
     fn of(socket: Socket, v6: bool, options: &UdpOptions) -> UdpSocket {
-        let longest = if options.gso { usize::from(u16::MAX) } else { 0 };
-        UdpSocket { socket, v6, longest_segment: AtomicUsize::new(longest), refusal: AtomicI32::new(0) }
+        UdpSocket {
+            socket,
+            v6,
+            gso: options.gso,
+            refusal: AtomicI32::new(0),
+            limits: SegmentLimits::default(),
+        }
     }
 
     /// One that another process made by [`UdpSocket::bind`], with these options.
@@ -125,6 +134,20 @@ impl UdpSocket {
             0 => None,
             number => Some(io::Error::from_raw_os_error(number)),
         }
+    }
+
+    /// How many destinations lately refused UDP_SEGMENT, or segments beyond some length.
+    pub(crate) fn gso_limited_destinations(&self) -> usize {
+        self.limits.len()
+    }
+
+    /// The longest segment that the kernel may be asked to cut for this destination; 0 if none.
+    fn longest_segment(&self, to: SocketAddr) -> usize {
+        // The kernel refuses each large send to port 0 with EINVAL, which says nothing about its path.
+        if !self.gso || to.port() == 0 || self.refusal.load(Ordering::Relaxed) != 0 {
+            return 0;
+        }
+        self.limits.longest(to.ip(), clock).min(usize::from(u16::MAX))
     }
 
     /// Receives what one system call brings, without waiting: one message, which may be a train that
@@ -158,10 +181,10 @@ impl UdpSocket {
     fn try_send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
         let to = self.wire_address(to);
         let segment = segment.max(1);
-        if bytes.len() > segment && segment <= self.longest_segment.load(Ordering::Relaxed) {
+        if bytes.len() > segment && segment <= self.longest_segment(to) {
             let size = u16::try_from(segment).ok();
             match self.send_one(&Message { bytes, to, segment: size }) {
-                Err(error) if self.learn(&error, segment) => {}
+                Err(error) if self.learn(&error, segment, to) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked { taken: 0 },
                 Err(error) => return Sent::Refused(error),
                 Ok(()) => return Sent::All,
@@ -180,22 +203,22 @@ impl UdpSocket {
         outcome
     }
 
-    /// Whether the error means that the kernel will not cut segments of this size; remembered.
-    fn learn(&self, error: &io::Error, segment: usize) -> bool {
-        match error.raw_os_error() {
-            // The device has no checksum offload, or another layer forbids it.
-            Some(number @ (libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT)) => {
-                self.longest_segment.store(0, Ordering::Relaxed);
+    /// Whether the error means that the kernel will not cut segments of this size for this destination; remembered.
+    fn learn(&self, error: &io::Error, segment: usize, to: SocketAddr) -> bool {
+        let longest = match error.raw_os_error() {
+            Some(number @ (libc::EOPNOTSUPP | libc::ENOPROTOOPT)) => {
                 self.refusal.store(number, Ordering::Relaxed);
-                true
+                return true;
             }
+            // The device on this path has no checksum offload, or the path leads through IPsec (udp_send_skb in
+            // Linux's net/ipv4/udp.c).
+            Some(libc::EIO) => 0,
             // A segment does not fit the path's MTU: alone it may travel in fragments.
-            Some(libc::EINVAL | libc::EMSGSIZE) => {
-                self.longest_segment.fetch_min(segment - 1, Ordering::Relaxed);
-                true
-            }
-            _ => false,
-        }
+            Some(libc::EINVAL | libc::EMSGSIZE) => segment - 1,
+            _ => return false,
+        };
+        self.limits.set(to.ip(), longest, clock());
+        true
     }
 
     fn send_one(&self, message: &Message<'_>) -> io::Result<()> {
@@ -249,9 +272,13 @@ pub(crate) fn set_buffers(socket: &Socket, buffers: Buffers) {
     }
 }
 
-/// An IPv4 address mapped into IPv6 becomes what it is.
+/// An IPv4 address mapped into IPv6 becomes what it is. An IPv6 address keeps its scope, without which a link-local
+/// peer cannot be answered (RFC 4007, section 6), and loses its flow label.
 pub(crate) fn normalised(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    match (address, address.ip().to_canonical()) {
+        (SocketAddr::V6(v6), IpAddr::V6(ip)) => SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into(),
+        (_, ip) => SocketAddr::new(ip, address.port()),
+    }
 }
 
 pub(crate) fn is_any_v6(address: SocketAddr) -> bool {
@@ -390,6 +417,38 @@ mod tests {
     }
 
     #[test]
+    fn a_link_local_peer_is_answered() {
+        in_fresh_network(|| {
+            for command in [
+                "link add left type veth peer name right",
+                "link set left addrgenmode none up",
+                "link set right addrgenmode none up",
+                "addr add fe80::1/64 dev left nodad",
+                "addr add fe80::2/64 dev right nodad",
+            ] {
+                let status = std::process::Command::new("ip").args(command.split(' ')).status().unwrap();
+                assert!(status.success(), "ip {command}");
+            }
+            let mut netlink = crate::netlink::Netlink::open().unwrap();
+            let [left, right] = ["left", "right"].map(|name| netlink.link(name).unwrap().index);
+            let server = UdpSocket::bind("[::]:0".parse().unwrap(), &options(true)).unwrap();
+            let port = server.local_address().unwrap().port();
+            let own = SocketAddrV6::new("fe80::1".parse().unwrap(), 0, 0, left);
+            let client = UdpSocket::bind(own.into(), &options(true)).unwrap();
+            client
+                .send(b"hello", 5, SocketAddrV6::new("fe80::2".parse().unwrap(), port, 0, left).into())
+                .unwrap();
+            assert!(wait_readable(&server).unwrap());
+            let mut buffer = [0; 16];
+            let from = server.receive_one(&mut buffer).unwrap().from;
+            assert!(matches!(from, SocketAddr::V6(v6) if v6.scope_id() == right), "{from}");
+            server.send(b"back", 4, from).unwrap();
+            assert!(wait_readable(&client).unwrap());
+            assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
+        });
+    }
+
+    #[test]
     fn segments_beyond_the_mtu_go_out_one_by_one() {
         // The loopback device's MTU is 65,536: two segments do not fit a send at all, so the kernel
         // refuses, and the fallback must deliver.
@@ -451,14 +510,57 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_remembered() {
+    fn a_kernel_without_segmentation_is_not_asked_again() {
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
-        assert!(!socket.learn(&io::Error::from_raw_os_error(libc::ENETUNREACH), 1000));
-        assert!(socket.learn(&io::Error::from_raw_os_error(libc::EMSGSIZE), 1000));
-        assert!(socket.gso_refusal().is_none(), "shorter segments may pass");
+        let to: SocketAddr = "192.0.2.1:9".parse().unwrap();
+        assert!(!socket.learn(&io::Error::from_raw_os_error(libc::ENETUNREACH), 1000, to));
+        assert!(socket.gso_refusal().is_none());
+        assert!(socket.learn(&io::Error::from_raw_os_error(libc::ENOPROTOOPT), 500, to));
+        assert_eq!(socket.gso_refusal().unwrap().raw_os_error(), Some(libc::ENOPROTOOPT));
+        assert_eq!(socket.longest_segment("198.51.100.1:9".parse().unwrap()), 0);
+    }
+
+    #[test]
+    fn what_one_path_refuses_holds_for_that_path_alone() {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        let [narrow, plain, other]: [SocketAddr; 3] =
+            ["192.0.2.1:9", "192.0.2.2:9", "192.0.2.3:9"].map(|address| address.parse().unwrap());
+        assert!(socket.learn(&io::Error::from_raw_os_error(libc::EMSGSIZE), 1300, narrow));
         // What older kernels say of a device without checksum offload.
-        assert!(socket.learn(&io::Error::from_raw_os_error(libc::EIO), 500));
-        assert_eq!(socket.gso_refusal().unwrap().raw_os_error(), Some(libc::EIO));
+        assert!(socket.learn(&io::Error::from_raw_os_error(libc::EIO), 500, plain));
+        let longest = [narrow, plain, other].map(|to| socket.longest_segment(to));
+        assert_eq!(longest, [1299, 0, usize::from(u16::MAX)]);
+        assert!(socket.gso_refusal().is_none(), "other paths use it");
+        assert_eq!(socket.gso_limited_destinations(), 2);
+    }
+
+    #[test]
+    fn a_narrow_path_leaves_the_others_their_large_sends() {
+        in_fresh_network(|| {
+            let (narrow, _routing) = narrow_link(600);
+            let socket = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), &options(true)).unwrap();
+            let receiver = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+            std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+            socket.send(&[7; 3000], 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+            payloads(&narrow, 6);
+            assert_eq!(socket.gso_limited_destinations(), 1);
+            socket.send(&[8; 3000], 1000, receiver.local_address().unwrap()).unwrap();
+            assert!(wait_readable(&receiver).unwrap());
+            let received = receiver.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
+            assert_eq!(
+                (received.len, received.segment),
+                (3000, 1000),
+                "one large send, which loopback keeps whole"
+            );
+        });
+    }
+
+    #[test]
+    fn a_peer_at_port_0_changes_nothing_for_its_address() {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        let _ = socket.send(&[1; 3000], 1000, "127.0.0.1:0".parse().unwrap());
+        assert_eq!(socket.gso_limited_destinations(), 0);
+        assert_eq!(socket.longest_segment("127.0.0.1:9".parse().unwrap()), usize::from(u16::MAX));
     }
 
     #[test]
@@ -469,7 +571,11 @@ mod tests {
             socket.send(&[7; 3000], 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
             let total: usize = payloads(&tun, 6).iter().map(Vec::len).sum();
             assert_eq!(total, 3 * 1008, "three datagrams with a UDP header each");
-            assert!(socket.gso_refusal().is_none(), "shorter segments may still be cut by the kernel");
+            assert_eq!(
+                socket.longest_segment("10.5.0.2:9".parse().unwrap()),
+                999,
+                "shorter ones are still cut"
+            );
             socket.send(&[8; 1200], 400, "10.5.0.2:9".parse().unwrap()).unwrap();
             assert!(payloads(&tun, 3).iter().all(|payload| payload.len() == 408));
         });

@@ -7,12 +7,25 @@ use adit_core::{NameField, is_unprintable, printable};
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
-use x509_parser::prelude::{AttributeTypeAndValue, FromDer, GeneralName, X509Certificate, X509Name};
+use x509_parser::extensions::{NSCertType, ParsedExtension};
+use x509_parser::oid_registry::{
+    OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_CERT_TYPE, OID_X509_EXT_EXTENDED_KEY_USAGE,
+    OID_X509_EXT_KEY_USAGE,
+};
+use x509_parser::prelude::{
+    AttributeTypeAndValue, FromDer, GeneralName, X509Certificate, X509Extension, X509Name,
+};
+use x509_parser::public_key::PublicKey;
+
+use crate::verify::Purpose;
 
 /// The dotted OID of the common name (X.520).
 const COMMON_NAME: &str = "2.5.4.3";
 /// OpenVPN's limit on a name, in bytes (`TLS_USERNAME_LEN`).
 const MAX_NAME: usize = 64;
+/// The shortest RSA keys whose signatures are accepted: the limit of AWS-LC's algorithms in webpki, and of OpenSSL at
+/// security level 2.
+pub(crate) const LEAST_RSA_BITS: usize = 2048;
 
 /// Short names of attributes as OpenSSL prints them, by dotted OID.
 const SHORT_NAMES: &[(&str, &str)] = &[
@@ -76,8 +89,6 @@ impl Default for NameFields {
 }
 
 fn read_field(field: &NameField, certificate: &X509Certificate<'_>) -> Option<String> {
-    use x509_parser::extensions::ParsedExtension;
-
     let text = match field {
         NameField::Subject(oid) => {
             let attributes = certificate.subject().iter_attributes();
@@ -111,7 +122,7 @@ fn last_email(names: &[GeneralName<'_>]) -> Option<String> {
 }
 
 /// An attribute's text; `None` if it is no text.
-fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
+pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     use x509_parser::der_parser::asn1_rs::Tag;
 
     let value = attribute.attr_value();
@@ -188,6 +199,81 @@ pub(crate) fn extended_key_usage(certificate: &X509Certificate<'_>) -> Vec<Strin
     ];
     let known = known.iter().filter(|(is, _)| *is).map(|(_, oid)| (*oid).to_owned());
     known.chain(usage.other.iter().map(|oid| oid.to_id_string())).collect()
+}
+
+/// Whether the extended key usage allows this purpose: it names it, or is not there. One that cannot be read allows
+/// nothing.
+pub(crate) fn is_for(certificate: &X509Certificate<'_>, purpose: Purpose) -> bool {
+    match certificate.extended_key_usage() {
+        Ok(Some(usage)) => match purpose {
+            Purpose::Server => usage.value.server_auth,
+            Purpose::Client => usage.value.client_auth,
+        },
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether the extended key usage is there and names this purpose.
+pub(crate) fn names_purpose(certificate: &X509Certificate<'_>, purpose: Purpose) -> bool {
+    matches!(certificate.extended_key_usage(), Ok(Some(_))) && is_for(certificate, purpose)
+}
+
+/// Whether it counts as self-signed for OpenSSL (`EXFLAG_SS`): its issuer is its subject, and so is the key that signed it,
+/// where both keys are named. The signature itself counts for nothing: a certificate is trusted because it stands in
+/// `ca`.
+pub(crate) fn is_self_signed(certificate: &X509Certificate<'_>) -> bool {
+    let extensions = || certificate.extensions().iter().map(|extension| extension.parsed_extension());
+    let own = extensions().find_map(|extension| match extension {
+        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+        _ => None,
+    });
+    let issuers = extensions().find_map(|extension| match extension {
+        ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0),
+        _ => None,
+    });
+    certificate.subject().as_raw() == certificate.issuer().as_raw()
+        && own.zip(issuers).is_none_or(|(own, issuers)| own == issuers)
+}
+
+/// The length in bits of its RSA key, if that is shorter than [`LEAST_RSA_BITS`].
+pub(crate) fn small_rsa_key(certificate: &X509Certificate<'_>) -> Option<usize> {
+    match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => Some(key.key_size()).filter(|bits| *bits < LEAST_RSA_BITS),
+        _ => None,
+    }
+}
+
+/// Whether one of the extensions by which a certificate is judged cannot be read, or stands there twice. OpenSSL refuses
+/// such a certificate (`EXFLAG_INVALID`).
+pub(crate) fn is_malformed(certificate: &X509Certificate<'_>) -> bool {
+    let judged = [
+        OID_X509_EXT_BASIC_CONSTRAINTS,
+        OID_X509_EXT_KEY_USAGE,
+        OID_X509_EXT_EXTENDED_KEY_USAGE,
+        OID_X509_EXT_CERT_TYPE,
+    ];
+    let broken = |extension: &X509Extension<'_>| {
+        judged.contains(&extension.oid) && extension.parsed_extension().error().is_some()
+    };
+    certificate.extensions().iter().any(broken)
+        || judged.iter().any(|oid| certificate.get_extension_unique(oid).is_err())
+}
+
+/// What a certificate's key may be used for in a TLS handshake, as OpenSSL demands it of the leaf: a key usage, if
+/// there is one, that can sign or agree on a key (a server's may also encipher one), and a Netscape certificate
+/// type, if there is one, that names the purpose.
+pub(crate) fn can_shake_hands(certificate: &X509Certificate<'_>, purpose: Purpose) -> bool {
+    let (wanted, types): (u16, fn(&NSCertType) -> bool) = match purpose {
+        Purpose::Server => (0x80 | 0x20 | 0x08, NSCertType::ssl_server),
+        Purpose::Client => (0x80 | 0x08, NSCertType::ssl_client),
+    };
+    let type_fits = |extension: &X509Extension<'_>| match extension.parsed_extension() {
+        ParsedExtension::NSCertType(found) => types(found),
+        _ => true,
+    };
+    key_usage(certificate).is_none_or(|found| found & wanted != 0)
+        && certificate.extensions().iter().all(type_fits)
 }
 
 /// Whether one of `wanted` is the certificate's fingerprint: SHA-256 if it has 32 bytes, SHA-1 if 20.

@@ -97,6 +97,18 @@ fn message(
     }
 }
 
+/// The same peer info, without the abilities that need exported keys.
+pub(crate) fn without_exports(peer_info: &str) -> String {
+    let mut kept = PeerVariables::new();
+    for (name, value) in PeerVariables::parse(peer_info).iter() {
+        match (name, value.parse::<u32>()) {
+            ("IV_PROTO", Ok(proto)) => kept.push(name, &(proto & !iv_proto::EXPORTS).to_string()),
+            _ => kept.push(name, value),
+        }
+    }
+    kept.to_string()
+}
+
 fn cipher_list(ciphers: &[Cipher]) -> String {
     ciphers.iter().map(|cipher| cipher.name()).collect::<Vec<_>>().join(":")
 }
@@ -108,6 +120,17 @@ mod tests {
     use super::*;
     use crate::static_key::StaticKey;
     use crate::wrap::KeyDirection;
+
+    #[test]
+    fn abilities_that_need_exported_keys_are_left_out() {
+        let params = DataParams::default();
+        let info = point_info(&params);
+        let kept = without_exports(&info);
+        let proto = |info: &str| crate::negotiate::PeerAbilities::parse(info).proto;
+        assert_eq!(proto(&kept), proto(&info) & !iv_proto::EXPORTS);
+        assert_ne!(proto(&kept), proto(&info));
+        assert_eq!(kept.lines().next(), info.lines().next(), "the ciphers stay");
+    }
 
     // As OpenVPN 2.6.14 logs it (`Local Options String`) for `tls-auth FILE 1`.
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::time_provider::TimeProvider;
 use rustls::{
@@ -16,8 +16,10 @@ use webpki::aws_lc_rs as algorithms;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
+use crate::authorities::Authorities;
 use crate::certificate::subject_text;
-use crate::verify::{Anchor, PeerRequirements, PeerVerifier, Purpose};
+use crate::revocation::Revocations;
+use crate::verify::{PeerRequirements, PeerVerifier, Purpose};
 
 /// What one end needs to authenticate itself and its peer, as PEM.
 #[derive(Clone)]
@@ -130,7 +132,7 @@ pub fn client_tls(
 ) -> Result<Arc<ClientConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
     let verifier =
-        PeerVerifier::new(Purpose::Server, parts.anchors, requirements, environment.provider.clone());
+        PeerVerifier::new(Purpose::Server, parts.authorities, requirements, environment.provider.clone());
     let config = ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
         .with_protocol_versions(&environment.versions)?
         .dangerous()
@@ -153,7 +155,7 @@ pub fn server_tls(
 ) -> Result<Arc<ServerConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
     let verifier =
-        PeerVerifier::new(Purpose::Client, parts.anchors, requirements, environment.provider.clone());
+        PeerVerifier::new(Purpose::Client, parts.authorities, requirements, environment.provider.clone());
     let (chain, key) = parts
         .identity
         .ok_or_else(|| pem_error("cert", "a server needs a certificate and its key (`cert`, `key`)"))?;
@@ -170,6 +172,26 @@ pub fn server_tls(
     Ok(Arc::new(config))
 }
 
+/// Warnings for the log, one sentence each: certificates in `ca` by which no peer with this purpose can be verified, and
+/// revocation lists of other authorities.
+pub fn warnings(
+    credentials: &Credentials,
+    purpose: Purpose,
+    now: UnixTime,
+    lists: Option<&Revocations>,
+) -> Vec<String> {
+    // What cannot be read is an error when TLS is set up.
+    let Ok(authorities) = authorities(&credentials.ca) else { return Vec::new() };
+    let mut warnings = authorities.warnings(purpose, now);
+    warnings.extend(lists.into_iter().flat_map(|lists| authorities.warnings_of_lists(&lists.current())));
+    warnings
+}
+
+/// Warnings for the log, one sentence for each revocation list of an authority that is not in `ca`.
+pub fn warnings_of_lists(ca: &[u8], lists: &Revocations) -> Vec<String> {
+    authorities(ca).map_or_else(|_| Vec::new(), |it| it.warnings_of_lists(&lists.current()))
+}
+
 fn key_error(error: rustls::Error) -> CredentialError {
     match error {
         rustls::Error::InconsistentKeys(_) => CredentialError::Mismatch,
@@ -179,7 +201,8 @@ fn key_error(error: rustls::Error) -> CredentialError {
 }
 
 struct Parts {
-    anchors: Vec<Anchor>,
+    /// `None` where fingerprints decide alone.
+    authorities: Option<Authorities>,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
 }
 
@@ -190,26 +213,23 @@ impl Parts {
         environment: &TlsEnvironment,
     ) -> Result<Self, CredentialError> {
         let authorities = match credentials.ca.is_empty() && !requirements.fingerprints.is_empty() {
-            true => Vec::new(),
-            false => certificates("ca", &credentials.ca)?,
+            true => None,
+            false => Some(authorities(&credentials.ca)?),
         };
-        let anchors = authorities.into_iter().map(anchor).collect::<Result<Vec<_>, _>>()?;
         if credentials.certificate.is_empty() && credentials.private_key.is_empty() {
-            return Ok(Parts { anchors, identity: None });
+            return Ok(Parts { authorities, identity: None });
         }
         let chain = certificates("cert", &credentials.certificate)?;
         if let (Some(own), Some(now)) = (chain.first(), environment.time.current_time()) {
             check_validity(own, now.as_secs())?;
         }
-        Ok(Parts { anchors, identity: Some((chain, private_key(&credentials.private_key)?)) })
+        Ok(Parts { authorities, identity: Some((chain, private_key(&credentials.private_key)?)) })
     }
 }
 
-fn anchor(certificate: CertificateDer<'static>) -> Result<Anchor, CredentialError> {
-    let trust = webpki::anchor_from_trusted_cert(&certificate)
-        .map_err(|error| pem_error("ca", format!("a certificate in it cannot be used as a CA: {error}")))?
-        .to_owned();
-    Ok(Anchor { trust, certificate })
+fn authorities(ca: &[u8]) -> Result<Authorities, CredentialError> {
+    Authorities::new(certificates("ca", ca)?)
+        .map_err(|error| pem_error("ca", format!("a certificate in it cannot be used as a CA: {error}")))
 }
 
 fn pem_error(directive: &'static str, reason: impl Into<String>) -> CredentialError {

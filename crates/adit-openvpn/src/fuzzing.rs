@@ -2,18 +2,23 @@
 //! fuzzers and tests alone; the tests show that the doors lead somewhere.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Dns, IpNet, is_domain, is_unprintable};
 use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier as _;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::NameField;
 use crate::access::TokenParams;
 use crate::auth_token::{SESSION_ID_LEN, TokenSession, is_token, verify};
+use crate::authorities::Authorities;
 use crate::certificate::{self, NameFields};
+use crate::key_state::KeyStateError;
 use crate::params::{Keepalive, LocalSettings};
 use crate::pushed::{Pushed, Refused};
+use crate::verify::PeerVerifier;
+use crate::{NameField, PeerRequirements, Purpose};
 
 /// Reads the options of a push reply, one by one. Gives how many were taken.
 ///
@@ -108,13 +113,66 @@ pub fn certificate(der: &[u8]) -> bool {
     true
 }
 
+/// Judges the certificates that a client shows, its own first, by those in `ca`, all in DER, at that time (in seconds
+/// since 1970). `None` if one in `ca` cannot be read.
+///
+/// # Panics
+///
+/// If the reason of a refusal holds what must not reach a log.
+pub fn path(ca: &[Vec<u8>], shown: &[Vec<u8>], requirements: PeerRequirements, now: u64) -> Option<bool> {
+    let der = |certificates: &[Vec<u8>]| -> Vec<CertificateDer<'static>> {
+        certificates.iter().cloned().map(CertificateDer::from).collect()
+    };
+    let authorities = Authorities::new(der(ca)).ok()?;
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(Duration::from_secs(now));
+    let warnings = authorities.warnings(Purpose::Client, now);
+    assert!(warnings.iter().all(|text| !text.contains(is_unprintable)), "{warnings:?}");
+    let provider = Arc::new(crate::credentials::provider());
+    let verifier = PeerVerifier::new(Purpose::Client, Some(authorities), requirements, provider);
+    let shown = der(shown);
+    let (leaf, others) = shown.split_first()?;
+    let verdict = verifier.verify_client_cert(leaf, others, now).map_err(KeyStateError::from);
+    if let Err(error) = &verdict {
+        let text = error.to_string();
+        assert!(!text.is_empty() && !text.contains(is_unprintable), "{text:?}");
+    }
+    Some(verdict.is_ok())
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rcgen::ExtendedKeyUsagePurpose::ClientAuth;
     use rustls::pki_types::pem::PemObject as _;
 
     use super::*;
-    use crate::support::{Authority, judged};
+    use crate::support::paths::{Case, case};
+    use crate::support::{Authority, WALL, judged};
+
+    fn is_judged_rightly(bytes: [u8; 4]) {
+        let Case { ca, shown, requirements, good } = case(bytes);
+        assert_eq!(path(&ca, &shown, requirements, WALL), Some(good), "{bytes:02x?}");
+    }
+
+    /// Each fault by itself, in each layout.
+    #[test]
+    fn paths_with_one_fault() {
+        for layout in 0..=255 {
+            is_judged_rightly([0, 0, 0, layout]);
+            for (place, bit) in (0..3).flat_map(|place| (0..8).map(move |bit| (place, bit))) {
+                let mut bytes = [0, 0, 0, layout];
+                bytes[place] = 1 << bit;
+                is_judged_rightly(bytes);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn paths_with_many_faults(bytes: [u8; 4]) {
+            is_judged_rightly(bytes);
+        }
+    }
 
     #[test]
     fn the_doors_lead_somewhere() {

@@ -92,6 +92,15 @@ impl KeyMethod2 {
         write_string(out, &PEER_INFO, &self.peer_info)
     }
 
+    /// At least as many bytes as the message has: a buffer of that capacity does not grow, so that no copy of the password
+    /// is left behind.
+    pub fn max_len(&self) -> usize {
+        const NUMBERS: usize = 5 + PRE_MASTER_LEN + 64;
+        let strings = [&self.options, &self.username, &*self.password, &self.peer_info];
+        // Each has a length before it and a NUL behind it.
+        NUMBERS + strings.iter().map(|string| string.len() + 3).sum::<usize>()
+    }
+
     /// Reads the message of a peer in that role.
     ///
     /// Control characters in the username are an error (OpenVPN replaces them); the rest is made [`printable`].
@@ -204,8 +213,10 @@ mod tests {
     }
 
     fn encoded(message: &KeyMethod2) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(message.max_len());
+        let capacity = out.capacity();
         message.encode(&mut out).unwrap();
+        assert_eq!(out.capacity(), capacity, "a buffer that grows leaves a copy behind");
         out
     }
 

@@ -7,6 +7,7 @@ use rand_core::RngCore;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+use crate::client_hello::without_exports;
 use crate::key_method::{KeyMethod2, KeyMethodError};
 use crate::keys::{KeyMaterial, KeySource, derive_prf};
 use crate::params::ControlParams;
@@ -391,9 +392,21 @@ impl KeyState {
         Ok(())
     }
 
+    /// Whether keys can be [exported](TlsChannel::may_export) from this exchange.
+    pub(crate) fn may_export(&self) -> bool {
+        self.tls.may_export()
+    }
+
     /// Sends our key method 2. A server's completes the exchange.
-    pub(crate) fn send_key_method(&mut self, now: Instant, message: KeyMethod2) -> Result<(), KeyStateError> {
-        let mut bytes = Zeroizing::new(Vec::new());
+    pub(crate) fn send_key_method(
+        &mut self,
+        now: Instant,
+        mut message: KeyMethod2,
+    ) -> Result<(), KeyStateError> {
+        if !self.may_export() {
+            message.peer_info = without_exports(&message.peer_info);
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(message.max_len()));
         message.encode(&mut bytes)?;
         self.local = Some(message.source);
         self.tls.send(&bytes)?;
@@ -406,7 +419,8 @@ impl KeyState {
 
     /// Sends one control message; the NUL is added.
     pub(crate) fn send_message(&mut self, now: Instant, text: &str) -> Result<(), KeyStateError> {
-        let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
+        let mut bytes = Zeroizing::new(Vec::with_capacity(text.len() + 1));
+        bytes.extend_from_slice(text.as_bytes());
         bytes.push(0);
         self.tls.send(&bytes)?;
         self.flush(now);

@@ -3,6 +3,9 @@
 
 pub mod access;
 mod auth_token;
+mod authorities;
+mod ca_fault;
+mod canonical_name;
 mod certificate;
 mod client;
 mod client_hello;
@@ -29,6 +32,7 @@ pub mod reliable;
 pub mod revocation;
 mod server;
 mod session;
+mod signed_list;
 pub mod static_key;
 mod static_tunnel;
 #[cfg(test)]
@@ -37,6 +41,7 @@ mod support;
 pub mod tls;
 mod usage;
 mod verify;
+mod verify_error;
 pub mod wire;
 pub mod wrap;
 

@@ -5,10 +5,14 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, SignatureVerificationAlgorithm, UnixTime,
+};
 use thiserror::Error;
-use webpki::{CertRevocationList, EndEntityCert, OwnedCertRevocationList};
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::canonical_name::CanonicalName;
+use crate::signed_list::{self, ListFault, SignedList};
 
 /// Why a revocation list cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -32,7 +36,7 @@ pub enum RevocationError {
 /// What is revoked.
 pub(crate) enum Lists {
     /// Signed lists of the authorities.
-    Signed(Vec<CertRevocationList<'static>>),
+    Signed(Vec<SignedList>),
     /// Serial numbers in decimal, whoever issued them (`crl-verify DIRECTORY dir`).
     Serials(BTreeSet<String>),
 }
@@ -42,11 +46,7 @@ impl Lists {
         let mut lists = Vec::new();
         for der in CertificateRevocationListDer::pem_slice_iter(pem) {
             let der = der.map_err(|error| RevocationError::Pem(error.to_string()))?;
-            let list = OwnedCertRevocationList::from_der(&der).map_err(|error| match error {
-                webpki::Error::UnsupportedCrlVersion => RevocationError::Version,
-                other => RevocationError::List(other.to_string()),
-            })?;
-            lists.push(CertRevocationList::from(list));
+            lists.push(SignedList::new(&der)?);
         }
         if lists.is_empty() { Err(RevocationError::Empty) } else { Ok(Lists::Signed(lists)) }
     }
@@ -59,15 +59,30 @@ impl Lists {
     /// Whether the list names that certificate. Signatures and dates of signed lists are judged in the
     /// handshake, not here.
     pub(crate) fn names(&self, certificate: &CertificateDer<'_>) -> bool {
+        X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| self.names_parsed(&parsed))
+    }
+
+    fn names_parsed(&self, certificate: &X509Certificate<'_>) -> bool {
         match self {
-            Lists::Signed(lists) => EndEntityCert::try_from(certificate).is_ok_and(|entity| {
-                lists.iter().any(|list| {
-                    list.issuer() == entity.issuer()
-                        && matches!(list.find_serial(entity.serial()), Ok(Some(_)))
-                })
-            }),
-            Lists::Serials(serials) => X509Certificate::from_der(certificate)
-                .is_ok_and(|(_, parsed)| serials.contains(&parsed.tbs_certificate.serial.to_string())),
+            Lists::Signed(lists) => {
+                let issuer = CanonicalName::new(certificate.issuer());
+                lists.iter().any(|list| list.is_of(&issuer) && list.names(certificate))
+            }
+            Lists::Serials(serials) => serials.contains(&certificate.tbs_certificate.serial.to_string()),
+        }
+    }
+
+    /// What the lists have against `certificate`, which `issuer` signed.
+    pub(crate) fn fault(
+        &self,
+        certificate: &X509Certificate<'_>,
+        issuer: &X509Certificate<'_>,
+        now: UnixTime,
+        algorithms: &[&dyn SignatureVerificationAlgorithm],
+    ) -> Option<ListFault> {
+        match self {
+            Lists::Signed(lists) => signed_list::fault(lists, certificate, issuer, now, algorithms),
+            Lists::Serials(_) => self.names_parsed(certificate).then_some(ListFault::Revoked),
         }
     }
 }

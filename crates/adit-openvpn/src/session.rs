@@ -256,6 +256,11 @@ impl Session {
         self.exchanges.first().and_then(|exchange| exchange.state.remote_info())
     }
 
+    /// Whether keys can be [exported](crate::tls::TlsChannel::may_export) from the present exchanges.
+    pub(crate) fn may_export(&self) -> bool {
+        self.exchanges.iter().all(|exchange| exchange.state.may_export())
+    }
+
     /// The peer-id of a point-to-point tunnel whose ends can export.
     pub(crate) fn point_peer_id(&self) -> Result<u32, KeyStateError> {
         let first = self.exchanges.first().ok_or(KeyStateError::MissingKeySource)?;

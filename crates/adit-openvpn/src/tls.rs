@@ -1,11 +1,15 @@
 //! One TLS connection, fed and drained in memory.
 
+mod first_hello;
+
 use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, Connection, ServerConfig};
 use zeroize::Zeroizing;
+
+use first_hello::FirstHello;
 
 /// A TLS record's header: type, version, length.
 const RECORD_HEADER: usize = 5;
@@ -27,6 +31,7 @@ pub struct TlsChannel {
     connection: Connection,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
+    hello: FirstHello,
 }
 
 impl TlsChannel {
@@ -44,7 +49,12 @@ impl TlsChannel {
             }
             TlsConfig::Server(config) => Connection::Server(rustls::ServerConnection::new(config.clone())?),
         };
-        Ok(TlsChannel { connection, incoming: Vec::new(), outgoing: Vec::new() })
+        Ok(TlsChannel {
+            connection,
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            hello: FirstHello::default(),
+        })
     }
 
     /// Takes ciphertext from the peer; returns the plaintext of each record that became complete.
@@ -57,6 +67,7 @@ impl TlsChannel {
         let mut messages = Vec::new();
         while let Some(length) = record_length(&self.incoming)? {
             let record: Vec<u8> = self.incoming.drain(..length).collect();
+            self.hello.take(&record);
             let outcome = self.receive_record(&record);
             self.collect_output();
             if let Some(message) = outcome? {
@@ -119,11 +130,26 @@ impl TlsChannel {
         self.connection.is_handshaking()
     }
 
+    /// Whether exported keys are this connection's alone: with TLS 1.3, and with TLS 1.2 and the extended master secret.
+    /// Without that, a server that a client trusts can give another connection, to a third party, the same master secret
+    /// and so the same keys (RFC 7627 §1).
+    pub fn may_export(&self) -> bool {
+        match self.connection.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_2) => self.hello.has_extended_master_secret(),
+            version => version == Some(rustls::ProtocolVersion::TLSv1_3),
+        }
+    }
+
     /// RFC 5705 / RFC 8446 §7.5 exporter without context.
     ///
     /// # Errors
-    /// Before the handshake has ended.
+    /// Before the handshake has ended, and if it [must not be](Self::may_export).
     pub fn export(&self, label: &str, output: &mut [u8]) -> Result<(), rustls::Error> {
+        if !self.may_export() {
+            return Err(rustls::Error::General(
+                "keys were to be exported from TLS 1.2 without extended master secret (RFC 7627), where they may be those of another connection, too: let the peer have TLS 1.3 or a TLS library with that extension (OpenSSL from 1.1.0)".to_owned(),
+            ));
+        }
         self.connection.export_keying_material(output, label.as_bytes(), None).map(|_| ())
     }
 

@@ -1,24 +1,22 @@
 //! Who the other end must be: certificate chain, purpose and name.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
-};
-use thiserror::Error;
-use webpki::{
-    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationCheckDepth,
-    RevocationOptionsBuilder, UnknownStatusPolicy,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::authorities::Authorities;
+use crate::ca_fault::Terms;
 use crate::certificate::{self, NameFields, subject_text};
-use crate::revocation::{Lists, Revocations};
+use crate::revocation::Revocations;
+use crate::verify_error::{NotThePeer, certificate_error, named_error};
 
 /// id-kp-serverAuth (RFC 5280 §4.2.1.12), the value bytes of its DER.
 const EKU_SERVER: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
@@ -32,6 +30,16 @@ pub enum Purpose {
     Server,
     /// A client's certificate.
     Client,
+}
+
+impl Purpose {
+    /// The end that stands there.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Purpose::Server => "server",
+            Purpose::Client => "client",
+        }
+    }
 }
 
 /// `verify-x509-name`.
@@ -92,63 +100,25 @@ pub struct PeerRequirements {
     pub revocations: Option<Revocations>,
 }
 
-/// The peer's certificate is valid but not the one that the configuration asks for.
-#[derive(Debug, Error)]
-enum NotThePeer {
-    #[error("its certificate has {found}, but verify-x509-name asks for {wanted}")]
-    Name { found: String, wanted: NameCheck },
-    #[error("its certificate has no key usage extension, which remote-cert-tls asks for")]
-    NoKeyUsage,
-    #[error("its certificate's key usage is {found}, which remote-cert-ku does not allow")]
-    KeyUsage { found: String },
-    #[error("its certificate's extended key usage is {found}, but remote-cert-eku asks for {wanted}")]
-    ExtendedUsage { found: String, wanted: String },
-    #[error(
-        "its certificate ({subject}) is none of those in peer-fingerprint; its SHA-256 fingerprint is {found}"
-    )]
-    Fingerprint { subject: String, found: String },
-    #[error("the certificate that issued its certificate is none of those in verify-hash")]
-    IssuerFingerprint,
-    #[error("its certificate has a NUL in its subject: somebody tries to pass for somebody else")]
-    Nul,
-    #[error("its certificate cannot be read: {0}")]
-    Unreadable(String),
-}
-
-impl From<NotThePeer> for Error {
-    fn from(error: NotThePeer) -> Self {
-        Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
-    }
-}
-
-/// An authority: what verification takes of it, and its whole certificate.
-#[derive(Clone, Debug)]
-pub(crate) struct Anchor {
-    pub(crate) trust: TrustAnchor<'static>,
-    pub(crate) certificate: CertificateDer<'static>,
-}
-
 /// Verifies a peer's certificate as OpenVPN does: chain, purpose, fingerprint and `verify-x509-name`; the host
 /// name it was reached by plays no part.
 #[derive(Debug)]
 pub(crate) struct PeerVerifier {
     purpose: Purpose,
-    anchors: Vec<TrustAnchor<'static>>,
-    authorities: Vec<CertificateDer<'static>>,
+    authorities: Option<Authorities>,
     requirements: PeerRequirements,
     provider: Arc<CryptoProvider>,
 }
 
 impl PeerVerifier {
-    /// Without anchors, fingerprints alone decide who comes in; there must be some then.
+    /// Without authorities, fingerprints alone decide who comes in; there must be some then.
     pub(crate) fn new(
         purpose: Purpose,
-        anchors: Vec<Anchor>,
+        authorities: Option<Authorities>,
         requirements: PeerRequirements,
         provider: Arc<CryptoProvider>,
     ) -> Self {
-        let (anchors, authorities) = anchors.into_iter().map(|it| (it.trust, it.certificate)).unzip();
-        PeerVerifier { purpose, anchors, authorities, requirements, provider }
+        PeerVerifier { purpose, authorities, requirements, provider }
     }
 
     fn verify(
@@ -162,16 +132,18 @@ impl PeerVerifier {
         if certificate::has_nul(parsed.subject()) {
             return Err(NotThePeer::Nul.into());
         }
-        let lists = self.requirements.revocations.as_ref().map(Revocations::current);
-        // As in OpenVPN, a fingerprint without an authority makes everything else about the chain irrelevant,
-        // dates included.
-        if !self.anchors.is_empty() || self.requirements.fingerprints.is_empty() {
-            self.verify_chain(certificate, chain, lists.as_deref(), now)?;
+        if certificate::is_malformed(&parsed) {
+            return Err(NotThePeer::Malformed.into());
         }
-        if let Some(lists @ Lists::Serials(_)) = lists.as_deref()
-            && std::iter::once(certificate).chain(chain).any(|certificate| lists.names(certificate))
-        {
-            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+        if let Some(bits) = certificate::small_rsa_key(&parsed) {
+            return Err(NotThePeer::SmallKey { bits }.into());
+        }
+        let lists = self.requirements.revocations.as_ref().map(Revocations::current);
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        let terms = Terms { purpose: self.purpose, now, lists: lists.as_deref(), algorithms };
+        match &self.authorities {
+            Some(authorities) => self.verify_chain(authorities, (certificate, &parsed), chain, terms)?,
+            None => self.verify_alone(certificate, terms)?,
         }
         let fingerprints = &self.requirements.fingerprints;
         if !fingerprints.is_empty() && !certificate::is_one_of(certificate, fingerprints) {
@@ -185,51 +157,69 @@ impl PeerVerifier {
         Ok(())
     }
 
+    /// Without authorities, fingerprints decide. As in OpenVPN everything else about the chain is irrelevant then, dates
+    /// included. Revocation lists are consulted though nothing can verify their signatures: they are named in the
+    /// configuration. OpenVPN lets the peer in, and throws it out when it reads the list again.
+    fn verify_alone(&self, certificate: &CertificateDer<'_>, terms: Terms<'_>) -> Result<(), Error> {
+        if self.requirements.fingerprints.is_empty() {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        }
+        if terms.lists.is_some_and(|lists| lists.names(certificate)) {
+            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+        }
+        Ok(())
+    }
+
     fn verify_chain(
         &self,
-        certificate: &CertificateDer<'_>,
+        authorities: &Authorities,
+        (certificate, parsed): (&CertificateDer<'_>, &X509Certificate<'_>),
         chain: &[CertificateDer<'_>],
-        lists: Option<&Lists>,
-        now: UnixTime,
+        terms: Terms<'_>,
     ) -> Result<(), Error> {
         let entity = EndEntityCert::try_from(certificate).map_err(certificate_error)?;
-        let oid = match self.purpose {
+        // As OpenSSL: a certificate with another extended key usage alone may not stand in the path, wherever. That
+        // the leaf has one at all is asked by `check_usages`.
+        let usage = KeyUsage::required_if_present(match self.purpose {
             Purpose::Server => EKU_SERVER,
             Purpose::Client => EKU_CLIENT,
-        };
-        let usage = if self.requirements.require_usage {
-            KeyUsage::required(oid)
-        } else {
-            KeyUsage::required_if_present(oid)
-        };
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        let signed: Vec<&CertRevocationList<'_>> = match lists {
-            Some(Lists::Signed(lists)) => lists.iter().collect(),
-            _ => Vec::new(),
-        };
-        // As OpenVPN: an authority without a list has revoked nothing; a list past its date lets nobody in.
-        let revocation = RevocationOptionsBuilder::new(&signed).ok().map(|builder| {
-            builder
-                .with_depth(RevocationCheckDepth::Chain)
-                .with_status_policy(UnknownStatusPolicy::Allow)
-                .with_expiration_policy(ExpirationPolicy::Enforce)
-                .build()
         });
+        let candidates = authorities.candidates(chain);
+        let refused = RefCell::new(None);
+        let judge = |path: &VerifiedPath<'_>| {
+            authorities.judge(parsed, path, terms).map_err(|error| {
+                refused.borrow_mut().get_or_insert(error);
+                webpki::Error::UnknownIssuer
+            })
+        };
+        // Revocation is judged by `judge`: webpki compares the names of issuers byte for byte, and takes the first of
+        // several lists.
+        let (algorithms, anchors) = (terms.algorithms, authorities.anchors());
         let path = entity
-            .verify_for_usage(algorithms, &self.anchors, chain, now, usage, revocation, None)
-            .map_err(certificate_error)?;
+            .verify_for_usage(algorithms, anchors, &candidates, terms.now, usage, None, Some(&judge))
+            .map_err(|error| match refused.take() {
+                Some(refused) => refused,
+                None => named_error(authorities, certificate, chain, terms, error),
+            })?;
+        if !certificate::can_shake_hands(parsed, self.purpose) {
+            return Err(NotThePeer::WrongKey { wanted: self.purpose.noun() }.into());
+        }
+        self.check_issuer(authorities, &path)
+    }
+
+    /// `verify-hash`.
+    fn check_issuer(&self, authorities: &Authorities, path: &VerifiedPath<'_>) -> Result<(), Error> {
         let wanted = &self.requirements.issuer_fingerprints;
-        if !wanted.is_empty() {
-            let issuer = match path.intermediate_certificates().next() {
-                Some(intermediate) => Some(intermediate.der()),
-                None => {
-                    let place = self.anchors.iter().position(|anchor| anchor == path.anchor());
-                    place.and_then(|place| self.authorities.get(place)).cloned()
-                }
-            };
-            if !issuer.is_some_and(|issuer| certificate::is_one_of(&issuer, wanted)) {
-                return Err(NotThePeer::IssuerFingerprint.into());
-            }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let is_wanted = |issuer: &CertificateDer<'_>| certificate::is_one_of(issuer, wanted);
+        let good = match path.intermediate_certificates().next() {
+            Some(intermediate) => is_wanted(&intermediate.der()),
+            None => authorities.roots_of(path).any(is_wanted),
+        };
+        if !good {
+            return Err(NotThePeer::IssuerFingerprint.into());
         }
         Ok(())
     }
@@ -238,6 +228,9 @@ impl PeerVerifier {
         let found = certificate::key_usage(parsed);
         if self.requirements.require_usage && found.is_none() {
             return Err(NotThePeer::NoKeyUsage);
+        }
+        if self.requirements.require_usage && !certificate::names_purpose(parsed, self.purpose) {
+            return Err(NotThePeer::NoUsage { wanted: self.purpose.noun() });
         }
         if let Some(allowed) = &self.requirements.key_usages {
             let fits = |found: u16| {
@@ -299,24 +292,6 @@ impl PeerVerifier {
             &self.provider.signature_verification_algorithms,
         )
     }
-}
-
-fn certificate_error(error: webpki::Error) -> Error {
-    use webpki::Error as E;
-    let error = match error {
-        E::CertExpired { time, not_after } => CertificateError::ExpiredContext { time, not_after },
-        E::CertNotValidYet { time, not_before } => CertificateError::NotValidYetContext { time, not_before },
-        E::UnknownIssuer => CertificateError::UnknownIssuer,
-        E::CertRevoked => CertificateError::Revoked,
-        E::CrlExpired { time, next_update } => {
-            CertificateError::ExpiredRevocationListContext { time, next_update }
-        }
-        E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
-        E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
-        E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,
-        other => CertificateError::Other(OtherError(Arc::new(other))),
-    };
-    Error::InvalidCertificate(error)
 }
 
 impl ServerCertVerifier for PeerVerifier {

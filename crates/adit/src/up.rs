@@ -154,13 +154,17 @@ fn start_with(
         });
     }
     let expiry = Expiry::new(&args.file, &parsed.config.role);
-    let (lists, source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file, &expiry)
+    let (lists, mut source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file, &expiry)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let questions = management.as_ref().and_then(Management::questions);
     let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, early, questions.as_deref())
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     expiry.note_certificates(&credentials);
+    source.iter_mut().for_each(|source| source.set_authorities(&credentials.ca));
     let source = (source, expiry);
+    for warning in translate::warnings(&parsed.config, &credentials, lists.as_ref()) {
+        log.log(Severity::Warning, warning);
+    }
     match &parsed.config.role {
         Role::Client(client) => {
             let patience = patience(parsed);

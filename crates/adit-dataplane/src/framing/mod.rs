@@ -113,8 +113,8 @@ impl SealSession {
             Framing::OpenVpnEpoch(framing) => {
                 SealWire::OpenVpnEpoch(Box::new(epoch::Sealer::new(framing, cipher, key)?))
             }
-            Framing::WireGuard { remote_index } => {
-                SealWire::WireGuard(wireguard::Sealer { aead: aead()?, remote_index })
+            Framing::WireGuard { remote_index, mtu } => {
+                SealWire::WireGuard(wireguard::Sealer { aead: aead()?, remote_index, mtu })
             }
         };
         let (counter, counter_warn, counter_max) = match framing {
@@ -158,7 +158,7 @@ impl SealSession {
             SealWire::OpenVpn(sealer) => sealer.layout(first, payload_len),
             SealWire::OpenVpnCbc(sealer) => sealer.layout(first, payload_len),
             SealWire::OpenVpnEpoch(sealer) => sealer.layout(first, payload_len),
-            SealWire::WireGuard(_) => wireguard::layout(payload_len),
+            SealWire::WireGuard(sealer) => sealer.layout(payload_len),
         }
     }
 

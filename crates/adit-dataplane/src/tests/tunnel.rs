@@ -108,33 +108,33 @@ fn wireguard_is_one_framing_among_others() {
         a.install(
             PeerId(4),
             SessionId(index_a.into()),
-            Framing::WireGuard { remote_index: index_b },
+            Framing::WireGuard { remote_index: index_b, mtu: 1400 },
             cipher,
             (1, 2),
         );
         b.install(
             PeerId(5),
             SessionId(index_b.into()),
-            Framing::WireGuard { remote_index: index_a },
+            Framing::WireGuard { remote_index: index_a, mtu: 1400 },
             cipher,
             (2, 1),
         );
-        for (number, len) in [0usize, 1, 4, 15, 16, 17, 1372].into_iter().enumerate() {
+        for (number, len) in [0usize, 1, 4, 15, 16, 17, 1364, 1372].into_iter().enumerate() {
             let packet = Flow::default().udp(&vec![9; len]);
             let sealed = a.send_one(&packet);
-            assert_eq!(sealed.len(), 32 + packet.len().next_multiple_of(16));
+            assert_eq!(sealed.len(), 32 + packet.len().next_multiple_of(16).min(1400));
             assert_eq!(sealed[..8], [4, 0, 0, 0, 4, 3, 2, 1], "type and receiver, little endian");
             assert_eq!(sealed[8..16], (number as u64).to_le_bytes(), "the counter starts at 0");
             assert_eq!(b.receive(udp(1), &sealed, sealed.len()).packets, std::slice::from_ref(&packet));
             assert!(b.receive(udp(1), &sealed, sealed.len()).packets.is_empty(), "replayed");
         }
-        assert_eq!(b.dropped_in(Drop::Replay), 7);
+        assert_eq!(b.dropped_in(Drop::Replay), 8);
         let sealed = a.send_one(&Flow::default().udp(b"from elsewhere"));
         b.receive(udp(9), &sealed, sealed.len());
         let reply = Flow { source: 2, destination: 1, ..Flow::default() }.udp(b"to there");
         assert_eq!(b.send(Offload::NONE, &reply)[0].0, udp(9));
-        let handshake = [1u8, 0, 0, 0, 9, 9, 9, 9];
-        assert_eq!(b.receive(udp(1), &handshake, 8).control, [(udp(1), handshake.to_vec())]);
+        let handshake = [&[1u8, 0, 0, 0][..], &[9; 144]].concat();
+        assert_eq!(b.receive(udp(1), &handshake, 148).control, [(udp(1), handshake)]);
         assert!(b.receive(udp(1), &[5, 0, 0, 0, 9, 9, 9, 9], 8).control.is_empty());
         assert_eq!(b.dropped_in(Drop::Malformed), 1);
     }

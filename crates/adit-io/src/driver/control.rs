@@ -363,6 +363,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             let status = IoStatus {
                 tun_name: self.tun.name().to_owned(),
                 offloads: self.offloads(),
+                gso_limited_destinations: self.gso_limited_destinations(),
                 tun_dropped: self.link.tx_dropped(),
                 tun_read_bytes,
                 tun_written_bytes,
@@ -374,11 +375,15 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    /// Which offloads are in use. A device on the way may have refused to cut trains since the start.
+    fn gso_limited_destinations(&self) -> usize {
+        self.sockets.values().flatten().map(|socket| socket.gso_limited_destinations()).sum()
+    }
+
+    /// Which offloads are in use. The kernel may have refused to cut trains since the start.
     fn offloads(&self) -> OffloadStatus {
         let mut offloads = self.offloads.clone();
         if let Some(error) = self.sockets.values().flatten().find_map(|socket| socket.gso_refusal()) {
-            offloads.udp_send = OffloadState::Failed(format!("a network device refused it: {error}"));
+            offloads.udp_send = OffloadState::Failed(format!("the kernel refused it: {error}"));
         }
         offloads
     }

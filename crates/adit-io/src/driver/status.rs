@@ -11,6 +11,9 @@ pub struct IoStatus {
     pub tun_name: String,
     /// Which offloads are in use, and why not the others.
     pub offloads: OffloadStatus,
+    /// Destinations whose path lately refused UDP_SEGMENT or segments of full length, so that their datagrams are sent
+    /// one by one.
+    pub gso_limited_destinations: usize,
     /// Packets that the TUN device's queue dropped because adit did not read them in time.
     pub tun_dropped: u64,
     /// Bytes of packets read from the TUN device.

@@ -45,6 +45,11 @@ impl ScriptLauncher {
         let call = ScriptCall {
             argv: script.argv.clone(),
             env: script.env.clone(),
+            secrets: script
+                .secrets
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
             device: device.to_owned(),
             files: script.files.iter().map(input).collect(),
             beside: beside.map(|run| run.number),

@@ -115,6 +115,8 @@ pub(super) type Exit = Result<i32, String>;
 pub(super) struct ScriptCall {
     pub(super) argv: Vec<String>,
     pub(super) env: Vec<(String, String)>,
+    /// Of the environment, what nobody else may learn.
+    pub(super) secrets: Vec<(String, String)>,
     pub(super) device: String,
     pub(super) files: Vec<ScriptInput>,
     /// A run whose files the environment names too.
@@ -123,7 +125,7 @@ pub(super) struct ScriptCall {
 
 impl Drop for ScriptCall {
     fn drop(&mut self) {
-        self.env.iter_mut().for_each(|(_, value)| value.zeroize());
+        self.secrets.iter_mut().for_each(|(_, value)| value.zeroize());
         self.files.iter_mut().for_each(|file| file.content.zeroize());
     }
 }

@@ -68,7 +68,8 @@ impl Scripts {
         let mut laid = self.lay(&call.files)?;
         let mut command = Command::new(program);
         command.args(arguments).env_clear().env("PATH", PATH).env("dev", &call.device).stdin(Stdio::null());
-        command.envs(call.env.iter().map(|(name, value)| (name, value)));
+        // The copies that the standard library makes until the program begins are out of reach.
+        command.envs(call.env.iter().chain(&call.secrets).map(|(name, value)| (name, value)));
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
             command.envs(other.variables.iter().map(|(name, path)| (name, path)));
         }
@@ -95,7 +96,7 @@ impl Scripts {
         if !self.policy.commands.iter().any(|command| !command.is_empty() && call.argv.starts_with(command)) {
             return Err(denied("the configuration has no such script"));
         }
-        let variables = call.env.iter().map(|(name, _)| name);
+        let variables = call.env.iter().chain(&call.secrets).map(|(name, _)| name);
         let files = call.files.iter().filter_map(|file| file.variable.as_ref());
         if let Some(name) = variables.chain(files).find(|name| !self.is_variable(name)) {
             return Err(denied(&format!("scripts get no variable `{name}`")));
@@ -282,6 +283,7 @@ mod tests {
         ScriptCall {
             argv: argv.iter().map(|word| (*word).to_owned()).collect(),
             env: vec![(variable.to_owned(), "x".to_owned())],
+            secrets: Vec::new(),
             device: "tun0".to_owned(),
             files: vec![ScriptInput { content: b"in".to_vec(), is_argument: true, variable: None }],
             beside: None,

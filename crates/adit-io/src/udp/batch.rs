@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 
 use adit_dataplane::Train;
 
@@ -78,8 +77,7 @@ impl UdpSocket {
         for train in trains {
             let to = self.wire_address(train.path.remote());
             let segment = train.segment.max(1);
-            let cut_by_kernel = segment <= self.longest_segment.load(Ordering::Relaxed);
-            if train.bytes.len() <= segment || cut_by_kernel {
+            if train.bytes.len() <= segment || segment <= self.longest_segment(to) {
                 let size = if train.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
                 batch.push(Message { bytes: train.bytes, to, segment: size });
             } else {

@@ -65,6 +65,7 @@ impl Connecting {
             id: self.id,
             argv,
             env,
+            secrets: Vec::new(),
             files,
             settings: Some(1),
             defers: true,

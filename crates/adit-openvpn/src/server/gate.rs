@@ -332,10 +332,12 @@ impl Gate {
             content.extend_from_slice(tamed(&hello.password).as_bytes());
             content.push(b'\n');
             files.push(ScriptFile { content, is_argument: true, variable: None });
-        } else {
-            env.set("password", &hello.password);
         }
-        self.script(script.argv.clone(), env.finish("user-pass-verify"), files, true)
+        let mut run = self.script(script.argv.clone(), env.finish("user-pass-verify"), files, true);
+        if !script.by_file {
+            run.secrets.push(("password", tamed(&hello.password)));
+        }
+        run
     }
 
     fn session_id(&self) -> [u8; 12] {
@@ -368,6 +370,7 @@ impl Gate {
             id: self.next_script(),
             argv,
             env,
+            secrets: Vec::new(),
             files,
             settings: None,
             defers,

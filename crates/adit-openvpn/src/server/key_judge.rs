@@ -75,6 +75,7 @@ impl KeyJudge {
             id,
             argv,
             env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            secrets: Vec::new(),
             files: vec![file],
             settings: None,
             defers: false,

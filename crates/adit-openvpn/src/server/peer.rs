@@ -493,6 +493,9 @@ impl Peer {
             self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
             self.abilities.proto = known_proto(&self.params.data, self.abilities.proto);
+            if !self.session.may_export() {
+                self.abilities.proto &= !iv_proto::EXPORTS;
+            }
             let options = parse_options(&hello.options);
             self.occ_cipher = options.get("cipher").map(|name| (*name).to_owned());
             // The word stands for every kind of compression (OpenVPN ssl.c, `remote_usescomp`).

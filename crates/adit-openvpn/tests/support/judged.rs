@@ -65,7 +65,9 @@ pub fn asked<'a>(pair: &'a Pair, kind: &str) -> Vec<&'a Script> {
 }
 
 pub fn variable<'a>(script: &'a Script, name: &str) -> Option<&'a str> {
-    script.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    let secret = script.secrets.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+    let open = || script.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    secret.or_else(open)
 }
 
 /// The latest script of that type ends like that, with these files.

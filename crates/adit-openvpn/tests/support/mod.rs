@@ -7,6 +7,7 @@
 )]
 
 pub mod judged;
+pub mod paths;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -21,6 +21,9 @@ pub(crate) struct Report {
     pub(crate) device: String,
     /// Each offload by the name that `adit up --no-offload` knows it by.
     pub(crate) offloads: BTreeMap<String, Switch>,
+    /// Destinations whose path lately refused UDP_SEGMENT or segments of full length.
+    #[serde(default)]
+    pub(crate) gso_limited_destinations: usize,
     pub(crate) sent: Direction,
     pub(crate) received: Direction,
     /// The threads that move packets.
@@ -127,6 +130,7 @@ impl Report {
             role: role.to_owned(),
             device: io_status.tun_name.clone(),
             offloads: offloads(io_status),
+            gso_limited_destinations: io_status.gso_limited_destinations,
             sent: direction(&snapshot.egress),
             received: direction(&snapshot.ingress),
             workers: io_status.workers.iter().map(worker).collect(),

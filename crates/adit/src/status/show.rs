@@ -14,6 +14,10 @@ pub(super) fn text(report: &Report) -> String {
     let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
     let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
     let _ = writeln!(out, "  offloads   {}", switches(&report.offloads));
+    if report.gso_limited_destinations > 0 {
+        let count = report.gso_limited_destinations;
+        let _ = writeln!(out, "  udp-gso    limited for {count} of the destinations, whose path is narrow");
+    }
     if !report.sandbox.is_empty() {
         let _ = writeln!(out, "  sandbox    {}", switches(&report.sandbox));
     }
@@ -149,6 +153,7 @@ mod tests {
             role: "server".to_owned(),
             device: "tun0".to_owned(),
             offloads: BTreeMap::new(),
+            gso_limited_destinations: 1,
             sent: counts(),
             received: counts(),
             workers: Vec::new(),

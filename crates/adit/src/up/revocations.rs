@@ -10,6 +10,7 @@ use std::time::Duration;
 use adit_config::openvpn::Crl;
 use adit_core::{Command, Protocol, Severity};
 use adit_io::{Handle, HelperFiles, Mark};
+use adit_openvpn::credentials;
 use adit_openvpn::revocation::Revocations;
 
 use super::expiry::Expiry;
@@ -29,6 +30,8 @@ pub(super) struct Source {
     seen: Option<Mark>,
     /// Warns before a list expires.
     expiry: Expiry,
+    /// The CA certificates, whose lists they should be.
+    ca: Vec<u8>,
 }
 
 /// The lists that the configuration in `file` names, and what to watch for newer ones.
@@ -59,7 +62,7 @@ pub(super) fn load(
 
 impl Source {
     fn new(path: PathBuf, directory: bool, expiry: &Expiry) -> Self {
-        let mut source = Source { path, directory, seen: None, expiry: expiry.clone() };
+        let mut source = Source { path, directory, seen: None, expiry: expiry.clone(), ca: Vec::new() };
         source.seen = source.mark().ok();
         source
     }
@@ -69,6 +72,21 @@ impl Source {
         if !self.directory {
             self.expiry.note_lists(content);
         }
+    }
+
+    /// The lists should be of these CA certificates, as PEM.
+    pub(super) fn set_authorities(&mut self, ca: &[u8]) {
+        self.ca = ca.to_vec();
+    }
+
+    /// Warnings about lists of other authorities.
+    fn foreign(&self, content: &[u8]) -> Vec<String> {
+        if self.directory {
+            return Vec::new();
+        }
+        // What cannot be read is reported by the protocol.
+        Revocations::from_lists(content)
+            .map_or_else(|_| Vec::new(), |lists| credentials::warnings_of_lists(&self.ca, &lists))
     }
 
     /// The lists, or the names in the directory, one a line.
@@ -124,6 +142,9 @@ impl Source {
                         self.seen = Some(mark);
                         complained = false;
                         self.note(&content);
+                        for warning in self.foreign(&content) {
+                            log.log(Severity::Warning, warning);
+                        }
                         if !handle.command(Command::RevocationList(content)) {
                             return;
                         }

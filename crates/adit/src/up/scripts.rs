@@ -181,10 +181,11 @@ impl Runner {
         }
         self.running = still;
         while self.running.len() < MOST_AT_ONCE {
-            let Some((script, device)) = self.next() else { break };
+            let Some((mut script, device)) = self.next() else { break };
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
             match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
                 Ok(run) => {
+                    script.wipe();
                     let until = Instant::now() + script.patience;
                     self.running.push(Running { script, run, until });
                 }
@@ -271,18 +272,22 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A thread that runs scripts, and what they come to.
-    fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
-        let (jobs, receiver) = mpsc::channel();
-        let (answers, came) = mpsc::channel();
+    /// Runs what the tests have run.
+    fn helper() -> Helper {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let scripts = adit_io::Scripts {
             commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
             variables: words(&["WORD"]),
             directory: std::env::temp_dir(),
         };
-        let policy = Policy { scripts: Some(scripts), ..Policy::default() };
-        let helper = Helper::within_process(policy).unwrap();
+        Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
+    }
+
+    /// A thread that has scripts run, and what they come to.
+    fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
+        let (jobs, receiver) = mpsc::channel();
+        let (answers, came) = mpsc::channel();
+        let helper = helper();
         thread::spawn(move || {
             Runner::new(
                 Box::new(move |id, outcome| {
@@ -305,6 +310,7 @@ mod tests {
             id: ScriptId { owner: 1, number },
             argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
             env: vec![("WORD".to_owned(), "a b".to_owned())],
+            secrets: vec![("password", Zeroizing::new("s3 cret".to_owned()))],
             files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
             settings: Some(1),
             defers: true,
@@ -318,8 +324,7 @@ mod tests {
     #[test]
     fn environment_files_and_settings() {
         let (jobs, came) = runner();
-        let text =
-            "[ \"$(cat \"$1\")$WORD$dev\" = ina\\ btun7 ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
+        let text = "[ \"$(cat \"$1\")$WORD$dev$password\" = ina\\ btun7s3\\ cret ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
         jobs.send(shell(1, text, SOON)).unwrap();
         let (id, outcome) = came.recv_timeout(SOON).unwrap();
         assert_eq!((id.number, outcome.exit), (1, Ok(0)));
@@ -328,6 +333,17 @@ mod tests {
         jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
         let (_, outcome) = came.recv_timeout(SOON).unwrap();
         assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
+    }
+
+    /// A script that puts its answer off may be kept for long.
+    #[test]
+    fn secrets_are_wiped_when_a_script_has_begun() {
+        let helper = helper();
+        let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap());
+        runner.take(shell(1, "exec sleep 60", SOON));
+        runner.look();
+        let Running { script, .. } = &runner.running[0];
+        assert!(script.secrets.is_empty() && script.files.iter().all(|file| file.content.is_empty()));
     }
 
     #[test]

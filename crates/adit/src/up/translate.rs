@@ -11,7 +11,7 @@ use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
-use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, server_tls};
+use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
     PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
@@ -20,7 +20,9 @@ use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{CertificateDemand, NameCheck, NameFields, PeerRequirements, Role, TlsConfig, UseLimits};
+use adit_openvpn::{
+    CertificateDemand, NameCheck, NameFields, PeerRequirements, Purpose, Role, TlsConfig, UseLimits,
+};
 use zeroize::Zeroizing;
 
 use super::tls::environment;
@@ -85,22 +87,20 @@ fn remotes(client: &ClientConfig) -> Vec<Remote> {
         port: remote.port,
         transport: remote.transport,
         family: family(remote.family),
-        bind: remote.bind.and_then(|bind| local_end(bind, remote.family, client.pull)),
+        bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
         connect_timeout: remote.connect_timeout,
     };
     client.remotes.iter().map(remote).collect()
 }
 
-/// Any port of any address is what the system chooses by itself.
-fn local_end(bind: file::Bind, family: file::Family, pull: bool) -> Option<SocketAddr> {
+/// Where the client binds; nothing if the system chooses (`nobind`, or `lport 0`). An unspecified address takes the family of the server's.
+fn local_end(bind: file::Bind, family: file::Family) -> Option<SocketAddr> {
     let any = match family {
         file::Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         file::Family::Any | file::Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     };
     match bind {
         file::Bind { address: None, port: 0 } => None,
-        // A server does not care for our port. The other end of a point-to-point tunnel may.
-        file::Bind { address: None, .. } if family == file::Family::Any && pull => None,
         file::Bind { address, port } => Some(SocketAddr::new(address.unwrap_or(any), port)),
     }
 }
@@ -341,6 +341,20 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
     }
 }
 
+/// Certificates in `ca` and revocation lists that have no effect, for the log.
+pub(super) fn warnings(
+    config: &Config,
+    credentials: &Credentials,
+    lists: Option<&Revocations>,
+) -> Vec<String> {
+    let purpose = match &config.role {
+        file::Role::Client(_) => Purpose::Server,
+        file::Role::Server(_) | file::Role::Point(_) => Purpose::Client,
+    };
+    let now = rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0));
+    credentials::warnings(credentials, purpose, now, lists)
+}
+
 fn demand(config: &Config) -> CertificateDemand {
     match &config.role {
         file::Role::Client(_) | file::Role::Point(_) => CertificateDemand::Require,
@@ -451,5 +465,31 @@ pub(super) fn keepalive(config: &Config) -> Keepalive {
         ping: config.liveness.ping,
         timeout: config.liveness.timeout,
         exit: config.liveness.on_timeout == file::OnTimeout::Exit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a pulling client with these lines binds.
+    fn bound(lines: &str) -> Option<SocketAddr> {
+        let text = format!("client\ndev tun\nremote vpn.example\nca ca.crt\nauth-user-pass\n{lines}\n");
+        let certificate = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let parsed = adit_config::openvpn::parse("test.ovpn", text.as_bytes(), &|_| Ok(certificate.to_vec()));
+        let file::Role::Client(client) = parsed.expect("a configuration").config.role else {
+            panic!("not a client")
+        };
+        remotes(&client)[0].bind
+    }
+
+    #[test]
+    fn a_pulling_client_binds_where_its_file_says() {
+        assert_eq!(bound(""), None, "two clients on one machine are usual");
+        assert_eq!(bound("nobind"), None);
+        assert_eq!(bound("lport 0"), None);
+        assert_eq!(bound("lport 4000"), Some(([0, 0, 0, 0], 4000).into()));
+        assert_eq!(bound("bind"), Some(([0, 0, 0, 0], 1194).into()));
+        assert_eq!(bound("local 192.0.2.9"), Some(([192, 0, 2, 9], 1194).into()));
     }
 }

@@ -31,8 +31,9 @@ pub(crate) struct Host {
     config: std::path::PathBuf,
     label: String,
     arguments: Vec<String>,
+    openssl_config: Option<std::path::PathBuf>,
     process: Option<Process>,
-    _directory: Scratch,
+    directory: Scratch,
 }
 
 impl Bed {
@@ -115,8 +116,9 @@ impl Host {
             config: directory.write(&format!("{name}.{}", program.extension()), config)?,
             label: format!("{name} ({program:?})"),
             arguments: Vec::new(),
+            openssl_config: None,
             process: None,
-            _directory: directory,
+            directory,
         })
     }
 
@@ -130,8 +132,15 @@ impl Host {
         self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     }
 
+    /// Configures OpenSSL by this text, where the program has it.
+    pub(crate) fn configure_openssl(&mut self, text: &str) -> Result<(), TestbedError> {
+        self.openssl_config = Some(self.directory.write("openssl.cnf", text)?);
+        Ok(())
+    }
+
     fn command(&self) -> Result<Command, TestbedError> {
         let mut command = self.program.command(self.part, &self.config)?;
+        command.envs(self.openssl_config.iter().map(|file| ("OPENSSL_CONF", file)));
         if self.program == Program::Adit {
             command.args(&self.arguments);
         }

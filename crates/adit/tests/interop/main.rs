@@ -8,6 +8,7 @@
 mod bed;
 mod breaks;
 mod certificates;
+mod chains;
 mod challenges;
 mod ciphers;
 mod client_auth;
@@ -16,6 +17,7 @@ mod confinement;
 mod demo;
 mod dns;
 mod errors;
+mod extended_master_secret;
 mod lifetime;
 mod limits;
 mod logs;

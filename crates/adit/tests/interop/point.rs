@@ -4,7 +4,7 @@ use crate::options::{Options, Program, Transport, Wrap};
 use crate::variants::{BOTH_WAYS, check, comes_back, name_each_other, options_strings_agree};
 
 /// Makes a server and its client two points.
-fn points(texts: &mut [String; 2]) {
+pub(crate) fn points(texts: &mut [String; 2]) {
     let [server, client] = texts;
     *server = server
         .replace("server 10.8.0.0 255.255.255.0\n", "tls-server\nifconfig 10.8.0.1 10.8.0.2\n")

@@ -108,7 +108,8 @@ pub(crate) fn check(
     assert!(outcome.is_ok(), "{context}: {}\n{}", outcome.unwrap_err(), bed.logs());
 }
 
-fn play(bed: &mut Bed) -> Result<(), String> {
+/// Brings the tunnel up, moves packets of all sizes and ends both programs.
+pub(crate) fn play(bed: &mut Bed) -> Result<(), String> {
     let text = |error: adit_testbed::TestbedError| error.to_string();
     bed.server.start().map_err(text)?;
     bed.clients[0].start().map_err(text)?;

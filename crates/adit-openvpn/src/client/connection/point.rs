@@ -18,7 +18,10 @@ impl Connection {
         now: Instant,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let theirs = PeerAbilities::parse(self.session.peer_info().unwrap_or_default());
+        let mut theirs = PeerAbilities::parse(self.session.peer_info().unwrap_or_default());
+        if !self.session.may_export() {
+            theirs.proto &= !iv_proto::EXPORTS;
+        }
         let terms = match point_terms(Role::Client, &self.params.data, &theirs) {
             Ok(terms) => terms,
             Err(reason) => {

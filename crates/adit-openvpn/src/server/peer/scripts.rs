@@ -136,6 +136,7 @@ pub(super) fn plain_script(
         id,
         argv,
         env,
+        secrets: Vec::new(),
         files: Vec::new(),
         settings: None,
         defers: false,

@@ -1,0 +1,185 @@
+//! What `ca` holds, judged as OpenSSL judges it for OpenVPN: a certificate path must end at a self-signed CA
+//! certificate, and every other certificate in `ca` may stand in the middle of a path.
+
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls::{CertificateError, Error};
+use webpki::VerifiedPath;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::ca_fault::{self, Fault, Faulty, Terms, first_fault};
+use crate::canonical_name::CanonicalName;
+use crate::certificate::{is_self_signed, subject_text};
+use crate::revocation::Lists;
+use crate::signed_list::SignedList;
+use crate::verify::Purpose;
+
+/// The longest path that is followed to find what is wrong with it. Verification follows no longer one.
+const MAX_PATH: usize = 8;
+
+/// The certificates in `ca`.
+#[derive(Debug)]
+pub(crate) struct Authorities {
+    /// The self-signed certificates, as the verification takes them.
+    anchors: Vec<TrustAnchor<'static>>,
+    /// The same, whole and in the same order.
+    roots: Vec<CertificateDer<'static>>,
+    /// Those that another one signed.
+    intermediates: Vec<CertificateDer<'static>>,
+}
+
+impl Authorities {
+    /// Sorts the certificates in `ca`.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+        let mut sorted = Authorities { anchors: Vec::new(), roots: Vec::new(), intermediates: Vec::new() };
+        for certificate in certificates {
+            let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|error| error.to_string())?;
+            if is_self_signed(&parsed) {
+                let anchor = webpki::anchor_from_trusted_cert(&certificate);
+                sorted.anchors.push(anchor.map_err(|error| error.to_string())?.to_owned());
+                sorted.roots.push(certificate);
+            } else {
+                sorted.intermediates.push(certificate);
+            }
+        }
+        Ok(sorted)
+    }
+
+    /// The certificates at which a path may end.
+    pub(crate) fn anchors(&self) -> &[TrustAnchor<'static>] {
+        &self.anchors
+    }
+
+    /// The certificates from which a path may be built: those in `ca` first, as OpenSSL searches them first, then
+    /// those that the peer sent.
+    pub(crate) fn candidates<'a>(&'a self, sent: &'a [CertificateDer<'_>]) -> Vec<CertificateDer<'a>> {
+        let mut candidates: Vec<CertificateDer<'a>> = Vec::new();
+        for certificate in self.intermediates.iter().chain(sent) {
+            // Each is tried once, however often a peer sends it.
+            if !candidates.iter().any(|known| known == certificate) {
+                candidates.push(CertificateDer::from(certificate.as_ref()));
+            }
+        }
+        candidates
+    }
+
+    /// The certificates at which the path ends: several, where one was renewed with the same key.
+    pub(crate) fn roots_of<'a>(
+        &'a self,
+        path: &'a VerifiedPath<'_>,
+    ) -> impl Iterator<Item = &'a CertificateDer<'static>> {
+        let pairs = self.anchors.iter().zip(&self.roots);
+        pairs.filter(|(anchor, _)| *anchor == path.anchor()).map(|(_, root)| root)
+    }
+
+    /// Judges what the verification leaves out: everything about the root, the key usage of all, and revocation. One
+    /// root without fault suffices.
+    ///
+    /// # Errors
+    /// Says what is wrong with the path.
+    pub(crate) fn judge(
+        &self,
+        leaf: &X509Certificate<'_>,
+        path: &VerifiedPath<'_>,
+        terms: Terms<'_>,
+    ) -> Result<(), Error> {
+        let middle: Vec<_> = path.intermediate_certificates().map(|certificate| certificate.der()).collect();
+        let mut first = None;
+        for root in self.roots_of(path) {
+            // A leaf that stands in `ca` itself need not be a CA.
+            let root = Some(root).filter(|root| !middle.is_empty() || **root != path.end_entity().der());
+            let above: Vec<&CertificateDer<'_>> = middle.iter().chain(root).collect();
+            match ca_fault::judge(leaf, &above, terms) {
+                Ok(()) => return Ok(()),
+                Err(error) => first.get_or_insert(error),
+            };
+        }
+        Err(first.unwrap_or(Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+    }
+
+    /// The certificates above `leaf`, followed by name alone: what can be said of a path that was refused.
+    pub(crate) fn follow<'a>(
+        &'a self,
+        leaf: &'a CertificateDer<'a>,
+        sent: &'a [CertificateDer<'a>],
+    ) -> Vec<&'a CertificateDer<'a>> {
+        // Each is read once, however many a peer sends.
+        let names = |it: &'a CertificateDer<'a>| {
+            let (_, parsed) = X509Certificate::from_der(it).ok()?;
+            Some((parsed.subject().as_raw().to_vec(), parsed.issuer().as_raw().to_vec(), it))
+        };
+        let known: Vec<_> =
+            self.roots.iter().chain(&self.intermediates).chain(sent).filter_map(names).collect();
+        let mut path = Vec::new();
+        let Some((_, mut wanted, _)) = names(leaf) else { return path };
+        while path.len() < MAX_PATH
+            && let Some((_, issuer, next)) = known.iter().find(|(subject, ..)| *subject == wanted)
+        {
+            path.push(*next);
+            if self.is_root(next) {
+                break;
+            }
+            wanted.clone_from(issuer);
+        }
+        path
+    }
+
+    /// Whether the certificate is one of the roots.
+    pub(crate) fn is_root(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.roots.iter().any(|root| root == certificate)
+    }
+
+    /// For the log, of each list whose issuer is none of these.
+    pub(crate) fn warnings_of_lists(&self, lists: &Lists) -> Vec<String> {
+        let Lists::Signed(lists) = lists else { return Vec::new() };
+        let subjects = || {
+            let all = self.roots.iter().chain(&self.intermediates);
+            all.filter_map(|it| Some(X509Certificate::from_der(it).ok()?.1))
+        };
+        let names: Vec<CanonicalName> = subjects().map(|it| CanonicalName::new(it.subject())).collect();
+        let foreign = lists.iter().filter(|list| !names.iter().any(|name| list.is_of(name)));
+        let known: Vec<String> = subjects().map(|it| subject_text(it.subject())).collect();
+        let warning = |list: &SignedList| {
+            format!(
+                "crl-verify: the revocation list of {} revokes nothing that a CA certificate in ca has issued, as none has that name; ca holds {}",
+                list.issuer_text,
+                known.join("; ")
+            )
+        };
+        foreign.map(warning).collect()
+    }
+
+    /// For the log, of each certificate that no path can use.
+    pub(crate) fn warnings(&self, purpose: Purpose, now: UnixTime) -> Vec<String> {
+        let terms = Terms { purpose, now, lists: None, algorithms: &[] };
+        let all = || self.roots.iter().chain(&self.intermediates);
+        let faulty = all().filter_map(|certificate| first_fault(&[certificate], terms));
+        let mut warnings: Vec<String> = faulty
+            .map(|Faulty { subject, fault }| match fault {
+                Fault::NotACa | Fault::NoCertSign => format!(
+                    "ca: {subject} {fault}; it verifies nothing, unless it is the other end's own certificate"
+                ),
+                _ => format!("ca: {subject} {fault}; the other end cannot be verified by it"),
+            })
+            .collect();
+        for certificate in &self.intermediates {
+            let path = self.follow(certificate, &[]);
+            let last = path.last().copied().unwrap_or(certificate);
+            if self.is_root(last) {
+                continue;
+            }
+            if let (Ok((_, own)), Ok((_, last))) =
+                (X509Certificate::from_der(certificate), X509Certificate::from_der(last))
+            {
+                warnings.push(format!(
+                    "ca: {} is an intermediate certificate, and no self-signed CA certificate above it is in ca, so that it verifies nothing: add that of {}",
+                    subject_text(own.subject()),
+                    subject_text(last.issuer())
+                ));
+            }
+        }
+        warnings
+    }
+}
