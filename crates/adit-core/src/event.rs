@@ -40,7 +40,8 @@ pub enum Event {
     /// later question takes the place of one that is not answered yet.
     AskResponse(Challenge),
     /// The tunnel is up with these settings (a client: after each successful connect, perhaps changed; a
-    /// server: once at its start).
+    /// server: once at its start). Answered with [`Command::NotUp`] where the system refuses what they cannot be
+    /// without.
     Up(TunnelSettings),
     /// The tunnel is down (a client between two connections).
     Down,
@@ -145,6 +146,13 @@ pub enum Command {
         name: String,
         /// What holds for it; or why it cannot be told, and so is not let in.
         settings: Result<Box<PeerSettings>, String>,
+    },
+    /// The system refused something that the settings of [`Event::Up`] cannot be without, such as the routes of
+    /// `redirect-gateway`: the tunnel is not up, and the connection is of no use. Said before any later event is asked
+    /// for.
+    NotUp {
+        /// What was refused, and why.
+        reason: String,
     },
     /// Say goodbye to all peers and end.
     Shutdown,

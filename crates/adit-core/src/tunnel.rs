@@ -18,6 +18,9 @@ pub struct TunnelSettings {
     pub routes: Vec<Route>,
     /// Send all traffic into the tunnel.
     pub redirect_gateway: Option<RedirectGateway>,
+    /// No IPv6 leaves this machine, neither by the tunnel nor beside it: it is unreachable at once. The tunnel's own
+    /// datagrams are excepted.
+    pub block_ipv6: bool,
     /// Name resolution through the tunnel.
     pub dns: Dns,
     /// The outer addresses of the server, which must stay outside the tunnel.

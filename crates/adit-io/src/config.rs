@@ -27,6 +27,8 @@ pub struct DriverConfig {
     pub workers: usize,
     /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
     pub resolv_conf: Option<PathBuf>,
+    /// A firewall lets nothing out but the tunnel's packets and marked datagrams ([`crate::KillSwitch`]).
+    pub kill_switch: bool,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
 }

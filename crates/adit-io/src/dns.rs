@@ -16,6 +16,9 @@ use self::resolved::Resolved;
 /// Where the C library looks for name servers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+/// Where systemd-resolved lists the name servers that it asks.
+const RESOLVED_UPLINKS: &str = "/run/systemd/resolve/resolv.conf";
+
 /// The system's name servers, as far as this tunnel changed them. What was changed is changed back when this
 /// value is dropped.
 #[derive(Debug)]
@@ -65,7 +68,11 @@ impl NameServers {
     pub(crate) fn of_the_system(&self) -> Vec<IpAddr> {
         match &self.way {
             Way::File(file) | Way::Resolved(_, Some(file)) => file.servers(),
-            Way::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
+            // The file names systemd-resolved itself, which asks the tunnel's name servers.
+            Way::Resolved(_, None) => {
+                let servers = ResolvConf::new(PathBuf::from(RESOLVED_UPLINKS)).servers();
+                servers.into_iter().filter(|server| !self.applied.servers.contains(server)).collect()
+            }
             Way::NotOurs => Vec::new(),
         }
     }

@@ -11,12 +11,15 @@ mod dns;
 mod driver;
 mod fair_queue;
 mod helper;
+mod kill_switch;
 mod mailbox;
+mod mark;
 mod netlink;
 mod offload;
 mod opener;
 mod poller;
 mod privileges;
+mod resolver;
 mod routing;
 mod sys;
 mod system;
@@ -35,6 +38,7 @@ pub use helper::{
     Helper, HelperAccess, HelperFiles, Mark, Network, Policy, Revocations, ScriptLauncher, ScriptRun,
     Scripts, serve_helper,
 };
+pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use privileges::{

@@ -1,5 +1,7 @@
 //! The kernel's links, addresses and routes, by rtnetlink (RFC 3549), one question at a time.
 
+mod policy;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +22,8 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, recv};
+
+pub(crate) use self::policy::{IpFamily, ListedRoute, MAIN, Rule, RuleTarget, TableRoute};
 
 /// The kernel answers at once; this is against waiting for ever should it not.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -166,6 +170,11 @@ impl Netlink {
         self.set_link(device, LinkAttribute::TxQueueLen(packets))
     }
 
+    /// Sets the group that the device belongs to.
+    pub fn set_group(&mut self, device: u32, group: u32) -> io::Result<()> {
+        self.set_link(device, LinkAttribute::Group(group))
+    }
+
     fn set_link(&mut self, device: u32, attribute: LinkAttribute) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = device;
@@ -208,10 +217,15 @@ impl Netlink {
 
     /// How the kernel would send to `address` now. Fails with ENETUNREACH when it would not.
     pub fn next_hop(&mut self, address: IpAddr) -> io::Result<NextHop> {
+        self.next_hop_with(address, None)
+    }
+
+    fn next_hop_with(&mut self, address: IpAddr, more: Option<RouteAttribute>) -> io::Result<NextHop> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(address);
         message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
         message.attributes.push(RouteAttribute::Destination(RouteAddress::from(address)));
+        message.attributes.extend(more);
         for answer in self.request(RouteNetlinkMessage::GetRoute(message), 0)? {
             if let RouteNetlinkMessage::NewRoute(route) = answer {
                 let local = route.header.kind == RouteType::Local;
@@ -281,20 +295,22 @@ impl Netlink {
     }
 }
 
-/// Says when routes of the network namespace change.
+/// Says when devices, addresses, routes or rules of the network namespace change.
 #[derive(Debug)]
 pub struct RouteWatch {
     socket: OwnedFd,
 }
 
-/// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`).
-const ROUTE_GROUPS: u32 = 0x40 | 0x400;
+/// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`,
+/// `RTMGRP_IPV4_RULE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE`, and the bit of `RTNLGRP_IPV6_RULE`). The kernel tells
+/// of no route that went with its device or address.
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 
 impl RouteWatch {
     /// Starts to watch.
     pub fn new() -> io::Result<RouteWatch> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, ROUTE_GROUPS))?;
+        socket.bind(&SocketAddr::new(0, GROUPS))?;
         socket.set_non_blocking(true)?;
         Ok(RouteWatch { socket: socket.as_fd().try_clone_to_owned()? })
     }

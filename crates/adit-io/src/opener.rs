@@ -4,21 +4,28 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adit_core::{OpenFailure, Transport};
 use rand_core::{OsRng, TryRngCore};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::config::{Family, Remote};
+use crate::mark;
+use crate::resolver;
 use crate::sys;
 use crate::tcp;
 use crate::udp::{UdpOptions, UdpSocket, set_buffers};
 
 /// How long a fixed local port may still be held by the path that was closed just now.
 const BIND_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a name may take while the network is held. The system's resolver may wait longer for name servers in a dead
+/// tunnel.
+const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A path that was opened.
 #[derive(Debug)]
@@ -32,25 +39,55 @@ pub(crate) enum Opened {
 /// Addresses by `host:port`.
 type Resolved = BTreeMap<String, Vec<SocketAddr>>;
 
-/// What each remote's name resolved to last. While a tunnel that carries all traffic is down, the resolver
-/// may be out of reach behind it.
+/// What each remote's name resolved to last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownAddresses(Arc<Mutex<Resolved>>);
 
+/// How names are resolved.
+#[derive(Clone, Debug)]
+pub(crate) enum Resolving {
+    /// By the system's resolver.
+    System,
+    /// The tunnel or the kill switch holds the network, so the system's resolver may not reach its name servers: these
+    /// are asked by marked datagrams, beside it.
+    Held(Vec<IpAddr>),
+}
+
 impl KnownAddresses {
     /// The fresh addresses, or the last known ones if there are none now.
-    fn resolve(&self, remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
-        let key = format!("{}:{}", remote.host, remote.port);
-        let fresh = resolve(remote);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn resolve(&self, remote: &Remote, resolving: &Resolving) -> Result<Vec<SocketAddr>, OpenFailure> {
+        let fresh = match resolving {
+            Resolving::System => resolve(remote),
+            Resolving::Held(servers) => resolve_beside(remote, servers),
+        };
+        let mut known = self.lock();
         match fresh {
             Ok(addresses) => {
-                known.insert(key, addresses.clone());
+                known.insert(key(remote), addresses.clone());
                 Ok(addresses)
             }
-            Err(failure) => known.get(&key).cloned().ok_or(failure),
+            Err(failure) => known.get(&key(remote)).cloned().ok_or(failure),
         }
     }
+
+    /// Resolves the names of all remotes while the system's resolver works. What fails is tried again when it is
+    /// needed.
+    pub(crate) fn learn(&self, remotes: &[Remote], resolving: &Resolving) {
+        for remote in remotes {
+            let unknown = !self.lock().contains_key(&key(remote));
+            if unknown && remote.host.parse::<IpAddr>().is_err() && !remote.random_hostname {
+                let _ = self.resolve(remote, resolving);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Resolved> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(remote: &Remote) -> String {
+    format!("{}:{} {:?}", remote.host, remote.port, remote.family)
 }
 
 /// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
@@ -59,11 +96,11 @@ pub(crate) fn open(
     remote: &Remote,
     attempt: usize,
     udp: &UdpOptions,
-    known: &KnownAddresses,
+    (known, resolving): (&KnownAddresses, &Resolving),
     prepare: impl FnOnce(Vec<IpAddr>),
 ) -> Result<Opened, OpenFailure> {
     let mut failures = Vec::new();
-    let mut addresses = known.resolve(remote)?;
+    let mut addresses = known.resolve(remote, resolving)?;
     // Never empty: a name without addresses is a failure.
     let first = attempt % addresses.len().max(1);
     addresses.rotate_left(first);
@@ -96,9 +133,13 @@ fn wanted_name(remote: &Remote) -> Result<Cow<'_, str>, OpenFailure> {
     Ok(Cow::Owned(format!("{letters}.{}", remote.host)))
 }
 
+/// By the system's resolver.
 fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
     let host = wanted_name(remote)?;
-    let host = host.as_ref();
+    by_system(remote, host.as_ref())
+}
+
+fn by_system(remote: &Remote, host: &str) -> Result<Vec<SocketAddr>, OpenFailure> {
     let found = (host, remote.port).to_socket_addrs().map_err(|error| {
         let text = error.to_string();
         // The standard library keeps the resolver's words, but not its number.
@@ -107,6 +148,68 @@ fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, OpenFailure> {
             false => OpenFailure::Unreachable(format!("cannot resolve `{host}`: {text}")),
         }
     })?;
+    usable(remote, host, found)
+}
+
+/// A way to resolve a name.
+type Way = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, OpenFailure> + Send>;
+
+/// By marked questions to these servers, and at once by the system's resolver: it may know the name without asking
+/// anybody (`/etc/hosts`). The first that finds addresses counts.
+fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>, OpenFailure> {
+    let host = wanted_name(remote)?.into_owned();
+    if host.parse::<IpAddr>().is_ok() {
+        return by_system(remote, &host);
+    }
+    let (answers, answer) = mpsc::channel();
+    let ways: [Way; 2] = [
+        Box::new({
+            let (remote, host, servers) = (remote.clone(), host.clone(), servers.to_vec());
+            move || by_marked_questions(&remote, &host, &servers)
+        }),
+        Box::new({
+            let (remote, host) = (remote.clone(), host.clone());
+            move || by_system(&remote, &host)
+        }),
+    ];
+    for way in ways {
+        let answers = answers.clone();
+        let work = move || {
+            // Nobody waits any more if the other was quicker.
+            let _ = answers.send(way());
+        };
+        let started = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
+        started.map_err(|error| OpenFailure::Unreachable(format!("cannot start a thread: {error}")))?;
+    }
+    drop(answers);
+    let until = Instant::now() + RESOLVE_PATIENCE;
+    let mut failure =
+        OpenFailure::Unreachable(format!("cannot resolve `{host}`: no name server answers in time"));
+    while let Ok(result) = answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match result {
+            Ok(addresses) => return Ok(addresses),
+            Err(why) => failure = why,
+        }
+    }
+    Err(failure)
+}
+
+fn by_marked_questions(
+    remote: &Remote,
+    host: &str,
+    servers: &[IpAddr],
+) -> Result<Vec<SocketAddr>, OpenFailure> {
+    let found = resolver::ask(servers, host)
+        .map_err(|error| OpenFailure::Unreachable(format!("cannot resolve `{host}`: {error}")))?;
+    usable(remote, host, found.into_iter().map(|address| SocketAddr::new(address, remote.port)))
+}
+
+/// Of the addresses found those that may be used; at least one.
+fn usable(
+    remote: &Remote,
+    host: &str,
+    found: impl Iterator<Item = SocketAddr>,
+) -> Result<Vec<SocketAddr>, OpenFailure> {
     let addresses: Vec<SocketAddr> = found
         .filter(|address| match remote.family {
             Family::Any => remote
@@ -140,9 +243,17 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
             Err(error) => {
                 return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
             }
-            Ok(socket) => return Ok(Opened::Udp(socket, address)),
+            Ok(socket) => {
+                mark_own(socket.as_fd());
+                return Ok(Opened::Udp(socket, address));
+            }
         }
     }
+}
+
+/// Without the right to, only tunnels without policy routing work; the driver says so when it meets another.
+fn mark_own(socket: BorrowedFd<'_>) {
+    let _ = mark::set(socket);
 }
 
 fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
@@ -157,6 +268,7 @@ fn local_end(remote: &Remote, address: SocketAddr) -> Option<SocketAddr> {
 
 fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    mark_own(socket.as_fd());
     if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket
@@ -187,7 +299,8 @@ mod tests {
     }
 
     fn text(remote: &Remote) -> String {
-        match open(remote, 0, &OPTIONS, &KnownAddresses::default(), |_| ()).unwrap_err() {
+        match open(remote, 0, &OPTIONS, (&KnownAddresses::default(), &Resolving::System), |_| ()).unwrap_err()
+        {
             OpenFailure::UnknownName(text) => format!("unknown: {text}"),
             OpenFailure::Unreachable(text) => text,
         }
@@ -228,18 +341,22 @@ mod tests {
     #[test]
     fn a_udp_remote_gets_a_fresh_socket() {
         let remote = remote("127.0.0.1", Transport::Udp, Family::V4);
-        let opened = open(&remote, 3, &OPTIONS, &KnownAddresses::default(), |_| ()).unwrap();
+        let opened =
+            open(&remote, 3, &OPTIONS, (&KnownAddresses::default(), &Resolving::System), |_| ()).unwrap();
         assert!(matches!(opened, Opened::Udp(_, address) if address == "127.0.0.1:9".parse().unwrap()));
     }
 
     #[test]
     fn a_name_that_resolved_once_is_remembered() {
-        let known = KnownAddresses::default();
-        let mut remote = remote("127.0.0.1", Transport::Udp, Family::V4);
-        open(&remote, 0, &OPTIONS, &known, |_| ()).unwrap();
-        // The resolver fails from now on: there is no IPv6 address behind this one.
-        remote.family = Family::V6;
-        assert!(open(&remote, 1, &OPTIONS, &known, |_| ()).is_ok());
-        assert!(open(&remote, 1, &OPTIONS, &KnownAddresses::default(), |_| ()).is_err());
+        let (known, none) = (KnownAddresses::default(), KnownAddresses::default());
+        // Both ways fail: no name server answers there, and there is no such name.
+        let held = Resolving::Held(vec!["127.0.0.1".parse().unwrap()]);
+        let literal = remote("127.0.0.1", Transport::Udp, Family::V4);
+        let remote = remote("gone.invalid", Transport::Udp, Family::V4);
+        known.lock().insert(key(&remote), vec!["127.0.0.1:9".parse().unwrap()]);
+        known.learn(std::slice::from_ref(&remote), &held);
+        assert!(open(&remote, 0, &OPTIONS, (&known, &held), |_| ()).is_ok());
+        assert!(open(&remote, 0, &OPTIONS, (&none, &held), |_| ()).is_err());
+        assert!(open(&literal, 0, &OPTIONS, (&none, &held), |_| ()).is_ok());
     }
 }

@@ -1,14 +1,18 @@
 //! Tunnel settings applied to the system, kept true when the network changes, and taken back.
 
 mod around;
+mod policy;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{RedirectGateway, Report, Route, RouteVia, Severity, TunnelSettings};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use adit_core::{Report, Route, RouteVia, Severity, TunnelSettings};
+use ipnet::IpNet;
 
-use crate::netlink::{KernelRoute, Netlink, Whose};
+pub(crate) use self::policy::recover;
+use self::policy::{Policy, treatment};
+use crate::mark::{self, DEVICE_GROUP};
+use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
 
 /// An address of the device, and the other end's if it is a point-to-point link.
 type Address = (IpNet, Option<IpAddr>);
@@ -26,14 +30,20 @@ pub struct Routing {
     /// Name servers that the system had before.
     name_servers: Vec<IpAddr>,
     addresses: Vec<Address>,
+    /// Those of the main table.
     routes: Vec<KernelRoute>,
+    policy: Policy,
+    /// What the tunnel cannot be without and could not get.
+    lacks: Option<String>,
 }
 
 impl Routing {
-    /// For the TUN device `name`, in the network namespace of the caller.
+    /// For the TUN device `name`, in the network namespace of the caller. Removes rules that tunnels left there
+    /// whose process was killed.
     pub fn new(name: &str) -> io::Result<Routing> {
         let mut netlink = Netlink::open()?;
         let device = netlink.link(name)?.index;
+        recover(&mut netlink);
         Ok(Routing {
             netlink,
             device,
@@ -43,6 +53,8 @@ impl Routing {
             name_servers: Vec::new(),
             addresses: Vec::new(),
             routes: Vec::new(),
+            policy: Policy::new(device, name),
+            lacks: None,
         })
     }
 
@@ -66,9 +78,15 @@ impl Routing {
         self.netlink.set_txqueuelen(self.device, packets)
     }
 
+    /// Puts the device into the group of all tunnels' devices, by which the kill switch knows it.
+    pub fn set_tunnel_group(&mut self) -> io::Result<()> {
+        self.netlink.set_group(self.device, DEVICE_GROUP)
+    }
+
     /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
     /// is not touched, so that no packet meanwhile leaves beside the tunnel. Goes on after a failure; gives a
-    /// report for each.
+    /// report for each. [`Routing::lacks`] says afterwards whether the tunnel can be used. The process that calls this
+    /// must be the one that opens the tunnel's sockets, as it is tried whether it may mark them.
     pub fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
         let mut reports = Vec::new();
         self.detours.clear();
@@ -76,20 +94,68 @@ impl Routing {
             self.follow();
             return reports;
         }
+        let first = self.applied.is_none();
         let around = self.around(settings, &mut reports);
         let mut wanted: Vec<(KernelRoute, bool)> = around.into_iter().map(|route| (route, false)).collect();
-        let inward = settings.routes.iter().filter_map(|route| self.tunnel_route(settings, route));
+        let inward = settings.routes.iter().filter(|route| in_main(settings, route.destination.addr()));
+        let inward = inward.filter_map(|route| self.tunnel_route(settings, route));
         wanted.extend(inward.map(|route| (route, true)));
-        if let Some(redirect) = &settings.redirect_gateway {
-            let device = Some(self.device);
-            let route =
-                |destination| (KernelRoute { destination, gateway: None, device, metric: None }, true);
-            wanted.extend(redirect_destinations(redirect).into_iter().map(route));
-        }
         self.set_device(settings, &mut reports);
+        self.hold_policy(settings, &mut reports);
         self.set_routes(wanted, &mut reports);
+        reports.extend(self.ipv6_beside(settings));
         self.applied = Some(settings.clone());
+        if first && self.lacks.is_some() {
+            self.take_back();
+        }
         reports
+    }
+
+    /// Whether there is a tunnel, up or lost.
+    pub fn is_applied(&self) -> bool {
+        self.applied.is_some()
+    }
+
+    /// Whether all traffic of a family goes into the tunnel, or none anywhere.
+    pub fn takes_all(&self) -> bool {
+        self.policy.is_active()
+    }
+
+    /// What the settings applied last cannot be without and the system refused, in words that name it. A tunnel that
+    /// lacks something must not be used: traffic would leave beside it.
+    pub fn lacks(&self) -> Option<&str> {
+        self.lacks.as_deref()
+    }
+
+    /// A warning when IPv4 goes into the tunnel and IPv6 does not, which few mean.
+    fn ipv6_beside(&mut self, settings: &TunnelSettings) -> Option<Report> {
+        let only_ipv4 =
+            treatment(settings, IpFamily::V4).is_some() && treatment(settings, IpFamily::V6).is_none();
+        let is_default = |listed: &ListedRoute| {
+            listed.route.table == MAIN
+                && listed.route.destination.prefix_len() == 0
+                && listed.route.device.is_some()
+        };
+        let has_ipv6 = only_ipv4 && self.netlink.all_routes(IpFamily::V6).ok()?.iter().any(is_default);
+        has_ipv6.then(|| Report {
+            severity: Severity::Warning,
+            path: None,
+            text:
+                "all IPv4 goes into the tunnel, but IPv6 leaves beside it: write `redirect-gateway ipv6`, or \
+                   `block-ipv6`, in the client's file, or have the server push it"
+                    .to_owned(),
+        })
+    }
+
+    fn hold_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
+        let by_mark = IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some());
+        self.lacks = match mark::probe() {
+            Err(error) if by_mark => Some(format!(
+                "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
+                 root, or grant CAP_NET_ADMIN"
+            )),
+            _ => self.policy.hold(&mut self.netlink, settings, &self.name_servers, reports).err(),
+        };
     }
 
     /// Lets these addresses be reached beside the tunnel that is set up now, until the next `apply`: a client
@@ -104,21 +170,41 @@ impl Routing {
         self.follow();
     }
 
-    /// Whether what was applied has ways around the tunnel, which change with the network.
+    /// Whether what was applied changes with the network, or is to be put back when somebody deletes it. (Not a
+    /// server's routes: machines with a thousand devices tell of thousands of changes a second.)
     pub fn depends_on_network(&self) -> bool {
-        self.applied.as_ref().is_some_and(|settings| around::has_ways(settings, &self.detours))
+        self.policy.is_active()
+            || self.applied.as_ref().is_some_and(|settings| {
+                let is_client = settings.server.is_some() && !settings.routes.is_empty();
+                is_client || around::has_ways(settings, &self.detours)
+            })
     }
 
-    /// The network changed: leads what must stay outside the tunnel by the way that is there now.
+    /// The network changed: leads what must stay outside the tunnel by the way that is there now, and puts back what
+    /// somebody deleted.
     pub fn follow(&mut self) {
         let Some(settings) = self.applied.clone() else { return };
+        self.put_device_back(&settings);
+        self.hold_policy(&settings, &mut Vec::new());
         // What cannot be found now will be when the network is back; until then the server is unreachable.
         let around = self.around(&settings, &mut Vec::new());
         let (inward, outward): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
+        let there = self.main_routes();
+        let is_there = |route: &KernelRoute| {
+            // The fallback needs nobody and stays; the kernel takes back others with their device.
+            around::is_fallback(route)
+                || there.iter().any(|there| {
+                    there.same_place(route) && there.gateway == route.gateway && there.device == route.device
+                })
+        };
+        for route in inward.iter().filter(|route| !is_there(route)) {
+            // It fails where somebody else's route took its place, which stays.
+            let _ = self.netlink.add_route(route);
+        }
         self.routes = inward;
         for route in &around {
-            let there = outward.contains(route) && self.is_there(route);
+            let there = outward.contains(route) && is_there(route);
             if there || self.netlink.replace_route(route).is_ok() {
                 self.routes.push(route.clone());
             }
@@ -128,14 +214,19 @@ impl Routing {
         }
     }
 
-    fn is_there(&mut self, route: &KernelRoute) -> bool {
-        // The fallback needs nobody and stays; the kernel takes back others with their device.
-        around::is_fallback(route)
-            || self.netlink.routes(route.destination.addr(), Whose::All).is_ok_and(|routes| {
-                routes.iter().any(|there| {
-                    there.same_place(route) && there.gateway == route.gateway && there.device == route.device
-                })
-            })
+    /// With the device down its routes are gone, and IPv6 addresses as well.
+    fn put_device_back(&mut self, settings: &TunnelSettings) {
+        if self.netlink.link(&self.name).is_ok_and(|link| !link.up) {
+            self.set_device(settings, &mut Vec::new());
+        }
+    }
+
+    fn main_routes(&mut self) -> Vec<KernelRoute> {
+        let mut routes = Vec::new();
+        for like in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+            routes.extend(self.netlink.routes(like, Whose::All).unwrap_or_default());
+        }
+        routes
     }
 
     fn is_others(&mut self, route: &KernelRoute) -> bool {
@@ -145,6 +236,12 @@ impl Routing {
 
     /// Takes back what `apply` did. What is gone already is no error.
     pub fn undo(&mut self) {
+        self.take_back();
+        self.lacks = None;
+    }
+
+    fn take_back(&mut self) {
+        self.policy.undo(&mut self.netlink);
         // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
         // changed since.
         for route in std::mem::take(&mut self.routes).iter().rev() {
@@ -256,18 +353,9 @@ fn in_tunnel(settings: &TunnelSettings, gateway: IpAddr) -> bool {
         || settings.addresses.iter().any(|address| address.contains(&gateway))
 }
 
-/// Two halves win over any default route and leave it in place, so nothing has to be restored; that is
-/// what `def1` asks for, and it does no harm where it is not asked for. For IPv6 the four nets together
-/// are all global and unique local addresses, and win over a default route written as 2000::/3.
-fn redirect_destinations(redirect: &RedirectGateway) -> Vec<IpNet> {
-    let v4 = [(0, 1), (128, 1)]
-        .map(|(first, length)| Ipv4Net::new(Ipv4Addr::new(first, 0, 0, 0), length).map(IpNet::V4));
-    let v6 = [(0, 3), (0x2000, 4), (0x3000, 4), (0xfc00, 7)].map(|(first, length)| {
-        Ipv6Net::new(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0), length).map(IpNet::V6)
-    });
-    let v4 = v4.into_iter().filter(|_| redirect.ipv4);
-    let v6 = v6.into_iter().filter(|_| redirect.ipv6);
-    v4.chain(v6).flatten().collect()
+/// Whether routes to addresses of this family are those of the main table.
+fn in_main(settings: &TunnelSettings, address: IpAddr) -> bool {
+    treatment(settings, IpFamily::of(address)).is_none()
 }
 
 fn note(result: io::Result<()>, what: &str, reports: &mut Vec<Report>) {
@@ -290,341 +378,4 @@ fn failure(what: &str, error: &io::Error) -> Report {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::around::{has_ways, is_caught};
-    use super::*;
-    use crate::netlink::RouteWatch;
-    use crate::testing::in_fresh_network;
-    use crate::tun::{Tun, TunConfig};
-
-    #[test]
-    fn redirect_covers_everything() {
-        let redirect = RedirectGateway { ipv4: true, ipv6: true, ..RedirectGateway::default() };
-        let nets = redirect_destinations(&redirect);
-        for address in ["1.1.1.1", "192.0.2.1", "2001:db8::1", "3fff::1", "64:ff9b::1", "fd00::1"] {
-            let address: IpAddr = address.parse().unwrap();
-            assert_eq!(nets.iter().filter(|net| net.contains(&address)).count(), 1, "{address}");
-        }
-        assert!(redirect_destinations(&RedirectGateway::default()).is_empty());
-    }
-
-    #[test]
-    fn the_server_stays_outside() {
-        let server: IpAddr = "192.0.2.1".parse().unwrap();
-        let mut settings = TunnelSettings::default();
-        assert!(!is_caught(&settings, server));
-        settings.redirect_gateway = Some(RedirectGateway { ipv6: true, ..RedirectGateway::default() });
-        assert!(!is_caught(&settings, server), "only IPv6 is redirected");
-        let destination = "192.0.2.0/24".parse().unwrap();
-        settings.routes = vec![Route { destination, via: RouteVia::Tunnel, metric: None }];
-        assert!(is_caught(&settings, server));
-        settings.routes[0].via = RouteVia::SystemGateway;
-        assert!(!is_caught(&settings, server));
-    }
-
-    #[test]
-    fn only_ways_around_the_tunnel_follow_the_network() {
-        let server: IpAddr = "192.0.2.1".parse().unwrap();
-        let by =
-            |destination: &str, via| Route { destination: destination.parse().unwrap(), via, metric: None };
-        let plain = TunnelSettings {
-            server: Some(server),
-            routes: vec![by("10.0.0.0/8", RouteVia::Tunnel)],
-            ..TunnelSettings::default()
-        };
-        assert!(!has_ways(&plain, &[]));
-        assert!(has_ways(&plain, &["10.1.2.3".parse().unwrap()]));
-        for route in [by("192.0.2.0/24", RouteVia::Tunnel), by("198.51.100.0/24", RouteVia::SystemGateway)] {
-            assert!(has_ways(&TunnelSettings { routes: vec![route], ..plain.clone() }, &[]));
-        }
-        let all = RedirectGateway::default();
-        for (redirect, wanted) in [
-            (RedirectGateway { ipv4: true, ..all }, true),
-            (RedirectGateway { ipv4: true, local: true, ..all }, false),
-            (RedirectGateway { ipv6: true, ..all }, false),
-            (RedirectGateway { local: true, block_local: true, ..all }, true),
-            (RedirectGateway { local: true, bypass_dns: true, ..all }, true),
-        ] {
-            let settings = TunnelSettings { redirect_gateway: Some(redirect), ..plain.clone() };
-            assert_eq!(has_ways(&settings, &[]), wanted, "{redirect:?}");
-        }
-    }
-
-    /// A second TUN device that plays the system's way to the world: 192.0.2.0/24 with a router at .1.
-    fn world() -> Tun {
-        let config = TunConfig { name: Some("world".to_owned()), ..TunConfig::default() };
-        let world = Tun::create(&config).unwrap();
-        let mut netlink = Netlink::open().unwrap();
-        let device = netlink.link("world").unwrap().index;
-        netlink.add_address(device, "192.0.2.7/24".parse().unwrap(), None).unwrap();
-        netlink.add_address(device, "2001:db8:1::7/64".parse().unwrap(), None).unwrap();
-        netlink.set_up(device, true).unwrap();
-        for (destination, gateway) in [("0.0.0.0/0", "192.0.2.1"), ("::/0", "2001:db8:1::1")] {
-            let gateway = Some(gateway.parse().unwrap());
-            let destination = destination.parse().unwrap();
-            netlink
-                .add_route(&KernelRoute { destination, gateway, device: Some(device), metric: None })
-                .unwrap();
-        }
-        world
-    }
-
-    fn full_settings() -> TunnelSettings {
-        let route =
-            |destination: &str, via| Route { destination: destination.parse().unwrap(), via, metric: None };
-        TunnelSettings {
-            addresses: vec!["10.8.0.2/24".parse().unwrap(), "fd00:8::2/64".parse().unwrap()],
-            peer_address: None,
-            mtu: 1420,
-            routes: vec![
-                route("172.20.0.0/16", RouteVia::Gateway("10.8.0.1".parse().unwrap())),
-                route("fd00:20::/32", RouteVia::Tunnel),
-                route("203.0.113.0/24", RouteVia::SystemGateway),
-            ],
-            redirect_gateway: Some(RedirectGateway { ipv4: true, ipv6: true, ..RedirectGateway::default() }),
-            server: Some("198.51.100.9".parse().unwrap()),
-            ..TunnelSettings::default()
-        }
-    }
-
-    #[test]
-    fn settings_are_applied_and_undone() {
-        in_fresh_network(|| {
-            let _world = world();
-            let tun = Tun::create(&TunConfig::default()).unwrap();
-            let mut routing = Routing::new(tun.name()).unwrap();
-            let mut netlink = Netlink::open().unwrap();
-            let outside = netlink.link("world").unwrap().index;
-            let inside = netlink.link(tun.name()).unwrap().index;
-            let mut device = |address: &str| netlink.next_hop(address.parse().unwrap()).map(|hop| hop.device);
-            assert_eq!(device("8.8.8.8").unwrap(), outside);
-
-            assert_eq!(routing.apply(&full_settings()), []);
-            for address in ["8.8.8.8", "192.168.1.1", "172.20.1.1", "10.8.0.1", "2a00::1", "fd00:20::1"] {
-                assert_eq!(device(address).unwrap(), inside, "{address}");
-            }
-            for address in ["198.51.100.9", "203.0.113.77", "192.0.2.1", "2001:db8:1::9"] {
-                assert_eq!(device(address).unwrap(), outside, "{address}");
-            }
-
-            // Other settings replace the first ones whole.
-            let fewer = TunnelSettings {
-                addresses: vec!["10.8.0.3/24".parse().unwrap()],
-                mtu: 1300,
-                ..TunnelSettings::default()
-            };
-            assert_eq!(routing.apply(&fewer), []);
-            for address in ["8.8.8.8", "172.20.1.1", "2a00::1", "198.51.100.9"] {
-                assert_eq!(device(address).unwrap(), outside, "{address}");
-            }
-            assert_eq!(device("10.8.0.1").unwrap(), inside);
-            let mut other = Netlink::open().unwrap();
-            assert_eq!(other.link(tun.name()).unwrap().mtu, 1300);
-            assert!(!other.next_hop("10.8.0.2".parse().unwrap()).unwrap().local);
-
-            assert_eq!(routing.apply(&full_settings()), []);
-            drop(routing);
-            let mut gone = Netlink::open().unwrap();
-            let around = KernelRoute {
-                destination: "198.51.100.9/32".parse().unwrap(),
-                gateway: Some("192.0.2.1".parse().unwrap()),
-                device: Some(outside),
-                metric: None,
-            };
-            gone.add_route(&around).expect("the route around the tunnel was removed");
-            gone.remove_route(&around).unwrap();
-            gone.remove_route(&around).expect("removing twice is no error");
-            assert_eq!(gone.next_hop("10.8.0.1".parse().unwrap()).unwrap().device, outside);
-        });
-    }
-
-    #[test]
-    fn a_point_to_point_address_reaches_its_peer() {
-        in_fresh_network(|| {
-            let tun = Tun::create(&TunConfig::default()).unwrap();
-            let mut routing = Routing::new(tun.name()).unwrap();
-            let settings = TunnelSettings {
-                addresses: vec!["10.8.0.6/30".parse().unwrap()],
-                peer_address: Some("10.8.0.5".parse().unwrap()),
-                mtu: 1500,
-                ..TunnelSettings::default()
-            };
-            assert_eq!(routing.apply(&settings), []);
-            let mut netlink = Netlink::open().unwrap();
-            assert!(netlink.next_hop("10.8.0.5".parse().unwrap()).is_ok());
-            assert!(netlink.next_hop("10.8.0.4".parse().unwrap()).is_err());
-        });
-    }
-
-    #[test]
-    fn what_cannot_be_set_is_said_and_the_rest_is_set() {
-        in_fresh_network(|| {
-            let _world = world();
-            let tun = Tun::create(&TunConfig::default()).unwrap();
-            let mut routing = Routing::new(tun.name()).unwrap();
-            let mut settings = full_settings();
-            let unreachable = RouteVia::Gateway("10.77.0.1".parse().unwrap());
-            settings.routes[0].via = unreachable;
-            settings.mtu = 10;
-            settings.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
-            settings.routes.push(settings.routes[1].clone());
-            let texts: Vec<String> = routing.apply(&settings).iter().map(Report::to_string).collect();
-            for (text, part) in texts.iter().zip(["MTU", "172.20.0.0/16"]) {
-                assert!(text.contains(part), "{text} should speak of {part}");
-            }
-            assert_eq!(texts.len(), 2, "{texts:?}");
-            let mut netlink = Netlink::open().unwrap();
-            let inside = netlink.link(tun.name()).unwrap().index;
-            assert_eq!(netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device, inside);
-        });
-    }
-
-    /// Moves the world's default route to another router.
-    fn move_world(netlink: &mut Netlink, router: &str) {
-        let device = Some(netlink.link("world").unwrap().index);
-        let route = |gateway: &str| KernelRoute {
-            destination: "0.0.0.0/0".parse().unwrap(),
-            gateway: gateway.parse().ok(),
-            device,
-            metric: None,
-        };
-        netlink.replace_route(&route(router)).unwrap();
-    }
-
-    #[test]
-    fn the_way_to_the_server_follows_the_network() {
-        in_fresh_network(|| {
-            let _world = world();
-            let tun = Tun::create(&TunConfig::default()).unwrap();
-            let mut routing = Routing::new(tun.name()).unwrap();
-            let mut netlink = Netlink::open().unwrap();
-            let server: IpAddr = "198.51.100.9".parse().unwrap();
-            let inside = netlink.link(tun.name()).unwrap().index;
-            let watch = RouteWatch::new().unwrap();
-            assert!(!routing.depends_on_network());
-            assert_eq!(routing.apply(&full_settings()), []);
-            assert!(routing.depends_on_network());
-            let router = |netlink: &mut Netlink, address: IpAddr| netlink.next_hop(address).unwrap().gateway;
-            assert_eq!(router(&mut netlink, server), "192.0.2.1".parse().ok());
-
-            move_world(&mut netlink, "192.0.2.2");
-            watch.drain();
-            routing.follow();
-            assert_eq!(router(&mut netlink, server), "192.0.2.2".parse().ok());
-            assert_eq!(router(&mut netlink, "203.0.113.1".parse().unwrap()), "192.0.2.2".parse().ok());
-
-            // Without a network the server is unreachable, and not in the tunnel.
-            let world = netlink.link("world").unwrap().index;
-            netlink.set_up(world, false).unwrap();
-            routing.follow();
-            assert!(netlink.next_hop(server).is_err());
-            assert_eq!(netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device, inside);
-            netlink.set_up(world, true).unwrap();
-            move_world(&mut netlink, "192.0.2.3");
-            routing.follow();
-            assert_eq!(router(&mut netlink, server), "192.0.2.3".parse().ok());
-
-            // Another server is tried.
-            let next: IpAddr = "198.51.100.77".parse().unwrap();
-            assert_eq!(netlink.next_hop(next).unwrap().device, inside);
-            routing.detour(&[next, "192.0.2.99".parse().unwrap()]);
-            assert_eq!(router(&mut netlink, next), "192.0.2.3".parse().ok());
-            let settings = TunnelSettings { server: Some(next), ..full_settings() };
-            assert_eq!(routing.apply(&settings), []);
-            assert_eq!(router(&mut netlink, next), "192.0.2.3".parse().ok());
-            assert_eq!(netlink.next_hop(server).unwrap().device, inside);
-        });
-    }
-
-    #[test]
-    fn local_networks_are_blocked_and_name_servers_bypassed() {
-        in_fresh_network(|| {
-            let _world = world();
-            let tun = Tun::create(&TunConfig::default()).unwrap();
-            let mut routing = Routing::new(tun.name()).unwrap();
-            routing.set_name_servers(vec!["9.9.9.9".parse().unwrap(), "127.0.0.53".parse().unwrap()]);
-            let redirect = RedirectGateway {
-                ipv4: true,
-                block_local: true,
-                bypass_dns: true,
-                ..RedirectGateway::default()
-            };
-            let settings = TunnelSettings { redirect_gateway: Some(redirect), ..full_settings() };
-            assert_eq!(routing.apply(&settings), []);
-            let mut netlink = Netlink::open().unwrap();
-            let inside = netlink.link(tun.name()).unwrap().index;
-            let mut device = |address: &str| netlink.next_hop(address.parse().unwrap()).unwrap().device;
-            for address in ["192.0.2.9", "192.0.2.200", "8.8.8.8"] {
-                assert_eq!(device(address), inside, "{address}");
-            }
-            for address in ["192.0.2.1", "198.51.100.9", "9.9.9.9"] {
-                assert_ne!(device(address), inside, "{address}");
-            }
-        });
-    }
-
-    #[test]
-    fn the_flags_of_redirect_gateway_do_what_they_say() {
-        let none = RedirectGateway::default();
-        // Flags, the server, and which of server, 8.8.8.8, 2001:db8:9::1 and 192.0.2.200 go into the tunnel.
-        for (flags, server, expected) in [
-            (RedirectGateway { ipv4: true, ..none }, "198.51.100.9", [false, true, false, false]),
-            (RedirectGateway { ipv6: true, ..none }, "198.51.100.9", [false, false, true, false]),
-            (RedirectGateway { ipv4: true, local: true, ..none }, "198.51.100.9", [true, true, false, false]),
-            (RedirectGateway { ipv4: true, local: true, ..none }, "192.0.2.50", [false, true, false, false]),
-            (
-                RedirectGateway { ipv4: true, autolocal: true, ..none },
-                "192.0.2.50",
-                [false, true, false, false],
-            ),
-            (
-                RedirectGateway { ipv4: true, autolocal: true, ..none },
-                "198.51.100.9",
-                [false, true, false, false],
-            ),
-            // `redirect-private`
-            (RedirectGateway { block_local: true, ..none }, "198.51.100.9", [false, false, false, true]),
-        ] {
-            in_fresh_network(move || {
-                let _world = world();
-                let tun = Tun::create(&TunConfig::default()).unwrap();
-                let mut routing = Routing::new(tun.name()).unwrap();
-                let settings = TunnelSettings {
-                    redirect_gateway: Some(flags),
-                    server: server.parse().ok(),
-                    routes: Vec::new(),
-                    ..full_settings()
-                };
-                assert_eq!(routing.apply(&settings), []);
-                let mut netlink = Netlink::open().unwrap();
-                let inside = netlink.link(tun.name()).unwrap().index;
-                let found = [server, "8.8.8.8", "2001:db8:9::1", "192.0.2.200"]
-                    .map(|to| netlink.next_hop(to.parse().unwrap()).unwrap().device == inside);
-                assert_eq!(found, expected, "{flags:?} {server}");
-            });
-        }
-    }
-
-    #[test]
-    fn what_a_killed_adit_left_behind_is_replaced() {
-        in_fresh_network(|| {
-            let _world = world();
-            let tun = Tun::create(&TunConfig::default()).unwrap();
-            let mut routing = Routing::new(tun.name()).unwrap();
-            let mut netlink = Netlink::open().unwrap();
-            let mut old = KernelRoute {
-                destination: "198.51.100.9/32".parse().unwrap(),
-                gateway: "192.0.2.66".parse().ok(),
-                device: Some(netlink.link("world").unwrap().index),
-                metric: None,
-            };
-            netlink.add_route(&old).unwrap();
-            assert_eq!(routing.apply(&full_settings()), []);
-            let hop = netlink.next_hop("198.51.100.9".parse().unwrap()).unwrap();
-            assert_eq!(hop.gateway, "192.0.2.1".parse().ok());
-            drop(routing);
-            old.gateway = "192.0.2.1".parse().ok();
-            netlink.add_route(&old).expect("it is gone");
-        });
-    }
-}
+pub(crate) mod tests;

@@ -9,6 +9,7 @@ use adit_core::{Report, Severity, TunnelSettings};
 use crate::dns::NameServers;
 use crate::helper::NetworkChannel;
 use crate::netlink::RouteWatch;
+use crate::opener::Resolving;
 use crate::routing::Routing;
 
 /// Who tells it.
@@ -39,11 +40,32 @@ impl SystemSettings {
         reports
     }
 
-    /// See [`Routing::apply`].
+    /// See [`Routing::apply`]. Name servers are set if the tunnel can be used.
     pub(crate) fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
         let mut reports = self.routing.apply(settings);
-        reports.extend(self.name_servers.apply(&settings.dns));
+        if self.routing.lacks().is_none() {
+            reports.extend(self.name_servers.apply(&settings.dns));
+        }
         reports
+    }
+
+    /// See [`Routing::lacks`].
+    pub(crate) fn lacks(&self) -> Option<&str> {
+        self.routing.lacks()
+    }
+
+    /// See [`Routing::takes_all`].
+    pub(crate) fn takes_all(&self) -> bool {
+        self.routing.takes_all()
+    }
+
+    /// How to resolve names: while a tunnel that was up is lost, or with the kill switch, the system's resolver may not
+    /// reach its name servers.
+    pub(crate) fn resolving(&self, kill_switch: bool) -> Resolving {
+        match kill_switch || self.routing.is_applied() {
+            true => Resolving::Held(self.name_servers.of_the_system()),
+            false => Resolving::System,
+        }
     }
 
     /// See [`Routing::detour`].
@@ -116,6 +138,30 @@ impl System {
         match self {
             System::Own(own) => own.depends_on_network(),
             System::Helper(channel) => channel.depends_on_network(),
+        }
+    }
+
+    /// What the tunnel cannot be without, and why it has not got it.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        match self {
+            System::Own(own) => own.lacks().map(str::to_owned),
+            System::Helper(channel) => channel.lacks(),
+        }
+    }
+
+    /// Whether all traffic goes into the tunnel, and is held up while a route is missing.
+    pub(crate) fn takes_all(&self) -> bool {
+        match self {
+            System::Own(own) => own.takes_all(),
+            System::Helper(channel) => channel.takes_all(),
+        }
+    }
+
+    /// How this process resolves names. A helper knows it itself.
+    pub(crate) fn resolving(&self, kill_switch: bool) -> Resolving {
+        match self {
+            System::Own(own) => own.resolving(kill_switch),
+            System::Helper(_) => Resolving::System,
         }
     }
 

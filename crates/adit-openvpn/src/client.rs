@@ -211,6 +211,15 @@ impl Client {
         self.state = State::Waiting(self.now + wait);
     }
 
+    /// The server let us in, but the tunnel would be none.
+    fn not_up(&mut self, reason: &str) {
+        if matches!(&self.state, State::Connected(connection) if connection.is_up()) {
+            // Nobody has heard yet that the peer is there.
+            self.events.retain(|event| !matches!(event, Event::PeerUp { .. }));
+            self.try_again(reason, false);
+        }
+    }
+
     fn wait_after(&self, round: u32) -> Duration {
         let (first, longest) = self.params.retry;
         let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
@@ -406,6 +415,7 @@ impl Protocol for Client {
         match command {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
+            Command::NotUp { reason } => self.not_up(&reason),
             Command::ScriptDone { .. }
             | Command::Rule { .. }
             | Command::OpenFailed { .. }

@@ -266,6 +266,8 @@ pub struct LocalSettings {
     pub routes: Vec<Route>,
     /// `redirect-gateway`.
     pub redirect_gateway: Option<RedirectGateway>,
+    /// `block-ipv6`.
+    pub block_ipv6: bool,
     /// `dhcp-option DNS`, `dhcp-option DOMAIN`.
     pub dns: Dns,
     /// `ifconfig` and `ifconfig-ipv6`: our addresses, if the server gives none.

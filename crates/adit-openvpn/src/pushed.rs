@@ -44,6 +44,7 @@ pub(crate) struct Pushed {
     route_metric: Option<u32>,
     routes: Vec<(IpNet, Gateway, Option<u32>)>,
     redirect_gateway: Option<RedirectGateway>,
+    block_ipv6: bool,
     /// `dhcp-option`.
     dhcp: Dns,
     /// `dns`; goes before `dhcp-option`.
@@ -100,6 +101,7 @@ impl Pushed {
                 let flags = redirect_gateway(arguments);
                 self.redirect_gateway = Some(RedirectGateway { ipv4: false, ipv6: false, ..flags });
             }
+            "block-ipv6" => self.block_ipv6 = true,
             "dhcp-option" => self.dhcp_option(arguments)?,
             "dns" => self.dns.apply(arguments).map_err(|why| Refused::Ignored(why.to_owned()))?,
             "ping" => self.ping = seconds(arguments).ok_or_else(malformed)?,
@@ -121,7 +123,7 @@ impl Pushed {
             // What these would change on this platform is nothing, or is ours to choose.
             "block-outside-dns" | "register-dns" | "persist-tun" | "persist-key" | "sndbuf" | "rcvbuf"
             | "socket-flags" | "echo" | "parameter" | "ip-win32" | "client" | "route-delay" | "reneg-sec"
-            | "block-ipv6" | "tun-ipv6" => {}
+            | "tun-ipv6" => {}
             _ => return Err(ignored("this client does not know it")),
         }
         Ok(())
@@ -226,6 +228,7 @@ impl Pushed {
         let mut settings =
             TunnelSettings { mtu, server: Some(server), dns: local.dns.clone(), ..TunnelSettings::default() };
         settings.redirect_gateway = local.redirect_gateway;
+        settings.block_ipv6 = local.block_ipv6;
         let needed = |address: &&IpNet| match address {
             IpNet::V4(_) => self.ifconfig.is_none(),
             IpNet::V6(_) => self.ifconfig6.is_none(),
@@ -247,6 +250,7 @@ impl Pushed {
             });
             settings.routes.extend(routes);
             settings.redirect_gateway = self.redirect_gateway.or(settings.redirect_gateway);
+            settings.block_ipv6 |= self.block_ipv6;
             self.dns.settle(&mut settings.dns, &self.dhcp);
         }
         settings
@@ -464,6 +468,19 @@ mod tests {
                 assert!(refused && dns == Dns::default(), "{option:?}: {outcome:?} {dns:?}");
             }
         }
+    }
+
+    /// M11.
+    #[test]
+    fn ipv6_is_blocked_by_the_file_or_the_server() {
+        assert!(settings(&read(&["block-ipv6"])).block_ipv6);
+        assert!(!settings(&read(&[])).block_ipv6);
+        let local = LocalSettings { block_ipv6: true, ..LocalSettings::default() };
+        let server = "192.0.2.1".parse().unwrap();
+        assert!(read(&[]).settings(&local, false, 1500, server).block_ipv6);
+        let pushed = read(&["block-ipv6"]);
+        let unheard = pushed.settings(&LocalSettings::default(), true, 1500, server);
+        assert!(!unheard.block_ipv6, "route-nopull keeps the server from changing routes");
     }
 
     #[test]

@@ -439,7 +439,11 @@ impl Protocol for Server {
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
             Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
             Command::RevocationList(content) => self.take_revocations(&content),
-            Command::OpenFailed { .. } | Command::Credentials(_) | Command::Response(_) => {}
+            // Its routes may fail one by one, which the driver reports.
+            Command::NotUp { .. }
+            | Command::OpenFailed { .. }
+            | Command::Credentials(_)
+            | Command::Response(_) => {}
         }
     }
 

@@ -155,6 +155,7 @@ impl StaticTunnel {
             mtu: self.params.tun_mtu,
             routes: local.routes.clone(),
             redirect_gateway: local.redirect_gateway,
+            block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),
             server,
         }
@@ -516,6 +517,7 @@ impl Protocol for StaticTunnel {
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
+            Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::Restart
             | Command::PeerSettings { .. }

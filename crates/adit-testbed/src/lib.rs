@@ -6,6 +6,7 @@
 //! Needs root and the program `ip`; the tests also need `openvpn` and `openssl`.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod certificates;
 mod crowd;
 mod echo;
@@ -26,6 +27,7 @@ mod transfer;
 mod usage;
 mod wireguard;
 
+pub use capture::{Capture, Chatter, PacketHeader};
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
 pub use crowd::Crowd;
 pub use echo::{FirstDatagram, Probe, round_trips};

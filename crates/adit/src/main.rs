@@ -12,6 +12,7 @@ mod demo;
 mod exit;
 mod helper;
 mod init;
+mod kill_switch;
 mod log;
 mod renew;
 mod revoke;
@@ -39,6 +40,7 @@ enum Command {
     Revoke(revoke::Args),
     Check(check::Args),
     Up(up::Args),
+    KillSwitch(kill_switch::Args),
     Status(status::Args),
     Demo(demo::Args),
     Bench(bench::Args),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Revoke(args) => revoke::run(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
+        Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),

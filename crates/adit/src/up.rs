@@ -25,7 +25,9 @@ use std::time::Duration;
 
 use adit_config::openvpn::{Config, Parsed, PerClient, Role};
 use adit_core::{Command, Ended, Protocol, Severity, UnixTime, escaped};
-use adit_io::{Account, AccountError, Driver, DriverError, Handle, HelperAccess, Layer, MAX_WORKERS};
+use adit_io::{
+    Account, AccountError, Driver, DriverError, Handle, HelperAccess, KillSwitch, Layer, MAX_WORKERS,
+};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rand_core::{OsRng, TryRngCore};
@@ -56,6 +58,10 @@ pub(crate) struct Args {
     /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
+    /// Let nothing leave but the tunnel's packets and its own datagrams, from before the first connection until
+    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (a client; needs nft)
+    #[arg(long, value_name = "lan", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    kill_switch: Option<KillSwitchScope>,
     #[command(flatten)]
     offloads: offloads::OffloadArgs,
     /// Threads that move packets (1 to 8), for a server with many UDP clients on a machine with many cores.
@@ -65,6 +71,15 @@ pub(crate) struct Args {
     /// Do not confine the running tunnel (Landlock, seccomp): for debugging alone
     #[arg(long)]
     no_sandbox: bool,
+}
+
+/// What the kill switch keeps in.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum KillSwitchScope {
+    /// All.
+    All,
+    /// All but what stays in local networks.
+    Lan,
 }
 
 /// Why a configuration does not come up.
@@ -92,6 +107,7 @@ fn up(args: &Args) -> Result<(), Failure> {
     shuffle(&mut parsed.config)?;
     let mut log = Logger::new(&parsed.config.process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
+    turn_kill_switch_on(args, &parsed, &mut log)?;
     let (routes, missing) = hosts::look_up(&parsed.config.named_routes);
     parsed.config.routes.extend(routes);
     for why in missing {
@@ -105,6 +121,24 @@ fn up(args: &Args) -> Result<(), Failure> {
         log.log(Severity::Error, why);
     }
     outcome
+}
+
+/// `--kill-switch`, before anything else that reaches the network.
+fn turn_kill_switch_on(args: &Args, parsed: &Parsed, log: &mut Logger) -> Result<(), Failure> {
+    let Some(scope) = args.kill_switch else { return Ok(()) };
+    if !matches!(parsed.config.role, Role::Client(_)) {
+        let why = "--kill-switch is for clients: a server's answers would not leave";
+        return Err(Failure::Configuration(why.to_owned()));
+    }
+    let switch = KillSwitch::new(&args.file, scope == KillSwitchScope::Lan);
+    switch.on().map_err(|error| Failure::World(error.to_string()))?;
+    let file = args.file.display();
+    let text = format_args!(
+        "kill switch on: only this tunnel's packets leave, until `adit kill-switch off {file}` (nftables {})",
+        switch.table()
+    );
+    log.log(Severity::Info, text);
+    Ok(())
 }
 
 fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
@@ -272,6 +306,7 @@ fn run_protocol<P: Protocol + StatusSource>(
         log.log(Severity::Info, "--workers changes nothing for a client: one peer is served by one worker");
     }
     config.resolv_conf.clone_from(&args.resolv_conf);
+    config.kill_switch = args.kill_switch.is_some();
     let account = account(args, parsed)?;
     privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
     let mut driver: Driver<P> = Driver::new(config).map_err(world)?;

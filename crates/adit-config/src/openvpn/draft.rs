@@ -198,6 +198,7 @@ pub(super) struct ClientDraft {
     pub(super) pull_filters: Vec<PullFilter>,
     pub(super) route_metric: Option<u32>,
     pub(super) redirect_gateway: Option<RedirectGateway>,
+    pub(super) block_ipv6: bool,
     pub(super) dns: Dns,
     /// `dns`, which goes before `dhcp-option`.
     pub(super) dns_options: DnsOptions,

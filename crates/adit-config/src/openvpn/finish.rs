@@ -286,6 +286,7 @@ fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> Option<Clie
         pull_filters: client.pull_filters,
         route_metric: client.route_metric,
         redirect_gateway: client.redirect_gateway,
+        block_ipv6: client.block_ipv6,
         dns: client.dns,
         ipv4,
         ipv6: draft.device.ifconfig_ipv6,

@@ -124,6 +124,11 @@ pub(super) fn redirect_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(super) fn block_ipv6(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.client.block_ipv6 = true;
+    done()
+}
+
 pub(super) fn dhcp_option(draft: &mut Draft, args: &Args<'_>) -> Done {
     match args.get(0)? {
         "DNS" | "DNS6" => {

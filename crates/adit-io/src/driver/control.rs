@@ -63,6 +63,7 @@ pub(super) struct Control<'a, P> {
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
+    kill_switch: bool,
     offloads: OffloadStatus,
     udp_options: UdpOptions,
     listeners: Vec<Listener>,
@@ -117,6 +118,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
+            kill_switch: driver.config.kill_switch,
             offloads: driver.offloads,
             udp_options: driver.udp_options,
             listeners: driver.listeners,
@@ -166,7 +168,11 @@ impl<'a, P: Protocol> Control<'a, P> {
                 return Ok(ended);
             }
             let now = clock();
-            let due = self.protocol.poll_timeout().map_or(self.next_tick, |due| due.min(self.next_tick));
+            let routes = self.network.due(self.system.takes_all());
+            let due = [self.protocol.poll_timeout(), routes]
+                .into_iter()
+                .flatten()
+                .fold(self.next_tick, Instant::min);
             self.poller.wait(Some(due - now), &mut ready).map_err(DriverError::Start)?;
             for event in &ready {
                 match event.token {
@@ -208,8 +214,12 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// The network may have changed.
     fn follow_network(&mut self) {
-        if self.network.is_due(clock(), &self.poller) {
+        if self.network.is_due(clock(), self.system.takes_all(), &self.poller) {
             self.system.follow();
+            if let Some(reason) = self.system.lacks() {
+                self.protocol.handle_command(clock(), Command::NotUp { reason });
+                self.pump();
+            }
         }
     }
 
@@ -419,7 +429,12 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
-            Event::Up(ref settings) => self.up(settings),
+            Event::Up(ref settings) => {
+                if let Err(reason) = self.up(settings) {
+                    // Nothing is said of a tunnel that is none.
+                    return self.protocol.handle_command(clock(), Command::NotUp { reason });
+                }
+            }
             Event::Down => {
                 self.system.undo();
                 self.watch_network();
@@ -452,10 +467,16 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.workers.order(event);
     }
 
-    fn up(&mut self, settings: &TunnelSettings) {
+    /// Sets the system up.
+    ///
+    /// # Errors
+    /// What the tunnel cannot be without, and why the system refused it.
+    fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
         let reports = self.system.apply(settings);
         self.watch_network();
+        let lacks = self.system.lacks();
         reports.into_iter().for_each(|report| self.tell(report));
+        lacks.map_or(Ok(()), Err)
     }
 
     fn tell(&mut self, report: Report) {
@@ -509,6 +530,12 @@ impl<'a, P: Protocol> Control<'a, P> {
         let options = self.udp_options;
         let known = self.known_addresses.clone();
         let helper = self.helper.clone();
+        let resolving = self.system.resolving(self.kill_switch);
+        let ahead = if helper.is_none() && self.attempts.len() == 1 && number == 0 {
+            self.remotes.clone()
+        } else {
+            Vec::new()
+        };
         let work = move || {
             let prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
@@ -518,7 +545,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 let _ = wait.recv();
             };
             let result = match helper {
-                None => Ok(opener::open(&target, number, &options, &known, prepare)),
+                None => Ok(opener::open(&target, number, &options, (&known, &resolving), prepare)),
                 Some(helper) => helper.open(remote, number, &options, prepare),
             };
             mail.post(match result {
@@ -527,9 +554,20 @@ impl<'a, P: Protocol> Control<'a, P> {
             });
             mail.wake();
         };
+        if ahead.len() > 1 {
+            self.learn_ahead(ahead);
+        }
         if let Err(error) = thread::Builder::new().name("adit-open".to_owned()).spawn(work) {
             fail(format!("cannot start a thread: {error}"));
         }
+    }
+
+    /// Resolves the names of all servers while the system's resolver works: later it may be in a dead tunnel.
+    fn learn_ahead(&self, remotes: Vec<Remote>) {
+        let (known, resolving) = (self.known_addresses.clone(), self.system.resolving(self.kill_switch));
+        let work = move || known.learn(&remotes, &resolving);
+        // Without it the names are resolved when they are needed.
+        let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
     }
 
     fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {

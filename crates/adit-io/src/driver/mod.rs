@@ -215,6 +215,9 @@ impl<P: Protocol> Driver<P> {
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let mut routing = Routing::new(tun.name()).map_err(device)?;
         routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
+        if !config.remotes.is_empty() {
+            routing.set_tunnel_group().map_err(device)?;
+        }
         let offloads = try_offloads(&tun, config.tun.offloads);
         let udp_options = UdpOptions {
             buffers: config.buffers,
@@ -290,6 +293,7 @@ impl<P: Protocol> Driver<P> {
             low_ports: self.config.remotes.iter().any(is_low),
             remotes: self.config.remotes.clone(),
             udp: Some(self.udp_options),
+            kill_switch: self.config.kill_switch,
             ..Policy::default()
         }
     }

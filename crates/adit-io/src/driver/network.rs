@@ -10,6 +10,8 @@ use crate::poller::{Interest, Poller, Token};
 
 /// Where routes change all the time, they are looked at so often.
 const PAUSE: Duration = Duration::from_secs(1);
+/// So often for a tunnel that takes all traffic, which is held up while a route is missing.
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Hears of changed routes, while there are some that must follow the network. Machines with a thousand devices
 /// tell of thousands of changes a second: who need not know does not listen, and who must is woken once for all of
@@ -17,13 +19,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct NetworkWatch {
     watch: Option<RouteWatch>,
     changed: bool,
-    /// Not before.
-    next: Instant,
+    /// When they were looked at last.
+    last: Instant,
+    looked: bool,
 }
 
 impl NetworkWatch {
     pub(super) fn new(now: Instant) -> Self {
-        NetworkWatch { watch: None, changed: false, next: now }
+        NetworkWatch { watch: None, changed: false, last: now, looked: false }
     }
 
     /// Listens from now on by `watch`, or no more. Where the system does not allow it, routes stay as they are.
@@ -64,13 +67,22 @@ impl NetworkWatch {
         }
     }
 
+    /// When to look at the routes, if there was word of a change. `urgent`: traffic is held up meanwhile.
+    pub(super) fn due(&self, urgent: bool) -> Option<Instant> {
+        let pause = match urgent {
+            _ if !self.looked => Duration::ZERO,
+            true => SHORT_PAUSE,
+            false => PAUSE,
+        };
+        self.changed.then(|| self.last + pause)
+    }
+
     /// Whether to look at the routes now.
-    pub(super) fn is_due(&mut self, now: Instant, poller: &Poller) -> bool {
-        if !self.changed || now < self.next {
+    pub(super) fn is_due(&mut self, now: Instant, urgent: bool, poller: &Poller) -> bool {
+        if self.due(urgent).is_none_or(|due| now < due) {
             return false;
         }
-        self.changed = false;
-        self.next = now + PAUSE;
+        (self.changed, self.looked, self.last) = (false, true, now);
         if let Some(watch) = &self.watch {
             poller.remove(watch);
             watch.drain();
@@ -115,19 +127,19 @@ mod tests {
             let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
             let mut watch = NetworkWatch::new(now);
             watch.set(true, &poller, RouteWatch::new);
-            assert!(watch.is_due(now, &poller), "something may have changed before");
-            assert!(!watch.is_due(now + PAUSE, &poller));
+            assert!(watch.is_due(now, false, &poller), "something may have changed before");
+            assert!(!watch.is_due(now + PAUSE, false, &poller));
             change(&mut netlink, 1..20);
             assert_eq!(wakes(&mut watch, &mut poller), 1);
             change(&mut netlink, 20..40);
             assert_eq!(wakes(&mut watch, &mut poller), 0, "it knows");
-            assert!(!watch.is_due(now + PAUSE / 2, &poller), "too early");
-            assert!(watch.is_due(now + PAUSE, &poller));
+            assert!(!watch.is_due(now + PAUSE / 2, false, &poller), "too early");
+            assert!(watch.is_due(now + PAUSE, false, &poller));
             assert_eq!(wakes(&mut watch, &mut poller), 0, "all was taken");
-            assert!(!watch.is_due(now + PAUSE * 2, &poller));
+            assert!(!watch.is_due(now + PAUSE * 2, false, &poller));
             change(&mut netlink, 40..41);
             assert_eq!(wakes(&mut watch, &mut poller), 1, "it listens again");
-            assert!(watch.is_due(now + PAUSE * 2, &poller));
+            assert!(watch.is_due(now + PAUSE * 2, false, &poller));
         });
     }
 
@@ -138,11 +150,11 @@ mod tests {
             let mut watch = NetworkWatch::new(now);
             watch.set(false, &poller, RouteWatch::new);
             change(&mut netlink, 1..3);
-            assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, &poller)), (0, false));
+            assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, false, &poller)), (0, false));
             watch.set(true, &poller, RouteWatch::new);
             change(&mut netlink, 3..6);
             watch.set(false, &poller, RouteWatch::new);
-            assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, &poller)), (0, false));
+            assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, false, &poller)), (0, false));
         });
     }
 }

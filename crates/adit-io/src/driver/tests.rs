@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, Rejected, ReplayWindow, SessionId,
-    TunnelSettings,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, RedirectGateway, Rejected, ReplayWindow,
+    SessionId, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::*;
 use crate::config::{Buffers, Family, Remote};
@@ -45,6 +46,7 @@ struct Toy {
     path: Option<Path>,
     heard: Sender<Heard>,
     panics: bool,
+    redirect_gateway: Option<RedirectGateway>,
     /// What each datagram takes.
     slow: Duration,
 }
@@ -61,6 +63,7 @@ impl Toy {
             path: None,
             heard,
             panics: false,
+            redirect_gateway: None,
             slow: Duration::ZERO,
         };
         match role {
@@ -75,6 +78,7 @@ impl Toy {
         self.events.push_back(Event::Up(TunnelSettings {
             addresses,
             mtu: 1400,
+            redirect_gateway: self.redirect_gateway,
             ..TunnelSettings::default()
         }));
     }
@@ -137,6 +141,9 @@ impl Protocol for Toy {
             Command::Closed { reason, .. } => {
                 let _ = self.heard.send(Heard::Closed(reason));
             }
+            Command::NotUp { reason } => {
+                let _ = self.heard.send(Heard::Closed(reason));
+            }
             Command::Shutdown => {
                 self.transmits.extend(self.path.map(|path| (path, vec![CONTROL, b'.'])));
                 self.events.push_back(Event::Ended(Ended::Shutdown));
@@ -190,6 +197,7 @@ fn config(role: Role) -> DriverConfig {
         buffers: Buffers::default(),
         workers: 1,
         resolv_conf: None,
+        kill_switch: false,
         dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
     }
 }
@@ -614,4 +622,33 @@ fn a_transfer_over_tcp() {
 #[test]
 fn clock_is_the_drivers() {
     assert!(clock() >= Instant::from_nanos(1_000_000_000), "a second ago exists");
+}
+
+/// M7: what cannot be routed is not up, and nothing says that it is.
+#[test]
+fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
+    in_fresh_network(|| {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let config = client_config(Transport::Udp, server.local_addr().unwrap());
+        let (mut toy, heard) = Toy::new(Role::Client, "10.9.0.1/24");
+        toy.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
+        let driver = Driver::new(config).unwrap();
+        let (handle, addresses) = (driver.handle(), driver.local_addresses());
+        let mut log = Log(toy.heard.clone());
+        let none = CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        };
+        let thread = thread::spawn(move || {
+            set_capabilities(None, none).unwrap();
+            driver.run(toy, &mut log)
+        });
+        let running = Running { handle, heard, addresses, thread };
+        let is_up = |heard: &Heard| matches!(heard, Heard::Event(word) if word.starts_with("up"));
+        let heard = running.wait_for(|heard| matches!(heard, Heard::Closed(_)) || is_up(heard));
+        let Heard::Closed(why) = heard else { panic!("not {heard:?}") };
+        assert!(why.contains("SO_MARK") && why.contains("CAP_NET_ADMIN"), "{why}");
+        running.stop();
+    });
 }

@@ -129,7 +129,7 @@ impl HelperAccess {
     }
 
     pub(crate) fn network(&self) -> io::Result<NetworkChannel> {
-        Ok(NetworkChannel { channel: self.channel()?, depends_on_network: false })
+        Ok(NetworkChannel { channel: self.channel()?, state: NetworkAnswer::default() })
     }
 
     /// Has it resolve and open. `prepare` is told the addresses before anything is sent there. An error of the second
@@ -166,15 +166,19 @@ impl HelperAccess {
 #[derive(Debug)]
 pub(crate) struct NetworkChannel {
     channel: Channel,
-    depends_on_network: bool,
+    /// What it said last.
+    state: NetworkAnswer,
 }
 
 impl NetworkChannel {
     fn ask(&mut self, request: NetworkRequest) -> io::Result<(Vec<Report>, Option<OwnedFd>)> {
-        self.channel.send(&Request::Network(request))?;
-        let (answer, descriptor): (NetworkAnswer, _) = self.channel.receive()?;
-        self.depends_on_network = answer.depends_on_network;
-        Ok((answer.reports.into_iter().map(Report::from).collect(), descriptor))
+        let answer = self.channel.send(&Request::Network(request)).and_then(|()| self.channel.receive());
+        let (mut state, descriptor): (NetworkAnswer, _) = answer.inspect_err(|error| {
+            self.state.lacks = Some(format!("its helper process failed: {error}"));
+        })?;
+        let reports = std::mem::take(&mut state.reports);
+        self.state = state;
+        Ok((reports.into_iter().map(Report::from).collect(), descriptor))
     }
 
     pub(crate) fn apply(&mut self, settings: &TunnelSettings) -> io::Result<Vec<Report>> {
@@ -194,7 +198,15 @@ impl NetworkChannel {
     }
 
     pub(crate) fn depends_on_network(&self) -> bool {
-        self.depends_on_network
+        self.state.depends_on_network
+    }
+
+    pub(crate) fn takes_all(&self) -> bool {
+        self.state.takes_all
+    }
+
+    pub(crate) fn lacks(&self) -> Option<String> {
+        self.state.lacks.clone()
     }
 
     pub(crate) fn watch(&mut self) -> io::Result<RouteWatch> {

@@ -43,6 +43,10 @@ pub(super) struct NetworkAnswer {
     pub(super) reports: Vec<Note>,
     /// There are routes that must follow the network.
     pub(super) depends_on_network: bool,
+    /// All traffic goes into the tunnel.
+    pub(super) takes_all: bool,
+    /// What the tunnel cannot be without, and why it has not got it.
+    pub(super) lacks: Option<String>,
 }
 
 /// A [`Report`] about nobody in particular.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -19,7 +19,7 @@ use super::scripts::Scripts;
 use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::netlink::RouteWatch;
-use crate::opener::{self, KnownAddresses, Opened};
+use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::privileges::{deny_programs, reduce};
 use crate::routing::Routing;
 use crate::system::SystemSettings;
@@ -43,6 +43,9 @@ struct Helper {
     remotes: Vec<Remote>,
     udp: Option<UdpOptions>,
     known: KnownAddresses,
+    /// The names of all remotes were resolved, or it was tried.
+    learnt: AtomicBool,
+    kill_switch: bool,
     files: Files,
     scripts: Option<Mutex<Scripts>>,
     channels: AtomicUsize,
@@ -90,6 +93,8 @@ fn start(policy: Policy, rights: Rights) -> io::Result<(Helper, Vec<Note>)> {
         remotes: policy.remotes,
         udp: policy.udp,
         known: KnownAddresses::default(),
+        learnt: AtomicBool::new(false),
+        kill_switch: policy.kill_switch,
         files,
         scripts: scripts.map(Mutex::new),
         channels: AtomicUsize::new(0),
@@ -154,6 +159,8 @@ impl Helper {
         let answer = NetworkAnswer {
             reports: reports.into_iter().map(Note::from).collect(),
             depends_on_network: network.depends_on_network(),
+            takes_all: network.takes_all(),
+            lacks: network.lacks().map(str::to_owned),
         };
         channel.send_with(&answer, watch.as_ref().map(RouteWatch::as_fd))
     }
@@ -167,7 +174,9 @@ impl Helper {
             // If the tunnel is gone, the answer will find out.
             let _ = channel.send(&Opening::Reaching(addresses)).and_then(|()| channel.receive::<()>());
         };
-        match opener::open(target, attempt, udp, &self.known, prepare) {
+        let resolving = self.resolving();
+        self.learn_ahead(&resolving);
+        match opener::open(target, attempt, udp, (&self.known, &resolving), prepare) {
             Ok(Opened::Udp(socket, address)) => {
                 channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
             }
@@ -176,6 +185,24 @@ impl Helper {
             }
             Err(failure) => channel.send(&Opening::Failed(failure)),
         }
+    }
+
+    fn resolving(&self) -> Resolving {
+        match &self.network {
+            Some(network) => lock(network).resolving(self.kill_switch),
+            None => Resolving::System,
+        }
+    }
+
+    /// Resolves the names of all remotes while the system's resolver works, once: later it may be in a dead tunnel.
+    fn learn_ahead(&self, resolving: &Resolving) {
+        if self.remotes.len() < 2 || self.learnt.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (known, remotes, resolving) = (self.known.clone(), self.remotes.clone(), resolving.clone());
+        let work = move || known.learn(&remotes, &resolving);
+        // Without it the names are resolved when they are needed.
+        let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
     }
 
     /// The tunnel is gone.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use adit_core::{Report, Route, RouteVia, Severity, TunnelSettings};
 use ipnet::IpNet;
 
-use super::{Routing, failure, in_tunnel};
+use super::{Routing, failure, in_main, in_tunnel};
 use crate::netlink::{KernelRoute, Whose};
 
 /// The metric of a route that only counts when no other way to the server is there.
@@ -22,11 +22,9 @@ pub(super) fn is_fallback(route: &KernelRoute) -> bool {
     route.metric == Some(LAST)
 }
 
-/// Whether a route into the tunnel would catch datagrams to `address`.
+/// Whether a route into the tunnel would catch datagrams to `address`. (Not one of a table of our own, which
+/// the tunnel's datagrams do not see.)
 pub(super) fn is_caught(settings: &TunnelSettings, address: IpAddr) -> bool {
-    let redirected = settings.redirect_gateway.is_some_and(|redirect| {
-        !redirect.local && if address.is_ipv4() { redirect.ipv4 } else { redirect.ipv6 }
-    });
     let caught = |route: &Route| {
         let inward = match route.via {
             RouteVia::Tunnel => true,
@@ -35,14 +33,13 @@ pub(super) fn is_caught(settings: &TunnelSettings, address: IpAddr) -> bool {
         };
         inward && route.destination.contains(&address)
     };
-    redirected || settings.routes.iter().any(caught)
+    in_main(settings, address) && settings.routes.iter().any(caught)
 }
 
 /// Whether there are routes around the tunnel, for its server or one of `detours`, or for others.
 pub(super) fn has_ways(settings: &TunnelSettings, detours: &[IpAddr]) -> bool {
     let redirect = settings.redirect_gateway.unwrap_or_default();
     redirect.block_local
-        || redirect.bypass_dns
         || settings.server.iter().chain(detours).any(|server| is_caught(settings, *server))
         || settings.routes.iter().any(|route| route.via == RouteVia::SystemGateway)
 }
@@ -58,7 +55,8 @@ impl Routing {
         let servers = settings.server.into_iter().chain(self.detours.clone());
         let redirect = settings.redirect_gateway.unwrap_or_default();
         // Blocking local networks would block the way to a server as well.
-        for server in servers.filter(|server| redirect.block_local || is_caught(settings, *server)) {
+        let blocks = |server: &IpAddr| redirect.block_local && in_main(settings, *server);
+        for server in servers.filter(|server| blocks(server) || is_caught(settings, *server)) {
             if routes.contains(&fallback(server)) {
                 continue;
             }
@@ -70,7 +68,7 @@ impl Routing {
                     if !by_network {
                         routes.push(to(server, &way));
                     }
-                    if redirect.block_local {
+                    if blocks(&server) {
                         self.block_local(&way, &mut routes, reports);
                     }
                     if by_network {
@@ -99,7 +97,8 @@ impl Routing {
         routes: &mut Vec<KernelRoute>,
         reports: &mut Vec<Report>,
     ) {
-        for route in settings.routes.iter().filter(|route| route.via == RouteVia::SystemGateway) {
+        let outward = settings.routes.iter().filter(|route| route.via == RouteVia::SystemGateway);
+        for route in outward.filter(|route| in_main(settings, route.destination.addr())) {
             let destination = route.destination;
             match self.default_route(destination.addr()) {
                 Ok(Some(KernelRoute { gateway, device, .. })) => {

@@ -190,10 +190,21 @@ pub struct Pair {
     connections: u32,
     /// The server hears nothing.
     pub cut: bool,
+    /// Why the client's system refuses the settings of the tunnel.
+    pub refusal: Option<&'static str>,
 }
 
 impl Pair {
     pub fn new(client: ClientParams, server: ServerParams) -> Self {
+        Pair::starting(client, server, None)
+    }
+
+    /// The client's system refuses the settings of the tunnel for that reason.
+    pub fn refusing(client: ClientParams, server: ServerParams, reason: &'static str) -> Self {
+        Pair::starting(client, server, Some(reason))
+    }
+
+    fn starting(client: ClientParams, server: ServerParams, refusal: Option<&'static str>) -> Self {
         let transport = client.remotes[0].transport;
         let now = Instant::ORIGIN + Duration::from_secs(1);
         let mut pair = Pair {
@@ -205,6 +216,7 @@ impl Pair {
             transport,
             connections: 0,
             cut: false,
+            refusal,
         };
         pair.exchange();
         pair
@@ -261,6 +273,9 @@ impl Pair {
                         let path = self.client_path();
                         self.server.handle_command(self.now, Command::Opened { path });
                     }
+                }
+                if let (Event::Up(_), Some(reason)) = (&event, self.refusal) {
+                    self.client.handle_command(self.now, Command::NotUp { reason: reason.to_owned() });
                 }
                 self.client_events.push(event);
             }

@@ -65,6 +65,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         // One peer is served by one worker.
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
+        kill_switch: false,
         dataplane: dataplane::Config { role, wire, client_to_client },
     }
 }
@@ -174,6 +175,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     LocalSettings {
         routes: config.routes.clone(),
         redirect_gateway: client.redirect_gateway,
+        block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
         addresses,
         peer_address,

@@ -18,6 +18,7 @@ mod demo;
 mod dns;
 mod errors;
 mod extended_master_secret;
+mod leaks;
 mod lifetime;
 mod limits;
 mod logs;

@@ -80,11 +80,17 @@ fn check(server: Program, server_lines: &str, client_lines: &str, behind: &[(&st
     bed.server.stop().unwrap();
 }
 
-/// All routes of a namespace, sorted.
+/// All routes of a namespace, of all tables but the local one's, and all rules, sorted.
 fn routes(namespace: &Namespace) -> String {
-    let both =
-        [&["-4", "route", "show"], &["-6", "route", "show"]].map(|family| namespace.ip(family).unwrap());
+    let both = [
+        &["-4", "route", "show", "table", "all"][..],
+        &["-6", "route", "show", "table", "all"],
+        &["-4", "rule", "show"],
+        &["-6", "rule", "show"],
+    ];
+    let both = both.map(|family| namespace.ip(family).unwrap());
     let mut lines: Vec<&str> = both.iter().flat_map(|text| text.lines()).map(str::trim_end).collect();
+    lines.retain(|line| !line.contains("table local") && !line.contains("fe80::"));
     lines.sort_unstable();
     lines.join("\n")
 }
@@ -133,8 +139,13 @@ fn a_redirected_client_changes_its_server_and_its_network() {
         .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
     reach(&bed, "by the other server");
     assert!(inside(&bed), "the gateway is redirected still");
-    let around = bed.clients[0].namespace.ip(&["route", "get", "10.9.77.1"]).unwrap();
-    assert!(around.contains("via 10.9.1.99 dev wire1"), "{around}");
+    let way = |more: &[&str]| {
+        let arguments = [&["route", "get", "10.9.77.1"], more].concat();
+        bed.clients[0].namespace.ip(&arguments).unwrap()
+    };
+    let own = way(&["mark", "0x61646974"]);
+    assert!(own.contains("via 10.9.1.99 dev wire1"), "the tunnel's own datagrams: {own}");
+    assert!(way(&[]).contains("tun0"), "other programs: {}", way(&[]));
     bed.clients[0].stop().unwrap();
     let left = routes(&bed.clients[0].namespace);
     assert!(!left.contains("tun0") && !left.contains("10.9.77.1"), "{left}");

@@ -36,6 +36,8 @@ pub struct ClientConfig {
     pub route_metric: Option<u32>,
     /// Send all traffic into the tunnel, by our own file.
     pub redirect_gateway: Option<RedirectGateway>,
+    /// Let no IPv6 leave, neither by the tunnel nor beside it (`block-ipv6`).
+    pub block_ipv6: bool,
     /// Name servers and domains of our own file (`dhcp-option`).
     pub dns: Dns,
     /// Our IPv4 address if the server does not give one (`ifconfig`).

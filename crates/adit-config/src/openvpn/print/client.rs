@@ -45,6 +45,9 @@ pub(super) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: boo
     if let Some(flags) = &client.redirect_gateway {
         print_redirect(out, flags);
     }
+    if client.block_ipv6 {
+        out.flag("block-ipv6");
+    }
     print_dns(out, &client.dns);
     if client.peer_info.iter().any(|(name, _)| name.starts_with("UV_")) {
         out.flag("push-peer-info");

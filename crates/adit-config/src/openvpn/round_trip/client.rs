@@ -89,9 +89,10 @@ pub(super) fn client() -> impl Strategy<Value = ClientConfig> {
         option::of((net6(), any::<Ipv6Addr>())),
         option::of(user_auth()),
     );
-    let third = (vec(("UV_[A-Z]{1,9}|IV_SSO", "[ -~]{0,9}"), 0..3), any::<bool>(), 576..=9000u16);
+    let third =
+        (vec(("UV_[A-Z]{1,9}|IV_SSO", "[ -~]{0,9}"), 0..3), any::<bool>(), 576..=9000u16, any::<bool>());
     (first, second, third).prop_map(|(first, second, third)| {
-        let (peer_info, tls_exit, max_pushed_mtu) = third;
+        let (peer_info, tls_exit, max_pushed_mtu, block_ipv6) = third;
         let (remotes, remote_random, resolve_retry, retry, connect_retry_max, pull) = first;
         let (route_nopull, pull_filters, route_metric, redirect_gateway, dns, ipv4, ipv6, auth) = second;
         ClientConfig {
@@ -107,6 +108,7 @@ pub(super) fn client() -> impl Strategy<Value = ClientConfig> {
             pull_filters,
             route_metric,
             redirect_gateway,
+            block_ipv6,
             dns,
             ipv4,
             ipv6,

@@ -1,0 +1,253 @@
+//! The kill switch: a table of nftables that lets nothing out but a tunnel's packets and its own datagrams.
+//!
+//! The table names neither a device nor an address. It knows the tunnel's device by its group, and the tunnel's datagrams
+//! by their mark, so it holds before there is a tunnel, while adit is killed, and for the next one. Tables of several
+//! tunnels agree, as group and mark are the same for all.
+//!
+//! nftables is spoken to by its own program, `nft`, one ruleset at a time: the program makes one transaction of it.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use crate::mark::{DEVICE_GROUP, MARK};
+use crate::netlink::Netlink;
+use crate::routing;
+
+/// What the names of our tables begin with.
+const PREFIX: &str = "adit_kill_switch_";
+/// Characters of the configuration file's name that the table's name has.
+const LONGEST_STEM: usize = 40;
+/// Where `nft` is on systems whose PATH for ordinary users lacks it.
+const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// Why the kill switch is not what was asked for.
+#[derive(Debug, Error)]
+pub enum KillSwitchError {
+    /// There is no `nft`.
+    #[error("the kill switch needs the program `nft`: install the package nftables")]
+    NoProgram,
+    /// It could not be run.
+    #[error("nft cannot be run: {0}")]
+    Run(#[from] io::Error),
+    /// It refused.
+    #[error("nft refuses the kill switch: {0}; it needs root, and a kernel with nf_tables")]
+    Refused(String),
+}
+
+/// The kill switch of one configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KillSwitch {
+    table: String,
+    /// Local networks may be reached.
+    lan: bool,
+}
+
+impl KillSwitch {
+    /// For the tunnel of that configuration file. With `lan`, local networks (private, link-local and multicast
+    /// addresses) may be reached.
+    pub fn new(configuration: &Path, lan: bool) -> Self {
+        let path = configuration.canonicalize().unwrap_or_else(|_| configuration.to_owned());
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let stem: String = stem.chars().map(plain).take(LONGEST_STEM).collect();
+        // Two files of one name are two tunnels.
+        let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+        let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        KillSwitch { table: format!("{PREFIX}{stem}_{digest}"), lan }
+    }
+
+    /// The name of its table, of the family `inet`.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// Turns it on, or replaces it: in one step, so that nothing leaves meanwhile. It stays on until
+    /// [`KillSwitch::off`], whatever becomes of this process.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn on(&self) -> Result<(), KillSwitchError> {
+        nft(&["-f", "-"], &self.ruleset()).map(drop)
+    }
+
+    /// Turns it off. True if it was on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn off(&self) -> Result<bool, KillSwitchError> {
+        let on = KillSwitch::tables()?.contains(&self.table);
+        if on {
+            remove(&self.table)?;
+        }
+        Ok(on)
+    }
+
+    /// Turns all of them off, of whichever tunnel, and gives their tables. Rules of policy routing that a killed adit
+    /// left behind go as well, as they keep packets in, too.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn all_off() -> Result<Vec<String>, KillSwitchError> {
+        let tables = KillSwitch::tables()?;
+        tables.iter().try_for_each(|table| remove(table))?;
+        routing::recover(&mut Netlink::open()?);
+        Ok(tables)
+    }
+
+    /// The tables of all kill switches that are on.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn tables() -> Result<Vec<String>, KillSwitchError> {
+        let listing = nft(&["list", "tables"], "")?;
+        let ours = |line: &str| {
+            let name = line.trim().strip_prefix("table inet ")?;
+            name.starts_with(PREFIX).then(|| name.to_owned())
+        };
+        Ok(listing.lines().filter_map(ours).collect())
+    }
+
+    fn ruleset(&self) -> String {
+        let table = &self.table;
+        let lan = match self.lan {
+            true => {
+                "    ip daddr { 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16, 100.64.0.0/10, 224.0.0.0/4, \
+                 255.255.255.255 } accept\n    ip6 daddr { fc00::/7, fe80::/10, ff02::/16 } accept\n"
+            }
+            false => "",
+        };
+        // The first two lines make the third one work whether there is such a table or not.
+        format!(
+            "table inet {table}
+delete table inet {table}
+table inet {table} {{
+  chain output {{
+    type filter hook output priority filter; policy drop;
+    oif \"lo\" accept
+    meta oifgroup {DEVICE_GROUP} accept
+    meta mark {MARK:#x} accept
+    meta nfproto ipv4 udp sport 68 udp dport 67 accept
+    meta nfproto ipv6 udp sport 546 udp dport 547 accept
+    icmpv6 type {{ nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld-listener-report, \
+             mld-listener-done, mld2-listener-report }} ip6 hoplimit {{ 1, 255 }} accept
+{lan}    reject with icmpx type admin-prohibited
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy drop;
+    meta iifgroup {DEVICE_GROUP} accept
+    meta oifgroup {DEVICE_GROUP} accept
+{lan}    reject with icmpx type admin-prohibited
+  }}
+}}
+"
+        )
+    }
+}
+
+fn remove(table: &str) -> Result<(), KillSwitchError> {
+    nft(&["delete", "table", "inet", table], "").map(drop)
+}
+
+/// What `nft` writes when it is given that input.
+fn nft(arguments: &[&str], input: &str) -> Result<String, KillSwitchError> {
+    let mut command = Command::new("nft");
+    // As an administrator's shell has it; nothing of ours is looked for there.
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    for directory in SBIN {
+        path.push(OsString::from(format!(":{directory}")));
+    }
+    command.env("PATH", path).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => KillSwitchError::NoProgram,
+        _ => KillSwitchError::Run(error),
+    })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes())?;
+    }
+    let Output { status, stdout, stderr } = child.wait_with_output()?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&stderr);
+    Err(KillSwitchError::Refused(complaint.lines().next().unwrap_or("it does not say why").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+    use crate::mark;
+    use crate::netlink::KernelRoute;
+    use crate::testing::in_fresh_network;
+    use crate::tun::{Tun, TunConfig};
+
+    #[test]
+    fn each_file_has_a_table_of_its_own() {
+        let table = |path: &str| KillSwitch::new(Path::new(path), false).table().to_owned();
+        let one = table("/nonexistent/a/my client; drop.ovpn");
+        assert!(one.starts_with("adit_kill_switch_my_client__drop_"), "{one}");
+        assert!(one.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{one}");
+        assert_ne!(one, table("/nonexistent/b/my client; drop.ovpn"));
+    }
+
+    /// Whether a datagram of this kind gets out.
+    fn leaves(to: &str, marked: bool) -> bool {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if marked {
+            mark::set(socket.as_fd()).unwrap();
+        }
+        socket.send_to(b"hello", to).is_ok()
+    }
+
+    #[test]
+    fn only_the_tunnel_and_marked_datagrams_leave() {
+        in_fresh_network(|| {
+            let _world = routing::tests::world();
+            let switch = KillSwitch::new(Path::new("/nonexistent/a.ovpn"), false);
+            let second = KillSwitch::new(Path::new("/nonexistent/b.ovpn"), true);
+            match switch.on() {
+                Err(KillSwitchError::NoProgram) if std::env::var_os("CI").is_none() => {
+                    #[allow(clippy::print_stderr)]
+                    {
+                        eprintln!("NOT TESTED: the kill switch needs nft");
+                    }
+                    return;
+                }
+                result => result.unwrap(),
+            }
+            second.on().unwrap();
+            switch.on().expect("it is replaced");
+            assert_eq!(KillSwitch::tables().unwrap().len(), 2);
+            let (far, lan) = ("8.8.8.8:9", "192.168.5.9:9");
+            assert!(!leaves(far, false) && leaves(far, true));
+            assert!(!leaves(lan, false), "the first does not allow it");
+            assert!(leaves("127.0.0.1:9", false));
+            // A tunnel that comes later.
+            let tun = Tun::create(&TunConfig::default()).unwrap();
+            let mut netlink = Netlink::open().unwrap();
+            let device = netlink.link(tun.name()).unwrap().index;
+            netlink.set_up(device, true).unwrap();
+            let destination = "8.8.8.8/32".parse().unwrap();
+            let route = KernelRoute { destination, gateway: None, device: Some(device), metric: None };
+            netlink.add_address(device, "10.8.0.2/24".parse().unwrap(), None).unwrap();
+            netlink.add_route(&route).unwrap();
+            assert!(!leaves(far, false), "any device");
+            netlink.set_group(device, DEVICE_GROUP).unwrap();
+            assert!(leaves(far, false), "the tunnel's");
+
+            assert!(switch.off().unwrap());
+            assert!(!switch.off().unwrap(), "it is off");
+            assert!(leaves(lan, false) && !leaves("9.9.9.9:9", false));
+            assert_eq!(KillSwitch::all_off().unwrap(), [second.table()]);
+            assert!(leaves("9.9.9.9:9", false));
+        });
+    }
+}

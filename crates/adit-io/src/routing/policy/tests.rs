@@ -1,0 +1,292 @@
+use adit_core::RedirectGateway;
+
+use super::super::Routing;
+use super::super::tests::{full_settings, world};
+use super::*;
+use crate::netlink::KernelRoute;
+use crate::testing::in_fresh_network;
+use crate::tun::{Tun, TunConfig};
+
+/// A tunnel that takes all traffic, beside a network with a router.
+struct Bed {
+    _world: Tun,
+    tun: Tun,
+    routing: Routing,
+    netlink: Netlink,
+    inside: u32,
+    outside: u32,
+}
+
+impl Bed {
+    fn new(settings: &TunnelSettings) -> Self {
+        let (world, tun) = (world(), Tun::create(&TunConfig::default()).unwrap());
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let mut netlink = Netlink::open().unwrap();
+        let inside = netlink.link(tun.name()).unwrap().index;
+        let outside = netlink.link("world").unwrap().index;
+        assert_eq!((routing.apply(settings), routing.lacks()), (Vec::new(), None));
+        Bed { _world: world, tun, routing, netlink, inside, outside }
+    }
+
+    /// The device by which other programs' packets to `address` leave; `None` if they do not.
+    fn device(&mut self, address: &str) -> Option<u32> {
+        self.netlink.next_hop(address.parse().unwrap()).ok().map(|hop| hop.device)
+    }
+
+    /// A route of the main table, as a DHCP client sets it.
+    fn main_route(&mut self, destination: &str, gateway: Option<&str>) -> KernelRoute {
+        let route = KernelRoute {
+            destination: destination.parse().unwrap(),
+            gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+            device: Some(self.outside),
+            metric: None,
+        };
+        self.netlink.add_route(&route).unwrap();
+        route
+    }
+
+    fn own_rules(&mut self) -> Vec<Rule> {
+        let both = IpFamily::BOTH.map(|family| self.netlink.rules(family).unwrap());
+        both.into_iter().flatten().filter_map(|listed| listed.own).collect()
+    }
+
+    fn own_routes(&mut self) -> Vec<TableRoute> {
+        let both = IpFamily::BOTH.map(|family| self.netlink.all_routes(family).unwrap());
+        both.into_iter()
+            .flatten()
+            .map(|listed| listed.route)
+            .filter(|route| route.table >= FIRST_TABLE)
+            .collect()
+    }
+}
+
+const FAR: [&str; 3] = ["8.8.8.8", "200.1.2.3", "2a00::1"];
+
+#[test]
+fn everything_is_everything() {
+    for address in ["0.0.0.1", "1.1.1.1", "223.0.0.1", "::2", "2001:db8::1", "fd00::1"] {
+        let address: IpAddr = address.parse().unwrap();
+        let nets = everything(IpFamily::of(address));
+        assert_eq!(nets.iter().filter(|net| net.contains(&address)).count(), 2, "{address}");
+    }
+}
+
+/// M7: TunnelVision (CVE-2024-3661).
+#[test]
+fn routes_of_a_dhcp_server_do_not_win() {
+    in_fresh_network(|| {
+        let mut bed = Bed::new(&full_settings());
+        let router = Some("192.168.5.1");
+        for (destination, gateway) in [
+            ("0.0.0.0/1", router),
+            ("128.0.0.0/1", router),
+            ("8.8.8.8/32", router),
+            ("200.1.2.0/24", None),
+            ("2000::/3", Some("fd00:5::1")),
+            ("2a00::1/128", Some("fd00:5::1")),
+        ] {
+            bed.main_route(destination, gateway);
+        }
+        let inside = Some(bed.inside);
+        for _ in 0..2 {
+            for address in FAR {
+                assert_eq!(bed.device(address), inside, "{address}");
+            }
+            bed.routing.follow();
+        }
+        // They were there before the tunnel as well.
+        bed.routing.undo();
+        assert_eq!(bed.routing.apply(&full_settings()), []);
+        assert_eq!(FAR.map(|address| bed.device(address)), [inside; 3]);
+    });
+}
+
+/// M7: TunnelCrack (CVE-2023-36672, CVE-2023-36673).
+#[test]
+fn neither_the_servers_address_nor_a_false_local_network_leads_past_the_tunnel() {
+    in_fresh_network(|| {
+        let mut bed = Bed::new(&full_settings());
+        let (inside, outside) = (bed.inside, bed.outside);
+        bed.main_route("198.51.100.9/32", Some("192.168.5.1"));
+        bed.netlink.add_address(outside, "9.9.9.7/24".parse().unwrap(), None).unwrap();
+        bed.netlink.add_address(outside, "2620:fe::7/64".parse().unwrap(), None).unwrap();
+        bed.netlink.add_address(outside, "10.66.0.7/24".parse().unwrap(), None).unwrap();
+        bed.routing.follow();
+        for address in ["198.51.100.9", "9.9.9.9", "2620:fe::fe"] {
+            assert_eq!(bed.device(address), Some(inside), "{address}");
+        }
+        assert_eq!(bed.device("10.66.0.9"), Some(outside), "a network of private addresses");
+    });
+}
+
+/// M7: what is deleted is put back, and nothing leaves meanwhile, whichever piece it was.
+#[test]
+fn whatever_is_deleted_nothing_leaves_beside_the_tunnel() {
+    in_fresh_network(|| {
+        let mut bed = Bed::new(&full_settings());
+        let (rules, routes) = (bed.own_rules(), bed.own_routes());
+        assert_eq!(rules.len(), 8);
+        // One that wins over the system's default route.
+        bed.main_route("0.0.0.0/1", Some("192.168.5.1"));
+        let stays = |bed: &mut Bed, what: &str| {
+            for address in FAR {
+                let device = bed.device(address);
+                assert_ne!(device, Some(bed.outside), "{address} without {what}");
+            }
+        };
+        for rule in &rules {
+            bed.netlink.remove_rule(rule).unwrap();
+            stays(&mut bed, &shown(rule));
+            bed.routing.follow();
+            assert_eq!(bed.own_rules(), rules);
+        }
+        let by_tunnel = |route: &&TableRoute| route.device == Some(bed.inside);
+        let inward: Vec<TableRoute> = routes.iter().filter(by_tunnel).cloned().collect();
+        for route in &routes {
+            bed.netlink.remove_table_route(route).unwrap();
+            stays(&mut bed, &route.destination.to_string());
+            bed.routing.follow();
+            assert_eq!(bed.own_routes().len(), routes.len());
+        }
+        let of_first = |route: &&TableRoute| route.table < UNREACHABLE_TABLE;
+        routes.iter().filter(of_first).for_each(|route| bed.netlink.remove_table_route(route).unwrap());
+        assert_eq!(FAR.map(|address| bed.device(address)), [None; 3], "the whole table is gone");
+        bed.routing.follow();
+        inward.iter().for_each(|route| bed.netlink.remove_table_route(route).unwrap());
+        assert_eq!(FAR.map(|address| bed.device(address)), [None; 3], "no route into the tunnel is left");
+        bed.routing.follow();
+        bed.netlink.set_up(bed.inside, false).unwrap();
+        stays(&mut bed, "the device");
+        bed.routing.follow();
+        assert_eq!(FAR.map(|address| bed.device(address)), [Some(bed.inside); 3]);
+    });
+}
+
+/// The kernel checks a new route's gateway by the same rules.
+#[test]
+fn other_programs_can_still_set_routes() {
+    in_fresh_network(|| {
+        let mut bed = Bed::new(&full_settings());
+        let outside = bed.outside;
+        bed.netlink.add_address(outside, "9.9.9.7/24".parse().unwrap(), None).unwrap();
+        bed.main_route("198.18.0.0/15", Some("9.9.9.1"));
+        let own = bed.netlink.next_hop_of_own("198.18.0.1".parse().unwrap()).unwrap();
+        assert_eq!(own.gateway, "9.9.9.1".parse().ok(), "the tunnel's own datagrams go by it");
+        assert_eq!(bed.device("198.18.0.1"), Some(bed.inside));
+    });
+}
+
+/// M11: with or without redirection, no IPv6 goes anywhere, and the sender hears it at once.
+#[test]
+fn blocked_ipv6_is_unreachable() {
+    let full = TunnelSettings { block_ipv6: true, ..full_settings() };
+    let alone = TunnelSettings { redirect_gateway: None, ..full.clone() };
+    for settings in [full, alone] {
+        in_fresh_network(move || {
+            let redirected = settings.redirect_gateway.is_some();
+            let mut bed = Bed::new(&settings);
+            bed.main_route("2000::/3", Some("fd00:5::1"));
+            for address in ["2a00::1", "fd00:5::1", "fd00:8::1", "fd00:20::1"] {
+                assert_eq!(bed.device(address), None, "{address}");
+            }
+            let error = std::net::UdpSocket::bind("[::]:0").unwrap().connect("[2a00::1]:9").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
+            let own = bed.netlink.next_hop_of_own("2a00::1".parse().unwrap()).unwrap();
+            assert_eq!(own.device, bed.outside, "a server that is reached over IPv6");
+            let expected = if redirected { bed.inside } else { bed.outside };
+            assert_eq!(bed.device("8.8.8.8"), Some(expected));
+            for rule in bed.own_rules().into_iter().filter(|rule| rule.family == IpFamily::V6) {
+                bed.netlink.remove_rule(&rule).unwrap();
+            }
+            bed.routing.follow();
+            assert_eq!(bed.device("2a00::1"), None, "it was put back");
+            bed.routing.undo();
+            assert_eq!(bed.device("2a00::1"), Some(bed.outside));
+        });
+    }
+}
+
+#[test]
+fn two_tunnels_do_not_take_each_others_rules() {
+    in_fresh_network(|| {
+        let mut bed = Bed::new(&full_settings());
+        let foreign = Rule {
+            family: IpFamily::V4,
+            priority: LAST_PRIORITY - 5,
+            except_mark: 7,
+            target: RuleTarget::Table(7),
+        };
+        bed.netlink.add_rule(&foreign).unwrap();
+        let second = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(second.name()).unwrap();
+        assert_eq!(routing.apply(&full_settings()), []);
+        let newest = Some(routing.device());
+        assert_eq!(FAR.map(|address| bed.device(address)), [newest; 3], "that came last");
+        bed.routing.follow();
+        routing.follow();
+        assert_eq!(bed.own_rules().len(), 17);
+        drop(routing);
+        assert_eq!(bed.own_rules().len(), 9);
+        assert_eq!(FAR.map(|address| bed.device(address)), [Some(bed.inside); 3]);
+    });
+}
+
+#[test]
+fn rules_of_a_killed_process_are_removed_by_the_next() {
+    in_fresh_network(|| {
+        let Bed { _world, tun, routing, .. } = Bed::new(&full_settings());
+        std::mem::forget(routing);
+        drop(tun);
+        let mut netlink = Netlink::open().unwrap();
+        let own = |netlink: &mut Netlink| {
+            let rules = IpFamily::BOTH.map(|family| netlink.rules(family).unwrap());
+            rules.iter().flatten().filter(|rule| rule.own.is_some()).count()
+        };
+        assert_eq!(own(&mut netlink), 8);
+        assert!(netlink.next_hop("8.8.8.8".parse().unwrap()).is_err(), "nothing leaves meanwhile");
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let _routing = Routing::new(tun.name()).unwrap();
+        assert_eq!(own(&mut netlink), 0);
+        for family in IpFamily::BOTH {
+            let routes = netlink.all_routes(family).unwrap();
+            assert!(routes.iter().all(|listed| listed.route.table < FIRST_TABLE), "{routes:?}");
+        }
+    });
+}
+
+/// The answers of the server pass a strict filter, which is as it was afterwards.
+#[test]
+fn a_strict_reverse_path_filter_is_loosened() {
+    in_fresh_network(|| {
+        let world = world();
+        let mut netlink = Netlink::open().unwrap();
+        let outside = netlink.link("world").unwrap().index;
+        netlink.set_reverse_path_filter(outside, STRICT).unwrap();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        assert_eq!(routing.apply(&full_settings()), []);
+        assert_eq!(netlink.reverse_path_filter(outside).unwrap(), LOOSE);
+        routing.undo();
+        assert_eq!(netlink.reverse_path_filter(outside).unwrap(), STRICT);
+        drop(world);
+    });
+}
+
+/// M7: a tunnel that cannot have its routes says which.
+#[test]
+fn what_cannot_be_had_is_named() {
+    in_fresh_network(|| {
+        let _world = world();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        drop(tun);
+        routing.apply(&full_settings());
+        let lacks = routing.lacks().expect("there is no device").to_owned();
+        assert!(lacks.contains("the route to 0.0.0.0/0 by tun"), "{lacks}");
+        let mut netlink = Netlink::open().unwrap();
+        assert!(netlink.next_hop("8.8.8.8".parse().unwrap()).is_ok(), "the system is as it was");
+        let redirect = RedirectGateway { ipv6: true, ..RedirectGateway::default() };
+        routing.apply(&TunnelSettings { redirect_gateway: Some(redirect), ..full_settings() });
+        assert!(routing.lacks().is_some_and(|lacks| lacks.contains("::/0")), "{:?}", routing.lacks());
+    });
+}
