@@ -7,12 +7,12 @@ AS_ROOT := $(CURDIR)/scripts/as-root
 # Test programs run as root, the compiler does not.
 RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
-.PHONY: help test demo build fmt-check lint fuzz-check fuzz-run unit doc deps demo-deps lab-peers
+.PHONY: help test demo build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
-test: deps fmt-check lint fuzz-check unit doc fuzz-run
+test: deps fmt-check lint deny fuzz-check unit doc fuzz-run miri
 
 demo: demo-deps build
 	@$(AS_ROOT) target/release/adit demo
@@ -26,16 +26,26 @@ fmt-check:
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# Licences, banned crates and where crates come from: deny.toml. What fuzzing adds is not shipped: its licences are left out.
+DENY := PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) deny --locked
+deny: deps
+	@$(DENY) check bans licenses sources
+	@$(DENY) --manifest-path fuzz/Cargo.toml --config deny.toml check bans sources
+
 # The fuzz targets are a workspace of their own; that they compile needs no nightly toolchain.
 fuzz-check:
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir target
 
-# Each target for this long. Where there is no nightly toolchain or no cargo-fuzz (exit 3), that is said and all goes on.
+# Each target for this long. Where there is no nightly toolchain (exit 3), that is said and all goes on.
 FUZZ_SECONDS ?= 2
 fuzz-run:
 	@mkdir -p target
-	@scripts/fuzz-smoke $(FUZZ_SECONDS) 2>target/fuzz-run.log; status=$$?; \
+	@FUZZ_BUILD=quick scripts/fuzz-smoke $(FUZZ_SECONDS) 2>target/fuzz-run.log; status=$$?; \
 	if [ $$status -ne 0 ]; then tail -n 60 target/fuzz-run.log >&2; fi; [ $$status -eq 0 ] || [ $$status -eq 3 ]
+
+# Where there is no Miri (exit 3), that is said and all goes on.
+miri:
+	@scripts/miri; status=$$?; [ $$status -eq 0 ] || [ $$status -eq 3 ]
 
 # The tunnels' tests mostly wait: run more of them at once than there are processors. CI=true: skip none.
 unit: lab-peers

@@ -13,7 +13,7 @@ use std::time::Duration;
 use adit_core::{
     ChallengeResponse, ClientRuling, ClientStep, Command, ConnectionId, DataEvent, Event, Instant, IpNet,
     Notice, OpenFailure, Path, PeerId, PeerSettings, Protocol, PushChange, Script, ScriptId, ScriptOutcome,
-    SessionId, Transport, UserPassword,
+    SessionId, Transport, UserPassword, is_unprintable,
 };
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::Credentials;
@@ -97,19 +97,23 @@ impl Model {
             Event::PeerDown { peer, .. } => drop(self.up.remove(&peer)),
             Event::Ended(_) => self.ended = true,
             Event::Report(report) => assert!(!report.text.contains('\0')),
-            Event::WantPeerSettings { peer, name } => self.questions.push(Question::Settings(peer, name)),
+            Event::WantPeerSettings { peer, name } => {
+                assert!(!name.contains(is_unprintable), "{name:?}");
+                self.questions.push(Question::Settings(peer, name));
+            }
             Event::AskCredentials { .. } => self.questions.push(Question::Credentials),
             Event::AskResponse(challenge) => self.questions.push(Question::Challenge(challenge.id)),
             Event::RunScript(script) => {
                 assert!(self.ran.insert(script.id), "one run of a script twice");
                 let named =
                     script.env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
-                assert!(named && script.env.iter().all(|(_, value)| !value.contains('\0')));
+                assert!(named && script.env.iter().all(|(_, value)| !value.contains(is_unprintable)));
                 self.questions.push(Question::Script(script));
             }
             Event::DropScript(id) => drop(self.deferred.remove(&id)),
             Event::Client(news) => {
-                assert!(news.env.iter().all(|(name, value)| !name.contains('=') && !value.contains('\0')));
+                let clean = |value: &str| !value.contains(is_unprintable);
+                assert!(news.env.iter().all(|(name, value)| !name.contains('=') && clean(value)));
                 match news.step {
                     ClientStep::Asks { key, .. } => {
                         assert!(!self.left.contains(&news.client), "it has left");
@@ -253,7 +257,9 @@ impl World {
     /// Answers what the ends ask.
     fn answer(&mut self, value: u8) {
         for question in self.client.model.questions.split_off(0) {
-            let user = UserPassword { username: "alice".to_owned(), password: "secret".to_owned().into() };
+            // A name that would forge a line and hide its end must reach nobody.
+            let username = if value == 0xfd { "alice\n\u{202e}" } else { "alice" };
+            let user = UserPassword { username: username.to_owned(), password: "secret".to_owned().into() };
             let answer = if value == 0xfe { Err("nobody is there".to_owned()) } else { Ok(user) };
             let command = match question {
                 Question::Credentials => Command::Credentials(answer),

@@ -26,7 +26,13 @@ fn client() -> Ingress {
         compression: CompressionFraming::None,
     });
     let events = [
-        DataEvent::AddPeer(PeerConfig { peer: PEER, path: path(), routes: Vec::new(), max_mss: Some(1400), roams: false }),
+        DataEvent::AddPeer(PeerConfig {
+            peer: PEER,
+            path: path(),
+            routes: Vec::new(),
+            max_mss: Some(1400),
+            roams: false,
+        }),
         DataEvent::Install(Box::new(Install {
             peer: PEER,
             session: SessionId::openvpn(PEER, 0),

@@ -33,7 +33,13 @@ impl End {
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let session = SessionId(u64::from(own));
         let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [0; 8]);
-        end.apply(DataEvent::AddPeer(PeerConfig { peer: PEER, path: path(), routes, max_mss: None, roams: false }));
+        end.apply(DataEvent::AddPeer(PeerConfig {
+            peer: PEER,
+            path: path(),
+            routes,
+            max_mss: None,
+            roams: false,
+        }));
         end.apply(DataEvent::Install(Box::new(Install {
             peer: PEER,
             session,

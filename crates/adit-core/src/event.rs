@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -178,6 +179,9 @@ pub enum Command {
     Credentials(Result<UserPassword, String>),
     /// The answer to [`Event::AskResponse`].
     Response(ChallengeResponse),
+    /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
+    /// the configuration knows it.
+    PeerAddresses(Vec<IpAddr>),
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Start new keys with a peer.

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -19,6 +20,10 @@ pub struct ScriptId {
 pub struct Script {
     /// Names this run.
     pub id: ScriptId,
+    /// The address of the peer that it is about: scripts of each source have their turn.
+    pub source: Option<IpAddr>,
+    /// The peer has authenticated. When too many scripts wait, those about others make room first.
+    pub authenticated: bool,
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Its environment, besides `secrets`, `PATH` and `dev`, the tunnel's device.

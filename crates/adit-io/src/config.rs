@@ -25,6 +25,9 @@ pub struct DriverConfig {
     pub buffers: Buffers,
     /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a client has one in any case.
     pub workers: usize,
+    /// TCP connections that a server holds at once; more are refused. The protocol makes room before that: it closes
+    /// connections of unauthenticated peers by source (`adit_core::prefix_table`).
+    pub max_connections: usize,
     /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
     pub resolv_conf: Option<PathBuf>,
     /// A firewall lets nothing out but the tunnel's packets and marked datagrams ([`crate::KillSwitch`]).

@@ -1,6 +1,10 @@
 //! Name servers of the tunnel, told to the system and taken back.
 
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::file::{content, name_servers, owner};
+}
 mod resolved;
 
 use std::fs;

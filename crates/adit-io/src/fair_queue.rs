@@ -45,6 +45,11 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         self.len == 0
     }
 
+    /// How many items wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// One more item; false if its sender has its share here already.
     pub(crate) fn offer(&mut self, sender: K, item: T) -> bool {
         let room = self.limit - self.len;

@@ -15,6 +15,11 @@ mod request;
 mod scripts;
 mod serve;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::request::message;
+}
+
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -22,7 +27,7 @@ pub(crate) use self::client::NetworkChannel;
 pub use self::client::{Helper, HelperAccess, HelperFiles};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{Network, Policy, Revocations, Scripts};
-pub use self::request::Mark;
+pub use self::request::{LookedUp, Mark};
 
 /// Serves a tunnel that started this process by [`Helper::start`], until it is gone.
 ///

@@ -10,6 +10,8 @@ mod config;
 mod dns;
 mod driver;
 mod fair_queue;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod helper;
 mod kill_switch;
 mod mailbox;
@@ -35,8 +37,8 @@ pub use driver::{
     Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
 };
 pub use helper::{
-    Helper, HelperAccess, HelperFiles, Mark, Network, Policy, Revocations, ScriptLauncher, ScriptRun,
-    Scripts, serve_helper,
+    Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptLauncher,
+    ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};

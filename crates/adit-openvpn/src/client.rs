@@ -418,6 +418,7 @@ impl Protocol for Client {
             Command::NotUp { reason } => self.not_up(&reason),
             Command::ScriptDone { .. }
             | Command::Rule { .. }
+            | Command::PeerAddresses(_)
             | Command::OpenFailed { .. }
             | Command::Disconnect { .. }
             | Command::Dismiss { .. }

@@ -258,7 +258,12 @@ impl KeyState {
 
     /// The peer has a state for this exchange: it sent its first packet, or acknowledged ours.
     pub(crate) fn is_known_to_peer(&self) -> bool {
-        self.begun || self.send.oldest() != Some(0)
+        self.begun || self.reset_is_acknowledged()
+    }
+
+    /// The peer acknowledged the packet that began this exchange.
+    pub(crate) fn reset_is_acknowledged(&self) -> bool {
+        self.send.oldest() != Some(0)
     }
 
     /// The peer can make the data keys: a server has read our key method 2 before it sent its own; a client has

@@ -327,8 +327,9 @@ pub struct ServerParams {
 pub struct PointParams {
     /// Our own end of the tunnel.
     pub local: LocalSettings,
-    /// The only outer addresses that the peer may have (`remote` without `float`); empty: any.
-    pub only_from: Vec<IpAddr>,
+    /// The only outer addresses that the peer may have (`remote` without `float`), until
+    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    pub only_from: Option<Vec<IpAddr>>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
     /// `single-session`: while the peer is here, nobody takes its place.
@@ -366,8 +367,9 @@ pub struct StaticParams {
     pub remotes: Vec<RemoteParams>,
     /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
     pub float: bool,
-    /// Who waits: the only outer addresses that the peer may have (`remote` without `float`); empty: any.
-    pub only_from: Vec<IpAddr>,
+    /// Who waits: the only outer addresses that the peer may have (`remote` without `float`), until
+    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    pub only_from: Option<Vec<IpAddr>>,
     /// Who waits: `explicit-exit-notify`.
     pub exit_notify: bool,
     /// `connect-retry`: the first wait between attempts, and the longest.
@@ -398,7 +400,7 @@ impl StaticParams {
             local: LocalSettings::default(),
             remotes: Vec::new(),
             float: false,
-            only_from: Vec::new(),
+            only_from: None,
             exit_notify: false,
             retry: (Duration::from_secs(1), Duration::from_secs(300)),
             retry_max: None,

@@ -7,21 +7,26 @@ mod door;
 mod entry;
 mod environment;
 mod gate;
+mod half_open;
 mod key_judge;
+mod limits;
+mod log_budget;
 mod peer;
 mod prospect;
 mod rate;
 mod settings;
+mod silent;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo, Protocol, Rejected,
-    Report, ScriptId, Severity, Transport,
+    Report, ScriptId, Severity, TableUsage, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -31,11 +36,12 @@ use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::pool::Pool;
 use crate::wire::Sid;
 use door::Door;
+use half_open::HalfOpen;
 use key_judge::KeyJudge;
+use log_budget::LogBudget;
 use peer::{Peer, Verdict};
+use silent::SilentConnections;
 
-/// TCP connections that have not said anything yet.
-const MAX_SILENT_CONNECTIONS: usize = 1024;
 /// How long clients get to acknowledge our goodbye.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
 
@@ -49,7 +55,7 @@ pub struct Server {
     /// Control packets find their peer by where they come from and by the session id they carry.
     by_sid: BTreeMap<(Path, Sid), PeerId>,
     /// Of these, the clients in the middle of their first handshake.
-    half_open: BTreeSet<PeerId>,
+    half_open: HalfOpen,
     /// How many clients are up.
     up: usize,
     /// Clients that are up by their names, unless a name may be there twice (`duplicate-cn`).
@@ -61,8 +67,12 @@ pub struct Server {
     /// Last words of peers that are gone, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
-    /// Accepted TCP connections before their first packet, and when they are closed for their silence.
-    silent: BTreeMap<Path, Instant>,
+    /// The only outer addresses that peers may have; `None`: any.
+    only_from: Option<Vec<IpAddr>>,
+    silent: SilentConnections,
+    log_budget: LogBudget,
+    /// The tables of which the log said that they make room, and when it may say so again.
+    told_full: BTreeMap<&'static str, Instant>,
     door: Door,
     key_judge: KeyJudge,
     pool: Pool,
@@ -74,7 +84,7 @@ pub struct Server {
     ended: bool,
     /// Addresses that `learn-address` knows and nobody has now; a client that takes over from its own earlier
     /// connection has them again in a moment. Each with the name of the script that would say so.
-    vacated: BTreeMap<IpNet, ScriptId>,
+    vacated: BTreeMap<IpNet, (ScriptId, IpAddr)>,
 }
 
 /// A secret for the door.
@@ -96,7 +106,7 @@ impl Server {
             now,
             peers: BTreeMap::new(),
             by_sid: BTreeMap::new(),
-            half_open: BTreeSet::new(),
+            half_open: HalfOpen::new(params.max_clients),
             up: 0,
             by_name: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -104,8 +114,11 @@ impl Server {
             talkative: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
-            silent: BTreeMap::new(),
-            key_judge: KeyJudge::default(),
+            only_from: params.point.as_ref().and_then(|point| point.only_from.clone()),
+            silent: SilentConnections::new(),
+            log_budget: LogBudget::new(),
+            told_full: BTreeMap::new(),
+            key_judge: KeyJudge::new(),
             pool: Pool::new(&params),
             next_peer: 0,
             admitted: 0,
@@ -127,6 +140,17 @@ impl Server {
         self.half_open.len()
     }
 
+    /// How full the tables are that peers can fill before they have authenticated.
+    pub fn tables(&self) -> Vec<TableUsage> {
+        let mut tables = vec![self.silent.usage()];
+        tables.extend(self.half_open.usage());
+        if self.params.access.key_verify.is_some() {
+            tables.extend(self.key_judge.usage());
+        }
+        tables.push(self.log_budget.usage());
+        tables
+    }
+
     /// Clients whose control packets come along this path.
     fn at(&self, path: Path) -> impl Iterator<Item = PeerId> {
         self.by_sid.range((path, Sid([0; 8]))..=(path, Sid([0xff; 8]))).map(|(_, id)| *id)
@@ -136,10 +160,38 @@ impl Server {
         self.events.push_back(Event::Report(Report { severity, path, text }));
     }
 
+    /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines.
+    fn report_unauthenticated(&mut self, severity: Severity, path: Path, text: String) {
+        if self.log_budget.admits(self.now, path.remote().ip()) {
+            self.report(severity, Some(path), text);
+        }
+    }
+
+    /// Says in the log, once in a while, that a table of unauthenticated peers makes room.
+    fn report_full(&mut self, what: &'static str) {
+        let due = self.told_full.get(what).is_none_or(|at| self.now >= *at);
+        if due {
+            self.told_full.insert(what, self.now + limits::LOG_PERIOD);
+            let text = format!(
+                "too many {what}: the oldest of the source with the most make room; `adit status` counts them, and \
+                 this is said once in {} s",
+                limits::LOG_PERIOD.as_secs()
+            );
+            self.report(Severity::Warning, None, text);
+        }
+    }
+
+    /// What a peer wants to say in the log before it has authenticated.
+    fn report_lines(&mut self, path: Path, lines: Vec<(Severity, String)>) {
+        for (severity, text) in lines {
+            self.report_unauthenticated(severity, path, text);
+        }
+    }
+
     /// Whether a peer may have this outer address.
     fn may_be_at(&self, path: Path) -> bool {
-        let only_from = self.params.point.as_ref().map_or(&[][..], |point| &point.only_from);
-        only_from.is_empty() || only_from.contains(&path.remote().ip().to_canonical())
+        let address = path.remote().ip().to_canonical();
+        self.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
     }
 
     /// The peer whose id in the data plane this is.
@@ -154,6 +206,13 @@ impl Server {
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let verdict = peer.settle(self.now, &mut self.events);
+        let (path, lines, standing) = (peer.path(), peer.take_lines(), peer.standing());
+        self.report_lines(path, lines);
+        if let Some(standing) = standing
+            && let Some(evicted) = self.half_open.note(path, id, standing)
+        {
+            self.evict(evicted);
+        }
         match verdict {
             Verdict::Continue => {}
             Verdict::Authenticated => self.welcome(id),
@@ -199,17 +258,37 @@ impl Server {
         }
         self.by_sid.remove(&(path, peer.sid()));
         self.take_down(id, &mut peer, reason);
-        self.report(severity, Some(path), format!("{}: {reason}", peer.name()));
+        self.report_lines(path, peer.take_lines());
+        let text = format!("{}: {reason}", peer.name());
+        match peer.is_authenticated() {
+            true => self.report(severity, Some(path), text),
+            false => self.report_unauthenticated(severity, path, text),
+        }
         if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
             self.after_words.push(Event::Close { path });
         }
     }
 
+    /// A client that is not up makes room for another.
+    fn evict(&mut self, id: PeerId) {
+        let put_off = self.peers.get(&id).is_some_and(Peer::is_put_off);
+        self.report_full(if put_off { "clients put off for sign-on" } else { "handshakes" });
+        self.peers.get_mut(&id).into_iter().for_each(Peer::fall_silent);
+        self.remove(id, "made room for others (see docs/LIMITS.md)", Severity::Debug);
+    }
+
+    /// Closes a connection that no session uses.
+    fn close_unused(&mut self, path: Path) {
+        if self.silent.remove(path) {
+            self.events.push_back(Event::Close { path });
+        }
+    }
+
     /// The client's addresses are free and the data plane forgets it; its control channel is left.
     fn take_down(&mut self, id: PeerId, peer: &mut Peer, reason: &str) {
-        self.half_open.remove(&id);
+        self.half_open.remove(id);
         for network in peer.learned() {
-            self.vacated.insert(network, peer.next_script());
+            self.vacated.insert(network, (peer.next_script(), peer.path().remote().ip()));
         }
         if let Some(lease) = peer.leave(self.now, &mut self.events) {
             self.pool.release(&lease);
@@ -284,8 +363,8 @@ impl Server {
     }
 
     fn closed(&mut self, path: Path, reason: &str) {
-        self.silent.remove(&path);
-        self.key_judge.closed(path);
+        self.silent.remove(path);
+        self.key_judge.closed(path, &mut self.events);
         let gone: Vec<PeerId> = self.at(path).collect();
         for id in gone {
             self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
@@ -361,13 +440,47 @@ impl Server {
         }
     }
 
+    /// A TCP connection was accepted.
+    fn opened(&mut self, path: Path) {
+        if self.goodbye_until.is_some() || !self.may_be_at(path) {
+            return self.events.push_back(Event::Close { path });
+        }
+        if let Some(evicted) = self.silent.opened(self.now, path) {
+            self.report_full("TCP connections without a session");
+            self.events.push_back(Event::Close { path: evicted });
+        }
+    }
+
     fn close_silent_connections(&mut self) {
-        let now = self.now;
-        let late: Vec<Path> =
-            self.silent.iter().filter(|(_, at)| **at <= now).map(|(path, _)| *path).collect();
-        for path in late {
-            self.silent.remove(&path);
+        while let Some(path) = self.silent.take_late(self.now) {
             self.events.push_back(Event::Close { path });
+        }
+    }
+
+    /// Says in the log how many lines about unauthenticated peers there was no room for.
+    fn report_dropped_lines(&mut self) {
+        if let Some(dropped) = self.log_budget.poll_dropped(self.now) {
+            let text = format!(
+                "{dropped} lines about peers that did not authenticate were not written in the last {} s (at most {} \
+                 are, and {} of one address)",
+                limits::LOG_PERIOD.as_secs(),
+                limits::LOG_LINES.total,
+                limits::LOG_LINES.ipv4
+            );
+            self.report(Severity::Warning, None, text);
+        }
+    }
+
+    /// The peer that a datagram belongs to. `None`: it was answered, and that is all for now.
+    fn peer_of(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
+        // Nobody can be answered there (RFC 768: the source port is zero if it is not used).
+        if path.remote().port() == 0 {
+            return Err(Rejected::Unexpected("source port 0"));
+        }
+        let sid = peek_sid(datagram).ok_or(Rejected::Malformed("shorter than an opcode and a session id"))?;
+        match self.by_sid.get(&(path, sid)) {
+            Some(id) => Ok(Some(*id)),
+            None => self.admit((path, sid), datagram),
         }
     }
 }
@@ -380,13 +493,16 @@ fn peek_sid(datagram: &[u8]) -> Option<Sid> {
 impl Protocol for Server {
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
-        let sid = peek_sid(datagram).ok_or(Rejected::Malformed("shorter than an opcode and a session id"))?;
-        let id = match self.by_sid.get(&(path, sid)) {
-            Some(id) => *id,
-            None => match self.admit(path, datagram)? {
-                Some(id) => id,
-                None => return Ok(()),
-            },
+        let id = match self.peer_of(path, datagram) {
+            Ok(Some(id)) => id,
+            Ok(None) => return Ok(()),
+            Err(why) => {
+                // A client begins with a valid packet. When there is no room for it now, it sends it again.
+                if self.silent.is_silent(path) && !matches!(why, Rejected::Limited(_)) {
+                    self.close_unused(path);
+                }
+                return Err(why);
+            }
         };
         let Some(peer) = self.peers.get_mut(&id) else { return Err(Rejected::Unexpected("no such session")) };
         let result = peer.handle_datagram(now, datagram);
@@ -398,13 +514,7 @@ impl Protocol for Server {
     fn handle_command(&mut self, now: Instant, command: Command) {
         self.now = now;
         match command {
-            Command::Opened { path } => {
-                if self.silent.len() >= MAX_SILENT_CONNECTIONS {
-                    self.events.push_back(Event::Close { path });
-                } else {
-                    self.silent.insert(path, now + self.params.control.hand_window);
-                }
-            }
+            Command::Opened { path } => self.opened(path),
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
             Command::Rekey { peer } => {
@@ -433,11 +543,15 @@ impl Protocol for Server {
                     self.remove(id, "told to restart", Severity::Info);
                 }
                 // Else a late packet could begin one of them again, under the same ids as before.
-                self.key_judge.clear();
+                self.key_judge.clear(&mut self.events);
                 self.door.renew(&self.params, secret(&mut self.rng));
             }
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
             Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
+            // Who may be anywhere has no names to be known by.
+            Command::PeerAddresses(addresses) => {
+                self.only_from = self.only_from.take().map(|_| addresses);
+            }
             Command::RevocationList(content) => self.take_revocations(&content),
             // Its routes may fail one by one, which the driver reports.
             Command::NotUp { .. }
@@ -476,6 +590,7 @@ impl Protocol for Server {
             self.settle(id);
         }
         self.close_silent_connections();
+        self.report_dropped_lines();
         self.check_goodbye();
     }
 
@@ -484,8 +599,8 @@ impl Protocol for Server {
             return None;
         }
         let peers = self.deadlines.first().map(|(at, _)| *at);
-        let silent = self.silent.values().min().copied();
-        [peers, silent, self.goodbye_until].into_iter().flatten().min()
+        let others = [self.silent.poll_timeout(), self.log_budget.poll_timeout(), self.goodbye_until];
+        [peers].into_iter().chain(others).flatten().min()
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {

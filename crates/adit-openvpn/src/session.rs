@@ -234,6 +234,21 @@ impl Session {
         self.peer_name.as_deref()
     }
 
+    /// TLS of an exchange is complete: the peer has proved its name, or that it has none.
+    pub(crate) fn is_identified(&self) -> bool {
+        self.identified
+    }
+
+    /// A server: it answered the TLS of the peer.
+    pub(crate) fn has_answered_tls(&self) -> bool {
+        self.exchanges.iter().any(|exchange| exchange.state.tls().has_answered())
+    }
+
+    /// The peer acknowledged our first reset, and with it the session id that we sent to its address.
+    pub(crate) fn reset_is_acknowledged(&self) -> bool {
+        self.exchanges.first().is_some_and(|exchange| exchange.state.reset_is_acknowledged())
+    }
+
     /// The certificates that the peer showed, its own first.
     pub(crate) fn peer_certificates(&self) -> Vec<CertificateDer<'static>> {
         let shown = self.exchanges.iter().rev().find_map(|exchange| exchange.state.tls().peer_certificates());

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use adit_core::{
     Command, DataEvent, Ended, Event, Framing, Install, Instant, IpNet, Ipv4Net, Ipv6Net, Notice,
-    OpenFailure, Path, PeerConfig, PeerId, PeerInfo, Protocol, Rejected, Report, SessionId, Severity,
-    StaticFraming, Transport, TunnelSettings,
+    OpenFailure, Path, PeerConfig, PeerId, PeerInfo, PrefixShares, PrefixTable, Protocol, Rejected, Report,
+    SessionId, Severity, StaticFraming, TableUsage, Transport, TunnelSettings,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -31,8 +31,8 @@ const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
 /// Where a peer is that was not heard yet: no socket has this number.
 const NOWHERE: Path =
     Path::Udp { socket: u32::MAX, remote: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) };
-/// Accepted connections that wait to be heard, besides the present one. Anybody can open them.
-const MAX_UNPROVEN: usize = 8;
+/// Accepted connections on which the peer was not heard, besides the present one. Anybody can open them.
+const UNPROVEN: PrefixShares = PrefixShares::new(8, 64);
 /// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
 /// Bytes of a long packet id.
@@ -62,8 +62,8 @@ pub struct StaticTunnel {
     state: State,
     /// Where the peer is reached.
     path: Option<Path>,
-    /// Accepted connections on which the peer was not heard, oldest first.
-    unproven: VecDeque<Path>,
+    /// Accepted connections on which the peer was not heard.
+    unproven: PrefixTable<Path, ()>,
     /// When the present session began, in seconds since 1970.
     began: u32,
     /// The data plane seals.
@@ -96,7 +96,7 @@ impl StaticTunnel {
             now,
             state: State::Running,
             path: None,
-            unproven: VecDeque::new(),
+            unproven: PrefixTable::new("TCP connections without a peer", UNPROVEN),
             began: 0,
             seals: false,
             up: None,
@@ -121,6 +121,11 @@ impl StaticTunnel {
             }
         }
         tunnel
+    }
+
+    /// How full the table is that anybody can fill.
+    pub fn tables(&self) -> Vec<TableUsage> {
+        if self.params.waits() { vec![self.unproven.usage()] } else { Vec::new() }
     }
 
     /// The peer, when it was heard.
@@ -220,7 +225,7 @@ impl StaticTunnel {
         };
         let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &shape);
         // As in `may_be_at`, for any path.
-        let anywhere = if params.waits() { params.only_from.is_empty() } else { params.float };
+        let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
         let roams = anywhere && path != NOWHERE;
         self.data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
@@ -291,14 +296,19 @@ impl StaticTunnel {
     /// Until the peer was heard, the newest connection is taken for its.
     fn accepted(&mut self, path: Path) {
         if self.up.is_some() {
-            self.unproven.push_back(path);
+            self.keep(path);
         } else {
-            self.unproven.extend(self.path.filter(|before| before.transport() == Transport::Tcp));
+            if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
+                self.keep(before);
+            }
             self.take(path);
         }
-        if self.unproven.len() > MAX_UNPROVEN {
-            let oldest = self.unproven.pop_front();
-            self.events.extend(oldest.map(|path| Event::Close { path }));
+    }
+
+    /// Keeps a connection on which the peer may be heard later.
+    fn keep(&mut self, path: Path) {
+        if let Some((path, ())) = self.unproven.insert(path.remote().ip(), path, (), ()) {
+            self.events.push_back(Event::Close { path });
         }
     }
 
@@ -306,8 +316,8 @@ impl StaticTunnel {
     fn may_be_at(&self, path: Path) -> bool {
         match self.params.waits() {
             true => {
-                let only_from = &self.params.only_from;
-                only_from.is_empty() || only_from.contains(&path.remote().ip().to_canonical())
+                let address = path.remote().ip().to_canonical();
+                self.params.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
             }
             false => self.params.float || self.path == Some(path),
         }
@@ -334,9 +344,8 @@ impl StaticTunnel {
             );
             return self.report(Severity::Warning, Some(path), text);
         }
-        if path.transport() == Transport::Tcp {
-            let Some(index) = self.unproven.iter().position(|known| *known == path) else { return };
-            self.unproven.remove(index);
+        if path.transport() == Transport::Tcp && self.unproven.remove(&path).is_none() {
+            return;
         }
         if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
             self.events.push_back(Event::Close { path: before });
@@ -379,7 +388,9 @@ impl StaticTunnel {
         self.report(severity, self.path, format!("{reason}; waiting for the other end"));
         self.come_down(reason);
         self.leave();
-        if let Some(path) = self.unproven.pop_back() {
+        let newest = self.unproven.newest().map(|(path, ())| *path);
+        if let Some(path) = newest {
+            self.unproven.remove(&path);
             self.take(path);
         }
     }
@@ -436,7 +447,8 @@ impl StaticTunnel {
 
     fn closed(&mut self, path: Path, reason: &str) {
         if self.path != Some(path) {
-            return self.unproven.retain(|known| *known != path);
+            self.unproven.remove(&path);
+            return;
         }
         if self.state == State::Running {
             self.lose(&format!("the connection broke: {reason}"), false);
@@ -468,8 +480,10 @@ impl StaticTunnel {
         }
         self.come_down("the tunnel ends");
         self.data(DataEvent::RemovePeer(PeerId::SERVER));
-        let paths = self.path.take().into_iter().chain(std::mem::take(&mut self.unproven));
+        let paths = self.path.into_iter().chain(self.unproven.iter().map(|(path, ())| *path));
         self.events.extend(paths.map(|path| Event::Close { path }));
+        self.path = None;
+        self.unproven.clear();
         self.events.extend([Event::Down, Event::Ended(ended)]);
         self.state = State::Ended;
     }
@@ -518,6 +532,9 @@ impl Protocol for StaticTunnel {
             Command::Shutdown => self.shut_down(),
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
+            Command::PeerAddresses(addresses) => {
+                self.params.only_from = self.params.only_from.take().map(|_| addresses);
+            }
             Command::OpenFailed { .. }
             | Command::Restart
             | Command::PeerSettings { .. }

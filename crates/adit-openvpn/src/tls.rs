@@ -32,6 +32,7 @@ pub struct TlsChannel {
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     hello: FirstHello,
+    answered: bool,
 }
 
 impl TlsChannel {
@@ -54,6 +55,7 @@ impl TlsChannel {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             hello: FirstHello::default(),
+            answered: false,
         })
     }
 
@@ -70,7 +72,9 @@ impl TlsChannel {
             self.hello.take(&record);
             let outcome = self.receive_record(&record);
             self.collect_output();
-            if let Some(message) = outcome? {
+            let message = outcome?;
+            self.answered |= !self.outgoing.is_empty();
+            if let Some(message) = message {
                 messages.push(message);
             }
         }
@@ -118,6 +122,11 @@ impl TlsChannel {
         self.collect_output();
         let length = limit.min(self.outgoing.len());
         self.outgoing.drain(..length).collect()
+    }
+
+    /// What the peer sent was good, and made us send something.
+    pub fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Whether ciphertext waits to be [taken](Self::take_output).

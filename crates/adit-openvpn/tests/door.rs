@@ -78,31 +78,6 @@ fn after_a_restart_no_session_begins_by_an_earlier_answer() {
     assert_eq!(stranger.server.half_open(), 1);
 }
 
-/// So many at once, of one address and of all.
-const OF_ONE: usize = 128;
-const OF_ALL: usize = 1024;
-
-/// Who proves its address begins a handshake; who never goes on with it takes no more than its share of the room.
-#[test]
-fn handshakes_that_are_never_finished_have_limits() {
-    let mut stranger = Stranger::new();
-    let mut begin = |network: u8, port: usize| {
-        let port = 2000 + u16::try_from(port).unwrap();
-        stranger.path = Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, network, 9], port)) };
-        let cookie = stranger.reset();
-        (stranger.begin(cookie), stranger.server.half_open())
-    };
-    for number in 0..OF_ONE {
-        assert_eq!(begin(0, number), (Ok(()), number + 1));
-    }
-    assert!(matches!(begin(0, OF_ONE), (Err(Rejected::Limited(_)), OF_ONE)));
-    for number in OF_ONE..OF_ALL {
-        let network = u8::try_from(number / OF_ONE).unwrap();
-        assert_eq!(begin(network, number % OF_ONE), (Ok(()), number + 1));
-    }
-    assert!(matches!(begin(200, 0), (Err(Rejected::Limited(_)), OF_ALL)));
-}
-
 /// Whose address is forged in resets gets no more answers that are larger than these than `connect-freq-initial`
 /// says; of others there may be more, as they hit nobody harder than who sends the resets could.
 #[test]

@@ -60,14 +60,15 @@ fn a_good_key_gets_a_session_and_no_earlier() {
 
 #[test]
 fn a_bad_key_gets_none_and_is_not_judged_again_at_once() {
-    for exit in [Ok(1), Err("it cannot be run".to_owned())] {
+    // That the script could not be run says nothing of the key, which is judged again soon.
+    for (exit, scripts) in [(Ok(1), 1), (Err("it cannot be run".to_owned()), 2)] {
         let mut pair = pair(Transport::Udp, &Metadata::Made(UnixTime(WALL)), None, true);
         assert_eq!(asked(&pair, KIND)[0].files[0].content.len(), 8);
         answer(&mut pair, exit);
         pair.advance(Duration::from_secs(20));
         assert!(!pair.is_up() && pair.server.half_open() == 0);
         assert!(log_says(&pair.server_events, KIND));
-        assert_eq!(asked(&pair, KIND).len(), 1);
+        assert_eq!(asked(&pair, KIND).len(), scripts);
     }
     // A connection is closed.
     let mut pair = pair(Transport::Tcp, &Metadata::Made(UnixTime(WALL)), None, true);

@@ -153,9 +153,9 @@ fn ping_exit_ends_either_end() {
 #[test]
 fn remote_says_where_the_other_end_is_unless_it_floats() {
     let (client, mut server) = ends(Transport::Udp);
-    server.point.as_mut().unwrap().only_from = vec!["192.0.2.77".parse().unwrap()];
+    server.point.as_mut().unwrap().only_from = Some(vec!["192.0.2.77".parse().unwrap()]);
     assert!(!Pair::new(client.clone(), server.clone()).is_up());
-    server.point.as_mut().unwrap().only_from = vec!["192.0.2.2".parse().unwrap()];
+    server.point.as_mut().unwrap().only_from = Some(vec!["192.0.2.2".parse().unwrap()]);
     let mut pair = Pair::new(client.clone(), server.clone());
     assert!(pair.is_up());
     let elsewhere = Path::Udp { socket: 1, remote: "198.51.100.9:7".parse().unwrap() };
@@ -168,7 +168,7 @@ fn remote_says_where_the_other_end_is_unless_it_floats() {
     pair.exchange();
     assert!(!moved(&pair.server_events) && !moved(&pair.client_events));
 
-    server.point.as_mut().unwrap().only_from.clear();
+    server.point.as_mut().unwrap().only_from = None;
     let mut pair = Pair::new(ClientParams { float: true, ..client }, server);
     assert_eq!((roams(&pair.client_events), roams(&pair.server_events)), (Some(true), Some(true)));
     pair.server.handle_notice(pair.now, notice.clone());
@@ -176,6 +176,31 @@ fn remote_says_where_the_other_end_is_unless_it_floats() {
     pair.exchange();
     assert!(moved(&pair.server_events) && moved(&pair.client_events));
     assert_eq!(pair.server.peers()[0].1.path, elsewhere);
+}
+
+/// A name whose address changes, or is not known yet.
+#[test]
+fn the_addresses_of_the_other_end_may_change() {
+    let (client, mut server) = ends(Transport::Udp);
+    server.point.as_mut().unwrap().only_from = Some(Vec::new());
+    let mut pair = Pair::new(client, server);
+    pair.advance(Duration::from_secs(10));
+    assert!(!pair.is_up(), "none is known");
+    let here = Command::PeerAddresses(vec!["192.0.2.2".parse().unwrap()]);
+    pair.server.handle_command(pair.now, here);
+    let mut comes_up = |_| {
+        pair.advance(Duration::from_secs(1));
+        pair.is_up()
+    };
+    assert!((0..300).any(&mut comes_up));
+    // Who is in stays until it comes anew.
+    let elsewhere = Command::PeerAddresses(vec!["192.0.2.77".parse().unwrap()]);
+    pair.server.handle_command(pair.now, elsewhere);
+    pair.advance(Duration::from_secs(1));
+    assert!(pair.is_up());
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.advance(Duration::from_secs(10));
+    assert!(!pair.is_up());
 }
 
 #[test]

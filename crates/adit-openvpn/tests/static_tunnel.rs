@@ -227,7 +227,7 @@ fn who_waits_sends_nothing_before_the_other_was_heard() {
 
 #[test]
 fn remote_says_where_the_other_end_may_be() {
-    let only_from = vec!["192.0.2.1".parse().unwrap()];
+    let only_from = Some(vec!["192.0.2.1".parse().unwrap()]);
     let mut end = End::new(StaticParams { only_from, ..waiting() }, at(0));
     end.first_opened(at(1));
     let events = end.moved(at(1), udp(2));

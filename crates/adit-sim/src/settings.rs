@@ -230,7 +230,7 @@ pub(crate) fn server(
     }
     let point = scenario.point.map(|point| PointParams {
         local: point_end(0),
-        only_from: Vec::new(),
+        only_from: None,
         exit_notify: true,
         single: point.single,
     });

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// The exit codes, for `--help`.
 pub(crate) const HELP: &str = "Exit codes:
@@ -12,6 +15,9 @@ pub(crate) const HELP: &str = "Exit codes:
 
 /// The command line or a configuration is wrong.
 pub(crate) const USAGE: u8 = 2;
+
+/// How long the standard error may take.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Says why on the standard error and gives the exit code for a failure.
 pub(crate) fn failure(why: impl Display) -> ExitCode {
@@ -30,9 +36,17 @@ pub(crate) fn say(text: impl Display) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-/// Says it on the standard error.
+/// Says it on the standard error. What does not read it there keeps the program from ending for a moment only.
 pub(crate) fn tell(why: impl Display) {
-    let _ = writeln!(std::io::stderr().lock(), "adit: {why}");
+    let text = format!("adit: {why}\n");
+    let (done, written) = mpsc::sync_channel(1);
+    let write = move || {
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        let _ = done.send(());
+    };
+    // Without a thread it is not said, but the exit code is.
+    let _ = thread::Builder::new().name("adit-tell".to_owned()).spawn(write);
+    let _ = written.recv_timeout(PATIENCE);
 }
 
 /// Writes a question to the standard error, without a line's end.

@@ -1,20 +1,26 @@
-//! The log of a running tunnel.
+//! The log of a running tunnel. Lines are written by a thread of their own: [`writer`].
 
 mod syslog;
+mod writer;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use adit_config::openvpn::{Log, Process};
-use adit_core::{Severity, escaped};
+use adit_core::{Severity, TableUsage, escaped};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use syslog::Syslog;
+use writer::{Line, Sink, Writer};
+
+/// How long the end of the program waits for what takes the log.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where lines go, and which. Copies write to the same place.
 #[derive(Clone)]
@@ -28,7 +34,9 @@ pub(crate) type Listener = Box<dyn FnMut(Severity, &str) + Send>;
 
 /// What all copies share.
 struct Book {
-    sink: Sink,
+    writer: Writer,
+    /// Lines go where whoever started the tunnel does not see them.
+    elsewhere: bool,
     stamped: bool,
     /// How many lines that are alike may follow each other (`mute`).
     mute: Option<u32>,
@@ -38,10 +46,13 @@ struct Book {
     listener: Option<Listener>,
 }
 
-enum Sink {
-    Errors,
-    File(File),
-    System(Syslog),
+/// Has all lines written that were logged before it is dropped, as far as that takes no long time.
+pub(crate) struct FlushOnDrop(Logger);
+
+impl Drop for FlushOnDrop {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
 }
 
 impl Logger {
@@ -58,7 +69,16 @@ impl Logger {
             Sink::Errors => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
             Sink::System(_) => false,
         };
-        let book = Book { sink, stamped, mute: process.mute, last: String::new(), row: 0, listener: None };
+        let elsewhere = !matches!(sink, Sink::Errors);
+        let book = Book {
+            writer: Writer::start(sink)?,
+            elsewhere,
+            stamped,
+            mute: process.mute,
+            last: String::new(),
+            row: 0,
+            listener: None,
+        };
         Ok(Logger { book: Arc::new(Mutex::new(book)), verb: Arc::new(AtomicU8::new(process.verb)) })
     }
 
@@ -105,7 +125,22 @@ impl Logger {
 
     /// Whether lines go where whoever started the tunnel does not see them.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        !matches!(self.book().sink, Sink::Errors)
+        self.book().elsewhere
+    }
+
+    /// Has all lines written at the end of the program, also when it panics.
+    pub(crate) fn flush_on_drop(&self) -> FlushOnDrop {
+        FlushOnDrop(self.clone())
+    }
+
+    /// Waits until the lines so far are written, but not longer than [`LAST_PATIENCE`].
+    pub(crate) fn flush(&self) {
+        self.book().writer.flush(LAST_PATIENCE);
+    }
+
+    /// How many lines wait to be written, and how many were lost, for `adit status`.
+    pub(crate) fn usage(&self) -> TableUsage {
+        self.book().writer.usage()
     }
 }
 
@@ -141,16 +176,8 @@ impl Book {
             Severity::Warning => "warning: ",
             Severity::Error => "error: ",
         };
-        let line =
-            if self.stamped { format!("{} {mark}{text}\n", stamp()) } else { format!("{mark}{text}\n") };
-        // In one piece: the standard error is not buffered, and each part would be a system call.
-        let _ = match &mut self.sink {
-            Sink::Errors => io::stderr().write_all(line.as_bytes()),
-            Sink::File(file) => file.write_all(line.as_bytes()),
-            Sink::System(log) => {
-                log.write(severity, text).or_else(|_| io::stderr().write_all(line.as_bytes()))
-            }
-        };
+        let start = if self.stamped { format!("{} {mark}", stamp()) } else { mark.to_owned() };
+        self.writer.push(Line { severity, start, text: text.to_owned() });
     }
 }
 
@@ -180,6 +207,7 @@ mod tests {
         let log = Some(Log::File { path: path.clone(), append: false });
         let mut log = Logger::new(&Process { log, stamps: false, ..process.clone() }).expect("a log");
         lines.iter().for_each(|(severity, text)| log.log(*severity, text));
+        log.flush();
         let text = std::fs::read_to_string(&path).expect("the log");
         std::fs::remove_file(path).expect("the log");
         text

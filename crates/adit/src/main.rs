@@ -1,65 +1,8 @@
-//! The `adit` command.
-//!
-//! Each subcommand is a module with `Args` and `run(Args) -> ExitCode`; adding one takes its `mod` line, a
-//! variant of [`Command`] and an arm of [`main`].
+//! The `adit` program.
 #![forbid(unsafe_code)]
-
-mod add_client;
-mod bench;
-mod check;
-mod configuration;
-mod demo;
-mod exit;
-mod helper;
-mod init;
-mod kill_switch;
-mod log;
-mod renew;
-mod revoke;
-mod setup;
-mod status;
-mod up;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-/// A VPN for Linux that speaks OpenVPN.
-#[derive(Parser)]
-#[command(version, after_help = exit::HELP, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    Init(init::Args),
-    AddClient(add_client::Args),
-    Renew(renew::Args),
-    Revoke(revoke::Args),
-    Check(check::Args),
-    Up(up::Args),
-    KillSwitch(kill_switch::Args),
-    Status(status::Args),
-    Demo(demo::Args),
-    Bench(bench::Args),
-    #[command(name = helper::NAME, hide = true)]
-    Helper(helper::Args),
-}
-
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Init(args) => init::run(args),
-        Command::AddClient(args) => add_client::run(args),
-        Command::Renew(args) => renew::run(args),
-        Command::Revoke(args) => revoke::run(args),
-        Command::Check(args) => check::run(args),
-        Command::Up(args) => up::run(args),
-        Command::KillSwitch(args) => kill_switch::run(args),
-        Command::Status(args) => status::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Helper(args) => helper::run(args),
-    }
+    adit::main()
 }

@@ -3,20 +3,27 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use time::OffsetDateTime;
+
 use crate::exit;
 use crate::setup::{ClientName, SetupError, Workshop};
 
-/// Renew certificates: the server's, or those of the clients named; and the list of revoked certificates
+/// Renew certificates: the server's, those of the clients named, or the authority's; and the list of revoked
+/// certificates
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory that `adit init` made
     dir: PathBuf,
     /// Clients to make new profiles for; without any, the server's certificate is renewed
     names: Vec<ClientName>,
+    /// Renew the authority's certificate instead; its key stays, and with it all certificates
+    #[arg(long, conflicts_with = "names")]
+    ca: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
+    let renew = if args.ca { renew_authority } else { renew_certificates };
     match Workshop::open(&args.dir).and_then(|mut workshop| renew(&mut workshop, &args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (SetupError::NoSuchClient(_) | SetupError::NotOurs(_))) => exit::usage(error),
@@ -24,7 +31,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     }
 }
 
-fn renew(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
+fn renew_certificates(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
     let written = workshop.renew(&args.names);
     exit::notes(workshop.notes());
     for path in written? {
@@ -37,5 +44,27 @@ fn renew(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
              expire."
         }
     });
+    Ok(())
+}
+
+fn renew_authority(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
+    let renewed = workshop.renew_authority();
+    exit::notes(workshop.notes());
+    let renewed = renewed?;
+    for path in &renewed.files {
+        exit::say(format_args!("Wrote {} with the authority's new certificate.", path.display()));
+    }
+    let day = |end: Option<OffsetDateTime>| {
+        end.map_or_else(|| "an unknown day".into(), |end| end.date().to_string())
+    };
+    exit::say(format_args!(
+        "It is valid until {}. Its name and key are those of the old one, so that all certificates stay valid.\n\
+         Restart the server. Clients trust the old one until {}. Before that day, each client needs one of these: its \
+         file from {dir}/clients, a new profile (adit renew {dir} NAME), or the text of {dir}/pki/ca.crt between <ca> \
+         and </ca> of the profile it has.",
+        day(renewed.end),
+        day(renewed.old_end),
+        dir = args.dir.display()
+    ));
     Ok(())
 }

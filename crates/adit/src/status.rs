@@ -10,11 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{PeerId, PeerInfo, Protocol};
+use adit_core::{PeerId, PeerInfo, Protocol, TableUsage};
 use adit_io::Handle;
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rustix::net::{Shutdown, shutdown};
@@ -47,6 +47,28 @@ pub(crate) trait StatusSource: Send + 'static {
 
     /// The peers that are up.
     fn peers(&self) -> Vec<(PeerId, PeerInfo)>;
+
+    /// How full the tables are that anybody can fill.
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
+    }
+}
+
+/// Tables beside those of the protocol and of the driver: each is asked when somebody wants to know.
+#[derive(Clone, Default)]
+pub(crate) struct OtherTables(Arc<Mutex<Vec<Usage>>>);
+
+type Usage = Box<dyn Fn() -> TableUsage + Send>;
+
+impl OtherTables {
+    /// One more.
+    pub(crate) fn add(&self, usage: impl Fn() -> TableUsage + Send + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(usage));
+    }
+
+    fn usage(&self) -> Vec<TableUsage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|usage| usage()).collect()
+    }
 }
 
 impl StatusSource for Client {
@@ -63,6 +85,10 @@ impl StatusSource for Server {
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         Server::peers(self)
     }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        Server::tables(self)
+    }
 }
 
 impl StatusSource for StaticTunnel {
@@ -70,6 +96,10 @@ impl StatusSource for StaticTunnel {
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         StaticTunnel::peers(self)
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        StaticTunnel::tables(self)
     }
 }
 
@@ -96,7 +126,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     file: &Path,
     handle: Handle<P>,
     expiry: Expiry,
-    confinement: Confinement,
+    (confinement, tables): (Confinement, OtherTables),
 ) -> io::Result<Socket> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     std::fs::create_dir_all(DIRECTORY)?;
@@ -110,7 +140,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().map_while(still_listening).flatten() {
             // Whoever asked may be gone: nothing to do about it.
-            let _ = answer(stream, &name, &handle, (&expiry, &confinement));
+            let _ = answer(stream, &name, &handle, (&expiry, &confinement, &tables));
         }
     })?;
     Ok(socket)
@@ -128,16 +158,17 @@ fn answer<P: Protocol + StatusSource>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
-    (expiry, confinement): (&Expiry, &Confinement),
+    (expiry, confinement, tables): (&Expiry, &Confinement, &OtherTables),
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
     handle.inspect(Box::new(move |protocol, snapshot, io_status| {
-        let _ = sender.send(Report::new(&name, P::ROLE, protocol.peers(), snapshot, io_status));
+        let _ = sender.send(Report::new(&name, protocol, snapshot, io_status));
     }));
     let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
     report.expiring = expiry.near(OffsetDateTime::now_utc());
     report.sandbox = confinement.get().map(report::sandbox).unwrap_or_default();
+    report.tables.extend(tables.usage().iter().map(report::Table::new));
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }
@@ -197,7 +228,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
                 "{}: no answer that this version of adit understands ({error}); restart that tunnel",
                 path.display()
             )),
-            // It ended while it was being asked.
+            // It ended while it was being asked: it closes without an answer, or is gone.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(_) if !path.exists() || refuses(&path) => {}
             Err(error) => return exit::failure(format_args!("{}: no answer: {error}", path.display())),
         }
@@ -219,6 +251,24 @@ pub(crate) fn run(args: Args) -> ExitCode {
         exit::say(show::text(report));
     }
     ExitCode::SUCCESS
+}
+
+/// A tunnel's answer, for the fuzz target.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    use super::{Report, show};
+
+    /// The answer as people see it, and as JSON again. `None` if it cannot be read.
+    pub(crate) fn printed(json: &[u8]) -> Option<(String, String)> {
+        let report: Report = serde_json::from_slice(json).ok()?;
+        Some((show::text(&report), serde_json::to_string(&report).ok()?))
+    }
+
+    /// An answer with something in every place.
+    #[cfg(test)]
+    pub(crate) fn example() -> String {
+        serde_json::to_string(&show::tests::wild_report()).expect("plain data")
+    }
 }
 
 #[cfg(test)]

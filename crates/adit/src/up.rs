@@ -8,6 +8,7 @@ mod management;
 mod notify;
 mod observer;
 mod offloads;
+mod peer_names;
 mod privileges;
 mod revocations;
 mod scripts;
@@ -35,12 +36,18 @@ use rand_core::{OsRng, TryRngCore};
 use crate::configuration;
 use crate::exit;
 use crate::log::Logger;
-use crate::status::{self, StatusSource};
+use crate::status::{self, OtherTables, StatusSource};
 use clients::Clients;
 use credentials::Asker;
 pub(crate) use expiry::Expiry;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::expiry::expiring;
+    pub(crate) use super::management::fuzzing::session;
+}
 use management::Management;
 use observer::LogObserver;
+use peer_names::PeerNames;
 pub(crate) use privileges::Confinement;
 use scripts::Scripts;
 use signals::Early;
@@ -113,6 +120,7 @@ fn up(args: &Args) -> Result<(), Failure> {
     for why in missing {
         log.log(Severity::Warning, format_args!("{why}; there is no such route"));
     }
+    let _flush = log.flush_on_drop();
     let outcome = start(args, &parsed, log.clone());
     // Who started it hears of it by the standard error; the log shall tell it as well.
     if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome
@@ -181,9 +189,12 @@ fn start_with(
     let mut seed = [0; 32];
     OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
     if let Some(secret) = &parsed.config.secret {
-        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), wall);
+        let names = PeerNames::look_up(&parsed.config);
+        let only_from = names.as_ref().map(PeerNames::addresses);
+        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), (wall, only_from));
         let expiry = Expiry::new(&args.file, &parsed.config.role);
-        return run_protocol(args, parsed, (None, expiry), (None, management), (log, early), |now| {
+        let watched = Watched { revocations: None, expiry, names };
+        return run_protocol(args, parsed, watched, (None, management), (log, early), |now| {
             StaticTunnel::new(params, now, seed)
         });
     }
@@ -195,10 +206,12 @@ fn start_with(
         .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     expiry.note_certificates(&credentials);
     source.iter_mut().for_each(|source| source.set_authorities(&credentials.ca));
-    let source = (source, expiry);
     for warning in translate::warnings(&parsed.config, &credentials, lists.as_ref()) {
         log.log(Severity::Warning, warning);
     }
+    let names = PeerNames::look_up(&parsed.config);
+    let only_from = names.as_ref().map(PeerNames::addresses);
+    let source = Watched { revocations: source, expiry, names };
     match &parsed.config.role {
         Role::Client(client) => {
             let patience = patience(parsed);
@@ -238,8 +251,9 @@ fn start_with(
             })
         }
         Role::Point(point) => {
-            let params = translate::point_params(&parsed.config, point, &credentials, lists, wall)
-                .map_err(|error| locate(parsed, &args.file, &error))?;
+            let params =
+                translate::point_params(&parsed.config, point, &credentials, lists, (wall, only_from))
+                    .map_err(|error| locate(parsed, &args.file, &error))?;
             run_protocol(args, parsed, source, (None, management), (log, early), |now| {
                 Server::new(params, now, seed)
             })
@@ -293,10 +307,18 @@ fn place(parsed: &Parsed, path: &Path, directive: &str) -> String {
     }
 }
 
+/// What may change while the tunnel runs.
+struct Watched {
+    revocations: Option<revocations::Source>,
+    expiry: Expiry,
+    /// The names of the only peer.
+    names: Option<PeerNames>,
+}
+
 fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
-    (revocations, expiry): (Option<revocations::Source>, Expiry),
+    Watched { revocations, expiry, names }: Watched,
     (mut asker, management): (Option<Asker>, Option<Management>),
     (mut log, early): (Logger, &Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
@@ -313,7 +335,10 @@ fn run_protocol<P: Protocol + StatusSource>(
     let handle = driver.handle();
     let _pid_file = write_pid(parsed)?;
     let confinement = Confinement::default();
-    let socket = serve_status(args, &handle, (&expiry, &confinement), &mut log);
+    let tables = OtherTables::default();
+    let usage = log.clone();
+    tables.add(move || usage.usage());
+    let socket = serve_status(args, &handle, (&expiry, &confinement, &tables), &mut log);
     let form = status_form(&parsed.config);
     let status_file = open_status_file(&parsed.config, form, &mut log);
     let per_client = per_client_files(args, parsed)?;
@@ -324,6 +349,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     policy.revocations = revocations.as_ref().map(revocations::Source::watched);
     policy.user_password = asker.as_ref().and_then(Asker::file);
     policy.removed_at_end = privileges::files_of(&parsed.config, socket.as_ref().map(status::Socket::path));
+    policy.names = names.as_ref().map(PeerNames::hosts).unwrap_or_default();
     policy.without_sandbox = args.no_sandbox;
     let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
     helper.reports().into_iter().for_each(|report| log.log(report.severity, report));
@@ -343,6 +369,10 @@ fn run_protocol<P: Protocol + StatusSource>(
             .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
     }
     expiry.watch(log.clone(), expiry::EVERY).map_err(no_thread)?;
+    if let Some(names) = names {
+        let helper = access.files().map_err(no_helper)?;
+        names.watch(helper, handle.clone(), log.clone()).map_err(no_thread)?;
+    }
     if let Some(output) = status_file {
         output.start(handle.clone(), log.clone()).map_err(no_thread)?;
     }
@@ -356,7 +386,11 @@ fn run_protocol<P: Protocol + StatusSource>(
         ),
         _ => None,
     };
+    if let Some(scripts) = &scripts {
+        tables.add(scripts.usage());
+    }
     Terminal::keep();
+    notify::connect();
     let watcher = management.as_ref().map(|it| it.attach(handle.clone(), form, log.clone()));
     let begin = begin(account, !args.no_sandbox, confinement, log.clone());
     let observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
@@ -503,10 +537,11 @@ fn workers_in_range(text: &str) -> Result<usize, String> {
 fn serve_status<P: Protocol + StatusSource>(
     args: &Args,
     handle: &Handle<P>,
-    (expiry, confinement): (&Expiry, &Confinement),
+    (expiry, confinement, tables): (&Expiry, &Confinement, &OtherTables),
     log: &mut Logger,
 ) -> Option<status::Socket> {
-    match status::serve(&args.file, handle.clone(), expiry.clone(), Confinement::clone(confinement)) {
+    let shown = (Confinement::clone(confinement), tables.clone());
+    match status::serve(&args.file, handle.clone(), expiry.clone(), shown) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log.log(Severity::Warning, format_args!("`adit status` will not see this tunnel: {error}"));

@@ -311,6 +311,25 @@ fn adit_runs_both_files_unchanged() {
     pair.run(adit_up(&pair.server_conf()), openvpn(&pair.profile()));
 }
 
+/// The authority's new certificate and the old one are good for each other's ends.
+#[test]
+fn a_renewed_authority_serves_old_and_new_profiles() {
+    if !can_run("a_renewed_authority_serves_old_and_new_profiles", &["ip", "openvpn"]) {
+        return;
+    }
+    let pair = Pair::create("udp", "10.97.0.1", ("10.97.0.1/24", "10.97.0.2/24"));
+    let old = pair.scratch.path().join("old.ovpn");
+    fs::copy(pair.profile(), &old).unwrap();
+    let dir = pair.scratch.path().join("vpn");
+    let output = adit(&["renew", dir.to_str().unwrap(), "--ca"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("all certificates stay valid"), "{said}");
+    assert_ne!(fs::read(&old).unwrap(), fs::read(pair.profile()).unwrap());
+    pair.run(adit_up(&pair.server_conf()), openvpn(&old));
+    pair.run(openvpn(&pair.server_conf()), adit_up(&old));
+    pair.run(openvpn(&pair.server_conf()), adit_up(&pair.profile()));
+}
+
 #[test]
 fn openvpn_runs_what_adit_prints() {
     if !can_run("openvpn_runs_what_adit_prints", &["ip", "openvpn"]) {

@@ -41,8 +41,7 @@ impl ResolvConf {
     pub(super) fn servers(&self) -> Vec<IpAddr> {
         let text = self.read(&self.path);
         let text = if owner(&text).is_some() { self.read(&self.backup) } else { text };
-        let address = |line: &str| line.trim().strip_prefix("nameserver")?.trim().parse().ok();
-        text.lines().filter_map(address).collect()
+        name_servers(&text)
     }
 
     /// Puts back what was there before an adit that does not run any more.
@@ -159,8 +158,14 @@ impl ResolvConf {
     }
 }
 
+/// The name servers in a file (resolv.conf(5)).
+pub(crate) fn name_servers(text: &str) -> Vec<IpAddr> {
+    let address = |line: &str| line.trim().strip_prefix("nameserver")?.trim().parse().ok();
+    text.lines().filter_map(address).collect()
+}
+
 /// The process that wrote the file, if an adit did.
-fn owner(text: &str) -> Option<u32> {
+pub(crate) fn owner(text: &str) -> Option<u32> {
     text.strip_prefix(MARK)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -172,7 +177,7 @@ fn is_adit(process: u32) -> bool {
 }
 
 /// The file for these servers. Of the old file its options stay.
-fn content(dns: &Dns, old: &str) -> String {
+pub(crate) fn content(dns: &Dns, old: &str) -> String {
     let mut lines =
         vec![format!("{MARK}{}. The file that was here comes back when it ends.", std::process::id())];
     lines.extend(dns.servers.iter().take(MAX_SERVERS).map(|server| format!("nameserver {server}")));

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
+    Rejected, Report, Severity, Subscriber, TableUsage, Transport, TunnelSettings,
 };
 use adit_dataplane::StreamError;
 
@@ -49,8 +50,8 @@ const WORK_BATCHES: usize = 8;
 const DATAGRAM_LIMIT: usize = 16_384;
 /// Connections accepted before the rest has its turn.
 const ACCEPT_BATCH: usize = 16;
-/// TCP connections at once, half-open peers included.
-const MAX_CONNECTIONS: usize = 4096;
+/// Between two lines in the log about datagrams that a listening socket could not send.
+const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct Control<'a, P> {
     protocol: P,
@@ -77,6 +78,7 @@ pub(super) struct Control<'a, P> {
     /// Sockets from this number on were opened for one remote; those below listen, and stay.
     first_opened: u32,
     connections: BTreeMap<ConnectionId, Path>,
+    max_connections: usize,
     next_connection: u32,
     /// What was last told of each peer's totals.
     peers: BTreeMap<PeerId, (u64, u64)>,
@@ -96,6 +98,7 @@ pub(super) struct Control<'a, P> {
     next_complaint: Instant,
     network: NetworkWatch,
     send_error: Option<io::ErrorKind>,
+    next_send_complaint: Instant,
     scratch: Vec<u8>,
     ended: Option<Ended>,
 }
@@ -128,6 +131,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             next_socket: 0,
             first_opened: 0,
             connections: BTreeMap::new(),
+            max_connections: driver.config.max_connections,
             next_connection: 0,
             peers: BTreeMap::new(),
             losses,
@@ -143,6 +147,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             next_complaint: clock(),
             network: NetworkWatch::new(clock()),
             send_error: None,
+            next_send_complaint: clock(),
             scratch: Vec::new(),
             ended: None,
         };
@@ -379,6 +384,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 tun_written_bytes,
                 workers,
                 connections: self.connections.len(),
+                tables: self.tables(),
                 losses: self.losses.snapshot(),
             };
             inspection(&self.protocol, &snapshot, &status);
@@ -387,6 +393,30 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     fn gso_limited_destinations(&self) -> usize {
         self.sockets.values().flatten().map(|socket| socket.gso_limited_destinations()).sum()
+    }
+
+    /// What anybody can fill here, if anybody can reach it.
+    fn tables(&self) -> Vec<TableUsage> {
+        let table = |name, entries, share, limit, refused: &AtomicU64| TableUsage {
+            name,
+            entries,
+            share,
+            limit,
+            evicted: 0,
+            refused: refused.load(Ordering::Relaxed),
+        };
+        let (waiting, connections) = (self.datagrams.len(), self.connections.len());
+        let most = self.max_connections;
+        let queue = ("control datagrams that wait", &self.losses.control_full);
+        let mut tables = Vec::new();
+        if self.first_opened > 0 {
+            tables.push(table(queue.0, waiting, DATAGRAM_LIMIT / 2, DATAGRAM_LIMIT, queue.1));
+        }
+        if !self.listeners.is_empty() {
+            let refused = &self.losses.connections_refused;
+            tables.push(table("TCP connections", connections, most, most, refused));
+        }
+        tables
     }
 
     /// Which offloads are in use. The kernel may have refused to cut trains since the start.
@@ -505,6 +535,15 @@ impl<'a, P: Protocol> Control<'a, P> {
             Err(error) => error,
         };
         count(&self.losses.udp_send);
+        // Anybody can make an answer fail, and another one leave in between.
+        if matches!(path, Path::Udp { socket, .. } if socket < self.first_opened) {
+            let now = clock();
+            if now >= self.next_send_complaint {
+                self.next_send_complaint = now + SEND_COMPLAIN_EVERY;
+                self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
+            }
+            return;
+        }
         if self.send_error != Some(error.kind()) {
             self.send_error = Some(error.kind());
             self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
@@ -645,7 +684,9 @@ impl<'a, P: Protocol> Control<'a, P> {
                 return;
             };
             match listener.accept() {
-                Ok(_) if self.connections.len() >= MAX_CONNECTIONS => count(&self.losses.connections_refused),
+                Ok(_) if self.connections.len() >= self.max_connections => {
+                    count(&self.losses.connections_refused)
+                }
                 Ok((stream, remote)) => {
                     let path = self.add_connection(stream, remote);
                     self.protocol.handle_command(clock(), Command::Opened { path });

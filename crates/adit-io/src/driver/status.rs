@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use adit_core::TableUsage;
+
 use crate::offload::OffloadStatus;
 
 /// How the driver's devices and sockets are, and what they lost.
@@ -24,6 +26,8 @@ pub struct IoStatus {
     pub workers: Vec<WorkerStatus>,
     /// TCP connections that are open.
     pub connections: usize,
+    /// How full the tables and queues are that anybody can fill.
+    pub tables: Vec<TableUsage>,
     /// What was lost in sockets and queues.
     pub losses: Losses,
 }

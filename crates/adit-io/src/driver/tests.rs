@@ -196,6 +196,7 @@ fn config(role: Role) -> DriverConfig {
         remotes: Vec::new(),
         buffers: Buffers::default(),
         workers: 1,
+        max_connections: 100,
         resolv_conf: None,
         kill_switch: false,
         dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },

@@ -13,7 +13,9 @@ use zeroize::Zeroizing;
 
 use super::channel::Channel;
 use super::policy::Policy;
-use super::request::{FileRequest, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request};
+use super::request::{
+    FileRequest, LookedUp, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
+};
 use super::serve;
 use crate::netlink::RouteWatch;
 use crate::opener::Opened;
@@ -257,6 +259,14 @@ impl HelperFiles {
     /// When it cannot be written.
     pub fn write_pool(&self, text: &str) -> io::Result<()> {
         self.ask(FileRequest::WritePool(text.to_owned()))
+    }
+
+    /// The addresses of the names that limit where a peer may come from, in their order.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn look_up(&self) -> io::Result<Vec<LookedUp>> {
+        self.ask(FileRequest::Names)
     }
 
     /// What the file of `auth-user-pass` holds.

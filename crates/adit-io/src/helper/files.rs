@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::net::ToSocketAddrs as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use rustix::fs::{Mode, OFlags, open, openat};
 
 use super::channel::Channel;
 use super::policy::{Policy, Revocations};
-use super::request::{FileRequest, Mark, Refusal};
+use super::request::{FileRequest, LookedUp, Mark, Refusal};
 
 /// The largest file read for a client, in bytes.
 const MAX_CLIENT_FILE: u64 = 1 << 20;
@@ -27,6 +28,7 @@ pub(super) struct Files {
     revocations: Option<Listed>,
     pool: Option<Mutex<Pool>>,
     user_password: Option<Entry>,
+    names: Vec<String>,
 }
 
 /// What `crl-verify` names.
@@ -57,6 +59,7 @@ impl Files {
             revocations: policy.revocations.as_ref().map(Listed::new),
             pool: policy.pool_file.as_ref().map(|path| Mutex::new(Pool::new(path))),
             user_password: policy.user_password.as_deref().map(Entry::new),
+            names: policy.names.clone(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Files {
             FileRequest::RevocationMark => channel.send(&self.mark().map_err(Refusal::from)),
             FileRequest::Revocations => channel.send(&self.revocations().map_err(Refusal::from)),
             FileRequest::WritePool(text) => channel.send(&self.write_pool(&text).map_err(Refusal::from)),
+            FileRequest::Names => channel.send(&Ok::<_, Refusal>(self.look_up())),
             FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
         }
     }
@@ -110,6 +114,15 @@ impl Files {
     fn write_pool(&self, text: &str) -> io::Result<()> {
         let pool = self.pool.as_ref().ok_or_else(not_named)?;
         pool.lock().unwrap_or_else(PoisonError::into_inner).replace(text)
+    }
+
+    /// By the system's resolver, which reads files too.
+    fn look_up(&self) -> Vec<LookedUp> {
+        let addresses = |name: &String| {
+            let found = (name.as_str(), 0).to_socket_addrs().map_err(|error| error.to_string())?;
+            Ok(found.map(|address| address.ip().to_canonical()).collect())
+        };
+        self.names.iter().map(addresses).collect()
     }
 
     fn user_password(&self) -> io::Result<Vec<u8>> {

@@ -68,6 +68,21 @@ impl ScriptRun {
         self.launcher.ask(ScriptRequest::Poll(self.number))
     }
 
+    /// Tells it, and what it started, to end (SIGTERM).
+    pub fn terminate(&self) {
+        self.signal(false);
+    }
+
+    /// Ends it and what it started (SIGKILL).
+    pub fn kill(&self) {
+        self.signal(true);
+    }
+
+    fn signal(&self, kill: bool) {
+        // A helper that is gone has ended it.
+        let _ = self.launcher.ask::<()>(ScriptRequest::Signal { run: self.number, kill });
+    }
+
     /// What its files hold now, in their order; nothing for one that cannot be read.
     pub fn files(&self) -> Vec<Vec<u8>> {
         self.launcher.ask(ScriptRequest::Files(self.number)).unwrap_or_default()

@@ -18,6 +18,8 @@ pub struct Policy {
     pub remotes: Vec<Remote>,
     /// How it makes UDP sockets.
     pub udp: Option<UdpOptions>,
+    /// Names whose addresses limit where a peer may come from.
+    pub names: Vec<String>,
     /// A firewall holds back what is not marked, also questions for names.
     pub kill_switch: bool,
     /// Sockets are bound to ports below 1024.

@@ -89,9 +89,14 @@ pub(super) enum FileRequest {
     Revocations,
     /// Replace the file of `ifconfig-pool-persist`. Answer: `Result<(), Refusal>`.
     WritePool(String),
+    /// The addresses of the policy's names, in their order. Answer: `Result<Vec<LookedUp>, Refusal>`.
+    Names,
     /// The file of `auth-user-pass`. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
 }
+
+/// The addresses of a name, or why they are not known.
+pub type LookedUp = Result<Vec<IpAddr>, String>;
 
 /// Time, size and number of a file.
 pub type Mark = (i64, i64, u64, u64);
@@ -103,6 +108,8 @@ pub(super) enum ScriptRequest {
     Run(ScriptCall),
     /// Answer: `Result<Option<Exit>, Refusal>`, `None` while it runs.
     Poll(u64),
+    /// Signal its process group: SIGKILL, or else SIGTERM. Answer: `Result<(), Refusal>`.
+    Signal { run: u64, kill: bool },
     /// What its files hold now. Answer: `Result<Vec<Vec<u8>>, Refusal>`.
     Files(u64),
     /// What its first file holds now. Answer: `Result<Vec<u8>, Refusal>`.
@@ -165,4 +172,23 @@ impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> Self {
         refusal.number.map_or_else(|| io::Error::other(refusal.text), io::Error::from_raw_os_error)
     }
+}
+
+/// Reads a message of either end, and writes what was understood: that must read the same.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn message(bytes: &[u8]) -> bool {
+    fn reads<T: Serialize + serde::de::DeserializeOwned + fmt::Debug>(bytes: &[u8]) -> bool {
+        let Ok(message) = postcard::from_bytes::<T>(bytes) else { return false };
+        let written = postcard::to_allocvec(&message).expect("what was read can be written");
+        let again = postcard::from_bytes::<T>(&written).expect("what was written can be read");
+        assert_eq!(format!("{message:?}"), format!("{again:?}"));
+        true
+    }
+    let understood = [
+        reads::<Request>(bytes),
+        reads::<NetworkAnswer>(bytes),
+        reads::<Opening>(bytes),
+        reads::<Result<Vec<Vec<u8>>, Refusal>>(bytes),
+    ];
+    understood.contains(&true)
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rand_core::{OsRng, TryRngCore as _};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
 use super::channel::Channel;
 use super::policy;
@@ -53,6 +54,9 @@ impl Scripts {
         match request {
             ScriptRequest::Run(call) => channel.send(&self.run(&call).map_err(Refusal::from)),
             ScriptRequest::Poll(run) => channel.send(&self.poll(run).map_err(Refusal::from)),
+            ScriptRequest::Signal { run, kill } => {
+                channel.send(&self.signal(run, kill).map_err(Refusal::from))
+            }
             ScriptRequest::Files(run) => channel.send(&self.files(run).map_err(Refusal::from)),
             ScriptRequest::FirstFile(run) => channel.send(&self.first_file(run).map_err(Refusal::from)),
             ScriptRequest::Release(run) => {
@@ -67,6 +71,8 @@ impl Scripts {
         let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut laid = self.lay(&call.files)?;
         let mut command = Command::new(program);
+        // What it starts ends with it.
+        command.process_group(0);
         command.args(arguments).env_clear().env("PATH", PATH).env("dev", &call.device).stdin(Stdio::null());
         // The copies that the standard library makes until the program begins are out of reach.
         command.envs(call.env.iter().chain(&call.secrets).map(|(name, value)| (name, value)));
@@ -146,6 +152,11 @@ impl Scripts {
         Ok(status.map(|status| status.code().ok_or_else(|| format!("it ended by {status}"))))
     }
 
+    fn signal(&mut self, run: u64, kill: bool) -> io::Result<()> {
+        self.get(run)?.signal(if kill { Signal::KILL } else { Signal::TERM });
+        Ok(())
+    }
+
     fn files(&mut self, run: u64) -> io::Result<Vec<Vec<u8>>> {
         Ok(self.get(run)?.files.iter().map(|file| read_small(file).unwrap_or_default()).collect())
     }
@@ -157,7 +168,7 @@ impl Scripts {
     fn release(&mut self, run: u64) {
         if let Some(mut run) = self.runs.remove(&run) {
             // One that still runs ends: nobody would wait for it.
-            let _ = run.child.kill();
+            run.signal(Signal::KILL);
             let _ = run.child.wait();
         }
     }
@@ -167,6 +178,16 @@ impl Scripts {
         let runs: Vec<u64> = self.runs.keys().copied().collect();
         runs.into_iter().for_each(|run| self.release(run));
         self.directory = None;
+    }
+}
+
+impl Run {
+    /// Signals the script, and what it started. Only while it was not waited for is its process group still its own.
+    fn signal(&mut self, signal: Signal) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // It may have ended meanwhile.
+            let _ = kill_process_group(Pid::from_child(&self.child), signal);
+        }
     }
 }
 

@@ -1,26 +1,25 @@
 //! How strangers become peers: what they have shown so far, and whether there is room for one more.
 
-use adit_core::{Event, Path, PeerId, Rejected, ScriptId, Severity, Transport};
+use adit_core::{Path, PeerId, Rejected, ScriptId, Severity, Transport};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::Server;
 use super::door::{Knock, Newcomer};
 use super::gate::Gate;
+use super::key_judge::Inquiry;
+use super::limits::HANDSHAKES;
 use super::peer::Peer;
 use super::prospect::{Prospect, prospect};
-use super::{Server, peek_sid};
-
-/// Clients in the middle of their first handshake, all together. Those who wait for a person are counted apart: whoever
-/// judges them knows them, and of these there may be as many as clients (`max-clients`), all at one address.
-const MAX_HALF_OPEN: usize = 1024;
-/// Of these, from one IPv4 address or IPv6 /64.
-const MAX_HALF_OPEN_OF_ONE: usize = 128;
-/// Of these, without a proof of their address: tls-crypt-v2 clients before OpenVPN 2.6.
-const MAX_UNPROVEN: usize = 64;
+use crate::wire::Sid;
 
 impl Server {
     /// A control packet that belongs to no session. `None`: it was answered, and that is all for now.
-    pub(super) fn admit(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
+    pub(super) fn admit(
+        &mut self,
+        (path, sid): (Path, Sid),
+        datagram: &[u8],
+    ) -> Result<Option<PeerId>, Rejected> {
         if self.goodbye_until.is_some() {
             return Err(Rejected::Limited("the server is shutting down"));
         }
@@ -30,14 +29,12 @@ impl Server {
         if self.up > 0 && self.params.point.as_ref().is_some_and(|point| point.single) {
             return Err(Rejected::Limited("one peer, which is here (single-session)"));
         }
-        if let Some(sid) = peek_sid(datagram) {
-            self.key_judge.lets_knock(self.now, path, sid)?;
-        }
+        self.key_judge.check(self.now, (path, sid), datagram)?;
         match prospect(&self.params, path, datagram)? {
             Prospect::Answer { larger } => {
                 self.door.check_answers(self.now, &self.params, path, larger, &mut self.events)?;
             }
-            Prospect::Session => self.check_room(path, false)?,
+            Prospect::Session => self.half_open.check_room(path, false)?,
             Prospect::Open => {}
         }
         let newcomer = match self.door.knock(self.now, &self.params, path, datagram, &mut self.events)? {
@@ -48,15 +45,21 @@ impl Server {
         let Some(argv) = judge else { return self.enter(path, newcomer).map(Some) };
         self.admitted += 1;
         let id = ScriptId { owner: self.admitted, number: 0 };
-        let ask = (id, argv, self.params.control.hand_window);
-        let event = self.key_judge.ask(self.now, (path, datagram), newcomer, ask)?;
-        self.events.push_back(event);
+        let patience = self.params.control.hand_window;
+        let inquiry = Inquiry { id, argv, patience };
+        let evicted = self.key_judge.ask(self.now, (path, datagram), newcomer, inquiry, &mut self.events)?;
+        self.silent.heard(path, self.now + patience.saturating_mul(2));
+        if let Some(evicted) = evicted {
+            self.report_full("clients whose keys are being judged");
+            self.close_unused(evicted);
+        }
         Ok(None)
     }
 
     /// A newcomer gets a session.
     fn enter(&mut self, path: Path, newcomer: Newcomer) -> Result<PeerId, Rejected> {
-        self.check_room(path, newcomer.cookie.is_some() || path.transport() == Transport::Tcp)?;
+        let proven = newcomer.cookie.is_some() || path.transport() == Transport::Tcp;
+        self.half_open.check_room(path, proven)?;
         let id = self.free_peer_id().ok_or(Rejected::Limited("peer ids"))?;
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
@@ -71,45 +74,20 @@ impl Server {
             Peer::new(self.now, id, path, newcomer, gate, self.control.clone(), ChaCha20Rng::from_seed(seed))
                 .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
         self.peers.insert(id, peer);
-        self.half_open.insert(id);
         self.by_sid.insert((path, sid), id);
-        self.silent.remove(&path);
+        self.silent.remove(path);
+        if let Some(evicted) = self.half_open.insert(path, id, proven) {
+            self.evict(evicted);
+        }
         Ok(id)
-    }
-
-    /// Whether one more client may begin its handshake.
-    fn check_room(&self, path: Path, proven: bool) -> Result<(), Rejected> {
-        let here = path.subscriber();
-        let (mut put_off, mut all, mut neighbours, mut unproven) = (0, 0, 0, 0);
-        for peer in self.half_open.iter().filter_map(|id| self.peers.get(id)) {
-            if peer.is_put_off() {
-                put_off += 1;
-                continue;
-            }
-            all += 1;
-            neighbours += usize::from(peer.path().subscriber() == here);
-            unproven += usize::from(!peer.is_proven());
-        }
-        if all >= MAX_HALF_OPEN {
-            return Err(Rejected::Limited("clients in the middle of their handshake"));
-        }
-        if neighbours >= MAX_HALF_OPEN_OF_ONE {
-            return Err(Rejected::Limited("clients of one address in the middle of their handshake"));
-        }
-        if put_off >= self.params.max_clients {
-            return Err(Rejected::Limited("clients that were told to do something first"));
-        }
-        if !proven && unproven >= MAX_UNPROVEN {
-            return Err(Rejected::Limited("clients that cannot prove their address"));
-        }
-        Ok(())
     }
 
     /// Ids go round, so that one just given up is not taken at once.
     fn free_peer_id(&mut self) -> Option<PeerId> {
         // 0xFFFFFF means "no peer id" on the wire; a slot for each client and half-open client is enough.
         let clients = self.params.max_clients.saturating_mul(2);
-        let slots = u32::try_from(clients.saturating_add(MAX_HALF_OPEN)).unwrap_or(u32::MAX).min(0xFF_FFFF);
+        let slots =
+            u32::try_from(clients.saturating_add(HANDSHAKES.total + 1)).unwrap_or(u32::MAX).min(0xFF_FFFF);
         (0..slots)
             .map(|step| PeerId((self.next_peer.wrapping_add(step)) % slots))
             .find(|id| !self.peers.contains_key(id))
@@ -129,15 +107,19 @@ impl Server {
                 }
                 self.settle(id);
             }
-            Err(why) => self.report(Severity::Warning, Some(path), format!("a client is not let in: {why}")),
+            Err(why) => {
+                let text = format!("a client is not let in: {why}");
+                self.report_unauthenticated(Severity::Warning, path, text);
+            }
         }
     }
 
-    /// A newcomer's key is not good.
-    pub(super) fn turn_away(&mut self, path: Path, reason: &str) {
-        self.report(Severity::Warning, Some(path), format!("a client is not let in: {reason}"));
-        if self.silent.remove(&path).is_some() {
-            self.events.push_back(Event::Close { path });
+    /// The key that these clients brought is not good.
+    pub(super) fn turn_away(&mut self, paths: &[Path], reason: &str) {
+        if let Some(path) = paths.first() {
+            let text = format!("a client is not let in: {reason}");
+            self.report_unauthenticated(Severity::Warning, *path, text);
         }
+        paths.iter().for_each(|path| self.close_unused(*path));
     }
 }

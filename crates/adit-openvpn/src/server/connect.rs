@@ -1,5 +1,6 @@
 //! `client-connect`: a script that judges a client that has its addresses, and may say more for it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
@@ -53,7 +54,12 @@ impl Connecting {
     }
 
     /// The script to run; it writes settings to the file that is its last argument.
-    pub(super) fn script(&self, argv: Vec<String>, env: Vec<(String, String)>, patience: Duration) -> Script {
+    pub(super) fn script(
+        &self,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        (source, patience): (IpAddr, Duration),
+    ) -> Script {
         let file = |is_argument, variable| ScriptFile {
             content: Zeroizing::default(),
             is_argument,
@@ -63,6 +69,8 @@ impl Connecting {
             vec![file(false, "client_connect_deferred_file"), file(true, "client_connect_config_file")];
         Script {
             id: self.id,
+            source: Some(source),
+            authenticated: true,
             argv,
             env,
             secrets: Vec::new(),

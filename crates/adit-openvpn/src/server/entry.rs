@@ -115,15 +115,19 @@ impl Server {
         }
     }
 
+    /// A script answered about a client's key.
+    fn obey(&mut self, ruling: Ruling) {
+        match ruling {
+            Ruling::Enter { path, newcomer, datagram } => self.let_through(path, *newcomer, &datagram),
+            Ruling::Refused { paths, reason } => self.turn_away(&paths, &reason),
+        }
+    }
+
     /// A script answered.
     pub(super) fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
         let remembered = self.params.control.hand_window;
-        match self.key_judge.answered(self.now, script, outcome, remembered) {
-            Some(Ruling::Enter { path, newcomer, datagram }) => {
-                return self.let_through(path, *newcomer, &datagram);
-            }
-            Some(Ruling::Refused { path, reason }) => return self.turn_away(path, &reason),
-            None => {}
+        if let Some(rulings) = self.key_judge.answered(self.now, script, outcome, remembered) {
+            return rulings.into_iter().for_each(|ruling| self.obey(ruling));
         }
         let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
         let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
@@ -198,7 +202,7 @@ impl Server {
             peer.come_up(self.now, lease.clone(), settings, &mut self.events);
             if peer.is_up() {
                 self.up += 1;
-                self.half_open.remove(&id);
+                self.half_open.remove(id);
                 if let Some(name) = name.filter(|_| !self.params.duplicate_cn) {
                     self.by_name.insert(name, id);
                 }
@@ -235,7 +239,7 @@ impl Server {
         // An earlier one that scripts still judge holds addresses that are this one's now.
         let is_same = |peer: &Peer| name.is_some() && peer.known_name() == name;
         let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && is_same(peer);
-        let judged = self.half_open.iter().copied().filter(|id| self.peers.get(id).is_some_and(&judged));
+        let judged = self.half_open.ids().filter(|id| self.peers.get(id).is_some_and(&judged));
         let replaced: BTreeSet<PeerId> =
             same_name.into_iter().chain(only).chain(self.at(path)).chain(judged).collect();
         replaced.into_iter().filter(|other| *other != id).collect()
@@ -257,13 +261,15 @@ impl Server {
     /// Nobody has these addresses now.
     fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        self.vacated.extend(networks.into_iter().map(|network| (network, peer.next_script())));
+        let source = peer.path().remote().ip();
+        let scripts = networks.into_iter().map(|network| (network, (peer.next_script(), source)));
+        self.vacated.extend(scripts);
     }
 
     /// What nobody took over is forgotten.
     pub(super) fn forget_vacated(&mut self) {
-        for (network, id) in std::mem::take(&mut self.vacated) {
-            delete_address(&self.params, id, network, &mut self.events);
+        for (network, script) in std::mem::take(&mut self.vacated) {
+            delete_address(&self.params, script, network, &mut self.events);
         }
     }
 }

@@ -5,6 +5,7 @@
 mod challenge;
 mod program;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
@@ -80,6 +81,10 @@ pub(super) struct Gate {
     next: u32,
     checks: Vec<Check>,
     deadline: Option<Instant>,
+    /// What was the deadline of an earlier key exchange of a client that never passed: later ones do not put it off.
+    latest: Option<Instant>,
+    /// Where the client is.
+    source: Option<IpAddr>,
     open: bool,
     /// The username that is being judged, and then the one that was found true. Empty where nothing judges it.
     username: String,
@@ -123,6 +128,8 @@ impl Gate {
             next: 0,
             checks: Vec::new(),
             deadline: None,
+            latest: None,
+            source: None,
             open: false,
             username: String::new(),
             locked: false,
@@ -170,8 +177,12 @@ impl Gate {
 
     /// Judges a client by what it says in a key exchange.
     pub(super) fn judge(&mut self, claim: &Claim<'_>, events: &mut impl Extend<Event>) -> Judgement {
+        if !self.open {
+            self.latest = self.latest.or(self.deadline);
+        }
         self.forget(events);
         self.inquiry.begin(claim.now, self.open);
+        self.source = Some(claim.path.remote().ip());
         let hello = claim.hello;
         if claim.certified.is_none() && !claim.chain.is_empty() {
             let reason = "its certificate has no common name (CN, or what x509-username-field names instead), by which \
@@ -208,7 +219,7 @@ impl Gate {
             self.forget(events);
             return judgement;
         }
-        self.deadline = Some(claim.now + self.params.control.hand_window);
+        self.wait_until(claim.now + self.params.control.hand_window);
         self.settled()
     }
 
@@ -218,8 +229,13 @@ impl Gate {
         if all { self.pass() } else { Judgement::Pending(Vec::new()) }
     }
 
+    /// Sets when the judgement must be there, not later than an earlier key exchange allows.
+    fn wait_until(&mut self, at: Instant) {
+        self.deadline = Some(self.latest.map_or(at, |latest| latest.min(at)));
+    }
+
     fn pass(&mut self) -> Judgement {
-        (self.open, self.locked, self.deadline) = (true, true, None);
+        (self.open, self.locked, self.deadline, self.latest) = (true, true, None, None);
         self.put_off = false;
         self.told = Environment::default();
         Judgement::Passed
@@ -368,6 +384,8 @@ impl Gate {
         let patience = self.params.control.hand_window;
         Script {
             id: self.next_script(),
+            source: self.source,
+            authenticated: self.open,
             argv,
             env,
             secrets: Vec::new(),

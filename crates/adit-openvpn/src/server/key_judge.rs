@@ -1,94 +1,147 @@
 //! `tls-crypt-v2-verify`: a script judges what a client's own key says of itself, before the client gets a
 //! session. Only who has a key that this server wrapped, and receives at its address, comes this far.
+//!
+//! The script is told of the key alone, so its answer holds for all who bring that key: it runs once for those that wait
+//! at the same time, and a key that it refused is refused for a while without asking again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Event, Instant, Path, Rejected, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_core::{
+    Event, Instant, Path, PrefixTable, Rejected, Script, ScriptFile, ScriptId, ScriptOutcome, TableUsage,
+};
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::door::Newcomer;
-use crate::wire::Sid;
+use super::limits;
+use crate::wire::{HEADER_LEN, Header, Sid};
+use crate::wrap::v2::wrapped_key_at_end;
 
-/// Clients that are being judged, or were refused a while ago.
-const MAX_ENTRIES: usize = 256;
+/// Names a client's key: SHA-256 of it as the server wrapped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct KeyDigest([u8; 32]);
 
-enum Entry {
-    /// The script runs; the client's packet waits with it.
-    Asked { id: ScriptId, newcomer: Box<Newcomer>, datagram: Vec<u8>, until: Instant },
-    /// It said no: it is not asked for each packet that the client sends again.
-    Refused { until: Instant },
+impl KeyDigest {
+    /// That of the key which a datagram brings, if it brings one. Nothing of it is verified.
+    pub(super) fn of(datagram: &[u8]) -> Option<Self> {
+        let header = Header::from_byte(*datagram.first()?)?;
+        let (_, wrapped) = wrapped_key_at_end(datagram.get(HEADER_LEN..)?)?;
+        header.opcode.carries_client_key().then(|| KeyDigest(Sha256::digest(wrapped).into()))
+    }
+}
+
+/// A client that waits for the answer about its key.
+struct Waiting {
+    key: KeyDigest,
+    newcomer: Box<Newcomer>,
+    datagram: Vec<u8>,
+}
+
+/// A key about which the script is being asked.
+struct Asked {
+    script: ScriptId,
+    /// The script was killed by then.
+    until: Instant,
+    source: IpAddr,
+    waiting: BTreeSet<(Path, Sid)>,
+}
+
+/// What to run, and for how long.
+pub(super) struct Inquiry {
+    pub(super) id: ScriptId,
+    pub(super) argv: Vec<String>,
+    pub(super) patience: Duration,
 }
 
 /// Who is being judged.
-#[derive(Default)]
 pub(super) struct KeyJudge {
-    entries: BTreeMap<(Path, Sid), Entry>,
+    waiting: PrefixTable<(Path, Sid), Waiting>,
+    asked: BTreeMap<KeyDigest, Asked>,
+    /// Until when a key is refused.
+    refused: PrefixTable<KeyDigest, Instant>,
 }
 
 /// What the script said.
 pub(super) enum Ruling {
     /// The client may have a session, which begins with this packet.
     Enter { path: Path, newcomer: Box<Newcomer>, datagram: Vec<u8> },
-    /// It may not, and why.
-    Refused { path: Path, reason: String },
+    /// These may not, and why.
+    Refused { paths: Vec<Path>, reason: String },
 }
 
 impl KeyJudge {
-    /// Whether a packet may knock: not while the script is being asked about its sender, nor after it said no.
-    pub(super) fn lets_knock(&self, now: Instant, path: Path, sid: Sid) -> Result<(), Rejected> {
-        match self.entries.get(&(path, sid)) {
-            Some(Entry::Asked { until, .. }) if now < *until => {
-                Err(Rejected::Unexpected("its key is being judged (tls-crypt-v2-verify)"))
-            }
-            Some(Entry::Refused { until }) if now < *until => {
+    pub(super) fn new() -> Self {
+        KeyJudge {
+            waiting: PrefixTable::new("clients whose keys are being judged", limits::JUDGED_KEYS),
+            asked: BTreeMap::new(),
+            refused: PrefixTable::new("keys that tls-crypt-v2-verify refused", limits::REFUSED_KEYS),
+        }
+    }
+
+    /// Whether a packet that may begin a session is looked at: not while the script is being asked about its sender,
+    /// nor when it refused the key.
+    pub(super) fn check(
+        &self,
+        now: Instant,
+        (path, sid): (Path, Sid),
+        datagram: &[u8],
+    ) -> Result<(), Rejected> {
+        if self.waiting.contains(&(path, sid)) {
+            return Err(Rejected::Unexpected("its key is being judged (tls-crypt-v2-verify)"));
+        }
+        if self.refused.is_empty() {
+            return Ok(());
+        }
+        match KeyDigest::of(datagram).and_then(|key| self.refused.get(&key)) {
+            Some(until) if now < *until => {
                 Err(Rejected::Unauthentic("its key was refused (tls-crypt-v2-verify)"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Asks the script about a client's key.
+    /// Asks the script about a client's key, unless it is being asked already. Gives the client that makes room for
+    /// this one.
     pub(super) fn ask(
         &mut self,
         now: Instant,
         (path, datagram): (Path, &[u8]),
         newcomer: Newcomer,
-        (id, argv, patience): (ScriptId, Vec<String>, Duration),
-    ) -> Result<Event, Rejected> {
-        self.entries.retain(|_, entry| match entry {
-            Entry::Asked { until, .. } | Entry::Refused { until } => now < *until,
-        });
-        if self.entries.len() >= MAX_ENTRIES {
-            return Err(Rejected::Limited("clients whose keys are being judged (tls-crypt-v2-verify)"));
+        inquiry: Inquiry,
+        events: &mut impl Extend<Event>,
+    ) -> Result<Option<Path>, Rejected> {
+        self.forget_late(now, events);
+        let nothing = "its tls-crypt-v2 key says nothing of itself (tls-crypt-v2-verify)";
+        let metadata = newcomer.metadata.as_ref().and_then(|metadata| metadata.parts());
+        let (Some((kind, content)), Some(key)) = (metadata, KeyDigest::of(datagram)) else {
+            return Err(Rejected::Unauthentic(nothing));
+        };
+        let (client, source) = ((path, newcomer.sid), path.remote().ip());
+        match self.asked.get_mut(&key) {
+            Some(asked) if asked.waiting.len() >= limits::JUDGED_OF_ONE_KEY => {
+                self.waiting.count_refusal();
+                return Err(Rejected::Limited("clients whose key is being judged (tls-crypt-v2-verify)"));
+            }
+            Some(asked) => {
+                asked.waiting.insert(client);
+            }
+            None => {
+                // The script is killed after its patience; that its end is heard takes a moment more.
+                let until = now + inquiry.patience.saturating_mul(2);
+                let (script, waiting) = (inquiry.id, BTreeSet::from([client]));
+                self.asked.insert(key, Asked { script, until, source, waiting });
+                let script = script_about(inquiry, source, kind, content);
+                events.extend([Event::RunScript(Box::new(script))]);
+            }
         }
-        let (kind, content) = newcomer.metadata.as_ref().and_then(|metadata| metadata.parts()).ok_or(
-            Rejected::Unauthentic("its tls-crypt-v2 key says nothing of itself (tls-crypt-v2-verify)"),
-        )?;
-        let env = [("script_type", "tls-crypt-v2-verify".to_owned()), ("metadata_type", kind.to_string())];
-        let file = ScriptFile {
-            content: Zeroizing::new(content),
-            is_argument: false,
-            variable: Some("metadata_file"),
+        let waiting = Waiting { key, newcomer: Box::new(newcomer), datagram: datagram.to_vec() };
+        let Some((evicted, Waiting { key, .. })) = self.waiting.insert(source, client, (), waiting) else {
+            return Ok(None);
         };
-        let script = Script {
-            id,
-            argv,
-            env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
-            secrets: Vec::new(),
-            files: vec![file],
-            settings: None,
-            defers: false,
-            in_order: false,
-            beside: None,
-            patience,
-        };
-        // The script is killed after its patience; that its end is heard takes a moment more.
-        let until = now + patience.saturating_mul(2);
-        let key = (path, newcomer.sid);
-        let (newcomer, datagram) = (Box::new(newcomer), datagram.to_vec());
-        self.entries.insert(key, Entry::Asked { id, newcomer, datagram, until });
-        Ok(Event::RunScript(Box::new(script)))
+        self.waits_no_more(key, evicted, events);
+        Ok(Some(evicted.0))
     }
 
     /// A script ended; `None` if it was none of these.
@@ -98,27 +151,95 @@ impl KeyJudge {
         id: ScriptId,
         outcome: &ScriptOutcome,
         remembered: Duration,
-    ) -> Option<Ruling> {
-        let ours = |entry: &Entry| matches!(entry, Entry::Asked { id: asked, .. } if *asked == id);
-        let key = self.entries.iter().find(|(_, entry)| ours(entry)).map(|(key, _)| *key)?;
-        let Some(Entry::Asked { newcomer, datagram, .. }) = self.entries.remove(&key) else { return None };
-        let path = key.0;
-        let reason = match &outcome.exit {
-            Ok(0) => return Some(Ruling::Enter { path, newcomer, datagram }),
-            Ok(code) => format!("tls-crypt-v2-verify says no (exit code {code})"),
-            Err(why) => format!("tls-crypt-v2-verify: {why}"),
+    ) -> Option<Vec<Ruling>> {
+        let key = *self.asked.iter().find(|(_, asked)| asked.script == id)?.0;
+        let Asked { source, waiting, .. } = self.asked.remove(&key)?;
+        let (remembered, reason) = match &outcome.exit {
+            Ok(0) => {
+                let enters = |client: (Path, Sid)| {
+                    let Waiting { newcomer, datagram, .. } = self.waiting.remove(&client)?;
+                    Some(Ruling::Enter { path: client.0, newcomer, datagram })
+                };
+                return Some(waiting.into_iter().filter_map(enters).collect());
+            }
+            Ok(code) => (remembered, format!("tls-crypt-v2-verify says no (exit code {code})")),
+            Err(why) => (remembered.min(limits::KEY_RETRY_TIME), format!("tls-crypt-v2-verify: {why}")),
         };
-        self.entries.insert(key, Entry::Refused { until: now + remembered });
-        Some(Ruling::Refused { path, reason })
+        for client in &waiting {
+            self.waiting.remove(client);
+        }
+        while let Some((&key, _)) = self.refused.oldest().filter(|(_, until)| now >= **until) {
+            self.refused.remove(&key);
+        }
+        // One that makes room here is judged again.
+        let _ = self.refused.insert(source, key, (), now + remembered);
+        let paths = waiting.into_iter().map(|(path, _)| path).collect();
+        Some(vec![Ruling::Refused { paths, reason }])
     }
 
     /// The connection is gone, and with it who came along it.
-    pub(super) fn closed(&mut self, gone: Path) {
-        self.entries.retain(|(path, _), _| *path != gone);
+    pub(super) fn closed(&mut self, gone: Path, events: &mut impl Extend<Event>) {
+        let of_path =
+            |(key, waiting): (&(Path, Sid), &Waiting)| (key.0 == gone).then_some((*key, waiting.key));
+        let clients: Vec<((Path, Sid), KeyDigest)> = self.waiting.iter().filter_map(of_path).collect();
+        for (client, key) in clients {
+            self.waiting.remove(&client);
+            self.waits_no_more(key, client, events);
+        }
+    }
+
+    /// Scripts that did not answer in the time in which they are killed.
+    fn forget_late(&mut self, now: Instant, events: &mut impl Extend<Event>) {
+        let late = |(key, asked): (&KeyDigest, &Asked)| (now >= asked.until).then_some(*key);
+        let late: Vec<KeyDigest> = self.asked.iter().filter_map(late).collect();
+        for key in late {
+            let Some(asked) = self.asked.remove(&key) else { continue };
+            for client in asked.waiting {
+                self.waiting.remove(&client);
+            }
+            events.extend([Event::DropScript(asked.script)]);
+        }
+    }
+
+    /// One client less waits for the answer about a key. The last one takes the question with it.
+    fn waits_no_more(&mut self, key: KeyDigest, client: (Path, Sid), events: &mut impl Extend<Event>) {
+        let Some(asked) = self.asked.get_mut(&key) else { return };
+        asked.waiting.remove(&client);
+        if asked.waiting.is_empty() {
+            events.extend([Event::DropScript(asked.script)]);
+            self.asked.remove(&key);
+        }
     }
 
     /// Nobody is judged any more.
-    pub(super) fn clear(&mut self) {
-        self.entries.clear();
+    pub(super) fn clear(&mut self, events: &mut impl Extend<Event>) {
+        let scripts = std::mem::take(&mut self.asked).into_values();
+        events.extend(scripts.map(|asked| Event::DropScript(asked.script)));
+        self.waiting.clear();
+        self.refused.clear();
+    }
+
+    pub(super) fn usage(&self) -> [TableUsage; 2] {
+        [self.waiting.usage(), self.refused.usage()]
+    }
+}
+
+fn script_about(inquiry: Inquiry, source: IpAddr, kind: u8, content: Vec<u8>) -> Script {
+    let env = [("script_type", "tls-crypt-v2-verify".to_owned()), ("metadata_type", kind.to_string())];
+    let file =
+        ScriptFile { content: Zeroizing::new(content), is_argument: false, variable: Some("metadata_file") };
+    Script {
+        id: inquiry.id,
+        source: Some(source),
+        authenticated: false,
+        argv: inquiry.argv,
+        env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        secrets: Vec::new(),
+        files: vec![file],
+        settings: None,
+        defers: false,
+        in_order: false,
+        beside: None,
+        patience: inquiry.patience,
     }
 }

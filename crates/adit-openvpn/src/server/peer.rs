@@ -21,6 +21,7 @@ pub(super) use self::learn::{Learned, delete_address};
 use super::connect::Connecting;
 use super::door::Newcomer;
 use super::gate::{Claim, Gate, Judgement};
+use super::half_open::{Progress, Standing};
 use crate::client_hello::server_hello;
 use crate::control_message::{ControlMessage, split};
 use crate::data_message;
@@ -105,6 +106,10 @@ pub(super) struct Peer {
     refused_until: Option<Instant>,
     /// Scripts and programs heard that it goes.
     left: bool,
+    /// It was up once.
+    authenticated: bool,
+    /// What it wants to say in the log and was not yet asked for: limited until it has authenticated.
+    lines: Vec<(Severity, String)>,
     /// When the log may hear of its next move.
     next_move_report: Option<Instant>,
     verdict: Option<Verdict>,
@@ -146,6 +151,8 @@ impl Peer {
             asked_early: false,
             refused_until: None,
             left: false,
+            authenticated: false,
+            lines: Vec::new(),
             next_move_report: None,
             verdict: None,
         })
@@ -164,9 +171,25 @@ impl Peer {
         self.sid
     }
 
-    /// Whether it was seen to receive at its address.
-    pub(super) fn is_proven(&self) -> bool {
-        self.proven
+    /// How far it is on its way in; `None` once it is up, or was.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let progress = match (self.session.is_identified(), self.session.has_answered_tls()) {
+            (true, _) => Progress::Identified,
+            (false, true) => Progress::Tls,
+            (false, false) => Progress::Begun,
+        };
+        let proven = self.proven || self.session.reset_is_acknowledged();
+        (!self.authenticated).then(|| Standing { progress, proven, put_off: self.is_put_off() })
+    }
+
+    /// It was up once.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.authenticated
+    }
+
+    /// What the log shall say of it, as far as there is room for peers that have not authenticated.
+    pub(super) fn take_lines(&mut self) -> Vec<(Severity, String)> {
+        std::mem::take(&mut self.lines)
     }
 
     /// Whether it waits for a person, as whoever judges it wants.
@@ -420,7 +443,10 @@ impl Peer {
         Ok(())
     }
 
-    fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+    fn tell(&mut self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        if !self.authenticated {
+            return self.lines.push((severity, text));
+        }
         events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
     }
 

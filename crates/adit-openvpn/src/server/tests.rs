@@ -322,3 +322,46 @@ fn a_client_that_proves_another_name_goes() {
         assert_eq!(rogue.log_says("the peer proved to be"), !stays, "{first:?} then {second:?}");
     }
 }
+
+/// A client that is not in yet begins one key exchange after the other: each is judged anew, within the time of the
+/// first (`hand-window`, or what a judge gave who put it off).
+#[test]
+fn later_exchanges_do_not_put_off_the_first_deadline() {
+    let authority = Authority::new();
+    let mut rogue = Rogue::with(&authority, Some("alice"), |_| {});
+    let mut control = Rogue::control(&authority, Some("alice"));
+    // It uses new keys soon, and so may begin the next exchange.
+    control.reneg = Some(Duration::from_secs(2));
+    rogue.session.set_control(control);
+    for _ in 0..5 {
+        rogue.advance(Duration::from_secs(10));
+        rogue.renegotiate();
+    }
+    assert_eq!((rogue.scripts(VERIFY).len(), rogue.server.half_open()), (6, 1));
+    rogue.advance(Duration::from_secs(10));
+    assert!(rogue.heard.iter().any(|text| text.starts_with("AUTH_FAILED")), "{:?}", rogue.heard);
+    rogue.advance(Duration::from_secs(5));
+    assert_eq!((rogue.server.half_open(), rogue.let_in()), (0, false));
+}
+
+/// Of the exchanges of one client, only the last one's scripts are of interest.
+#[test]
+fn scripts_of_an_earlier_exchange_are_dropped() {
+    let mut rogue = Rogue::new(|_| {});
+    rogue.renegotiate();
+    let scripts = rogue.scripts(VERIFY);
+    let dropped =
+        |id: &ScriptId| rogue.events.iter().any(|event| matches!(event, Event::DropScript(it) if it == id));
+    assert_eq!(scripts.iter().map(dropped).collect::<Vec<bool>>(), [true, false]);
+}
+
+#[test]
+fn scripts_about_a_client_that_leaves_are_dropped() {
+    let mut rogue = Rogue::new(|_| {});
+    let scripts = rogue.scripts(VERIFY);
+    rogue.session.send_message(rogue.now, "EXIT");
+    rogue.exchange();
+    assert_eq!(rogue.server.half_open(), 0);
+    let dropped = |event: &Event| matches!(event, Event::DropScript(id) if scripts == [*id]);
+    assert!(rogue.events.iter().any(dropped), "{:?}", rogue.events);
+}

@@ -8,9 +8,9 @@ use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
 use super::index::{Index, Issue};
-use super::{SetupError, names, random};
+use super::{SetupError, names, random, read};
 
-/// Ten years: replacing the authority means a new profile for every client.
+/// Ten years: a new certificate of the authority has to be brought to every client.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// The longest that today's TLS stacks take for a leaf (825 days).
 const LEAF_LIFE: Duration = Duration::days(825);
@@ -48,12 +48,7 @@ impl Authority {
         let failed = failed("make the certificate authority");
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(&failed)?;
         let tag = hex(random::<4>()?.as_slice());
-        let mut params = CertificateParams::default();
-        params.distinguished_name = common_name(&format!("adit CA {tag}"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.serial_number = Some(serial()?);
-        (params.not_before, params.not_after) = validity(now, AUTHORITY_LIFE);
+        let params = authority_params(&format!("adit CA {tag}"), now)?;
         let certificate = params.self_signed(&key).map_err(&failed)?.pem();
         Ok(Authority { certificate, issuer: Issuer::new(params, key) })
     }
@@ -64,6 +59,30 @@ impl Authority {
         let key = KeyPair::from_pem(key).map_err(&failed)?;
         let issuer = Issuer::from_ca_cert_pem(certificate, key).map_err(&failed)?;
         Ok(Authority { certificate: certificate.into(), issuer })
+    }
+
+    /// Gives the authority a new certificate with a later end. Its name and key stay, so that all that it signed stays
+    /// valid under either certificate (RFC 5280 §6.1 looks at the name and key of a trust anchor alone).
+    ///
+    /// # Errors
+    /// When `adit init` did not make the one it has, whose name may have other parts.
+    pub(super) fn renew(&mut self, now: OffsetDateTime) -> Result<(), SetupError> {
+        let failed = failed(RENEW);
+        let foreign = || {
+            SetupError::Certificate {
+            what: RENEW,
+            why: "`adit init` did not make pki/ca.crt; renew it, with the same name and key, by the program that made it"
+                .into(),
+        }
+        };
+        let name = read::common_name(&self.certificate).ok_or_else(foreign)?;
+        let params = authority_params(&name, now)?;
+        let renewed = params.self_signed(self.issuer.key()).map_err(&failed)?.pem();
+        if !read::is_same_authority(&renewed, &self.certificate) {
+            return Err(foreign());
+        }
+        self.certificate = renewed;
+        Ok(())
     }
 
     /// The authority's private key as PEM.
@@ -131,6 +150,20 @@ impl Authority {
         };
         params.signed_by(&self.issuer).and_then(|list| list.pem()).map_err(&failed)
     }
+}
+
+/// What could not be done.
+const RENEW: &str = "renew the certificate of the authority";
+
+/// What the certificate of an authority says.
+fn authority_params(name: &str, now: OffsetDateTime) -> Result<CertificateParams, SetupError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.serial_number = Some(serial()?);
+    (params.not_before, params.not_after) = validity(now, AUTHORITY_LIFE);
+    Ok(params)
 }
 
 fn failed(what: &'static str) -> impl Fn(rcgen::Error) -> SetupError {

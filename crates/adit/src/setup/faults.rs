@@ -2,8 +2,8 @@
 //! repeated, and must then have reached its state.
 
 use std::cell::Cell;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -58,13 +58,6 @@ pub(super) fn before_change() -> io::Result<()> {
     if fails() { Err(no_space()) } else { Ok(()) }
 }
 
-pub(super) fn put(file: &mut File, content: &[u8]) -> io::Result<()> {
-    let (first, rest) = content.split_at(content.len() / 2);
-    file.write_all(first)?;
-    before_change()?;
-    file.write_all(rest)
-}
-
 /// A command under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
@@ -73,17 +66,27 @@ enum Work {
     Revoke,
     RenewServer,
     RenewClient,
+    RenewAuthority,
 }
 
 impl Work {
-    const ALL: [Work; 5] = [Work::Init, Work::AddClient, Work::Revoke, Work::RenewServer, Work::RenewClient];
+    const ALL: [Work; 6] = [
+        Work::Init,
+        Work::AddClient,
+        Work::Revoke,
+        Work::RenewServer,
+        Work::RenewClient,
+        Work::RenewAuthority,
+    ];
 
     /// What must be there before.
     fn prepare(self, dir: &Path) {
         let before: &[Work] = match self {
             Work::Init => &[],
             Work::AddClient => &[Work::Init],
-            Work::Revoke | Work::RenewServer | Work::RenewClient => &[Work::Init, Work::AddClient],
+            Work::Revoke | Work::RenewServer | Work::RenewClient | Work::RenewAuthority => {
+                &[Work::Init, Work::AddClient]
+            }
         };
         before.iter().for_each(|work| work.run(dir).unwrap());
         if before.contains(&Work::AddClient) {
@@ -103,6 +106,7 @@ impl Work {
             Work::Revoke => Workshop::open(dir)?.revoke(&alice()).map(|_| ()),
             Work::RenewServer => Workshop::open(dir)?.renew(&[]).map(|_| ()),
             Work::RenewClient => Workshop::open(dir)?.renew(&[alice()]).map(|_| ()),
+            Work::RenewAuthority => Workshop::open(dir)?.renew_authority().map(|_| ()),
         }
     }
 
@@ -120,6 +124,7 @@ impl Work {
             }
             Work::RenewServer => check_renewed(dir, &dir.join("server.conf"), &dir.join("kept.conf")),
             Work::RenewClient => check_renewed(dir, &profile(dir), &dir.join("kept.ovpn")),
+            Work::RenewAuthority => check_authority(dir),
         }
         let index = Index::parse(&fs::read_to_string(dir.join(INDEX)).unwrap()).unwrap();
         assert!(!index.has("bob"));
@@ -153,6 +158,22 @@ fn check_renewed(dir: &Path, new: &Path, old: &Path) {
     for text in [&new, &old] {
         assert_eq!(judge(dir, text, client), Ok(()));
         assert!(index.has_serial(&read::serial_in(text).unwrap()));
+    }
+}
+
+/// The certificate in pki/ca.crt is in both configurations and is another than before; whoever has either of them
+/// trusts the certificates of both ends.
+fn check_authority(dir: &Path) {
+    let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    let authority = text(AUTHORITY);
+    let pairs = [("server.conf", "kept.conf", false), ("clients/alice.ovpn", "kept.ovpn", true)];
+    for (new, old, client) in pairs.map(|(new, old, client)| (text(new), text(old), client)) {
+        assert_eq!(read::block(&new, "ca").unwrap(), authority);
+        assert_ne!(read::block(&old, "ca").unwrap(), authority);
+        assert_eq!(read::block(&new, "cert"), read::block(&old, "cert"));
+        for text in [new, old] {
+            assert_eq!(judge(dir, &text, client), Ok(()));
+        }
     }
 }
 
@@ -281,7 +302,7 @@ fn revoke_survives_a_fault_at_each_write() {
 
 #[test]
 fn renew_survives_a_fault_at_each_write() {
-    for work in [Work::RenewServer, Work::RenewClient] {
+    for work in [Work::RenewServer, Work::RenewClient, Work::RenewAuthority] {
         [Fault::Error, Fault::FullDisk, Fault::Kill].into_iter().for_each(|fault| survives(fault, work));
     }
 }
@@ -320,4 +341,66 @@ fn the_next_command_completes_a_revocation() {
     let notes = workshop.notes();
     assert!(notes.len() == 1 && notes[0].contains("listed alice; it does now"), "{notes:?}");
     assert!(!workshop.revoke(&alice()).unwrap(), "it was revoked already");
+}
+
+/// When the list in force expires.
+fn next_update(dir: &Path) -> OffsetDateTime {
+    use x509_parser::prelude::{CertificateRevocationList, FromDer as _};
+    let der = CertificateRevocationListDer::from_pem_file(dir.join(REVOKED)).unwrap();
+    let (_, list) = CertificateRevocationList::from_der(&der).unwrap();
+    list.next_update().unwrap().to_datetime()
+}
+
+/// Each of them puts off the day on which the list expires, which would shut everybody out.
+#[test]
+fn revoke_and_renew_put_off_the_end_of_the_list() {
+    for work in [Work::Revoke, Work::RenewServer, Work::RenewClient, Work::RenewAuthority] {
+        let scratch = Scratch::create("faults").unwrap();
+        let dir = scratch.path().join("vpn");
+        work.prepare(&dir);
+        let now = OffsetDateTime::now_utc();
+        let workshop = Workshop::open(&dir).unwrap();
+        let mut index = workshop.index.clone();
+        let authority = workshop.authority().unwrap();
+        let old = authority.revocation_list(&mut index, now - time::Duration::days(3600)).unwrap();
+        fs::write(dir.join(REVOKED), old).unwrap();
+        drop(workshop);
+        assert!(next_update(&dir) < now + time::Duration::days(60));
+        work.run(&dir).unwrap();
+        assert!(next_update(&dir) > now + time::Duration::days(3600), "{work:?}");
+    }
+}
+
+/// An authority about to expire, with others beside it in `ca`: its certificate alone is replaced, and ends later.
+#[test]
+fn a_renewed_authority_lasts_longer_and_leaves_others_alone() {
+    let scratch = Scratch::create("faults").unwrap();
+    let dir = scratch.path().join("vpn");
+    Work::RenewAuthority.prepare(&dir);
+    let now = OffsetDateTime::now_utc();
+    let mut authority = Workshop::open(&dir).unwrap().authority().unwrap();
+    let young = authority.certificate.clone();
+    authority.renew(now - time::Duration::days(3600)).unwrap();
+    let other = Authority::create(now).unwrap().certificate;
+    let server = fs::read_to_string(dir.join("server.conf")).unwrap();
+    let both = format!("{}{other}", authority.certificate);
+    fs::write(dir.join("server.conf"), server.replace(&young, &both)).unwrap();
+    fs::write(dir.join(AUTHORITY), &authority.certificate).unwrap();
+    // A profile from another authority is none of ours.
+    fs::write(dir.join("clients/other.ovpn"), format!("<ca>\n{other}</ca>\n")).unwrap();
+
+    let renewed = Workshop::open(&dir).unwrap().renew_authority().unwrap();
+    assert!(renewed.old_end.unwrap() < now + time::Duration::days(60));
+    assert!(renewed.end.unwrap() > now + time::Duration::days(3600));
+    let names: Vec<_> =
+        renewed.files.iter().map(|path| path.strip_prefix(&dir).unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, [AUTHORITY, "server.conf", "clients/alice.ovpn"]);
+    let fresh = fs::read_to_string(dir.join(AUTHORITY)).unwrap();
+    let server = fs::read_to_string(dir.join("server.conf")).unwrap();
+    assert_eq!(read::block(&server, "ca").unwrap().trim_end(), format!("{fresh}{other}").trim_end());
+    assert_eq!(judge(&dir, &server, false), Ok(()));
+    // What is issued from now on comes with the new one.
+    Workshop::open(&dir).unwrap().add_client(&"bob".parse().unwrap()).unwrap();
+    let bob = fs::read_to_string(dir.join("clients/bob.ovpn")).unwrap();
+    assert_eq!((read::block(&bob, "ca").unwrap(), judge(&dir, &bob, true)), (fresh.as_str(), Ok(())));
 }

@@ -1,14 +1,12 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
-#[cfg(not(test))]
-use std::io::Write as _;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 #[cfg(test)]
-use super::faults::{before_change, put};
+use super::faults::before_change;
 use super::{SetupError, random};
 
 /// Only the owner enters.
@@ -53,6 +51,15 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> S
 /// Reads a text file that may hold a secret.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SetupError> {
     fs::read_to_string(path).map(Zeroizing::new).map_err(failed("read", path))
+}
+
+/// The files in a directory, in the order of their names.
+pub(super) fn list(directory: &Path) -> Result<Vec<PathBuf>, SetupError> {
+    let entries = fs::read_dir(directory).map_err(failed("look into", directory))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.is_file());
+    files.sort();
+    Ok(files)
 }
 
 /// Writes a file, with all its content or not at all: to a temporary file in the same directory, which is flushed
@@ -263,14 +270,37 @@ fn sync_directory_of(path: &Path) -> Result<(), SetupError> {
         .map_err(failed("write", parent))
 }
 
-/// Comes before each change of the file system; in tests it may fail, or end the process.
+/// Comes before each change of the file system. In unit tests it may fail; in debug builds the environment may have it
+/// fail, too.
 #[cfg(not(test))]
 fn before_change() -> io::Result<()> {
+    #[cfg(debug_assertions)]
+    injected_fault()?;
     Ok(())
 }
 
-/// Writes a file's content; in tests it may write a part and fail, or end the process.
-#[cfg(not(test))]
+/// The fault that `ADIT_TEST_FAULT` asks for: `kill N` is SIGKILL before change N, `full N` a full disk from change N on.
+#[cfg(all(not(test), debug_assertions))]
+fn injected_fault() -> io::Result<()> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static CHANGES: AtomicU32 = AtomicU32::new(0);
+    let Ok(order) = std::env::var("ADIT_TEST_FAULT") else { return Ok(()) };
+    let Some((fault, number)) = order.split_once(' ') else { return Ok(()) };
+    let (change, from) = (CHANGES.fetch_add(1, Ordering::Relaxed), number.parse().unwrap_or(u32::MAX));
+    match fault {
+        "kill" if change == from => {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            Ok(())
+        }
+        "full" if change >= from => Err(rustix::io::Errno::NOSPC.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file's content, in two parts, so that tests can have a fault between them.
 fn put(file: &mut File, content: &[u8]) -> io::Result<()> {
-    file.write_all(content)
+    let (first, rest) = content.split_at(content.len() / 2);
+    file.write_all(first)?;
+    before_change()?;
+    file.write_all(rest)
 }

@@ -46,6 +46,9 @@ use self::index::Index;
 /// The common name of the server's certificate, which clients check.
 const SERVER_NAME: &str = "adit-server";
 
+/// The authority's certificate.
+const AUTHORITY: &str = "pki/ca.crt";
+
 /// Every certificate issued.
 const INDEX: &str = "pki/index.json";
 
@@ -167,6 +170,16 @@ pub(crate) struct Workshop {
     _lock: fs::File,
 }
 
+/// What [`Workshop::renew_authority`] did.
+pub(crate) struct RenewedAuthority {
+    /// The files that were written.
+    pub(crate) files: Vec<PathBuf>,
+    /// Until when the certificate was valid that was there before.
+    pub(crate) old_end: Option<OffsetDateTime>,
+    /// Until when the new one is valid.
+    pub(crate) end: Option<OffsetDateTime>,
+}
+
 impl Workshop {
     /// Makes a server's directory: all of it, or nothing.
     pub(crate) fn create(
@@ -191,7 +204,7 @@ impl Workshop {
 
         new.directory("pki")?;
         new.directory("clients")?;
-        new.file("pki/ca.crt", authority.certificate.as_bytes(), Access::Everybody)?;
+        new.file(AUTHORITY, authority.certificate.as_bytes(), Access::Everybody)?;
         new.file("pki/ca.key", authority.key_pem().as_bytes(), Access::Owner)?;
         new.file(SERVER_KEY, key.to_text().as_bytes(), Access::Owner)?;
         new.file(INDEX, index.to_json().as_bytes(), Access::Owner)?;
@@ -342,6 +355,39 @@ impl Workshop {
         Ok(files.into_iter().map(|(path, _)| path).collect())
     }
 
+    /// Gives the authority a new certificate with the same name and key and a later end: in pki/ca.crt, in server.conf,
+    /// and in the profiles that are still in clients/. All certificates stay valid.
+    pub(crate) fn renew_authority(&mut self) -> Result<RenewedAuthority, SetupError> {
+        let now = OffsetDateTime::now_utc();
+        let mut authority = self.authority()?;
+        let old_end = read::not_after(&authority.certificate);
+        authority.renew(now)?;
+        let end = read::not_after(&authority.certificate);
+        let server = self.dir.join("server.conf");
+        let mut files = vec![(server.clone(), self.with_authority(&server, &authority)?)];
+        for profile in files::list(&self.dir.join("clients"))? {
+            // A profile of somebody else's making stays as it is.
+            files.extend(self.with_authority(&profile, &authority).ok().map(|text| (profile, text)));
+        }
+        let path = self.dir.join(AUTHORITY);
+        files::write(&path, authority.certificate.as_bytes(), Access::Everybody, Existing::Replace)?;
+        self.publish(&authority, now)?;
+        for (path, text) in &files {
+            files::write(path, text.as_bytes(), Access::Owner, Existing::Replace)?;
+        }
+        let files = std::iter::once(path).chain(files.into_iter().map(|(path, _)| path)).collect();
+        Ok(RenewedAuthority { files, old_end, end })
+    }
+
+    /// A configuration with the authority's new certificate.
+    fn with_authority(&self, path: &Path, authority: &Authority) -> Result<Zeroizing<String>, SetupError> {
+        let text = profile::with_authority(&files::read(path)?, &authority.certificate);
+        text.ok_or_else(|| SetupError::Certificate {
+            what: "put the authority's new certificate into server.conf",
+            why: format!("it has no <ca> block with the certificate of {AUTHORITY}, as `adit init` made it"),
+        })
+    }
+
     /// server.conf with a new certificate and key in place of the old ones; all else stays as its owner has it.
     fn renewed_server(
         &mut self,
@@ -389,7 +435,7 @@ impl Workshop {
     }
 
     fn authority(&self) -> Result<Authority, SetupError> {
-        let certificate = files::read(&self.dir.join("pki/ca.crt"))?;
+        let certificate = files::read(&self.dir.join(AUTHORITY))?;
         let key = files::read(&self.dir.join("pki/ca.key"))?;
         Authority::load(&certificate, &key)
     }

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::authority::{Authority, Issued};
 use super::index::Index;
-use super::{Proto, SetupError, SystemUser, WrapKey, random};
+use super::{Proto, SetupError, SystemUser, WrapKey, random, read};
 
 const CIPHERS: &str = "AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM";
 /// Room for either profile, so that its text never moves and leaves a copy of a key behind.
@@ -172,6 +172,22 @@ fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &WrapK
 pub(super) fn with_certificate(configuration: &str, issued: &Issued) -> Option<Zeroizing<String>> {
     let half = with_block(configuration, "cert", &issued.certificate)?;
     with_block(&half, "key", &issued.key)
+}
+
+/// A configuration with another certificate in place of the authority's: of those inline in `ca`, the one with the
+/// same name and key. `None` if it has none.
+pub(super) fn with_authority(configuration: &str, certificate: &str) -> Option<Zeroizing<String>> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let block = read::block(configuration, "ca")?;
+    let is_ours = |part: &&str| read::is_same_authority(part, certificate);
+    let replaced = |part| match Some(part).filter(is_ours).and_then(|part| part.split_once(BEGIN)) {
+        Some((before, _)) => [before, certificate.trim_end()].concat(),
+        None => part.to_owned(),
+    };
+    block.split_inclusive(END).any(|part| is_ours(&part)).then_some(())?;
+    let parts: Vec<String> = block.split_inclusive(END).map(replaced).collect();
+    with_block(configuration, "ca", &parts.concat())
 }
 
 fn with_block(configuration: &str, directive: &str, body: &str) -> Option<Zeroizing<String>> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{Instant, PeerId, PeerInfo};
+use adit_core::{Instant, PeerId, PeerInfo, TableUsage};
 use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
 use adit_io::{Confined, IoStatus, Layer, OffloadState, OffloadStatus, WorkerStatus};
 use serde::{Deserialize, Serialize};
+
+use super::StatusSource;
 
 /// One tunnel.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,12 +33,48 @@ pub(crate) struct Report {
     /// What was lost outside the data plane, by reason.
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) peers: Vec<Peer>,
+    /// The tables that anybody can fill by sending packets (docs/LIMITS.md).
+    #[serde(default)]
+    pub(crate) tables: Vec<Table>,
     /// Certificates and revocation lists that have expired or will in less than 60 days.
     #[serde(default)]
     pub(crate) expiring: Vec<Expiring>,
     /// What keeps the process from files, programs and rights: `bounding-set`, `landlock`, `seccomp`.
     #[serde(default)]
     pub(crate) sandbox: BTreeMap<String, Switch>,
+}
+
+/// How full a table is that anybody can fill.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Table {
+    /// What its entries are.
+    pub(crate) name: String,
+    pub(crate) entries: usize,
+    /// Entries that there may be from one IPv4 address or IPv6 /64.
+    pub(crate) share: usize,
+    /// Entries that there may be in all.
+    pub(crate) limit: usize,
+    /// Entries that made room for others, since the start.
+    pub(crate) evicted: u64,
+    /// What was not taken, since the start.
+    pub(crate) refused: u64,
+}
+
+impl Table {
+    pub(crate) fn new(usage: &TableUsage) -> Self {
+        let TableUsage { name, entries, share, limit, evicted, refused } = *usage;
+        Table { name: name.to_owned(), entries, share, limit, evicted, refused }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Table { name, entries, share, limit, evicted, refused } = self;
+        write!(
+            f,
+            "{name}: {entries} of {limit} ({share} of one source), {evicted} evicted, {refused} refused"
+        )
+    }
 }
 
 /// What expires.
@@ -116,10 +154,9 @@ pub(crate) struct Peer {
 }
 
 impl Report {
-    pub(crate) fn new(
+    pub(crate) fn new<P: StatusSource>(
         name: &str,
-        role: &str,
-        peers: Vec<(PeerId, PeerInfo)>,
+        protocol: &P,
         snapshot: &Snapshot,
         io_status: &IoStatus,
     ) -> Self {
@@ -127,7 +164,7 @@ impl Report {
         Report {
             name: name.to_owned(),
             pid: std::process::id(),
-            role: role.to_owned(),
+            role: P::ROLE.to_owned(),
             device: io_status.tun_name.clone(),
             offloads: offloads(io_status),
             gso_limited_destinations: io_status.gso_limited_destinations,
@@ -135,7 +172,8 @@ impl Report {
             received: direction(&snapshot.ingress),
             workers: io_status.workers.iter().map(worker).collect(),
             losses: losses(io_status),
-            peers: peers.into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
+            peers: protocol.peers().into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
+            tables: protocol.tables().iter().chain(&io_status.tables).map(Table::new).collect(),
             expiring: Vec::new(),
             sandbox: BTreeMap::new(),
         }

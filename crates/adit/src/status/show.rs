@@ -22,7 +22,7 @@ pub(super) fn text(report: &Report) -> String {
         let _ = writeln!(out, "  sandbox    {}", switches(&report.sandbox));
     }
     for expiring in &report.expiring {
-        let _ = writeln!(out, "  warning    {expiring}");
+        let _ = writeln!(out, "  warning    {}", escaped(&expiring.to_string()));
     }
     line(&mut out, "sent", &report.sent);
     line(&mut out, "received", &report.received);
@@ -34,6 +34,9 @@ pub(super) fn text(report: &Report) -> String {
     dropped(&mut out, "dropped sending", &report.sent.drops);
     dropped(&mut out, "dropped receiving", &report.received.drops);
     dropped(&mut out, "lost", &report.losses);
+    for table in &report.tables {
+        let _ = writeln!(out, "  limit      {}", escaped(&table.to_string()));
+    }
     if report.peers.is_empty() {
         out.push_str("  no peer is connected");
     }
@@ -48,9 +51,9 @@ pub(super) fn text(report: &Report) -> String {
 
 fn switches(states: &BTreeMap<String, Switch>) -> String {
     let word = |(name, state): (&String, &Switch)| match state {
-        Switch::On => format!("{name} on"),
-        Switch::SwitchedOff => format!("{name} switched off"),
-        Switch::Failed { why } => format!("{name} off ({})", escaped(why)),
+        Switch::On => format!("{} on", escaped(name)),
+        Switch::SwitchedOff => format!("{} switched off", escaped(name)),
+        Switch::Failed { why } => format!("{} off ({})", escaped(name), escaped(why)),
     };
     states.iter().map(word).collect::<Vec<_>>().join(", ")
 }
@@ -70,7 +73,7 @@ fn worker(out: &mut String, number: usize, worker: &Worker) {
 
 fn dropped(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {
     for (reason, count) in reasons {
-        let _ = writeln!(out, "  {label}: {count} ({reason})");
+        let _ = writeln!(out, "  {label}: {count} ({})", escaped(reason));
     }
 }
 
@@ -117,8 +120,10 @@ fn duration(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::report::Table;
     use super::*;
+    use crate::status::report::Expiring;
 
     #[test]
     fn bytes_have_three_digits() {
@@ -128,17 +133,19 @@ mod tests {
         assert_eq!(bytes(999_700), "1.00 MB");
     }
 
-    #[test]
-    fn a_name_makes_no_line_and_commands_no_terminal() {
-        let counts = || Direction { packets: 0, bytes: 0, drops: BTreeMap::new() };
+    /// A report with something in every place, and what a terminal would obey in every text.
+    pub(in crate::status) fn wild_report() -> Report {
+        let wild = |text: &str| format!("{text}\n  alice\u{1b}[2J\u{202e}");
+        let drops = || BTreeMap::from([(wild("reason"), 1)]);
+        let counts = || Direction { packets: 0, bytes: 0, drops: drops() };
         let each = Peer {
             id: 0,
-            name: "bob\n  alice\u{1b}[2J\u{202e}".to_owned(),
-            transport: "udp".to_owned(),
+            name: wild("bob"),
+            transport: wild("udp"),
             remote: ([192, 0, 2, 1], 1194).into(),
-            addresses: Vec::new(),
-            cipher: "AES-256-GCM".to_owned(),
-            tls: "TLS 1.3\r".to_owned(),
+            addresses: vec![[10, 8, 0, 2].into()],
+            cipher: wild("AES-256-GCM"),
+            tls: wild("TLS 1.3\r"),
             connected_seconds: 0,
             rekeys: 0,
             last_handshake_seconds_ago: 0,
@@ -147,24 +154,41 @@ mod tests {
             packets_received: 0,
             bytes_received: 0,
         };
-        let report = Report {
-            name: "office".to_owned(),
+        let expiring =
+            Expiring { what: wild("the CA"), at: wild("2026"), days_left: 1, renew: wild("adit renew") };
+        Report {
+            name: wild("office"),
             pid: 1,
-            role: "server".to_owned(),
-            device: "tun0".to_owned(),
-            offloads: BTreeMap::new(),
+            role: wild("server"),
+            device: wild("tun0"),
+            offloads: BTreeMap::from([(wild("tun-tso"), Switch::Failed { why: wild("why") })]),
             gso_limited_destinations: 1,
             sent: counts(),
             received: counts(),
             workers: Vec::new(),
-            losses: BTreeMap::new(),
-            expiring: Vec::new(),
+            losses: drops(),
+            expiring: vec![expiring],
+            tables: vec![Table {
+                name: "handshakes".to_owned(),
+                entries: 3,
+                share: 128,
+                limit: 1024,
+                evicted: 9,
+                refused: 0,
+            }],
             sandbox: BTreeMap::new(),
             peers: vec![each],
-        };
-        let text = text(&report);
+        }
+    }
+
+    #[test]
+    fn a_name_makes_no_line_and_commands_no_terminal() {
+        let text = text(&wild_report());
         assert!(text.contains("  bob\\n  alice\\u{1b}[2J\\u{202e} at udp"), "{text}");
+        let table = "  limit      handshakes: 3 of 1024 (128 of one source), 9 evicted, 0 refused\n";
+        assert!(text.contains(table), "{text}");
         assert!(text.split('\n').all(|line| !line.contains(adit_core::is_unprintable)), "{text}");
+        assert!(!text.lines().any(|line| line.starts_with("  alice")), "{text}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use adit_config::openvpn::Role;
-use adit_core::Severity;
+use adit_core::{Severity, printable};
 use adit_openvpn::credentials::Credentials;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -56,8 +56,8 @@ impl Renewal {
         let dir = absolute.parent().unwrap_or(Path::new("/"));
         if dir.join("pki/index.json").is_file() {
             let renew = format!("adit renew {}", dir.display());
-            let authority = "adit init makes a new one in another directory; each client needs a new profile";
-            return Renewal { certificate: renew.clone(), authority: authority.into(), list: renew };
+            let authority = format!("{renew} --ca, which says what clients need then");
+            return Renewal { certificate: renew.clone(), authority, list: renew };
         }
         let list = "get a new list from the authority (adit renew DIR, where `adit init` made it)".to_owned();
         let (certificate, authority) = match role {
@@ -67,7 +67,8 @@ impl Renewal {
             ),
             Role::Server(_) | Role::Point(_) => (
                 "get a new certificate from its authority (adit renew DIR, where `adit init` made it)",
-                "make a new authority, and new certificates for the server and each client",
+                "make a new certificate for the authority with the same name and key, which keeps all others valid, \
+                 and bring it to the server and each client",
             ),
         };
         Renewal { certificate: certificate.into(), authority: authority.into(), list }
@@ -156,7 +157,22 @@ fn lists(pem: &[u8], renew: &str) -> Vec<Dated> {
 /// The common name, or all of the name if it has none; without characters that a terminal would obey.
 fn name(name: &X509Name<'_>) -> String {
     let common = name.iter_common_name().find_map(|it| it.as_str().ok()).map(str::to_owned);
-    common.unwrap_or_else(|| name.to_string()).chars().filter(|c| !c.is_control()).collect()
+    printable(&common.unwrap_or_else(|| name.to_string()))
+}
+
+/// Reads certificates and revocation lists in PEM for their warnings. Gives how many there were.
+///
+/// # Panics
+///
+/// If a warning holds what a terminal would obey.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn expiring(pem: &[u8]) -> usize {
+    let all: Vec<Dated> = certificates(pem, "", "").into_iter().chain(lists(pem, "")).collect();
+    for dated in &all {
+        let _ = dated.near(i64::MAX);
+        assert!(!dated.what.contains(adit_core::is_unprintable), "{:?}", dated.what);
+    }
+    all.len()
 }
 
 #[cfg(test)]
@@ -216,6 +232,7 @@ mod tests {
         assert!(said[0].starts_with("the certificate of own expires in 59 days, on 2"), "{said:?}");
         assert!(said[0].ends_with(&renew), "{said:?}");
         assert!(said[1].starts_with("the CA certificate of ca expires in 3 days"), "{said:?}");
+        assert!(said[1].contains(&format!("{renew} --ca")), "{said:?}");
         assert!(said[2].starts_with("the revocation list (crl-verify) of ca expired on 2"), "{said:?}");
         assert!(said[2].ends_with(&renew), "{said:?}");
     }

@@ -1,19 +1,34 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
+//!
+//! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
+//! ([`queue`]). Of one peer one script runs at once, and one that nobody waits for any more is ended with its process
+//! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never dropped.
 
-use std::collections::VecDeque;
+mod queue;
+#[cfg(test)]
+mod tests;
+
 use std::io;
+use std::net::IpAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_config::openvpn::{Access, parse_client_file};
-use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptId, ScriptOutcome};
+use adit_core::prefix_table::{SourcePrefix, prefixes};
+use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptId, ScriptOutcome, TableUsage};
 use adit_io::{Handle, ScriptLauncher, ScriptRun};
+use queue::{Queue, Waiting};
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
-/// Scripts that wait for their turn; further ones fail.
-const MOST_WAITING: usize = 4096;
+/// Of these, for peers of one IPv4 address or IPv6 /48: the rest is for others, however long these take.
+const MOST_OF_ONE_SOURCE: usize = 6;
+/// Processes at once with those that were told to end.
+const MOST_WITH_ENDING: usize = 16;
+/// How long a script has to end that was told to by SIGTERM, before SIGKILL.
+const END_TIME: Duration = Duration::from_secs(1);
 /// How often a running script is looked at, and a file that will hold an answer.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
@@ -48,6 +63,7 @@ pub(super) fn commands(access: &Access) -> Vec<Vec<String>> {
 pub(super) struct Scripts {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    usage: Arc<Mutex<TableUsage>>,
 }
 
 impl Scripts {
@@ -60,9 +76,17 @@ impl Scripts {
         let answer = move |id, outcome| {
             handle.command(Order::ScriptDone { id, outcome });
         };
-        let work = move || Runner::new(Box::new(answer), launcher).run(&receiver);
+        let runner = Runner::new(Box::new(answer), launcher);
+        let usage = Arc::clone(&runner.usage);
+        let work = move || runner.run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
-        Ok(Scripts { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Scripts { jobs: Some(jobs), thread: Some(thread), usage })
+    }
+
+    /// How many scripts wait, for `adit status`.
+    pub(super) fn usage(&self) -> impl Fn() -> TableUsage + Send + 'static {
+        let usage = Arc::clone(&self.usage);
+        move || *usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a script; `device` is the tunnel's.
@@ -70,7 +94,7 @@ impl Scripts {
         self.post(Job::Run { script: Box::new(script.clone()), device: device.to_owned() });
     }
 
-    /// What this script put off is of no interest any more.
+    /// Nobody waits for this script any more.
     pub(super) fn forget(&self, id: ScriptId) {
         self.post(Job::Forget(id));
     }
@@ -99,6 +123,12 @@ struct Running {
     until: Instant,
 }
 
+/// A script that was told to end, and is killed after a while. Nobody hears how it ended.
+struct Ending {
+    run: ScriptRun,
+    kill_at: Instant,
+}
+
 /// A script that put its answer off.
 struct Deferred {
     script: Box<Script>,
@@ -106,20 +136,25 @@ struct Deferred {
 }
 
 struct Runner {
-    answer: Box<dyn Fn(ScriptId, ScriptOutcome)>,
-    waiting: VecDeque<(Box<Script>, String)>,
+    answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>,
+    waiting: Queue,
+    usage: Arc<Mutex<TableUsage>>,
     running: Vec<Running>,
+    ending: Vec<Ending>,
     deferred: Vec<Deferred>,
     look_at_files: Instant,
     launcher: ScriptLauncher,
 }
 
 impl Runner {
-    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome)>, launcher: ScriptLauncher) -> Self {
+    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>, launcher: ScriptLauncher) -> Self {
+        let waiting = Queue::new();
         Runner {
             answer,
-            waiting: VecDeque::new(),
+            usage: Arc::new(Mutex::new(waiting.usage())),
+            waiting,
             running: Vec::new(),
+            ending: Vec::new(),
             deferred: Vec::new(),
             look_at_files: Instant::now(),
             launcher,
@@ -128,7 +163,8 @@ impl Runner {
 
     fn run(mut self, jobs: &mpsc::Receiver<Job>) {
         loop {
-            let patience = match (self.running.is_empty(), self.deferred.is_empty()) {
+            let none_runs = self.running.is_empty() && self.ending.is_empty();
+            let patience = match (none_runs, self.deferred.is_empty()) {
                 (false, _) => LOOK_EVERY,
                 (true, false) => LOOK_AT_FILES_EVERY,
                 (true, true) => Duration::from_secs(3600),
@@ -140,17 +176,44 @@ impl Runner {
             }
             jobs.try_iter().for_each(|job| self.take(job));
             self.look();
+            *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.waiting.usage();
         }
     }
 
     fn take(&mut self, job: Job) {
         match job {
-            Job::Run { script, .. } if self.waiting.len() >= MOST_WAITING => {
-                self.fail(&script, "too many scripts wait for their turn".to_owned());
+            Job::Run { script, device } => {
+                if let Some(evicted) = self.waiting.push(Waiting { script, device }) {
+                    let why = "too many scripts wait for peers of its source (see docs/LIMITS.md)";
+                    self.fail(&evicted.script, why.to_owned());
+                }
             }
-            Job::Run { script, device } => self.waiting.push_back((script, device)),
-            Job::Forget(id) => self.deferred.retain(|deferred| deferred.script.id != id),
+            Job::Forget(id) => self.forget(id),
         }
+    }
+
+    fn forget(&mut self, id: ScriptId) {
+        self.waiting.remove(id);
+        self.deferred.retain(|deferred| deferred.script.id != id);
+        if let Some(index) = self.running.iter().position(|running| running.script.id == id) {
+            let Running { run, .. } = self.running.swap_remove(index);
+            self.tell_to_end(run);
+        }
+    }
+
+    fn tell_to_end(&mut self, run: ScriptRun) {
+        run.terminate();
+        self.ending.push(Ending { run, kill_at: Instant::now() + END_TIME });
+    }
+
+    /// Kills those that did not end by themselves, and forgets those that ended.
+    fn look_at_ending(&mut self) {
+        self.ending.retain(|ending| {
+            if Instant::now() >= ending.kill_at {
+                ending.run.kill();
+            }
+            matches!(ending.run.poll(), Ok(None))
+        });
     }
 
     /// The tunnel has ended: what was started, or was to be, may end in peace.
@@ -161,27 +224,26 @@ impl Runner {
             self.look();
             thread::sleep(LOOK_EVERY);
         }
-        // Those that still run end as they are dropped.
+        // Those that still run are killed as they are dropped.
     }
 
     fn look(&mut self) {
+        self.look_at_ending();
         let mut still = Vec::new();
         for running in std::mem::take(&mut self.running) {
             match running.run.poll() {
                 Ok(None) if Instant::now() < running.until => still.push(running),
                 Ok(None) => {
-                    let Running { script, run, .. } = running;
-                    drop(run);
-                    let seconds = script.patience.as_secs();
-                    self.fail(&script, format!("it did not end within {seconds} s"));
+                    let seconds = running.script.patience.as_secs();
+                    self.fail(&running.script, format!("it did not end within {seconds} s"));
+                    self.tell_to_end(running.run);
                 }
                 Ok(Some(exit)) => self.ended(running, exit),
                 Err(error) => self.fail(&running.script, error.to_string()),
             }
         }
         self.running = still;
-        while self.running.len() < MOST_AT_ONCE {
-            let Some((mut script, device)) = self.next() else { break };
+        while let Some(Waiting { mut script, device }) = self.next() {
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
             match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
                 Ok(run) => {
@@ -202,10 +264,18 @@ impl Runner {
     }
 
     /// The next script that may begin.
-    fn next(&mut self) -> Option<(Box<Script>, String)> {
-        let held = self.running.iter().any(|running| running.script.in_order);
-        let index = self.waiting.iter().position(|(script, _)| !(held && script.in_order))?;
-        self.waiting.remove(index)
+    fn next(&mut self) -> Option<Waiting> {
+        let processes = self.running.len();
+        if processes >= MOST_AT_ONCE || processes + self.ending.len() >= MOST_WITH_ENDING {
+            return None;
+        }
+        let running = &self.running;
+        let held = running.iter().any(|running| running.script.in_order);
+        self.waiting.take(|script| {
+            let of_peer = running.iter().any(|it| it.script.id.owner == script.id.owner);
+            let of_source = running.iter().filter(|it| site(&it.script) == site(script)).count();
+            !(of_peer || held && script.in_order || of_source >= MOST_OF_ONE_SOURCE)
+        })
     }
 
     fn ended(&mut self, running: Running, exit: Result<i32, String>) {
@@ -236,6 +306,17 @@ impl Runner {
     }
 }
 
+/// The source that scripts running at once are counted by: an IPv4 address or IPv6 /48.
+fn site(script: &Script) -> Option<SourcePrefix> {
+    let prefixes: Vec<SourcePrefix> = prefixes(source(script)).collect();
+    prefixes.iter().rev().nth(1).copied()
+}
+
+/// Where the peer of a script is; scripts about none are of one source.
+fn source(script: &Script) -> IpAddr {
+    script.source.unwrap_or(IpAddr::from([0, 0, 0, 0]))
+}
+
 /// What came of a script, with what its files hold now.
 fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> ScriptOutcome {
     let files = run.files();
@@ -260,154 +341,4 @@ fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String
 /// Whether a script has said what it had put off.
 fn is_answer(file: &[u8]) -> bool {
     file.first().is_some_and(|first| *first != b'2')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use adit_core::ScriptFile;
-    use adit_io::{Helper, Policy};
-    use std::sync::mpsc::Receiver;
-    use zeroize::Zeroizing;
-
-    const SOON: Duration = Duration::from_secs(10);
-
-    /// Runs what the tests have run.
-    fn helper() -> Helper {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let scripts = adit_io::Scripts {
-            commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
-            variables: words(&["WORD"]),
-            directory: std::env::temp_dir(),
-        };
-        Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
-    }
-
-    /// A thread that has scripts run, and what they come to.
-    fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
-        let (jobs, receiver) = mpsc::channel();
-        let (answers, came) = mpsc::channel();
-        let helper = helper();
-        thread::spawn(move || {
-            Runner::new(
-                Box::new(move |id, outcome| {
-                    let _ = answers.send((id, outcome));
-                }),
-                helper.access().scripts().unwrap(),
-            )
-            .run(&receiver)
-        });
-        (jobs, came)
-    }
-
-    fn shell(number: u32, text: &str, patience: Duration) -> Job {
-        let file = |content: &[u8], is_argument, variable| ScriptFile {
-            content: Zeroizing::new(content.to_vec()),
-            is_argument,
-            variable,
-        };
-        let script = Script {
-            id: ScriptId { owner: 1, number },
-            argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
-            env: vec![("WORD".to_owned(), "a b".to_owned())],
-            secrets: vec![("password", Zeroizing::new("s3 cret".to_owned()))],
-            files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
-            settings: Some(1),
-            defers: true,
-            in_order: false,
-            beside: None,
-            patience,
-        };
-        Job::Run { script: Box::new(script), device: "tun7".to_owned() }
-    }
-
-    #[test]
-    fn environment_files_and_settings() {
-        let (jobs, came) = runner();
-        let text = "[ \"$(cat \"$1\")$WORD$dev$password\" = ina\\ btun7s3\\ cret ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
-        jobs.send(shell(1, text, SOON)).unwrap();
-        let (id, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((id.number, outcome.exit), (1, Ok(0)));
-        let settings = outcome.settings.unwrap().unwrap();
-        assert_eq!(settings.routes, ["10.7.0.0/16".parse().unwrap()]);
-        jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
-    }
-
-    /// A script that puts its answer off may be kept for long.
-    #[test]
-    fn secrets_are_wiped_when_a_script_has_begun() {
-        let helper = helper();
-        let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap());
-        runner.take(shell(1, "exec sleep 60", SOON));
-        runner.look();
-        let Running { script, .. } = &runner.running[0];
-        assert!(script.secrets.is_empty() && script.files.iter().all(|file| file.content.is_empty()));
-    }
-
-    #[test]
-    fn slow_scripts_keep_nobody_waiting_and_are_killed() {
-        let (jobs, came) = runner();
-        jobs.send(shell(1, "exec sleep 60", Duration::from_millis(300))).unwrap();
-        jobs.send(shell(2, "exit 3", SOON)).unwrap();
-        let (id, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((id.number, outcome.exit), (2, Ok(3)));
-        let (id, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!(id.number, 1);
-        assert!(outcome.exit.unwrap_err().contains("did not end"));
-    }
-
-    #[test]
-    fn an_answer_that_was_put_off_comes_later() {
-        let (jobs, came) = runner();
-        let text = "(sleep 0.3; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
-        jobs.send(shell(1, text, SOON)).unwrap();
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((outcome.exit, outcome.files[0].len()), (Ok(2), 0));
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert_eq!((outcome.exit, outcome.files[0].as_slice()), (Ok(2), &b"1"[..]));
-        // Said once.
-        assert!(came.recv_timeout(Duration::from_millis(300)).is_err());
-    }
-
-    #[test]
-    fn some_wait_for_each_other() {
-        let (jobs, came) = runner();
-        for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
-            let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
-            script.in_order = number != 3;
-            jobs.send(Job::Run { script, device }).unwrap();
-        }
-        let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
-        assert_eq!(order, [3, 1, 2]);
-    }
-
-    #[test]
-    fn another_script_gives_the_answer_that_was_put_off() {
-        let (jobs, came) = runner();
-        jobs.send(shell(1, "exit 2", SOON)).unwrap();
-        assert_eq!(came.recv_timeout(SOON).unwrap().1.exit, Ok(2));
-        let Job::Run { mut script, device } = shell(2, "printf 1 >\"$control\"", SOON) else {
-            unreachable!()
-        };
-        script.beside = Some(ScriptId { owner: 1, number: 1 });
-        (script.settings, script.defers) = (None, false);
-        script.files.remove(0);
-        jobs.send(Job::Run { script, device }).unwrap();
-        let mut outcomes: Vec<_> = (0..2).map(|_| came.recv_timeout(SOON).unwrap()).collect();
-        outcomes.sort_by_key(|(id, _)| id.number);
-        assert_eq!((outcomes[0].1.exit.clone(), outcomes[0].1.files[0].as_slice()), (Ok(2), &b"1"[..]));
-        assert_eq!(outcomes[1].1.exit, Ok(0));
-    }
-
-    #[test]
-    fn what_cannot_be_run_is_said() {
-        let (jobs, came) = runner();
-        let Job::Run { mut script, device } = shell(1, "", SOON) else { unreachable!() };
-        script.argv = vec!["/nowhere/script".to_owned()];
-        jobs.send(Job::Run { script, device }).unwrap();
-        let (_, outcome) = came.recv_timeout(SOON).unwrap();
-        assert!(outcome.exit.unwrap_err().contains("/nowhere/script"));
-    }
 }

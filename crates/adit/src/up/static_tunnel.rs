@@ -1,5 +1,6 @@
 //! From a file with `secret` to what the protocol takes.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_config::openvpn::{Config, Role, SharedSecret};
@@ -7,16 +8,14 @@ use adit_core::UnixTime;
 use adit_openvpn::params::{DataParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
 
-use super::translate::{
-    data, keepalive, key_direction, local_settings, only_from, point_settings, remote_params,
-};
+use super::translate::{data, keepalive, key_direction, local_settings, point_settings, remote_params};
 
 /// The parameters of a tunnel with a static key.
 pub(super) fn params(
     config: &Config,
     secret: &SharedSecret,
     resolve_patience: Option<Duration>,
-    wall_at_origin: UnixTime,
+    (wall_at_origin, only_from): (UnixTime, Option<Vec<IpAddr>>),
 ) -> StaticParams {
     let DataParams { digest, compression, replay_window, tun_mtu, told_mtu, mssfix, .. } = data(config);
     let (key, direction) = (StaticKey::from_bytes(secret.key.bytes()), key_direction(secret.direction));
@@ -43,7 +42,7 @@ pub(super) fn params(
         },
         Role::Point(point) => StaticParams {
             local: point_settings(config, point),
-            only_from: only_from(config, point),
+            only_from,
             exit_notify: point.exit_notify > 0,
             ..waiting
         },

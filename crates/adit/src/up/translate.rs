@@ -63,11 +63,23 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
         // One peer is served by one worker.
+        max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
         dataplane: dataplane::Config { role, wire, client_to_client },
     }
+}
+
+/// More than the protocol lets there be: clients that are in, that wait for a person, that are in their handshake, and
+/// connections without a session (adit-openvpn's `server/limits.rs`).
+fn max_connections(role: &file::Role) -> usize {
+    const UNAUTHENTICATED: usize = 4096;
+    let clients = match role {
+        file::Role::Server(server) => usize::try_from(server.max_clients).unwrap_or(usize::MAX),
+        file::Role::Client(_) | file::Role::Point(_) => 1,
+    };
+    clients.saturating_mul(2).saturating_add(UNAUTHENTICATED)
 }
 
 fn listen(listen: &file::Listen) -> Listen {
@@ -206,7 +218,7 @@ pub(super) fn point_params(
     point: &PointConfig,
     credentials: &Credentials,
     revocations: Option<Revocations>,
-    wall: UnixTime,
+    (wall, only_from): (UnixTime, Option<Vec<IpAddr>>),
 ) -> Result<ServerParams, CredentialError> {
     // Only what both kinds of server share is taken from here.
     let server = ServerConfig {
@@ -227,7 +239,7 @@ pub(super) fn point_params(
     Ok(ServerParams {
         point: Some(PointParams {
             local: point_settings(config, point),
-            only_from: only_from(config, point),
+            only_from,
             exit_notify: point.exit_notify > 0,
             single: point.single,
         }),
@@ -245,12 +257,6 @@ pub(super) fn point_settings(config: &Config, point: &PointConfig) -> LocalSetti
         untold: config.device.ifconfig_nowarn,
         ..LocalSettings::default()
     }
-}
-
-/// The outer addresses that the other end may have; empty: any. Names do not restrict it.
-pub(super) fn only_from(config: &Config, point: &PointConfig) -> Vec<IpAddr> {
-    let literals: Option<Vec<IpAddr>> = point.remotes.iter().map(|host| host.parse().ok()).collect();
-    literals.filter(|_| !config.socket.float).unwrap_or_default()
 }
 
 /// A server's parameters; `config` is a server's.

@@ -165,6 +165,18 @@ impl Host {
     /// Starts the program; for a server, waits until it listens.
     pub(crate) fn start(&mut self) -> Result<(), TestbedError> {
         let command = self.command()?;
+        self.start_command(command)
+    }
+
+    /// The same, with its standard error going to a file.
+    pub(crate) fn start_with_errors_to(&mut self, file: &std::path::Path) -> Result<(), TestbedError> {
+        let (mut shell, command) = (program("sh")?, self.command()?);
+        shell.args(["-c", "exec \"$@\" 2>>\"$0\""]).arg(file);
+        shell.arg(command.get_program()).args(command.get_args());
+        self.start_command(shell)
+    }
+
+    fn start_command(&mut self, command: Command) -> Result<(), TestbedError> {
         self.process = Some(self.namespace.spawn(&self.label, command)?);
         if self.part == Part::Server {
             let listens = || self.namespace.is_bound(self.tcp, 1194).unwrap_or(false);

@@ -40,6 +40,7 @@ mod static_keys;
 mod status;
 mod status_file;
 mod strangers;
+mod unauthenticated;
 mod variants;
 mod wild;
 mod workers;

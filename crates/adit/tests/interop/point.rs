@@ -1,5 +1,10 @@
 //! Point-to-point: `tls-server` and `tls-client` that push and pull nothing.
 
+use std::time::Duration;
+
+use adit_testbed::can_run;
+
+use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport, Wrap};
 use crate::variants::{BOTH_WAYS, check, comes_back, name_each_other, options_strings_agree};
 
@@ -66,6 +71,29 @@ fn point_among_ourselves() {
 fn point_comes_back() {
     for pair in BOTH_WAYS {
         comes_back("point_comes_back", &Options::BASE, pair, points);
+    }
+}
+
+/// `remote NAME` says where the other end is, as an address does; with `float` it may be anywhere.
+#[test]
+fn point_remote_by_name() {
+    if !can_run("point_remote_by_name", &PROGRAMS) {
+        return;
+    }
+    // The client is at 10.9.1.2, which is not localhost.
+    for (lines, lets_in) in [("remote localhost\n", false), ("remote localhost\nfloat\n", true)] {
+        let mut bed = Bed::build_with(&TCP, Program::Adit, &[Program::OpenVpn], |_, texts| {
+            points(texts);
+            texts[0].insert_str(0, lines);
+        })
+        .unwrap();
+        bed.server.start().unwrap();
+        bed.clients[0].start().unwrap();
+        let word = if lets_in { Program::OpenVpn.up_line() } else { "Connection reset" };
+        let came = bed.clients[0].process().wait_for_line(0, word, Duration::from_secs(15));
+        assert!(came.is_ok(), "{lines}{}", bed.logs());
+        let ups = bed.clients[0].process().count_lines(0, Program::OpenVpn.up_line());
+        assert_eq!(ups, usize::from(lets_in), "{lines}{}", bed.logs());
     }
 }
 

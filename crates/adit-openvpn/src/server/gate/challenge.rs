@@ -32,7 +32,7 @@ impl Gate {
                 format!("its client cannot authenticate itself by {method}, as auth-user-pass-verify wants");
             return refused("", reason);
         };
-        self.deadline = Some(now + Duration::from_secs(seconds.into()));
+        self.wait_until(now + Duration::from_secs(seconds.into()));
         self.put_off = true;
         let pending = self.pending(seconds.into());
         Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])

@@ -125,7 +125,7 @@ impl Gate {
             ClientRuling::Wait { text, timeout } => {
                 let patience = longest(&self.params.control).saturating_sub(now - self.inquiry.since);
                 let timeout = (*timeout).min(patience);
-                self.deadline = Some(now + timeout);
+                self.wait_until(now + timeout);
                 self.put_off = true;
                 let pending = self.pending(timeout.as_secs());
                 Some(Judgement::Pending(vec![pending, format!("INFO_PRE,{}", fitted(text, "INFO_PRE,"))]))

@@ -82,6 +82,7 @@ impl Peer {
             self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
             return;
         }
+        self.authenticated = true;
         if let Some(info) = self.info() {
             events.push_back(Event::PeerUp { peer: self.id, info: Box::new(info) });
         }

@@ -1,6 +1,7 @@
 //! `learn-address`: a script that is told of each address of a client, and may say no to it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 use adit_core::{Event, Instant, IpNet, PeerSettings, ScriptId, ScriptOutcome, Severity};
 
@@ -54,7 +55,8 @@ impl Peer {
             argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
             let id = self.gate.next_script();
             let patience = self.params.control.hand_window;
-            let script = plain_script(id, argv, env.clone(), patience, true);
+            let source = self.path.remote().ip();
+            let script = plain_script((id, source), argv, env.clone(), patience, true);
             events.push_back(Event::RunScript(Box::new(script)));
             asked.insert(id, network);
         }
@@ -115,14 +117,14 @@ impl Peer {
 /// Tells `learn-address` that nobody has this address any more.
 pub(in crate::server) fn delete_address(
     params: &ServerParams,
-    id: ScriptId,
+    script: (ScriptId, IpAddr),
     network: IpNet,
     events: &mut VecDeque<Event>,
 ) {
     let Some(mut argv) = params.access.learn_address.clone() else { return };
     argv.extend(["delete".to_owned(), shown(network)]);
     let env = Environment::new(&params.access.env).finish("learn-address");
-    let script = plain_script(id, argv, env, params.control.hand_window, true);
+    let script = plain_script(script, argv, env, params.control.hand_window, true);
     events.push_back(Event::RunScript(Box::new(script)));
 }
 

@@ -1,6 +1,7 @@
 //! What scripts are told of a client that is somebody, and what they say: `client-connect`, `client-disconnect`.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{ClientStep, Event, Instant, IpNet, PeerSettings, Script, ScriptId, ScriptOutcome};
@@ -40,7 +41,7 @@ impl Peer {
         events.push_back(Event::RunScript(Box::new(connecting.script(
             argv,
             env.finish("client-connect"),
-            self.params.control.hand_window,
+            (self.path.remote().ip(), self.params.control.hand_window),
         ))));
         self.connecting = Some(Box::new(connecting));
         self.wait_for_settings(now);
@@ -110,10 +111,10 @@ impl Peer {
             events.push_back(self.gate.news(ClientStep::Leaves, env.clone().unwrap_or_default()));
         }
         if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {
-            let id = self.gate.next_script();
+            let script = (self.gate.next_script(), self.path.remote().ip());
             let (argv, patience) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");
-            events.push_back(Event::RunScript(Box::new(plain_script(id, argv, env, patience, false))));
+            events.push_back(Event::RunScript(Box::new(plain_script(script, argv, env, patience, false))));
         }
         if let Some(learning) = self.learning.take() {
             return Some(learning.into_lease());
@@ -126,7 +127,7 @@ impl Peer {
 
 /// A script without files, of which nothing but the exit code counts.
 pub(super) fn plain_script(
-    id: ScriptId,
+    (id, source): (ScriptId, IpAddr),
     argv: Vec<String>,
     env: Vec<(String, String)>,
     patience: Duration,
@@ -134,6 +135,8 @@ pub(super) fn plain_script(
 ) -> Script {
     Script {
         id,
+        source: Some(source),
+        authenticated: true,
         argv,
         env,
         secrets: Vec::new(),

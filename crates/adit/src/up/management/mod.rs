@@ -188,7 +188,9 @@ fn auth_retry(config: &Config) -> &'static str {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,49 @@
+//! What fuzz targets and tests call to reach readers that the crate keeps to itself, with what each promises.
+
+use std::net::IpAddr;
+
+use adit_core::Dns;
+
+use crate::dns::fuzzing::{content, name_servers, owner};
+
+/// Reads what a tunnel may send to its helper, and what the helper may answer. Gives whether it was understood.
+///
+/// # Panics
+///
+/// If what was understood is not written as something that reads the same.
+pub fn helper_message(bytes: &[u8]) -> bool {
+    crate::helper::fuzzing::message(bytes)
+}
+
+/// Reads a `resolv.conf`, and writes one for a tunnel's name servers in its place. Gives the servers in the one that was
+/// read.
+///
+/// # Panics
+///
+/// If the one written is not known as ours, or names other servers than the tunnel's first three, or has lines of the old
+/// one other than options.
+pub fn resolv_conf(old: &str, dns: &Dns) -> Vec<IpAddr> {
+    let new = content(dns, old);
+    assert_eq!(owner(&new), Some(std::process::id()));
+    assert!(name_servers(&new).iter().eq(dns.servers.iter().take(3)), "{new:?}");
+    let kept = |line: &str| line.starts_with("options ") && old.lines().any(|other| other == line);
+    let written = |line: &str| ["# ", "nameserver ", "search "].iter().any(|start| line.starts_with(start));
+    assert!(new.lines().all(|line| written(line) || kept(line)), "{new:?}");
+    assert!(new.lines().filter(|line| line.starts_with("search ")).count() <= 1, "{new:?}");
+    name_servers(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_fuzzed_is_reached() {
+        // The second kind of request has no content; there is no twentieth kind.
+        assert!(helper_message(&[1]) && !helper_message(&[20]));
+        let servers = vec![IpAddr::from([10, 8, 0, 1])];
+        let dns = Dns { servers, search: vec!["corp.example".to_owned()], only_for: Vec::new() };
+        let old = "nameserver 192.0.2.53\noptions edns0\nsortlist x\n";
+        assert_eq!(resolv_conf(old, &dns), [IpAddr::from([192, 0, 2, 53])]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Scripts that wait for their turn: limited by source and in all, and taken in turns of their sources.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use adit_core::prefix_table::{SourcePrefix, prefixes};
+use adit_core::{PrefixShares, PrefixTable, Script, ScriptId, TableUsage};
+
+use super::source;
+
+/// Scripts that wait, with their environment (some KiB each). Those about peers that have not authenticated make room
+/// first. All clients behind one address, or all of a small server, may come back at once.
+const SHARES: PrefixShares = PrefixShares::new(512, 4096);
+
+/// A script that waits.
+pub(super) struct Waiting {
+    pub(super) script: Box<Script>,
+    /// The tunnel's device.
+    pub(super) device: String,
+}
+
+/// Scripts that wait.
+pub(super) struct Queue {
+    table: PrefixTable<ScriptId, Waiting, bool>,
+    turns: Turns,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Queue { table: PrefixTable::new("scripts that wait", SHARES), turns: Turns::default() }
+    }
+
+    /// One more. Gives the one that makes room for it.
+    pub(super) fn push(&mut self, waiting: Waiting) -> Option<Waiting> {
+        let (id, from, authenticated) =
+            (waiting.script.id, source(&waiting.script), waiting.script.authenticated);
+        self.turns.push(&path(&waiting.script), id);
+        let (id, evicted) = self.table.insert(from, id, authenticated, waiting)?;
+        self.turns.remove(&path(&evicted.script), id);
+        Some(evicted)
+    }
+
+    /// The next that may begin.
+    pub(super) fn take(&mut self, may_begin: impl Fn(&Script) -> bool) -> Option<Waiting> {
+        let table = &self.table;
+        let id = self.turns.take(&|id| table.get(id).is_some_and(|waiting| may_begin(&waiting.script)))?;
+        self.table.remove(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: ScriptId) {
+        if let Some(waiting) = self.table.remove(&id) {
+            self.turns.remove(&path(&waiting.script), id);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    pub(super) fn usage(&self) -> TableUsage {
+        self.table.usage()
+    }
+}
+
+/// The prefixes by which a script has its turn, the widest first: an IPv4 address, or an IPv6 /48, /56 and /64.
+fn path(script: &Script) -> Vec<SourcePrefix> {
+    let mut path: Vec<SourcePrefix> = prefixes(source(script)).collect();
+    path.pop();
+    path.reverse();
+    path
+}
+
+/// Round robin among the parts of a prefix, and within each part among its parts.
+#[derive(Default)]
+struct Turns {
+    parts: BTreeMap<SourcePrefix, Turns>,
+    /// The parts, the one whose turn is next in front.
+    order: VecDeque<SourcePrefix>,
+    /// What is of no narrower prefix, oldest first.
+    items: VecDeque<ScriptId>,
+}
+
+impl Turns {
+    fn push(&mut self, path: &[SourcePrefix], id: ScriptId) {
+        match path {
+            [] => self.items.push_back(id),
+            [part, rest @ ..] => {
+                let order = &mut self.order;
+                let turns = self.parts.entry(*part).or_insert_with(|| {
+                    order.push_back(*part);
+                    Turns::default()
+                });
+                turns.push(rest, id);
+            }
+        }
+    }
+
+    fn remove(&mut self, path: &[SourcePrefix], id: ScriptId) {
+        match path {
+            [] => self.items.retain(|item| *item != id),
+            [part, rest @ ..] => {
+                let Some(turns) = self.parts.get_mut(part) else { return };
+                turns.remove(rest, id);
+                if turns.is_empty() {
+                    self.parts.remove(part);
+                    self.order.retain(|other| other != part);
+                }
+            }
+        }
+    }
+
+    /// The next of those that may begin. Parts that have none keep their turn.
+    fn take(&mut self, may_begin: &impl Fn(&ScriptId) -> bool) -> Option<ScriptId> {
+        if let Some(index) = self.items.iter().position(may_begin) {
+            return self.items.remove(index);
+        }
+        let parts = &mut self.parts;
+        let taken = self.order.iter().enumerate().find_map(|(index, part)| {
+            let turns = parts.get_mut(part)?;
+            Some((index, turns.take(may_begin)?, turns.is_empty()))
+        });
+        let (index, id, empty) = taken?;
+        let part = self.order.remove(index)?;
+        if empty {
+            self.parts.remove(&part);
+        } else {
+            self.order.push_back(part);
+        }
+        Some(id)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.parts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn waiting(owner: u64, from: &str, authenticated: bool) -> Waiting {
+        let script = Script {
+            id: ScriptId { owner, number: 0 },
+            source: Some(from.parse().unwrap()),
+            authenticated,
+            argv: Vec::new(),
+            env: Vec::new(),
+            secrets: Vec::new(),
+            files: Vec::new(),
+            settings: None,
+            defers: false,
+            in_order: false,
+            beside: None,
+            patience: Duration::ZERO,
+        };
+        Waiting { script: Box::new(script), device: String::new() }
+    }
+
+    fn owners(queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.take(|_| true).map(|waiting| waiting.script.id.owner)).collect()
+    }
+
+    #[test]
+    fn sources_have_their_turns() {
+        let mut queue = Queue::new();
+        for owner in 0..100 {
+            assert!(queue.push(waiting(owner, "192.0.2.1", false)).is_none());
+        }
+        for (owner, from) in [(200, "192.0.2.2"), (300, "2001:db8::1"), (301, "2001:db8::2")] {
+            assert!(queue.push(waiting(owner, from, false)).is_none());
+        }
+        for (owner, from) in [(302, "2001:db8:0:1::1"), (303, "2001:db8:0:100::1")] {
+            assert!(queue.push(waiting(owner, from, false)).is_none());
+        }
+        let order = owners(&mut queue);
+        assert_eq!(order[..9], [0, 200, 300, 1, 303, 2, 302, 3, 301]);
+        assert_eq!((order.len(), queue.turns.is_empty()), (105, true));
+    }
+
+    #[test]
+    fn who_may_not_begin_keeps_its_turn() {
+        let mut queue = Queue::new();
+        for owner in 0..4 {
+            let from = format!("192.0.2.{owner}");
+            assert!(queue.push(waiting(owner, &from, false)).is_none());
+        }
+        let next = queue.take(|script| script.id.owner > 1).map(|waiting| waiting.script.id.owner);
+        assert_eq!((next, owners(&mut queue)), (Some(2), vec![0, 1, 3]));
+    }
+
+    #[test]
+    fn of_a_source_with_its_share_the_oldest_of_no_authenticated_peer_makes_room() {
+        let mut queue = Queue::new();
+        assert!(queue.push(waiting(9999, "192.0.2.2", false)).is_none());
+        assert!(queue.push(waiting(0, "192.0.2.1", true)).is_none());
+        let evicted = (1..600).filter_map(|owner| queue.push(waiting(owner, "192.0.2.1", false)));
+        let evicted: Vec<u64> = evicted.map(|waiting| waiting.script.id.owner).collect();
+        assert_eq!((evicted.len(), evicted[0]), (600 - 512, 1));
+        queue.remove(ScriptId { owner: 9999, number: 0 });
+        let left = owners(&mut queue);
+        assert_eq!((left.len(), left[0]), (512, 0));
+        assert!(queue.turns.is_empty());
+    }
+}

@@ -1,0 +1,225 @@
+use super::*;
+use adit_core::ScriptFile;
+use adit_io::{Helper, Policy};
+use std::fs;
+use std::sync::mpsc::Receiver;
+use zeroize::Zeroizing;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Runs what the tests have run.
+fn helper() -> Helper {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let scripts = adit_io::Scripts {
+        commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
+        variables: words(&["WORD"]),
+        directory: std::env::temp_dir(),
+    };
+    Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
+}
+
+/// A thread that has scripts run, and what they come to.
+fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
+    let (jobs, receiver) = mpsc::channel();
+    let (answers, came) = mpsc::channel();
+    let helper = helper();
+    thread::spawn(move || {
+        Runner::new(
+            Box::new(move |id, outcome| {
+                let _ = answers.send((id, outcome));
+            }),
+            helper.access().scripts().unwrap(),
+        )
+        .run(&receiver)
+    });
+    (jobs, came)
+}
+
+fn shell(number: u32, text: &str, patience: Duration) -> Job {
+    let file = |content: &[u8], is_argument, variable| ScriptFile {
+        content: Zeroizing::new(content.to_vec()),
+        is_argument,
+        variable,
+    };
+    let script = Script {
+        // Each is of another peer.
+        id: ScriptId { owner: number.into(), number },
+        source: None,
+        authenticated: false,
+        argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
+        env: vec![("WORD".to_owned(), "a b".to_owned())],
+        secrets: vec![("password", Zeroizing::new("s3 cret".to_owned()))],
+        files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
+        settings: Some(1),
+        defers: true,
+        in_order: false,
+        beside: None,
+        patience,
+    };
+    Job::Run { script: Box::new(script), device: "tun7".to_owned() }
+}
+
+#[test]
+fn environment_files_and_settings() {
+    let (jobs, came) = runner();
+    let text = "[ \"$(cat \"$1\")$WORD$dev$password\" = ina\\ btun7s3\\ cret ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
+    jobs.send(shell(1, text, SOON)).unwrap();
+    let (id, outcome) = came.recv_timeout(SOON).unwrap();
+    assert_eq!((id.number, outcome.exit), (1, Ok(0)));
+    let settings = outcome.settings.unwrap().unwrap();
+    assert_eq!(settings.routes, ["10.7.0.0/16".parse().unwrap()]);
+    jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
+    let (_, outcome) = came.recv_timeout(SOON).unwrap();
+    assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
+}
+
+/// A script that puts its answer off may be kept for long.
+#[test]
+fn secrets_are_wiped_when_a_script_has_begun() {
+    let helper = helper();
+    let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap());
+    runner.take(shell(1, "exec sleep 60", SOON));
+    runner.look();
+    let Running { script, .. } = &runner.running[0];
+    assert!(script.secrets.is_empty() && script.files.iter().all(|file| file.content.is_empty()));
+}
+
+#[test]
+fn slow_scripts_keep_nobody_waiting_and_are_killed() {
+    let (jobs, came) = runner();
+    jobs.send(shell(1, "exec sleep 60", Duration::from_millis(300))).unwrap();
+    jobs.send(shell(2, "exit 3", SOON)).unwrap();
+    let (id, outcome) = came.recv_timeout(SOON).unwrap();
+    assert_eq!((id.number, outcome.exit), (2, Ok(3)));
+    let (id, outcome) = came.recv_timeout(SOON).unwrap();
+    assert_eq!(id.number, 1);
+    assert!(outcome.exit.unwrap_err().contains("did not end"));
+}
+
+#[test]
+fn an_answer_that_was_put_off_comes_later() {
+    let (jobs, came) = runner();
+    let text = "(sleep 0.3; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
+    jobs.send(shell(1, text, SOON)).unwrap();
+    let (_, outcome) = came.recv_timeout(SOON).unwrap();
+    assert_eq!((outcome.exit, outcome.files[0].len()), (Ok(2), 0));
+    let (_, outcome) = came.recv_timeout(SOON).unwrap();
+    assert_eq!((outcome.exit, outcome.files[0].as_slice()), (Ok(2), &b"1"[..]));
+    // Said once.
+    assert!(came.recv_timeout(Duration::from_millis(300)).is_err());
+}
+
+#[test]
+fn some_wait_for_each_other() {
+    let (jobs, came) = runner();
+    for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
+        let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
+        script.in_order = number != 3;
+        jobs.send(Job::Run { script, device }).unwrap();
+    }
+    let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
+    assert_eq!(order, [3, 1, 2]);
+}
+
+#[test]
+fn another_script_gives_the_answer_that_was_put_off() {
+    let (jobs, came) = runner();
+    jobs.send(shell(1, "exit 2", SOON)).unwrap();
+    assert_eq!(came.recv_timeout(SOON).unwrap().1.exit, Ok(2));
+    let Job::Run { mut script, device } = shell(2, "printf 1 >\"$control\"", SOON) else { unreachable!() };
+    script.beside = Some(ScriptId { owner: 1, number: 1 });
+    script.id.owner = 1;
+    (script.settings, script.defers) = (None, false);
+    script.files.remove(0);
+    jobs.send(Job::Run { script, device }).unwrap();
+    let mut outcomes: Vec<_> = (0..2).map(|_| came.recv_timeout(SOON).unwrap()).collect();
+    outcomes.sort_by_key(|(id, _)| id.number);
+    assert_eq!((outcomes[0].1.exit.clone(), outcomes[0].1.files[0].as_slice()), (Ok(2), &b"1"[..]));
+    assert_eq!(outcomes[1].1.exit, Ok(0));
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let (jobs, came) = runner();
+    let Job::Run { mut script, device } = shell(1, "", SOON) else { unreachable!() };
+    script.argv = vec!["/nowhere/script".to_owned()];
+    jobs.send(Job::Run { script, device }).unwrap();
+    let (_, outcome) = came.recv_timeout(SOON).unwrap();
+    assert!(outcome.exit.unwrap_err().contains("/nowhere/script"));
+}
+
+fn id(number: u32) -> ScriptId {
+    ScriptId { owner: number.into(), number }
+}
+
+/// How many processes have these words on their command line.
+fn processes(words: &str) -> usize {
+    let command = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).unwrap_or_default();
+    let has = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).contains(words);
+    fs::read_dir("/proc").unwrap().flatten().map(command).filter(|bytes| has(bytes.clone())).count()
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[test]
+fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins() {
+    let (jobs, came) = runner();
+    // Told apart from those of other tests.
+    let length = format!("{}.{}", 300 + std::process::id() % 100, std::process::id());
+    for number in 0..20 {
+        let text = format!("sleep {length}; exit 0");
+        jobs.send(shell(number, &text, Duration::from_secs(600))).unwrap();
+    }
+    let sleep = format!("sleep\0{length}");
+    wait_until("six run: all are of one source", || processes(&sleep) == MOST_OF_ONE_SOURCE);
+    for number in 0..20 {
+        jobs.send(Job::Forget(id(number))).unwrap();
+    }
+    wait_until("none runs", || processes(&sleep) == 0);
+    jobs.send(shell(99, "exit 7", SOON)).unwrap();
+    let (ended, outcome) = came.recv_timeout(SOON).unwrap();
+    assert_eq!((ended, outcome.exit), (id(99), Ok(7)), "nobody hears of the others");
+}
+
+#[test]
+fn a_forgotten_script_that_ignores_sigterm_is_killed() {
+    let (jobs, _came) = runner();
+    let length = format!("{}.{}", 400 + std::process::id() % 100, std::process::id());
+    let text = format!("trap '' TERM; sleep {length}; exit 0");
+    jobs.send(shell(1, &text, Duration::from_secs(600))).unwrap();
+    wait_until("it runs", || processes(&format!("sleep\0{length}")) == 1);
+    jobs.send(Job::Forget(id(1))).unwrap();
+    wait_until("it is killed", || processes(&length) == 0);
+}
+
+#[test]
+fn one_script_of_a_peer_runs_at_once() {
+    let (jobs, came) = runner();
+    for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
+        let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
+        script.id.owner = if number == 3 { 3 } else { 1 };
+        jobs.send(Job::Run { script, device }).unwrap();
+    }
+    let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
+    assert_eq!(order, [3, 1, 2]);
+}
+
+/// Many peers of one address cause scripts that take long; somebody else's begins at once.
+#[test]
+fn a_source_leaves_room_for_the_scripts_of_others() {
+    let (jobs, came) = runner();
+    for number in 0..400 {
+        jobs.send(shell(number, "exec sleep 30", SOON)).unwrap();
+    }
+    let Job::Run { mut script, device } = shell(1000, ":", SOON) else { unreachable!() };
+    script.source = Some([192, 0, 2, 2].into());
+    jobs.send(Job::Run { script, device }).unwrap();
+    assert_eq!(came.recv_timeout(SOON).unwrap().0.number, 1000);
+    (0..400).for_each(|number| jobs.send(Job::Forget(id(number))).unwrap());
+}

@@ -1,0 +1,250 @@
+//! kill -9 and a full disk at each write of `init`, `add-client`, `revoke` and `renew`, with the program as it is
+//! installed: the same command, repeated, reaches the state that was asked for, or says what to do.
+//!
+//! `src/setup/faults.rs` has the same for errors that come once, and looks closer at what was written.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use adit_testbed::{Scratch, can_run};
+
+/// Has a fault come in a debug build: see `src/setup/files.rs`.
+const FAULT: &str = "ADIT_TEST_FAULT";
+
+/// The commands, and whether there is a client `alice` before.
+const COMMANDS: [(&[&str], bool); 6] = [
+    (&["init", "DIR", "--endpoint", "vpn.example"], false),
+    (&["add-client", "DIR", "alice"], false),
+    (&["revoke", "DIR", "alice"], true),
+    (&["renew", "DIR"], true),
+    (&["renew", "DIR", "alice"], true),
+    (&["renew", "DIR", "--ca"], true),
+];
+
+fn adit(command: &[&str], dir: &Path, fault: Option<&str>) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_adit"));
+    let dir = dir.to_str().unwrap();
+    program.args(command.iter().map(|word| if *word == "DIR" { dir } else { word }));
+    program.envs(fault.map(|fault| (FAULT, fault))).output().unwrap()
+}
+
+fn good(command: &[&str], dir: &Path) {
+    let output = adit(command, dir, None);
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}
+
+/// A directory in which a command has all that it needs, `vpn` in it; and what alice had before, as `kept.ovpn`.
+fn template(scratch: &Scratch, command: &[&str], with_client: bool) -> PathBuf {
+    let dir = scratch.path().join("vpn");
+    if command[0] != "init" {
+        good(COMMANDS[0].0, &dir);
+    }
+    if with_client {
+        good(COMMANDS[1].0, &dir);
+        fs::copy(dir.join("clients/alice.ovpn"), dir.join("kept.ovpn")).unwrap();
+    }
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.exists() {
+        assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    }
+}
+
+/// What OpenSSL says of the certificate in a configuration, by the authority and the revocation list of `dir`.
+fn verdict(dir: &Path, configuration: &str) -> Result<(), String> {
+    let scratch = Scratch::create("verdict").unwrap();
+    let text = fs::read_to_string(dir.join(configuration)).unwrap();
+    let (_, rest) = text.split_once("<cert>\n").unwrap();
+    let certificate = scratch.write("certificate", rest.split_once("</cert>").unwrap().0).unwrap();
+    let output = Command::new("openssl")
+        .args(["verify", "-crl_check", "-CAfile"])
+        .arg(dir.join("pki/ca.crt"))
+        .arg("-CRLfile")
+        .arg(dir.join("crl.pem"))
+        .arg(certificate)
+        .output()
+        .unwrap();
+    if output.status.success() { Ok(()) } else { Err(said(&output)) }
+}
+
+fn is_shut_out(dir: &Path) -> bool {
+    verdict(dir, "kept.ovpn").is_err_and(|why| why.contains("certificate revoked"))
+}
+
+/// The state that a command is for.
+fn check(command: &[&str], dir: &Path) {
+    assert_eq!(verdict(dir, "server.conf"), Ok(()), "{command:?}");
+    good(&["check", "DIR"], &dir.join("server.conf"));
+    let profile = dir.join("clients/alice.ovpn");
+    match command[0] {
+        "init" => {}
+        "revoke" => assert!(is_shut_out(dir) && !profile.exists(), "{command:?}"),
+        _ if profile.exists() => {
+            assert_eq!(verdict(dir, "clients/alice.ovpn"), Ok(()), "{command:?}");
+            good(&["check", "DIR"], &profile);
+        }
+        name => assert_ne!(name, "add-client", "no profile"),
+    }
+    for directory in [dir.parent().unwrap(), dir, &dir.join("pki"), &dir.join("clients")] {
+        for entry in fs::read_dir(directory).unwrap() {
+            let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+            assert!(!name.starts_with('.'), "{command:?}: {name}");
+        }
+    }
+}
+
+/// Repeats a command that a fault ended.
+fn repeat(command: &[&str], dir: &Path, fault: &str) {
+    let output = adit(command, dir, None);
+    // The fault came after the last step that counts: it says so, and what may come next.
+    let is_done = output.status.code() == Some(2)
+        && ["`adit init` made it already", "choose another name"].iter().any(|it| said(&output).contains(it));
+    assert!(output.status.success() || is_done, "{command:?} after {fault}: {}", said(&output));
+    check(command, dir);
+}
+
+/// Has a fault come at each change of each command in turn.
+fn at_each_write(fault: &str, is_fault: impl Fn(&Output) -> bool) {
+    for (command, with_client) in COMMANDS {
+        let before = Scratch::create("faults").unwrap();
+        let template = template(&before, command, with_client);
+        for number in 0.. {
+            let scratch = Scratch::create("faults").unwrap();
+            let dir = scratch.path().join("vpn");
+            copy(&template, &dir);
+            let order = format!("{fault} {number}");
+            let output = adit(command, &dir, Some(&order));
+            let reported = output.status.success();
+            if reported && command[0] == "revoke" {
+                assert!(is_shut_out(&dir), "{order}: reported as shut out");
+            }
+            if reported && !said(&output).contains("No space left") {
+                assert!(number > 4, "{command:?} makes {number} changes only");
+                check(command, &dir);
+                break;
+            }
+            assert!(is_fault(&output), "{command:?}, {order}: {}", said(&output));
+            repeat(command, &dir, &order);
+        }
+    }
+}
+
+#[test]
+fn killed_at_each_write() {
+    if can_run("killed_at_each_write", &["openssl"]) {
+        at_each_write("kill", |output| output.status.signal() == Some(9));
+    }
+}
+
+#[test]
+fn disk_full_from_each_write_on() {
+    if can_run("disk_full_from_each_write_on", &["openssl"]) {
+        at_each_write("full", |output| said(output).contains("No space left on device"));
+    }
+}
+
+/// A disk that is full, in truth: a tmpfs in a mount namespace of this test's own.
+#[test]
+fn full_disk() {
+    if !can_run("full_disk", &["openssl", "unshare", "mount"]) {
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "full_disk_in_a_mount_namespace", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    assert!(output.status.success() && said(&output).contains("1 passed"), "{}", said(&output));
+}
+
+#[test]
+#[ignore = "started by `full_disk`"]
+fn full_disk_in_a_mount_namespace() {
+    let mount = Scratch::create("disk").unwrap();
+    let disk = mount.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let options = "size=512k,nr_inodes=64,mode=700";
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&disk).status().unwrap();
+    assert!(mounted.success());
+    for (command, with_client) in COMMANDS {
+        let before = Scratch::create("faults").unwrap();
+        let template = template(&before, command, with_client);
+        for shortage in [Shortage::Space, Shortage::Files] {
+            let failed = run_short_of(shortage, command, &template, &disk);
+            assert!(failed > 0, "{command:?} needs no {shortage:?}");
+        }
+    }
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+}
+
+/// What a disk has too little of.
+#[derive(Clone, Copy, Debug)]
+enum Shortage {
+    Space,
+    Files,
+}
+
+/// Runs a command with room for one page, or file, more each time until it succeeds. How often it failed.
+fn run_short_of(shortage: Shortage, command: &[&str], template: &Path, disk: &Path) -> usize {
+    for room in 0.. {
+        let dir = disk.join("vpn");
+        copy(template, &dir);
+        let filling = fill(shortage, disk, room);
+        let output = adit(command, &dir, None);
+        let succeeded = output.status.success();
+        if succeeded && command[0] == "revoke" {
+            assert!(is_shut_out(&dir), "room for {room}: reported as shut out");
+        }
+        if !succeeded {
+            assert!(said(&output).contains("No space left on device"), "{command:?}: {}", said(&output));
+        }
+        fs::remove_dir_all(filling).unwrap();
+        if succeeded {
+            check(command, &dir);
+        } else {
+            repeat(command, &dir, &format!("a full disk, {shortage:?}, room for {room}"));
+        }
+        fs::remove_dir_all(&dir).unwrap();
+        if succeeded {
+            return room;
+        }
+    }
+    unreachable!("rooms are without number")
+}
+
+/// Fills the disk up to so many pages or files. Gives the directory that does so.
+fn fill(shortage: Shortage, disk: &Path, room: usize) -> PathBuf {
+    const PAGE: usize = 4096;
+    let filling = disk.join("filling");
+    fs::create_dir(&filling).unwrap();
+    match shortage {
+        Shortage::Space => {
+            let mut file = File::create(filling.join("file")).unwrap();
+            let mut pages = 0;
+            while file.write_all(&[0; PAGE]).is_ok() {
+                pages += 1;
+            }
+            file.set_len(u64::try_from(PAGE * (pages - room.min(pages))).unwrap()).unwrap();
+        }
+        Shortage::Files => {
+            let files: Vec<PathBuf> = (0..1000)
+                .map(|number| filling.join(number.to_string()))
+                .take_while(|path| File::create(path).is_ok())
+                .collect();
+            files.iter().take(room).for_each(|path| fs::remove_file(path).unwrap());
+        }
+    }
+    filling
+}

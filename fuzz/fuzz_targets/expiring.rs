@@ -1,0 +1,8 @@
+//! Certificates and revocation lists, read for the warnings before they expire: their names command no terminal.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    adit::fuzzing::expiring(data);
+});

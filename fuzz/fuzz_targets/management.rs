@@ -1,0 +1,10 @@
+//! A client at the management socket: its lines, in pieces, to a server and to another tunnel, with a password and
+//! without. What it is answered, and what the log has of it, commands no terminal and makes no lines of its own.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&how, input)) = data.split_first() else { return };
+    adit::fuzzing::management(input, usize::from(how >> 2) + 1, how & 1 == 0, how & 2 != 0);
+});
