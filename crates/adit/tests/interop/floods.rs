@@ -11,7 +11,7 @@ use adit_core::UnixTime;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::wrap::v2::ClientKey;
-use adit_testbed::{SpoofedFlood, can_run, wait_until_reachable};
+use adit_testbed::{SpoofedFlood, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Wrap};
@@ -87,7 +87,8 @@ fn withstand(name: &str, wrap: Wrap) {
     let target = "10.9.1.1:1194".parse().unwrap();
     let flood =
         SpoofedFlood::start(attackers, target, Some(RATE), SOURCES, &with_variants(resets(&config))).unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    // On a busy machine its sender gets little of a processor.
+    wait_until("a flood", Duration::from_secs(60), || flood.sent() > u64::from(RATE)).unwrap();
     let process = bed.server.process();
     let (lines, log) = (process.mark() - mark, process.log_tail());
     assert!(lines <= 2, "{name}: {lines} lines:\n{log}");
@@ -97,8 +98,7 @@ fn withstand(name: &str, wrap: Wrap) {
         wait_until_reachable(&bed.clients[index].namespace, inner, PATIENCE)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
-    let (more, sent) = (resident(bed.server.process().id()).saturating_sub(memory), flood.sent());
-    assert!(sent > u64::from(RATE) / 2, "{name}: {sent} were sent");
+    let more = resident(bed.server.process().id()).saturating_sub(memory);
     assert!(more < LITTLE, "{name}: {more} KiB more");
 }
 

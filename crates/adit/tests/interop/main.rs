@@ -16,6 +16,7 @@ mod demo;
 mod dns;
 mod errors;
 mod floods;
+mod half_trusted;
 mod lifetime;
 mod limits;
 mod logs;
