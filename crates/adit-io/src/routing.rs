@@ -200,7 +200,7 @@ impl Routing {
         let around = self.around(&settings, &mut Vec::new());
         let (inward, outward): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
-        let there = self.main_routes();
+        let there = if !inward.is_empty() || !around.is_empty() { self.main_routes() } else { Vec::new() };
         let is_there = |route: &KernelRoute| {
             // The fallback needs nobody and stays; the kernel takes back others with their device.
             around::is_fallback(route)

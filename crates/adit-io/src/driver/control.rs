@@ -143,7 +143,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             overflow: Overflow::new(clock()),
             txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
-            network: NetworkWatch::new(clock()),
+            network: NetworkWatch::new(),
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
@@ -200,8 +200,10 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// The network may have changed.
     fn follow_network(&mut self) {
-        if self.network.is_due(clock(), self.routing.takes_all(), &self.poller) {
+        let now = clock();
+        if self.network.is_due(now, self.routing.takes_all(), &self.poller) {
             self.routing.follow();
+            self.network.looked(now, clock());
             if let Some(reason) = self.routing.lacks().map(str::to_owned) {
                 self.protocol.handle_command(clock(), Command::NotUp { reason });
                 self.pump();
