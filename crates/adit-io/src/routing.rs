@@ -58,6 +58,14 @@ impl Routing {
         })
     }
 
+    /// Removes rules that tunnels left in the caller's network namespace whose process was killed: they keep all traffic
+    /// in. What cannot be removed stays, as for [`Routing::new`].
+    pub fn recover() {
+        if let Ok(mut netlink) = Netlink::open() {
+            recover(&mut netlink);
+        }
+    }
+
     /// Index of the device.
     pub fn device(&self) -> u32 {
         self.device
