@@ -14,6 +14,9 @@ mod fair_queue;
 pub mod fuzzing;
 mod kill_switch;
 mod mailbox;
+#[cfg(test)]
+#[path = "mailbox/tests.rs"]
+mod mailbox_tests;
 mod mark;
 mod netlink;
 mod offload;
@@ -22,6 +25,7 @@ mod poller;
 mod privileges;
 mod resolver;
 mod routing;
+mod sync;
 mod sys;
 mod tcp;
 #[cfg(test)]
