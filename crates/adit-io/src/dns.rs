@@ -8,7 +8,7 @@ pub(crate) mod fuzzing {
 mod resolved;
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,9 @@ use self::resolved::Resolved;
 /// Where the C library looks for name servers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+/// Where systemd-resolved answers itself (systemd-resolved.service(8)).
+const RESOLVED_STUBS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 54))];
 /// Where systemd-resolved lists the name servers that it asks.
 const RESOLVED_UPLINKS: &str = "/run/systemd/resolve/resolv.conf";
 
@@ -68,17 +71,20 @@ impl NameServers {
         }
     }
 
-    /// The name servers that the system has without the tunnel, by its file.
+    /// The name servers that the system has without the tunnel, by its file; those that systemd-resolved asks, where
+    /// the file names itself.
     pub(crate) fn of_the_system(&self) -> Vec<IpAddr> {
-        match &self.way {
+        let servers = match &self.way {
             Way::File(file) | Way::Resolved(_, Some(file)) => file.servers(),
-            // The file names systemd-resolved itself, which asks the tunnel's name servers.
-            Way::Resolved(_, None) => {
-                let servers = ResolvConf::new(PathBuf::from(RESOLVED_UPLINKS)).servers();
-                servers.into_iter().filter(|server| !self.applied.servers.contains(server)).collect()
-            }
-            Way::NotOurs => Vec::new(),
+            Way::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
+            Way::NotOurs => return Vec::new(),
+        };
+        if !servers.iter().all(|server| RESOLVED_STUBS.contains(server)) {
+            return servers;
         }
+        // It lists those of all links, the tunnel's as well.
+        let uplinks = ResolvConf::new(PathBuf::from(RESOLVED_UPLINKS)).servers();
+        uplinks.into_iter().filter(|server| !self.applied.servers.contains(server)).collect()
     }
 
     /// Makes the system ask these servers, instead of those applied before. Without servers, the system's own

@@ -33,6 +33,15 @@ pub fn resolv_conf(old: &str, dns: &Dns) -> Vec<IpAddr> {
     name_servers(old)
 }
 
+/// Reads what a name server may answer to the question for a server's addresses. Gives how many there are.
+///
+/// # Panics
+///
+/// If there are more than the answer has room for.
+pub fn address_answer(datagram: &[u8]) -> usize {
+    crate::resolver::read_any_answer(datagram)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,7 +52,8 @@ mod tests {
         assert!(helper_message(&[1]) && !helper_message(&[20]));
         let servers = vec![IpAddr::from([10, 8, 0, 1])];
         let dns = Dns { servers, search: vec!["corp.example".to_owned()], only_for: Vec::new() };
-        let old = "nameserver 192.0.2.53\noptions edns0\nsortlist x\n";
+        let old = "nameserver 192.0.2.53\noptions edns0\nsortlist x\noptions a\0b\r\r\noptions c\td\n";
         assert_eq!(resolv_conf(old, &dns), [IpAddr::from([192, 0, 2, 53])]);
+        assert!(content(&dns, old).ends_with("\noptions edns0\noptions c\td\n"));
     }
 }

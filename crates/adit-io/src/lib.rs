@@ -15,6 +15,9 @@ pub mod fuzzing;
 mod helper;
 mod kill_switch;
 mod mailbox;
+#[cfg(test)]
+#[path = "mailbox/tests.rs"]
+mod mailbox_tests;
 mod mark;
 mod netlink;
 mod offload;
@@ -23,6 +26,7 @@ mod poller;
 mod privileges;
 mod resolver;
 mod routing;
+mod sync;
 mod sys;
 mod system;
 mod tcp;

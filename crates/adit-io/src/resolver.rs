@@ -120,6 +120,27 @@ fn read_answer(bytes: &[u8], open: &[Message<Vec<u8>>]) -> io::Result<Option<(us
     Ok(Some((index, addresses)))
 }
 
+/// Reads a datagram as the answer to questions for both families, which have its id. Gives how many addresses it has.
+///
+/// # Panics
+///
+/// If it has more than there is room for.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn read_any_answer(bytes: &[u8]) -> usize {
+    let Ok(name) = "two.example".parse() else { return 0 };
+    let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    let with_id = |mut query: Message<Vec<u8>>| {
+        query.header_mut().set_id(id);
+        query
+    };
+    let open: Vec<_> =
+        [Rtype::A, Rtype::AAAA].into_iter().flat_map(|kind| query(&name, kind)).map(with_id).collect();
+    let Ok(Some((index, addresses))) = read_answer(bytes, &open) else { return 0 };
+    // A name of two bytes at least, type, class, lifetime, length and an address (RFC 1035 §4.1.3).
+    assert!(index < 2 && addresses.len() * 16 <= bytes.len(), "{addresses:?}");
+    addresses.len()
+}
+
 #[cfg(test)]
 mod tests {
     use domain::base::iana::Rcode;
@@ -146,7 +167,7 @@ mod tests {
         let open = [query(&name(), Rtype::A).unwrap(), query(&name(), Rtype::AAAA).unwrap()];
         let bytes = answer(&open[0], Rcode::NOERROR, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
         let (index, addresses) = read_answer(&bytes, &open).unwrap().unwrap();
-        assert_eq!((index, addresses.len()), (0, 2));
+        assert_eq!((index, addresses.len(), read_any_answer(&bytes)), (0, 2, 2));
         let mut other = bytes.clone();
         other[0] ^= 1;
         assert_eq!(read_answer(&other, &open).unwrap(), None, "another id");

@@ -58,6 +58,14 @@ impl Routing {
         })
     }
 
+    /// Removes rules that tunnels left in the caller's network namespace whose process was killed: they keep all traffic
+    /// in. What cannot be removed stays, as for [`Routing::new`].
+    pub fn recover() {
+        if let Ok(mut netlink) = Netlink::open() {
+            recover(&mut netlink);
+        }
+    }
+
     /// Index of the device.
     pub fn device(&self) -> u32 {
         self.device
@@ -190,7 +198,7 @@ impl Routing {
         let around = self.around(&settings, &mut Vec::new());
         let (inward, outward): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
-        let there = self.main_routes();
+        let there = if !inward.is_empty() || !around.is_empty() { self.main_routes() } else { Vec::new() };
         let is_there = |route: &KernelRoute| {
             // The fallback needs nobody and stays; the kernel takes back others with their device.
             around::is_fallback(route)

@@ -531,10 +531,10 @@ impl Protocol for StaticTunnel {
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
-            Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::PeerAddresses(addresses) => {
                 self.params.only_from = self.params.only_from.take().map(|_| addresses);
             }
+            Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::Restart
             | Command::PeerSettings { .. }

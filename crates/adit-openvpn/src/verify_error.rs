@@ -45,6 +45,22 @@ pub(crate) enum NotThePeer {
         "a certificate in its path is signed with an algorithm that adit does not accept, such as SHA-1 or MD5: it must be signed again, with SHA-256 or better"
     )]
     SignatureAlgorithm,
+    #[error(
+        "a signature in its certificate path is not by the CA of that name: another CA has the same name, or a certificate was altered"
+    )]
+    Signature,
+    #[error(
+        "a name in its certificate is outside what a CA certificate of its path permits (nameConstraints); adit judges none on directory names, and refuses what is under such a one"
+    )]
+    NameConstraint,
+    #[error(
+        "a certificate in its path is not of version 3 (X.509): it must be issued again, with extensions"
+    )]
+    Version,
+    #[error(
+        "its certificate is that of a CA (basicConstraints CA:TRUE), which must not be used by a server or a client"
+    )]
+    IsACa,
     #[error("its certificate has no extended key usage of a {wanted}, which remote-cert-tls asks for")]
     NoUsage { wanted: &'static str },
     #[error(
@@ -141,7 +157,10 @@ pub(crate) fn certificate_error(error: webpki::Error) -> Error {
         E::CertNotValidYet { time, not_before } => CertificateError::NotValidYetContext { time, not_before },
         E::UnknownIssuer => CertificateError::UnknownIssuer,
         E::UnsupportedSignatureAlgorithmContext(_) => return NotThePeer::SignatureAlgorithm.into(),
-        E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        E::InvalidSignatureForPublicKey => return NotThePeer::Signature.into(),
+        E::NameConstraintViolation => return NotThePeer::NameConstraint.into(),
+        E::UnsupportedCertVersion => return NotThePeer::Version.into(),
+        E::CaUsedAsEndEntity => return NotThePeer::IsACa.into(),
         E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
         E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,
         other => CertificateError::Other(OtherError(Arc::new(other))),

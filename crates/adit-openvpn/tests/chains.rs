@@ -310,6 +310,26 @@ fn a_list_of_a_ca_that_must_not_sign_lists_lets_nobody_in() {
 }
 
 #[test]
+fn what_is_wrong_with_a_path_is_said_in_words() {
+    let root = Ca::root(any_ca("root"));
+    let namesake = Ca::root(any_ca("root"));
+    let client = namesake.client(&[ClientAuth]);
+    is_refused(&meet(&[&root], &[&client], requirements()), &["another CA has the same name"]);
+    let ca = root.sign(any_ca("client"));
+    is_refused(&meet(&[&root], &[&ca], PeerRequirements::default()), &["that of a CA"]);
+    let mut narrow = any_ca("narrow");
+    let permitted = vec![rcgen::GeneralSubtree::DnsName("example.org".to_owned())];
+    narrow.name_constraints =
+        Some(rcgen::NameConstraints { permitted_subtrees: permitted, excluded_subtrees: Vec::new() });
+    let narrow = root.sign(narrow);
+    let mut client = params("client", IsCa::NoCa);
+    client.subject_alt_names = vec![rcgen::SanType::DnsName("vpn.example.com".try_into().unwrap())];
+    let client = narrow.sign(client);
+    let pair = meet(&[&root], &[&client, &narrow], PeerRequirements::default());
+    is_refused(&pair, &["nameConstraints"]);
+}
+
+#[test]
 fn a_key_usage_that_cannot_shake_hands_is_refused() {
     let root = Ca::root(any_ca("root"));
     let mut params = params("client", IsCa::NoCa);

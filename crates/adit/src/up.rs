@@ -27,7 +27,7 @@ use std::time::Duration;
 use adit_config::openvpn::{Config, Parsed, PerClient, Role};
 use adit_core::{Command, Ended, Protocol, Severity, UnixTime, escaped};
 use adit_io::{
-    Account, AccountError, Driver, DriverError, Handle, HelperAccess, KillSwitch, Layer, MAX_WORKERS,
+    Account, AccountError, Driver, DriverError, Handle, HelperAccess, KillSwitch, Layer, MAX_WORKERS, Routing,
 };
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server, StaticTunnel};
@@ -115,6 +115,8 @@ fn up(args: &Args) -> Result<(), Failure> {
     let mut log = Logger::new(&parsed.config.process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
     turn_kill_switch_on(args, &parsed, &mut log)?;
+    // Names are looked up below.
+    Routing::recover();
     let (routes, missing) = hosts::look_up(&parsed.config.named_routes);
     parsed.config.routes.extend(routes);
     for why in missing {

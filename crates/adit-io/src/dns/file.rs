@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use adit_core::{Dns, Report, is_domain};
+use adit_core::{Dns, Report, is_domain, is_unprintable};
 
 use super::{shown, warning};
 
@@ -186,7 +186,10 @@ pub(crate) fn content(dns: &Dns, old: &str) -> String {
     if !domains.is_empty() {
         lines.push(format!("search {}", domains.join(" ")));
     }
-    lines.extend(old.lines().filter(|line| line.starts_with("options ")).map(str::to_owned));
+    // One with control characters is nobody's setting: it could end elsewhere for other readers.
+    let is_wild = |c: char| c != '\t' && is_unprintable(c);
+    let options = old.lines().filter(|line| line.starts_with("options ") && !line.contains(is_wild));
+    lines.extend(options.map(str::to_owned));
     lines.push(String::new());
     lines.join("\n")
 }

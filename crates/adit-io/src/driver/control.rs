@@ -145,7 +145,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             overflow: Overflow::new(clock()),
             txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
-            network: NetworkWatch::new(clock()),
+            network: NetworkWatch::new(),
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
@@ -219,8 +219,10 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// The network may have changed.
     fn follow_network(&mut self) {
-        if self.network.is_due(clock(), self.system.takes_all(), &self.poller) {
+        let now = clock();
+        if self.network.is_due(now, self.system.takes_all(), &self.poller) {
             self.system.follow();
+            self.network.looked(now, clock());
             if let Some(reason) = self.system.lacks() {
                 self.protocol.handle_command(clock(), Command::NotUp { reason });
                 self.pump();

@@ -1,16 +1,27 @@
 //! Bytes at the management socket, for the fuzz target.
 
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use adit_core::is_unprintable;
 use zeroize::Zeroizing;
 
 use super::session::{MOST_WAITING, Next, Output, Session};
-use super::testing::desk_of;
+use super::testing::{desk_of_with, no_log};
+use crate::log::Logger;
 use crate::up::status_file::Form;
 
 /// The longest answer to one command, and more.
 const LONGEST_ANSWER: usize = 64 << 10;
+
+/// One for all inputs: a log may have a thread. No line in it may command a terminal.
+static LOG: LazyLock<Logger> = LazyLock::new(|| {
+    let log = no_log();
+    log.listen(Box::new(|_, line| {
+        assert!(!line.contains(|c| c != '\t' && is_unprintable(c)), "{line:?}");
+    }));
+    log
+});
 
 /// Has a client send `input` in pieces of `piece` bytes, to a server's tunnel or another one, behind a password or
 /// without one. Gives how much it was answered.
@@ -20,10 +31,11 @@ const LONGEST_ANSWER: usize = 64 << 10;
 /// If an answer is not in lines, or holds what a terminal would obey; if a line of the log does; if answers that nobody
 /// reads grow without limit.
 pub(crate) fn session(input: &[u8], piece: usize, server: bool, password: bool) -> usize {
-    let (mut desk, _told) = desk_of(if server { Form::Clients(1) } else { Form::Statistics });
-    desk.log.set_verb(7);
-    desk.log
-        .listen(Box::new(|_, line| assert!(!line.contains(|c| c != '\t' && is_unprintable(c)), "{line:?}")));
+    // Inputs may have changed it.
+    LOG.set_verb(7);
+    LOG.set_mute(None);
+    let form = if server { Form::Clients(1) } else { Form::Statistics };
+    let (mut desk, _told) = desk_of_with(form, LOG.clone());
     let password = password.then(|| Zeroizing::new("secret".to_owned()));
     let mut out = Output::default();
     let mut session = Session::new(password, Instant::now(), &desk, &mut out);

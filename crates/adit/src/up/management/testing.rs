@@ -54,24 +54,40 @@ impl Tunnel for Played {
     fn tell_status(&mut self) {}
 }
 
+/// A log that nobody reads.
+pub(super) fn no_log() -> Logger {
+    let nowhere = Log::File { path: "/dev/null".into(), append: true };
+    Logger::new(&Process { log: Some(nowhere), ..Process::default() }).expect("a log")
+}
+
 /// A desk without a tunnel.
+#[cfg(test)]
 pub(super) fn desk() -> Desk {
+    desk_with(no_log())
+}
+
+fn desk_with(log: Logger) -> Desk {
     let (waker, _woken) = pipe().expect("a pipe");
     let journal = Journal::new(10, waker);
-    let nowhere = Log::File { path: "/dev/null".into(), append: true };
     Desk {
         questions: Arc::new(Questions::new(false, journal.clone())),
         journal,
         register: Register::default(),
         tunnel: Place::default(),
-        log: Logger::new(&Process { log: Some(nowhere), ..Process::default() }).expect("a log"),
+        log,
         auth_retry: "none",
     }
 }
 
 /// A desk with a tunnel, and what that is told.
+#[cfg(test)]
 pub(super) fn desk_of(form: Form) -> (Desk, Arc<Mutex<Vec<Command>>>) {
-    let (desk, told) = (desk(), Arc::default());
+    desk_of_with(form, no_log())
+}
+
+/// The same, with that log.
+pub(super) fn desk_of_with(form: Form, log: Logger) -> (Desk, Arc<Mutex<Vec<Command>>>) {
+    let (desk, told) = (desk_with(log), Arc::default());
     let tunnel: Box<dyn Tunnel> = Box::new(Played { form, told: Arc::clone(&told) });
     *desk.tunnel.lock().expect("nobody panicked") = Some(tunnel);
     (desk, told)

@@ -171,7 +171,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins() {
     let (jobs, came) = runner();
     // Told apart from those of other tests.
-    let length = format!("{}.{}", 300 + std::process::id() % 100, std::process::id());
+    let length = format!("61.{}", std::process::id());
     for number in 0..20 {
         let text = format!("sleep {length}; exit 0");
         jobs.send(shell(number, &text, Duration::from_secs(600))).unwrap();
@@ -190,7 +190,7 @@ fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins(
 #[test]
 fn a_forgotten_script_that_ignores_sigterm_is_killed() {
     let (jobs, _came) = runner();
-    let length = format!("{}.{}", 400 + std::process::id() % 100, std::process::id());
+    let length = format!("62.{}", std::process::id());
     let text = format!("trap '' TERM; sleep {length}; exit 0");
     jobs.send(shell(1, &text, Duration::from_secs(600))).unwrap();
     wait_until("it runs", || processes(&format!("sleep\0{length}")) == 1);
@@ -214,12 +214,19 @@ fn one_script_of_a_peer_runs_at_once() {
 #[test]
 fn a_source_leaves_room_for_the_scripts_of_others() {
     let (jobs, came) = runner();
+    let length = format!("63.{}", std::process::id());
     for number in 0..400 {
-        jobs.send(shell(number, "exec sleep 30", SOON)).unwrap();
+        jobs.send(shell(number, &format!("exec sleep {length}"), Duration::from_secs(600))).unwrap();
     }
+    let running = || processes(&format!("sleep\0{length}"));
+    wait_until("they run", || running() >= MOST_OF_ONE_SOURCE);
+    // If there were more, they would be there by now.
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(running(), MOST_OF_ONE_SOURCE);
     let Job::Run { mut script, device } = shell(1000, ":", SOON) else { unreachable!() };
     script.source = Some([192, 0, 2, 2].into());
     jobs.send(Job::Run { script, device }).unwrap();
     assert_eq!(came.recv_timeout(SOON).unwrap().0.number, 1000);
     (0..400).for_each(|number| jobs.send(Job::Forget(id(number))).unwrap());
+    wait_until("none runs", || running() == 0);
 }
