@@ -1,6 +1,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -218,7 +219,7 @@ impl fmt::Debug for UserPassword {
 }
 
 /// Why a remote could not be reached. The text names the remote and the cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpenFailure {
     /// The resolver answered for certain that the name does not exist (`EAI_NONAME`).
     UnknownName(String),
@@ -227,7 +228,7 @@ pub enum OpenFailure {
 }
 
 /// How much a report matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Severity {
     /// Only when looking for a fault.
     Debug,

@@ -1,11 +1,12 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::{Cipher, Path};
 
 /// What our end of the tunnel looks like to the operating system.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelSettings {
     /// Our addresses with their prefix lengths.
     pub addresses: Vec<IpNet>,
@@ -27,7 +28,7 @@ pub struct TunnelSettings {
 }
 
 /// One route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where to.
     pub destination: IpNet,
@@ -38,7 +39,7 @@ pub struct Route {
 }
 
 /// The way a route takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteVia {
     /// Into the tunnel device.
     Tunnel,
@@ -49,7 +50,7 @@ pub enum RouteVia {
 }
 
 /// `redirect-gateway` and its flags.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedirectGateway {
     /// Redirect IPv4 (`!ipv4` turns it off).
     pub ipv4: bool,
@@ -70,7 +71,7 @@ pub struct RedirectGateway {
 }
 
 /// Name servers and search domains.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dns {
     /// Servers in order of preference.
     pub servers: Vec<IpAddr>,

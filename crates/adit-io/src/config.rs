@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::Transport;
+use serde::{Deserialize, Serialize};
 
 use crate::tun::TunConfig;
 
@@ -45,7 +46,7 @@ pub struct Listen {
 }
 
 /// A peer to reach.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
     /// Name or address.
     pub host: String,
@@ -64,7 +65,7 @@ pub struct Remote {
 }
 
 /// A choice of address family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Family {
     /// Whatever the name resolves to.
     #[default]
@@ -76,7 +77,7 @@ pub enum Family {
 }
 
 /// Sizes of the socket buffers in bytes; `None` leaves the choice to adit (UDP) or the kernel (TCP).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffers {
     /// Send buffer.
     pub sndbuf: Option<usize>,

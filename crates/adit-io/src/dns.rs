@@ -4,25 +4,25 @@ mod file;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
     pub(crate) use super::file::{content, name_servers, owner};
-    pub(crate) use super::helper::{parse, read_answer, read_line, request};
 }
-mod helper;
 mod resolved;
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use adit_core::{Dns, Report, Severity};
 
 use self::file::ResolvConf;
-pub use self::helper::{NameServerHelper, serve_name_servers};
 use self::resolved::Resolved;
 
 /// Where the C library looks for name servers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+/// Where systemd-resolved answers itself (systemd-resolved.service(8)).
+const RESOLVED_STUBS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 54))];
 /// Where systemd-resolved lists the name servers that it asks.
 const RESOLVED_UPLINKS: &str = "/run/systemd/resolve/resolv.conf";
 
@@ -41,8 +41,6 @@ enum Way {
     /// systemd-resolved keeps name servers by link. Its file is for when it does not answer.
     Resolved(Resolved, Option<ResolvConf>),
     File(ResolvConf),
-    /// Another process does it, as this one may not.
-    Helper(NameServerHelper),
     /// The file is not this network's.
     NotOurs,
 }
@@ -65,31 +63,28 @@ impl NameServers {
         NameServers { device, way, applied: Dns::default() }
     }
 
-    /// What `helper` does for this process.
-    pub(crate) fn by_helper(device: u32, helper: NameServerHelper) -> Self {
-        NameServers { device, way: Way::Helper(helper), applied: Dns::default() }
-    }
-
     /// Restores what an adit that was killed left behind.
     pub(crate) fn recover(&self) -> Vec<Report> {
         match &self.way {
             Way::File(file) | Way::Resolved(_, Some(file)) => file.recover().err().into_iter().collect(),
-            Way::Resolved(_, None) | Way::Helper(_) | Way::NotOurs => Vec::new(),
+            Way::Resolved(_, None) | Way::NotOurs => Vec::new(),
         }
     }
 
-    /// The name servers that the system has without the tunnel, by its file.
+    /// The name servers that the system has without the tunnel, by its file; those that systemd-resolved asks, where
+    /// the file names itself.
     pub(crate) fn of_the_system(&self) -> Vec<IpAddr> {
-        match &self.way {
+        let servers = match &self.way {
             Way::File(file) | Way::Resolved(_, Some(file)) => file.servers(),
-            // The file names systemd-resolved itself, which asks the tunnel's name servers.
-            Way::Resolved(_, None) => {
-                let servers = ResolvConf::new(PathBuf::from(RESOLVED_UPLINKS)).servers();
-                servers.into_iter().filter(|server| !self.applied.servers.contains(server)).collect()
-            }
-            Way::Helper(_) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
-            Way::NotOurs => Vec::new(),
+            Way::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
+            Way::NotOurs => return Vec::new(),
+        };
+        if !servers.iter().all(|server| RESOLVED_STUBS.contains(server)) {
+            return servers;
         }
+        // It lists those of all links, the tunnel's as well.
+        let uplinks = ResolvConf::new(PathBuf::from(RESOLVED_UPLINKS)).servers();
+        uplinks.into_iter().filter(|server| !self.applied.servers.contains(server)).collect()
     }
 
     /// Makes the system ask these servers, instead of those applied before. Without servers, the system's own
@@ -111,7 +106,6 @@ impl NameServers {
                     .to_owned(),
             )),
             Way::File(file) => file.write(dns),
-            Way::Helper(helper) => return helper.set(dns),
             Way::Resolved(resolved, file) => match (resolved.set(self.device, dns), file) {
                 (Ok(()), _) => Ok(()),
                 (Err(_), Some(file)) => file.write(dns),
@@ -131,8 +125,6 @@ impl NameServers {
         self.applied = Dns::default();
         match &mut self.way {
             Way::File(file) => file.restore(),
-            // It is told of failures when it sets servers.
-            Way::Helper(helper) => drop(helper.set(&Dns::default())),
             Way::Resolved(resolved, file) => {
                 // With the device go its name servers, if this fails.
                 let _ = resolved.revert(self.device);

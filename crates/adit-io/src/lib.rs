@@ -1,6 +1,6 @@
 //! adit's driver: TUN, UDP, TCP, netlink, the clock and the threads.
 //!
-//! Everything that touches the world is here, and all of adit's `unsafe` is in one file of it (`sys.rs`).
+//! Everything that touches the world is here, and all of adit's `unsafe` is in one module of it (`sys`).
 //! [`Driver`] runs a [`adit_core::Protocol`] and a data plane until the protocol ends.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(unsafe_code)]
@@ -12,6 +12,7 @@ mod driver;
 mod fair_queue;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod helper;
 mod kill_switch;
 mod mailbox;
 #[cfg(test)]
@@ -27,6 +28,7 @@ mod resolver;
 mod routing;
 mod sync;
 mod sys;
+mod system;
 mod tcp;
 #[cfg(test)]
 mod testing;
@@ -35,14 +37,20 @@ mod udp;
 
 pub use clock::{clock, local_time, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
-pub use dns::{NameServerHelper, serve_name_servers};
 pub use driver::{
     Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
+};
+pub use helper::{
+    Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptLauncher,
+    ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
-pub use privileges::{Account, AccountError, lock_memory, set_niceness};
+pub use privileges::{
+    Account, AccountError, ConfineError, Confined, Layer, Sandbox, confine, forbid_core_files, lock_memory,
+    set_niceness, user_and_group,
+};
 pub use routing::Routing;
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

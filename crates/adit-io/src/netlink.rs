@@ -4,7 +4,7 @@ mod policy;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -21,6 +21,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, recv};
 
 pub(crate) use self::policy::{IpFamily, ListedRoute, MAIN, Rule, RuleTarget, TableRoute};
 
@@ -297,7 +298,7 @@ impl Netlink {
 /// Says when devices, addresses, routes or rules of the network namespace change.
 #[derive(Debug)]
 pub struct RouteWatch {
-    socket: Socket,
+    socket: OwnedFd,
 }
 
 /// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`,
@@ -311,13 +312,22 @@ impl RouteWatch {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, GROUPS))?;
         socket.set_non_blocking(true)?;
-        Ok(RouteWatch { socket })
+        Ok(RouteWatch { socket: socket.as_fd().try_clone_to_owned()? })
     }
 
     /// Takes what was told so far. What it says does not matter: the tables themselves are asked.
     pub fn drain(&self) {
         // Too much at once is an error (ENOBUFS), and told as a change all the same.
-        while matches!(self.socket.recv_from_full(), Ok((received, _)) if !received.is_empty()) {}
+        let mut buffer = [0; 4096];
+        while matches!(recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC), Ok((_, length)) if length > 0) {
+        }
+    }
+}
+
+impl From<OwnedFd> for RouteWatch {
+    /// A watch that another process started.
+    fn from(socket: OwnedFd) -> Self {
+        RouteWatch { socket }
     }
 }
 

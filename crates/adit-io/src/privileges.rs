@@ -1,10 +1,27 @@
-//! Becoming another user, who may do what a tunnel needs and nothing else.
+//! Giving up rights: those of the superuser, and those that every program has.
+
+mod sandbox;
+
+use std::io;
 
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, setgroups, setresgid, setresuid};
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setpriority_process, setrlimit,
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::sys::{Step, in_every_thread};
+pub(crate) use sandbox::deny_programs;
+pub use sandbox::{Layer, Sandbox};
+
+/// The account that every Linux has for processes that own nothing.
+const NOBODY: &str = "nobody";
 
 /// Why a user or group cannot be assumed.
 #[derive(Debug, Error)]
@@ -38,11 +55,11 @@ pub enum AccountError {
 }
 
 /// Whom to become.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     name: String,
-    uid: Option<Uid>,
-    gid: Option<Gid>,
+    uid: Option<u32>,
+    gid: Option<u32>,
 }
 
 impl Account {
@@ -58,60 +75,163 @@ impl Account {
         }
         let gid = found_group.map(|group| group.gid).or(found_user.as_ref().map(|user| user.gid));
         let name = [user, group].into_iter().flatten().collect::<Vec<_>>().join(":");
-        Ok(Some(Account { name, uid: found_user.map(|user| user.uid), gid }))
+        let uid = found_user.map(|user| user.uid.as_raw());
+        Ok(Some(Account { name, uid, gid: gid.map(Gid::as_raw) }))
+    }
+
+    /// Whom a process becomes that needs no right and is told of no user: `nobody`. `None` if the process is not the
+    /// superuser's, or there is no such account.
+    pub fn unprivileged() -> Option<Self> {
+        let found = geteuid().is_root().then(|| Account::find(Some(NOBODY), None).ok().flatten());
+        found.flatten().filter(Account::is_plain)
     }
 
     /// Whether it is no longer the superuser who acts as this account.
     pub fn is_plain(&self) -> bool {
-        self.uid.is_some_and(|uid| !uid.is_root())
+        self.uid.is_some_and(|uid| uid != 0)
     }
 
     /// The user's number, if a user was named.
     pub fn user_id(&self) -> Option<u32> {
-        self.uid.map(Uid::as_raw)
+        self.uid
     }
 
     /// The group's number: that of the group named, or else of the user's own.
     pub fn group_id(&self) -> Option<u32> {
-        self.gid.map(Gid::as_raw)
+        self.gid
     }
 
     /// Makes the whole process this account, for good. Of the superuser's rights the calling thread, and those
-    /// that it starts later, keep the one to set up networks (`CAP_NET_ADMIN`) and, with `low_ports`, that to bind
-    /// ports below 1024 (`CAP_NET_BIND_SERVICE`); other threads keep none. Programs that the process runs get
-    /// none.
+    /// that it starts later, keep `kept`; other threads keep none. Programs that the process runs get none.
     ///
     /// # Errors
     /// When the system does not allow it; the process must not go on then.
-    pub fn assume(&self, low_ports: bool) -> Result<(), AccountError> {
+    pub(crate) fn assume(&self, kept: CapabilitySet) -> Result<(), AccountError> {
         let failed = |source| AccountError::Assume { name: self.name.clone(), source };
         let errno = |error: rustix::io::Errno| nix::Error::from_raw(error.raw_os_error());
-        if let Some(gid) = self.gid.filter(|gid| *gid != getegid() || geteuid().is_root()) {
+        let (uid, gid) = (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw));
+        if let Some(gid) = gid.filter(|gid| *gid != getegid() || geteuid().is_root()) {
             setgroups(&[gid]).map_err(failed)?;
             setresgid(gid, gid, gid).map_err(failed)?;
         }
         // Started as that user: the rights are what they were made outside.
-        let Some(uid) = self.uid.filter(|uid| *uid != geteuid()) else { return Ok(()) };
-        let had = capabilities(None).map_err(errno).map_err(failed)?;
-        set_keep_capabilities(true).map_err(errno).map_err(failed)?;
+        let Some(uid) = uid.filter(|uid| *uid != geteuid()) else { return Ok(()) };
+        set_keep_capabilities(!kept.is_empty()).map_err(errno).map_err(failed)?;
         // The C library does it in every thread.
         setresuid(uid, uid, uid).map_err(failed)?;
-        set_keep_capabilities(false).map_err(errno).map_err(failed)?;
-        let wanted = match low_ports {
-            true => CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE,
-            false => CapabilitySet::NET_ADMIN,
-        };
-        let kept = wanted & had.permitted;
-        let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-        set_capabilities(None, sets).map_err(errno).map_err(failed)
+        set_keep_capabilities(false).map_err(errno).map_err(failed)
     }
+}
+
+/// The names of a user and of its own group. `None` if the system does not know the user.
+///
+/// # Errors
+/// When the system cannot be asked.
+pub fn user_and_group(user: &str) -> io::Result<Option<(String, String)>> {
+    let Some(found) = User::from_name(user)? else { return Ok(None) };
+    let group = Group::from_gid(found.gid)?.map_or_else(|| found.gid.to_string(), |group| group.name);
+    Ok(Some((found.name, group)))
+}
+
+/// Why a process cannot give up its rights. It must not go on then.
+#[derive(Debug, Error)]
+pub enum ConfineError {
+    /// The user cannot be changed.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// The kernel refused something that every process may ask for.
+    #[error("cannot give up {what}: {source}")]
+    Refused {
+        /// What was to be given up.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// What the process leaves to whoever takes it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confined {
+    /// Whether the bounding set is empty. Only who has `CAP_SETPCAP` can empty it.
+    pub bounding_set: Layer,
+    /// Files and system calls.
+    pub sandbox: Sandbox,
+}
+
+/// No core file is written of this process and those that it starts, as its memory holds keys.
+///
+/// # Errors
+/// When the system does not allow it.
+pub fn forbid_core_files() -> io::Result<()> {
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+}
+
+/// Gives up, in all threads and for good: the superuser's rights (the process becomes `account`, if there is one, and
+/// keeps no capability), new rights by running programs, and being looked into by processes of the same user; and with
+/// `sandbox` all files and all system calls but those that a running tunnel makes. What is open stays open.
+///
+/// # Errors
+/// When the kernel refuses. That it lacks Landlock or seccomp is no error, but said in what is returned.
+pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, ConfineError> {
+    let refused = |what| move |source| ConfineError::Refused { what, source };
+    let bounding_set = match in_every_thread(Step::Bounds) {
+        Ok(()) => Layer::On,
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            Layer::Unavailable("adit was started without CAP_SETPCAP".to_owned())
+        }
+        Err(error) => return Err(refused("the capability bounding set")(error)),
+    };
+    if let Some(account) = account {
+        account.assume(CapabilitySet::empty())?;
+    }
+    not_dumpable().map_err(refused("being looked into"))?;
+    in_every_thread(Step::NewPrivileges).map_err(refused("new privileges"))?;
+    in_every_thread(Step::Capabilities).map_err(refused("capabilities"))?;
+    let sandbox = match sandbox {
+        true => sandbox::enter().map_err(refused("files and system calls"))?,
+        false => Sandbox::switched_off(),
+    };
+    Ok(Confined { bounding_set, sandbox })
+}
+
+/// The same for a process of one thread that keeps some capabilities, and may run programs if `new_privileges`, which
+/// then may be set-user-ID programs: scripts use `sudo`.
+pub(crate) fn reduce(
+    account: Option<&Account>,
+    kept: CapabilitySet,
+    new_privileges: bool,
+) -> Result<(), ConfineError> {
+    let refused = |what| move |error: rustix::io::Errno| ConfineError::Refused { what, source: error.into() };
+    let had = capabilities(None).map_err(refused("capabilities"))?;
+    if !new_privileges {
+        for capability in CapabilitySet::all().difference(kept).iter() {
+            // Without CAP_SETPCAP it stays as it is; the kernel may know fewer of them.
+            let _ = remove_capability_from_bounding_set(capability);
+        }
+        let _ = clear_ambient_capability_set();
+    }
+    if let Some(account) = account {
+        account.assume(kept)?;
+    }
+    let kept = kept & had.permitted;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).map_err(refused("capabilities"))?;
+    if !new_privileges {
+        set_no_new_privs(true).map_err(refused("new privileges"))?;
+    }
+    not_dumpable().map_err(|source| ConfineError::Refused { what: "being looked into", source })
+}
+
+/// Other processes of the user can neither trace this one nor read its memory (`PR_SET_DUMPABLE`).
+fn not_dumpable() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Keeps all memory of the process, present and future, out of swap (`mlock`).
 ///
 /// # Errors
 /// When the system does not allow so much.
-pub fn lock_memory() -> std::io::Result<()> {
+pub fn lock_memory() -> io::Result<()> {
     // The limit holds for whom the process becomes later.
     setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
     Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
@@ -122,7 +242,7 @@ pub fn lock_memory() -> std::io::Result<()> {
 ///
 /// # Errors
 /// When the system does not allow it.
-pub fn set_niceness(niceness: i32) -> std::io::Result<()> {
+pub fn set_niceness(niceness: i32) -> io::Result<()> {
     Ok(setpriority_process(None, niceness)?)
 }
 
@@ -148,7 +268,7 @@ mod tests {
         assert!(Account::find(None, None).unwrap().is_none());
         let root = Account::find(Some("root"), None).unwrap().unwrap();
         assert!(!root.is_plain());
-        assert_eq!(root.gid, Some(Gid::from_raw(0)), "the user's own group");
+        assert_eq!(root.gid, Some(0), "the user's own group");
         for (user, group, kind) in
             [(Some("no such user"), None, "user"), (Some("root"), Some("no such group"), "group")]
         {

@@ -58,6 +58,14 @@ impl Routing {
         })
     }
 
+    /// Removes rules that tunnels left in the caller's network namespace whose process was killed: they keep all traffic
+    /// in. What cannot be removed stays, as for [`Routing::new`].
+    pub fn recover() {
+        if let Ok(mut netlink) = Netlink::open() {
+            recover(&mut netlink);
+        }
+    }
+
     /// Index of the device.
     pub fn device(&self) -> u32 {
         self.device
@@ -81,16 +89,6 @@ impl Routing {
     /// Puts the device into the group of all tunnels' devices, by which the kill switch knows it.
     pub fn set_tunnel_group(&mut self) -> io::Result<()> {
         self.netlink.set_group(self.device, DEVICE_GROUP)
-    }
-
-    /// Packets that the device's queue dropped because it was full; 0 if the kernel does not say.
-    pub fn tx_dropped(&mut self) -> u64 {
-        self.netlink.link(&self.name).map(|link| link.tx_dropped).unwrap_or(0)
-    }
-
-    /// Bytes of packets taken from the device and given to it, by the kernel's count.
-    pub(crate) fn bytes(&mut self) -> (u64, u64) {
-        self.netlink.link(&self.name).map(|link| (link.tx_bytes, link.rx_bytes)).unwrap_or_default()
     }
 
     /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
@@ -200,7 +198,7 @@ impl Routing {
         let around = self.around(&settings, &mut Vec::new());
         let (inward, outward): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
-        let there = self.main_routes();
+        let there = if !inward.is_empty() || !around.is_empty() { self.main_routes() } else { Vec::new() };
         let is_there = |route: &KernelRoute| {
             // The fallback needs nobody and stays; the kernel takes back others with their device.
             around::is_fallback(route)

@@ -1,5 +1,7 @@
-//! The few system calls that have no safe wrapper elsewhere. All of adit's `unsafe` is in this file.
+//! The few system calls that have no safe wrapper elsewhere. All of adit's `unsafe` is in this file and below it.
 #![allow(unsafe_code)]
+
+mod every_thread;
 
 use std::ffi::CStr;
 use std::io;
@@ -9,6 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use socket2::SockAddr;
+
+pub(crate) use self::every_thread::{Step, in_every_thread};
 
 /// `struct ifreq` as `TUNSETIFF` uses it.
 #[repr(C)]

@@ -1,6 +1,10 @@
 //! What the tests of this crate share.
 
+use std::fs;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::netlink::Netlink;
@@ -27,5 +31,29 @@ pub(crate) fn in_fresh_network(test: impl FnOnce() + Send + 'static) {
     let result = thread::spawn(run).join();
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);
+    }
+}
+
+/// A directory of one test, which goes when this is dropped.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("adit-io-{name}-{}-{number}", process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -7,12 +7,13 @@ mod segment_limits;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::backlog::Backlog;
@@ -35,7 +36,7 @@ const SEND_PATIENCE: Duration = Duration::from_millis(200);
 const DEFAULT_BUFFER: usize = 4 << 20;
 
 /// How UDP sockets are made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct UdpOptions {
     /// Sizes of the buffers.
     pub buffers: Buffers,
@@ -102,13 +103,24 @@ impl UdpSocket {
             let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         socket.bind(&address.into())?;
-        Ok(UdpSocket {
+        Ok(UdpSocket::of(socket, address.is_ipv6(), options))
+    }
+
+    fn of(socket: Socket, v6: bool, options: &UdpOptions) -> UdpSocket {
+        UdpSocket {
             socket,
-            v6: address.is_ipv6(),
+            v6,
             gso: options.gso,
             refusal: AtomicI32::new(0),
             limits: SegmentLimits::default(),
-        })
+        }
+    }
+
+    /// One that another process made by [`UdpSocket::bind`], with these options.
+    pub(crate) fn adopt(socket: OwnedFd, options: &UdpOptions) -> io::Result<UdpSocket> {
+        let socket = Socket::from(socket);
+        let v6 = socket.local_addr()?.is_ipv6();
+        Ok(UdpSocket::of(socket, v6, options))
     }
 
     /// The address that it is bound to.

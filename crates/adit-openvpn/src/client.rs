@@ -214,9 +214,11 @@ impl Client {
     /// The server let us in, but the tunnel would be none.
     fn not_up(&mut self, reason: &str) {
         if matches!(&self.state, State::Connected(connection) if connection.is_up()) {
-            // Nobody has heard yet that the peer is there.
-            self.events.retain(|event| !matches!(event, Event::PeerUp { .. }));
+            let untold = self.events.iter().any(|event| matches!(event, Event::PeerUp { .. }));
             self.try_again(reason, false);
+            // Who was never told that the peer is there need not hear that it is gone.
+            self.events
+                .retain(|event| !(untold && matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. })));
         }
     }
 

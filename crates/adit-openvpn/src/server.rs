@@ -14,6 +14,8 @@ mod log_budget;
 mod peer;
 mod prospect;
 mod rate;
+mod reports;
+mod room;
 mod settings;
 mod silent;
 #[cfg(test)]
@@ -26,7 +28,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo, Protocol, Rejected,
-    Report, ScriptId, Severity, TableUsage, Transport,
+    ScriptId, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -140,52 +142,9 @@ impl Server {
         self.half_open.len()
     }
 
-    /// How full the tables are that peers can fill before they have authenticated.
-    pub fn tables(&self) -> Vec<TableUsage> {
-        let mut tables = vec![self.silent.usage()];
-        tables.extend(self.half_open.usage());
-        if self.params.access.key_verify.is_some() {
-            tables.extend(self.key_judge.usage());
-        }
-        tables.push(self.log_budget.usage());
-        tables
-    }
-
     /// Clients whose control packets come along this path.
     fn at(&self, path: Path) -> impl Iterator<Item = PeerId> {
         self.by_sid.range((path, Sid([0; 8]))..=(path, Sid([0xff; 8]))).map(|(_, id)| *id)
-    }
-
-    fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
-        self.events.push_back(Event::Report(Report { severity, path, text }));
-    }
-
-    /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines.
-    fn report_unauthenticated(&mut self, severity: Severity, path: Path, text: String) {
-        if self.log_budget.admits(self.now, path.remote().ip()) {
-            self.report(severity, Some(path), text);
-        }
-    }
-
-    /// Says in the log, once in a while, that a table of unauthenticated peers makes room.
-    fn report_full(&mut self, what: &'static str) {
-        let due = self.told_full.get(what).is_none_or(|at| self.now >= *at);
-        if due {
-            self.told_full.insert(what, self.now + limits::LOG_PERIOD);
-            let text = format!(
-                "too many {what}: the oldest of the source with the most make room; `adit status` counts them, and \
-                 this is said once in {} s",
-                limits::LOG_PERIOD.as_secs()
-            );
-            self.report(Severity::Warning, None, text);
-        }
-    }
-
-    /// What a peer wants to say in the log before it has authenticated.
-    fn report_lines(&mut self, path: Path, lines: Vec<(Severity, String)>) {
-        for (severity, text) in lines {
-            self.report_unauthenticated(severity, path, text);
-        }
     }
 
     /// Whether a peer may have this outer address.
@@ -266,21 +225,6 @@ impl Server {
         }
         if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
             self.after_words.push(Event::Close { path });
-        }
-    }
-
-    /// A client that is not up makes room for another.
-    fn evict(&mut self, id: PeerId) {
-        let put_off = self.peers.get(&id).is_some_and(Peer::is_put_off);
-        self.report_full(if put_off { "clients put off for sign-on" } else { "handshakes" });
-        self.peers.get_mut(&id).into_iter().for_each(Peer::fall_silent);
-        self.remove(id, "made room for others (see docs/LIMITS.md)", Severity::Debug);
-    }
-
-    /// Closes a connection that no session uses.
-    fn close_unused(&mut self, path: Path) {
-        if self.silent.remove(path) {
-            self.events.push_back(Event::Close { path });
         }
     }
 
@@ -437,37 +381,6 @@ impl Server {
             } else {
                 self.remove(id, reason, Severity::Warning);
             }
-        }
-    }
-
-    /// A TCP connection was accepted.
-    fn opened(&mut self, path: Path) {
-        if self.goodbye_until.is_some() || !self.may_be_at(path) {
-            return self.events.push_back(Event::Close { path });
-        }
-        if let Some(evicted) = self.silent.opened(self.now, path) {
-            self.report_full("TCP connections without a session");
-            self.events.push_back(Event::Close { path: evicted });
-        }
-    }
-
-    fn close_silent_connections(&mut self) {
-        while let Some(path) = self.silent.take_late(self.now) {
-            self.events.push_back(Event::Close { path });
-        }
-    }
-
-    /// Says in the log how many lines about unauthenticated peers there was no room for.
-    fn report_dropped_lines(&mut self) {
-        if let Some(dropped) = self.log_budget.poll_dropped(self.now) {
-            let text = format!(
-                "{dropped} lines about peers that did not authenticate were not written in the last {} s (at most {} \
-                 are, and {} of one address)",
-                limits::LOG_PERIOD.as_secs(),
-                limits::LOG_LINES.total,
-                limits::LOG_LINES.ipv4
-            );
-            self.report(Severity::Warning, None, text);
         }
     }
 

@@ -33,7 +33,8 @@ fn a_tunnel_that_is_not_up_is_left_and_tried_again() {
     let mut pair = Pair::refusing(client, server, REASON);
     assert!(!pair.is_up());
     assert!(tells(&pair.client_events, REASON), "{:?}", pair.client_events);
-    assert!(!pair.client_events.iter().any(|event| matches!(event, Event::PeerUp { .. })));
+    let of_peer = |event: &Event| matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. });
+    assert!(!pair.client_events.iter().any(of_peer));
     pair.refusal = None;
     pair.advance(Duration::from_secs(30));
     assert!(pair.is_up());

@@ -144,6 +144,11 @@ impl Process {
         self.signal(Signal::HUP);
     }
 
+    /// Sends SIGTERM, and does not wait.
+    pub fn send_terminate(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Sends SIGTERM, waits for the end and returns how it ended.
     pub fn terminate(&mut self, timeout: Duration) -> Result<ExitStatus, TestbedError> {
         self.signal(Signal::TERM);

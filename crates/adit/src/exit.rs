@@ -49,6 +49,12 @@ pub(crate) fn tell(why: impl Display) {
     let _ = written.recv_timeout(PATIENCE);
 }
 
+/// Writes a question to the standard error, without a line's end.
+pub(crate) fn ask(question: impl Display) {
+    let mut stream = std::io::stderr().lock();
+    let _ = write!(stream, "{question}").and_then(|()| stream.flush());
+}
+
 /// Says each note on the standard output.
 pub(crate) fn notes(notes: Vec<String>) {
     notes.iter().for_each(|note| say(format_args!("Note: {note}.")));

@@ -12,10 +12,10 @@ mod demo;
 mod exit;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod helper;
 mod init;
 mod kill_switch;
 mod log;
-mod name_servers;
 mod renew;
 mod revoke;
 mod setup;
@@ -46,8 +46,8 @@ enum Command {
     Status(status::Args),
     Demo(demo::Args),
     Bench(bench::Args),
-    #[command(name = name_servers::NAME, hide = true)]
-    NameServers(name_servers::Args),
+    #[command(name = helper::NAME, hide = true)]
+    Helper(helper::Args),
 }
 
 /// Runs the command line of this process, and gives its exit code.
@@ -63,6 +63,6 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
-        Command::NameServers(args) => name_servers::run(args),
+        Command::Helper(args) => helper::run(args),
     }
 }

@@ -17,10 +17,11 @@ use std::time::Duration;
 use adit_core::{PeerId, PeerInfo, Protocol, TableUsage};
 use adit_io::Handle;
 use adit_openvpn::{Client, Server, StaticTunnel};
+use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
 
 use crate::exit;
-use crate::up::Expiry;
+use crate::up::{Confinement, Expiry};
 pub(crate) use report::Expiring;
 use report::Report;
 
@@ -102,11 +103,20 @@ impl StatusSource for StaticTunnel {
     }
 }
 
-/// The socket of a running tunnel; it goes when this does.
-pub(crate) struct Socket(PathBuf);
+/// The socket of a running tunnel; it goes when this does. In a sandbox it stays, and refuses connections, until the
+/// helper removes it.
+pub(crate) struct Socket(PathBuf, UnixListener);
+
+impl Socket {
+    /// Where it is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.clone()
+    }
+}
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        let _ = shutdown(&self.1, Shutdown::Both);
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -116,7 +126,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     file: &Path,
     handle: Handle<P>,
     expiry: Expiry,
-    tables: OtherTables,
+    (confinement, tables): (Confinement, OtherTables),
 ) -> io::Result<Socket> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     std::fs::create_dir_all(DIRECTORY)?;
@@ -124,23 +134,31 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     remove_stale();
     let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path)?;
-    let socket = Socket(path);
+    let socket = Socket(path, listener.try_clone()?);
     // Names and addresses of clients are for the administrator alone.
     std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming().map_while(still_listening).flatten() {
             // Whoever asked may be gone: nothing to do about it.
-            let _ = answer(stream, &name, &handle, (&expiry, &tables));
+            let _ = answer(stream, &name, &handle, (&expiry, &confinement, &tables));
         }
     })?;
     Ok(socket)
+}
+
+/// `None` when the socket was shut down; an error of one connection is no end.
+fn still_listening(connection: io::Result<UnixStream>) -> Option<io::Result<UnixStream>> {
+    match connection {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => None,
+        other => Some(other),
+    }
 }
 
 fn answer<P: Protocol + StatusSource>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
-    (expiry, tables): (&Expiry, &OtherTables),
+    (expiry, confinement, tables): (&Expiry, &Confinement, &OtherTables),
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
@@ -149,6 +167,7 @@ fn answer<P: Protocol + StatusSource>(
     }));
     let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
     report.expiring = expiry.near(OffsetDateTime::now_utc());
+    report.sandbox = confinement.get().map(report::sandbox).unwrap_or_default();
     report.tables.extend(tables.usage().iter().map(report::Table::new));
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
@@ -157,12 +176,14 @@ fn answer<P: Protocol + StatusSource>(
 /// Sockets of tunnels that were killed. Whoever is asked makes its report, so only those are asked whose process is
 /// not to be seen: it may be in another container that has the same directory.
 fn remove_stale() {
-    let refuses = |path: &PathBuf| {
-        UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    for path in sockets().into_iter().filter(|path| !has_process(path)).filter(refuses) {
+    for path in sockets().into_iter().filter(|path| !has_process(path) && refuses(path)) {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Whether nobody listens at a socket any more.
+fn refuses(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Whether there is a process of the number in a socket's name. One with our own was left by another of that number:
@@ -207,8 +228,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
                 "{}: no answer that this version of adit understands ({error}); restart that tunnel",
                 path.display()
             )),
-            // It ended while it was being asked.
-            Err(_) if !path.exists() => {}
+            // It ended while it was being asked: it closes without an answer, or is gone.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(_) if !path.exists() || refuses(&path) => {}
             Err(error) => return exit::failure(format_args!("{}: no answer: {error}", path.display())),
         }
     }

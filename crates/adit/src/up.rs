@@ -24,9 +24,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use adit_config::openvpn::{Config, Parsed, Role};
+use adit_config::openvpn::{Config, Parsed, PerClient, Role};
 use adit_core::{Command, Ended, Protocol, Severity, UnixTime, escaped};
-use adit_io::{Account, AccountError, Driver, DriverError, Handle, KillSwitch, MAX_WORKERS};
+use adit_io::{
+    Account, AccountError, Driver, DriverError, Handle, HelperAccess, KillSwitch, Layer, MAX_WORKERS, Routing,
+};
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rand_core::{OsRng, TryRngCore};
@@ -46,6 +48,7 @@ pub(crate) mod fuzzing {
 use management::Management;
 use observer::LogObserver;
 use peer_names::PeerNames;
+pub(crate) use privileges::Confinement;
 use scripts::Scripts;
 use signals::Early;
 use terminal::{Terminal, Waiting as _};
@@ -72,6 +75,9 @@ pub(crate) struct Args {
     /// Each client is served by one of them; those on TCP all by the first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers_in_range)]
     workers: usize,
+    /// Do not confine the running tunnel (Landlock, seccomp): for debugging alone
+    #[arg(long)]
+    no_sandbox: bool,
 }
 
 /// What the kill switch keeps in.
@@ -101,12 +107,16 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn up(args: &Args) -> Result<(), Failure> {
+    adit_io::forbid_core_files()
+        .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))?;
     let mut parsed =
         configuration::read(&args.file).map_err(|error| Failure::Configuration(error.to_string()))?;
     shuffle(&mut parsed.config)?;
     let mut log = Logger::new(&parsed.config.process)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))?;
     turn_kill_switch_on(args, &parsed, &mut log)?;
+    // Names are looked up below.
+    Routing::recover();
     let (routes, missing) = hosts::look_up(&parsed.config.named_routes);
     parsed.config.routes.extend(routes);
     for why in missing {
@@ -311,7 +321,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
     Watched { revocations, expiry, names }: Watched,
-    (asker, management): (Option<Asker>, Option<Management>),
+    (mut asker, management): (Option<Asker>, Option<Management>),
     (mut log, early): (Logger, &Early),
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
@@ -326,30 +336,44 @@ fn run_protocol<P: Protocol + StatusSource>(
     let mut driver: Driver<P> = Driver::new(config).map_err(world)?;
     let handle = driver.handle();
     let _pid_file = write_pid(parsed)?;
+    let confinement = Confinement::default();
     let tables = OtherTables::default();
     let usage = log.clone();
     tables.add(move || usage.usage());
-    let socket = serve_status(args, &handle, (&expiry, &tables), &mut log);
+    let socket = serve_status(args, &handle, (&expiry, &confinement, &tables), &mut log);
     let form = status_form(&parsed.config);
     let status_file = open_status_file(&parsed.config, form, &mut log);
-    let clients = start_clients(args, parsed, &handle, &log)?;
-    // From here on, what only root may do cannot be done.
-    if let Some(account) = account {
-        privileges::assume(&account, &parsed.config, args.resolv_conf.as_deref(), &mut driver)
-            .map_err(Failure::World)?;
+    let per_client = per_client_files(args, parsed)?;
+    let network = privileges::needs_network(&parsed.config);
+    let mut policy = driver.policy(network);
+    privileges::complete(&mut policy, &parsed.config, account.as_ref());
+    policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
+    policy.revocations = revocations.as_ref().map(revocations::Source::watched);
+    policy.user_password = asker.as_ref().and_then(Asker::file);
+    policy.removed_at_end = privileges::files_of(&parsed.config, socket.as_ref().map(status::Socket::path));
+    policy.names = names.as_ref().map(PeerNames::hosts).unwrap_or_default();
+    policy.without_sandbox = args.no_sandbox;
+    let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+    helper.reports().into_iter().for_each(|report| log.log(report.severity, report));
+    let access = helper.access();
+    driver.use_helper(access.clone(), network).map_err(no_helper)?;
+    if let Some(asker) = &mut asker {
+        asker.use_helper(access.clone());
     }
+    let clients = start_clients(per_client, &access, &handle, &log)?;
     signals::watch(handle.clone(), form, log.clone()).map_err(no_signals)?;
     if early.hand_over() {
         handle.command(Command::Shutdown);
     }
     if let Some(source) = revocations {
         source
-            .watch(handle.clone(), log.clone())
+            .watch(access.files().map_err(no_helper)?, handle.clone(), log.clone())
             .map_err(|error| Failure::World(format!("no thread to watch what crl-verify names: {error}")))?;
     }
     expiry.watch(log.clone(), expiry::EVERY).map_err(no_thread)?;
     if let Some(names) = names {
-        names.watch(handle.clone(), log.clone()).map_err(no_thread)?;
+        let helper = access.files().map_err(no_helper)?;
+        names.watch(helper, handle.clone(), log.clone()).map_err(no_thread)?;
     }
     if let Some(output) = status_file {
         output.start(handle.clone(), log.clone()).map_err(no_thread)?;
@@ -358,8 +382,8 @@ fn run_protocol<P: Protocol + StatusSource>(
         log.log(Severity::Info, format_args!("listening on {address}"));
     }
     let scripts = match &parsed.config.role {
-        Role::Server(server) if Scripts::any(&server.access) => Some(
-            Scripts::start(handle.clone(), parsed.config.process.tmp_dir.clone())
+        Role::Server(server) if scripts::any(&server.access) => Some(
+            Scripts::start(handle.clone(), access.scripts().map_err(no_helper)?)
                 .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?,
         ),
         _ => None,
@@ -367,15 +391,57 @@ fn run_protocol<P: Protocol + StatusSource>(
     if let Some(scripts) = &scripts {
         tables.add(scripts.usage());
     }
-    notify::ready();
+    Terminal::keep();
+    notify::connect();
     let watcher = management.as_ref().map(|it| it.attach(handle.clone(), form, log.clone()));
-    let mut observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
+    let begin = begin(account, !args.no_sandbox, confinement, log.clone());
+    let observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
+    let mut observer = privileges::Starting { observer, begin: Some(begin) };
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
+    // Who waits for the helper's answers goes before it.
+    drop(observer);
+    drop(helper);
     drop(socket);
     match ended.map_err(world)? {
         Ended::Shutdown => Ok(()),
         Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
     }
+}
+
+/// What is done when all is set up, before the first datagram is received.
+fn begin(
+    account: Option<Account>,
+    sandbox: bool,
+    confinement: Confinement,
+    mut log: Logger,
+) -> impl FnOnce() -> Result<(), String> {
+    move || {
+        let confined = privileges::confine(account.as_ref(), sandbox)?;
+        let layers = [
+            ("the capability bounding set", &confined.bounding_set),
+            ("Landlock", &confined.sandbox.landlock),
+            ("seccomp", &confined.sandbox.seccomp),
+        ];
+        for (name, layer) in layers {
+            match layer {
+                Layer::On => {}
+                Layer::SwitchedOff => {
+                    log.log(Severity::Warning, format_args!("{name} is switched off (--no-sandbox)"));
+                }
+                Layer::Unavailable(why) => {
+                    log.log(Severity::Warning, format_args!("{name} does not confine the tunnel: {why}"));
+                }
+            }
+        }
+        // It is set here alone.
+        let _ = confinement.set(confined);
+        notify::ready();
+        Ok(())
+    }
+}
+
+fn no_helper(error: std::io::Error) -> Failure {
+    Failure::World(format!("the helper process does not answer: {error}"))
 }
 
 /// `management`, if the file has it.
@@ -399,12 +465,7 @@ fn account(args: &Args, parsed: &Parsed) -> Result<Option<Account>, Failure> {
 }
 
 /// A server's files on its clients, if it has any.
-fn start_clients<P: Protocol + 'static>(
-    args: &Args,
-    parsed: &Parsed,
-    handle: &Handle<P>,
-    log: &Logger,
-) -> Result<Option<Clients>, Failure> {
+fn per_client_files(args: &Args, parsed: &Parsed) -> Result<Option<PerClient>, Failure> {
     let Role::Server(server) = &parsed.config.role else { return Ok(None) };
     let mut files = server.per_client.clone();
     if let Some(directory) = &mut files.directory {
@@ -412,9 +473,21 @@ fn start_clients<P: Protocol + 'static>(
         std::fs::read_dir(&*directory)
             .map_err(|error| Failure::World(format!("client-config-dir {}: {error}", directory.display())))?;
     }
+    Ok(Some(files))
+}
+
+/// The thread that knows them.
+fn start_clients<P: Protocol + 'static>(
+    files: Option<PerClient>,
+    helper: &HelperAccess,
+    handle: &Handle<P>,
+    log: &Logger,
+) -> Result<Option<Clients>, Failure> {
+    let Some(files) = files else { return Ok(None) };
     // What was remembered is in the protocol already; here it is kept for the next file.
     let remembered = clients::read_pool_file(files.pool_file.as_ref()).unwrap_or_default();
-    Clients::start(files, remembered, handle.clone(), log.clone()).map(Some).map_err(no_thread)
+    let helper = helper.files().map_err(no_helper)?;
+    Clients::start((files, helper), remembered, handle.clone(), log.clone()).map(Some).map_err(no_thread)
 }
 
 fn no_signals(error: std::io::Error) -> Failure {
@@ -466,10 +539,11 @@ fn workers_in_range(text: &str) -> Result<usize, String> {
 fn serve_status<P: Protocol + StatusSource>(
     args: &Args,
     handle: &Handle<P>,
-    (expiry, tables): (&Expiry, &OtherTables),
+    (expiry, confinement, tables): (&Expiry, &Confinement, &OtherTables),
     log: &mut Logger,
 ) -> Option<status::Socket> {
-    match status::serve(&args.file, handle.clone(), expiry.clone(), tables.clone()) {
+    let shown = (Confinement::clone(confinement), tables.clone());
+    match status::serve(&args.file, handle.clone(), expiry.clone(), shown) {
         Ok(socket) => Some(socket),
         Err(error) => {
             log.log(Severity::Warning, format_args!("`adit status` will not see this tunnel: {error}"));

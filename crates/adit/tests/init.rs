@@ -47,9 +47,11 @@ fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
     bad(&["init", path, "--endpoint", "vpn example"], 2);
     assert!(!dir.exists());
     good(&["init", path, "--endpoint", "vpn.example:443", "--proto", "tcp"]);
-    for name in [".", "pki", "clients"] {
+    for name in ["pki", "clients"] {
         assert_eq!(mode(&dir.join(name)), 0o700, "{name}");
     }
+    // The way to the list of revoked certificates, and not even a look at the other names.
+    assert_eq!(mode(&dir), 0o711);
     for name in ["server.conf", "pki/ca.key", "pki/tls-crypt-v2.key", "pki/index.json"] {
         assert_eq!(mode(&dir.join(name)), 0o600, "{name}");
     }
@@ -131,7 +133,7 @@ fn init_that_fails_leaves_nothing() {
     let empty = scratch.path().join("empty");
     fs::create_dir(&empty).unwrap();
     good(&["init", empty.to_str().unwrap(), "--endpoint", "vpn.example"]);
-    assert_eq!(mode(&empty), 0o700);
+    assert_eq!(mode(&empty), 0o711);
 }
 
 #[test]
@@ -230,6 +232,8 @@ struct Pair {
 impl Pair {
     fn create(proto: &str, endpoint: &str, addresses: (&str, &str)) -> Self {
         let scratch = Scratch::create("init").unwrap();
+        // OpenVPN finds the list of revoked certificates by its path, when it is root no more.
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let dir = scratch.path().join("vpn");
         let path = dir.to_str().unwrap();
         good(&["init", path, "--endpoint", endpoint, "--proto", proto]);
@@ -363,4 +367,28 @@ fn check_tells_what_becomes_of_a_file() {
 /// How `check` begins where `up` says the problems alone.
 fn prefix(file: &Path) -> String {
     format!("adit: {}: cannot be used:\n", file.display())
+}
+
+/// What `init` makes runs without root's rights.
+#[test]
+fn the_server_runs_as_a_user_that_is_not_root() {
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let path = dir.to_str().unwrap();
+    let said = bad(&["init", path, "--endpoint", "vpn.example", "--user", "no-such-user"], 2);
+    assert!(said.contains("useradd --system") && !dir.exists(), "{said}");
+    good(&["init", path, "--endpoint", "vpn.example"]);
+    let text = fs::read_to_string(dir.join("server.conf")).unwrap();
+    assert_ne!(value(&text, "user"), "root");
+    assert_ne!(value(&text, "group"), "root");
+    let named = scratch.path().join("named");
+    good(&["init", named.to_str().unwrap(), "--endpoint", "vpn.example", "--user", "daemon"]);
+    let text = fs::read_to_string(named.join("server.conf")).unwrap();
+    assert_eq!((value(&text, "user").as_str(), value(&text, "group").as_str()), ("daemon", "daemon"));
+    // Also where the umask is strict.
+    let strict = scratch.path().join("strict");
+    let script = format!("umask 077; exec \"$0\" init {} --endpoint vpn.example", strict.display());
+    let status = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_adit")]).status().unwrap();
+    assert!(status.success());
+    assert_eq!((mode(&strict), mode(&strict.join("crl.pem"))), (0o711, 0o644));
 }

@@ -170,8 +170,10 @@ pub(crate) fn owner(text: &str) -> Option<u32> {
 }
 
 fn is_adit(process: u32) -> bool {
-    process == std::process::id()
-        || fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "adit")
+    // In the form `NUMBER (NAME) STATE ...` (proc(5)). One that is dead may wait long for its parent to notice (Z).
+    let runs =
+        |stat: String| stat.split_once(" (adit) ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']));
+    process == std::process::id() || fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(runs)
 }
 
 /// The file for these servers. Of the old file its options stay.

@@ -15,6 +15,7 @@ use adit_core::{
 };
 use adit_dataplane::StreamError;
 
+use super::counters::LinkCounters;
 use super::mail::{DataMail, Mail};
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
@@ -23,13 +24,13 @@ use super::workers::Workers;
 use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
 use crate::config::Remote;
-use crate::dns::NameServers;
 use crate::fair_queue::FairQueue;
+use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::{OffloadState, OffloadStatus};
-use crate::opener::{self, KnownAddresses, Opened, Resolving};
+use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
-use crate::routing::Routing;
+use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::Tun;
 use crate::udp::{UdpOptions, UdpSocket};
@@ -56,8 +57,10 @@ pub(super) struct Control<'a, P> {
     protocol: P,
     observer: &'a mut dyn Observer,
     tun: Arc<Tun>,
-    routing: Routing,
-    name_servers: NameServers,
+    system: System,
+    link: LinkCounters,
+    /// Who opens paths in place of this process.
+    helper: Option<HelperAccess>,
     remotes: Vec<Remote>,
     attempts: BTreeMap<usize, usize>,
     known_addresses: KnownAddresses,
@@ -67,6 +70,8 @@ pub(super) struct Control<'a, P> {
     listeners: Vec<Listener>,
     /// The system had no descriptor left for a connection; the listeners rest until the next tick.
     listeners_rest: bool,
+    /// Sockets that nothing is received from yet.
+    bound: Vec<Vec<UdpSocket>>,
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     next_socket: u32,
@@ -106,17 +111,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
-        let device = driver.routing.device();
-        let name_servers = match driver.helper {
-            Some(helper) => NameServers::by_helper(device, helper),
-            None => NameServers::new(device, driver.config.resolv_conf),
-        };
         let mut control = Control {
             protocol,
             observer,
             tun: driver.tun,
-            routing: driver.routing,
-            name_servers,
+            system: driver.system,
+            link: driver.link,
+            helper: driver.helper,
             remotes: driver.config.remotes,
             attempts: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
@@ -125,6 +126,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             udp_options: driver.udp_options,
             listeners: driver.listeners,
             listeners_rest: true,
+            bound: driver.sockets,
             sockets: BTreeMap::new(),
             next_socket: 0,
             first_opened: 0,
@@ -143,24 +145,18 @@ impl<'a, P: Protocol> Control<'a, P> {
             overflow: Overflow::new(clock()),
             txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
-            network: NetworkWatch::new(clock()),
+            network: NetworkWatch::new(),
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
-        control.watch_listeners()?;
         if !control.remotes.is_empty() {
-            for report in control.name_servers.recover() {
+            for report in control.system.recover() {
                 control.tell(report);
             }
-            control.routing.set_name_servers(control.name_servers.of_the_system());
         }
-        for sockets in driver.sockets {
-            control.add_sockets(sockets);
-        }
-        control.first_opened = control.next_socket;
         Ok(control)
     }
 
@@ -168,12 +164,16 @@ impl<'a, P: Protocol> Control<'a, P> {
     pub(super) fn run(mut self) -> Result<Ended, DriverError> {
         let mut ready = Vec::new();
         self.pump();
+        self.observer.started().map_err(DriverError::NotConfined)?;
+        #[cfg(debug_assertions)]
+        self.probe();
+        self.begin_to_receive().map_err(DriverError::Start)?;
         loop {
             if let Some(ended) = self.ended.take() {
                 return Ok(ended);
             }
             let now = clock();
-            let routes = self.network.due(self.routing.takes_all());
+            let routes = self.network.due(self.system.takes_all());
             let due = [self.protocol.poll_timeout(), routes]
                 .into_iter()
                 .flatten()
@@ -194,15 +194,36 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
+    #[cfg(debug_assertions)]
+    fn probe(&mut self) {
+        if super::probe::is_wanted() {
+            self.report(Severity::Info, None, super::probe::attempt("control"));
+            self.workers.post_first(DataMail::Probe);
+            self.workers.wake();
+        }
+    }
+
+    /// Nobody is heard before this.
+    fn begin_to_receive(&mut self) -> io::Result<()> {
+        for sockets in std::mem::take(&mut self.bound) {
+            self.add_sockets(sockets);
+        }
+        self.first_opened = self.next_socket;
+        self.watch_listeners()
+    }
+
     fn watch_network(&mut self) {
-        self.network.set(self.routing.depends_on_network(), &self.poller);
+        let wanted = self.system.depends_on_network();
+        self.network.set(wanted, &self.poller, || self.system.watch());
     }
 
     /// The network may have changed.
     fn follow_network(&mut self) {
-        if self.network.is_due(clock(), self.routing.takes_all(), &self.poller) {
-            self.routing.follow();
-            if let Some(reason) = self.routing.lacks().map(str::to_owned) {
+        let now = clock();
+        if self.network.is_due(now, self.system.takes_all(), &self.poller) {
+            self.system.follow();
+            self.network.looked(now, clock());
+            if let Some(reason) = self.system.lacks() {
                 self.protocol.handle_command(clock(), Command::NotUp { reason });
                 self.pump();
             }
@@ -240,7 +261,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
                 Mail::Reaching { addresses, go } => {
-                    self.routing.detour(&addresses);
+                    self.system.detour(&addresses);
                     self.watch_network();
                     // It may have given up waiting.
                     let _ = go.try_send(());
@@ -249,6 +270,8 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
                 Mail::Command(command) => self.protocol.handle_command(now, command),
+                #[cfg(debug_assertions)]
+                Mail::Probed(outcome) => self.report(Severity::Info, None, outcome),
                 Mail::Died { thread, why } => return Err(DriverError::Thread { thread, why }),
             }
             self.pump();
@@ -325,7 +348,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         if !self.overflow.is_due(now) {
             return;
         }
-        let dropped = self.routing.tx_dropped();
+        let dropped = self.link.tx_dropped();
         if let Some(text) = self.overflow.look(now, dropped, self.tun.name(), self.txqueuelen) {
             self.report(Severity::Warning, None, text);
         }
@@ -353,12 +376,12 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn inspect(&mut self) {
         while let Ok(inspection) = self.inspections.try_recv() {
             let (snapshot, workers) = self.workers.snapshot();
-            let (tun_read_bytes, tun_written_bytes) = self.routing.bytes();
+            let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
             let status = IoStatus {
                 tun_name: self.tun.name().to_owned(),
                 offloads: self.offloads(),
                 gso_limited_destinations: self.gso_limited_destinations(),
-                tun_dropped: self.routing.tx_dropped(),
+                tun_dropped: self.link.tx_dropped(),
                 tun_read_bytes,
                 tun_written_bytes,
                 workers,
@@ -445,8 +468,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
             }
             Event::Down => {
-                self.name_servers.undo();
-                self.routing.undo();
+                self.system.undo();
                 self.watch_network();
             }
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
@@ -482,12 +504,9 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// # Errors
     /// What the tunnel cannot be without, and why the system refused it.
     fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
-        let mut reports = self.routing.apply(settings);
+        let reports = self.system.apply(settings);
         self.watch_network();
-        let lacks = self.routing.lacks().map(str::to_owned);
-        if lacks.is_none() {
-            reports.extend(self.name_servers.apply(&settings.dns));
-        }
+        let lacks = self.system.lacks();
         reports.into_iter().for_each(|report| self.tell(report));
         lacks.map_or(Ok(()), Err)
     }
@@ -551,8 +570,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         let options = self.udp_options;
         let known = self.known_addresses.clone();
-        let resolving = self.resolving();
-        let ahead = if self.attempts.len() == 1 && number == 0 { self.remotes.clone() } else { Vec::new() };
+        let helper = self.helper.clone();
+        let resolving = self.system.resolving(self.kill_switch);
+        let ahead = if helper.is_none() && self.attempts.len() == 1 && number == 0 {
+            self.remotes.clone()
+        } else {
+            Vec::new()
+        };
         let work = move || {
             let prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
@@ -561,8 +585,14 @@ impl<'a, P: Protocol> Control<'a, P> {
                 // It is answered at once; if the driver ends meanwhile, that is an answer too.
                 let _ = wait.recv();
             };
-            let result = opener::open(&target, number, &options, (&known, &resolving), prepare);
-            mail.post(Mail::Opened { remote, result });
+            let result = match helper {
+                None => Ok(opener::open(&target, number, &options, (&known, &resolving), prepare)),
+                Some(helper) => helper.open(remote, number, &options, prepare),
+            };
+            mail.post(match result {
+                Ok(result) => Mail::Opened { remote, result },
+                Err(error) => Mail::Died { thread: "helper", why: format!("no answer: {error}") },
+            });
             mail.wake();
         };
         if ahead.len() > 1 {
@@ -573,18 +603,9 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    /// While a tunnel that was up is lost, or with the kill switch, the system's resolver may not reach its name
-    /// servers.
-    fn resolving(&self) -> Resolving {
-        match self.kill_switch || self.routing.is_applied() {
-            true => Resolving::Held(self.name_servers.of_the_system()),
-            false => Resolving::System,
-        }
-    }
-
     /// Resolves the names of all servers while the system's resolver works: later it may be in a dead tunnel.
     fn learn_ahead(&self, remotes: Vec<Remote>) {
-        let (known, resolving) = (self.known_addresses.clone(), self.resolving());
+        let (known, resolving) = (self.known_addresses.clone(), self.system.resolving(self.kill_switch));
         let work = move || known.learn(&remotes, &resolving);
         // Without it the names are resolved when they are needed.
         let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);

@@ -163,6 +163,11 @@ impl Running {
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;
                 }
                 DataMail::CloseConnection(id) => self.links.close(id),
+                #[cfg(debug_assertions)]
+                DataMail::Probe => {
+                    self.control.post(Mail::Probed(super::probe::attempt("data")));
+                    self.control.wake();
+                }
                 DataMail::Stop => self.stopped = true,
             }
         }

@@ -27,6 +27,9 @@ pub(crate) enum Mail {
     NotFramed { connection: ConnectionId, error: StreamError },
     /// An order from the person in charge.
     Command(Command),
+    /// What a thread could do of what it must not.
+    #[cfg(debug_assertions)]
+    Probed(String),
     /// A thread failed.
     Died { thread: &'static str, why: String },
 }
@@ -52,6 +55,9 @@ pub(crate) enum DataMail {
     },
     /// Read no more, send what waits, then close.
     CloseConnection(ConnectionId),
+    /// Try what must not be possible.
+    #[cfg(debug_assertions)]
+    Probe,
     /// Send what waits, then end.
     Stop,
 }

@@ -5,6 +5,7 @@
 //! commands, settings. Neither waits for the other.
 
 mod control;
+mod counters;
 mod data;
 mod egress;
 mod handover;
@@ -13,6 +14,8 @@ mod links;
 mod mail;
 mod network;
 mod overflow;
+#[cfg(debug_assertions)]
+mod probe;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -34,6 +37,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use self::control::Control;
+use self::counters::LinkCounters;
 use self::data::DataLoop;
 use self::handover::Colleagues;
 use self::mail::{DataMail, Mail};
@@ -41,11 +45,13 @@ use self::status::LossCounters;
 pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::{Worker, Workers};
-use crate::config::{DriverConfig, Listen};
-use crate::dns::NameServerHelper;
+use crate::config::{DriverConfig, Listen, Remote};
+use crate::dns::NameServers;
+use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
 use crate::routing::Routing;
+use crate::system::{System, SystemSettings};
 use crate::tcp::Listener;
 use crate::tun::{Tun, TunError};
 use crate::udp::{self, UdpOptions, UdpSocket};
@@ -78,6 +84,9 @@ pub enum DriverError {
     /// The system refused something that every program may ask for.
     #[error("cannot start: {0}")]
     Start(io::Error),
+    /// The rights that are needed no more could not be given up.
+    #[error("{0}")]
+    NotConfined(String),
     /// One of the threads failed.
     #[error("the {thread} thread failed: {why}")]
     Thread {
@@ -120,6 +129,15 @@ pub trait Observer {
     /// Everything but [`Event::Data`]. [`Event::Up`] comes after its settings were applied, and what could
     /// not be applied comes as [`Event::Report`] before it.
     fn event(&mut self, event: &Event, tun_name: &str);
+
+    /// All is set up, and the settings of a server are applied; nothing was received yet. Rights that are needed no
+    /// more can be given up here, once.
+    ///
+    /// # Errors
+    /// Why the driver must not go on.
+    fn started(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A look at the protocol, the data plane's counters and the driver.
@@ -166,7 +184,10 @@ pub struct Driver<P> {
     tun: Arc<Tun>,
     /// The TUN device's other queues, one for each worker but the first.
     queues: Vec<Tun>,
-    routing: Routing,
+    system: System,
+    /// The device's number.
+    index: u32,
+    link: LinkCounters,
     offloads: OffloadStatus,
     udp_options: UdpOptions,
     /// At each address one socket for each worker.
@@ -176,7 +197,7 @@ pub struct Driver<P> {
     mail_receiver: MailReceiver<Mail>,
     inspections: mpsc::Sender<Inspection<P>>,
     inspection_receiver: mpsc::Receiver<Inspection<P>>,
-    helper: Option<NameServerHelper>,
+    helper: Option<HelperAccess>,
 }
 
 impl<P> fmt::Debug for Driver<P> {
@@ -226,12 +247,17 @@ impl<P: Protocol> Driver<P> {
         }
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
         let (inspections, inspection_receiver) = mpsc::channel();
+        let link = LinkCounters::new(tun.name()).map_err(device)?;
+        let index = routing.device();
+        let name_servers = NameServers::new(index, config.resolv_conf.clone());
         let tun = Arc::new(tun);
         Ok(Driver {
             config,
             tun,
             queues,
-            routing,
+            system: System::Own(Box::new(SystemSettings::new(routing, name_servers))),
+            index,
+            link,
             offloads,
             udp_options,
             sockets,
@@ -251,12 +277,38 @@ impl<P: Protocol> Driver<P> {
 
     /// The kernel's number of the TUN device.
     pub fn tun_index(&self) -> u32 {
-        self.routing.device()
+        self.index
     }
 
-    /// Has another process set the name servers, as this one is about to give up the right to.
-    pub fn set_name_servers_by(&mut self, helper: NameServerHelper) {
+    /// What a helper has to do for this driver: reach its remotes, and with `network` set up the device for it.
+    pub fn policy(&self, network: bool) -> Policy {
+        let network = network.then(|| helper::Network {
+            device: self.tun.name().to_owned(),
+            resolv_conf: self.config.resolv_conf.clone(),
+            is_client: !self.config.remotes.is_empty(),
+        });
+        let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
+        Policy {
+            network,
+            low_ports: self.config.remotes.iter().any(is_low),
+            remotes: self.config.remotes.clone(),
+            udp: Some(self.udp_options),
+            kill_switch: self.config.kill_switch,
+            ..Policy::default()
+        }
+    }
+
+    /// Has a helper that was started with [`Driver::policy`] do this in place of this process, which is about to give
+    /// up the right to.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn use_helper(&mut self, helper: HelperAccess, network: bool) -> io::Result<()> {
+        if network {
+            self.system = System::Helper(helper.network()?);
+        }
         self.helper = Some(helper);
+        Ok(())
     }
 
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP

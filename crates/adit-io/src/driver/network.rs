@@ -1,5 +1,6 @@
 //! When to look again at the ways that lead around the tunnel.
 
+use std::io;
 use std::time::Duration;
 
 use adit_core::Instant;
@@ -12,27 +13,34 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// So often for a tunnel that takes all traffic, which is held up while a route is missing.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Looking takes at most one part in so many of the time, however many routes there are.
+const LOOKS_SHARE: u32 = 10;
+
 /// Hears of changed routes, while there are some that must follow the network. Machines with a thousand devices
 /// tell of thousands of changes a second: who need not know does not listen, and who must is woken once for all of
 /// them.
 pub(super) struct NetworkWatch {
     watch: Option<RouteWatch>,
     changed: bool,
-    /// When they were looked at last.
-    last: Instant,
-    looked: bool,
+    /// When they were looked at last, and how long that took.
+    last: Option<(Instant, Duration)>,
 }
 
 impl NetworkWatch {
-    pub(super) fn new(now: Instant) -> Self {
-        NetworkWatch { watch: None, changed: false, last: now, looked: false }
+    pub(super) fn new() -> Self {
+        NetworkWatch { watch: None, changed: false, last: None }
     }
 
-    /// Listens from now on, or no more. Where the system does not allow it, routes stay as they are.
-    pub(super) fn set(&mut self, wanted: bool, poller: &Poller) {
+    /// Listens from now on by `watch`, or no more. Where the system does not allow it, routes stay as they are.
+    pub(super) fn set(
+        &mut self,
+        wanted: bool,
+        poller: &Poller,
+        watch: impl FnOnce() -> io::Result<RouteWatch>,
+    ) {
         match (&self.watch, wanted) {
             (None, true) => {
-                self.watch = RouteWatch::new().ok();
+                self.watch = watch().ok();
                 self.listen(poller);
                 // What happened between finding the ways and listening was not heard.
                 self.changed = self.watch.is_some();
@@ -63,12 +71,19 @@ impl NetworkWatch {
 
     /// When to look at the routes, if there was word of a change. `urgent`: traffic is held up meanwhile.
     pub(super) fn due(&self, urgent: bool) -> Option<Instant> {
-        let pause = match urgent {
-            _ if !self.looked => Duration::ZERO,
-            true => SHORT_PAUSE,
-            false => PAUSE,
+        let due = match self.last {
+            None => Instant::ORIGIN,
+            Some((last, took)) => {
+                let pause = if urgent { SHORT_PAUSE } else { PAUSE };
+                last + pause.max(took * LOOKS_SHARE)
+            }
         };
-        self.changed.then(|| self.last + pause)
+        self.changed.then_some(due)
+    }
+
+    /// The look that was due is over.
+    pub(super) fn looked(&mut self, began: Instant, now: Instant) {
+        self.last = Some((now, now - began));
     }
 
     /// Whether to look at the routes now.
@@ -76,7 +91,8 @@ impl NetworkWatch {
         if self.due(urgent).is_none_or(|due| now < due) {
             return false;
         }
-        (self.changed, self.looked, self.last) = (false, true, now);
+        self.changed = false;
+        self.last = Some((now, Duration::ZERO));
         if let Some(watch) = &self.watch {
             poller.remove(watch);
             watch.drain();
@@ -119,8 +135,8 @@ mod tests {
     fn many_changes_wake_once() {
         in_fresh_network(|| {
             let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
-            let mut watch = NetworkWatch::new(now);
-            watch.set(true, &poller);
+            let mut watch = NetworkWatch::new();
+            watch.set(true, &poller, RouteWatch::new);
             assert!(watch.is_due(now, false, &poller), "something may have changed before");
             assert!(!watch.is_due(now + PAUSE, false, &poller));
             change(&mut netlink, 1..20);
@@ -133,6 +149,10 @@ mod tests {
             assert!(!watch.is_due(now + PAUSE * 2, false, &poller));
             change(&mut netlink, 40..41);
             assert_eq!(wakes(&mut watch, &mut poller), 1, "it listens again");
+            let long = watch.due(true);
+            watch.looked(now + PAUSE, now + PAUSE * 2);
+            assert!(watch.due(true) > long, "a look that takes long is rare");
+            watch.looked(now + PAUSE, now + PAUSE);
             assert!(watch.is_due(now + PAUSE * 2, false, &poller));
         });
     }
@@ -141,13 +161,13 @@ mod tests {
     fn who_need_not_know_does_not_listen() {
         in_fresh_network(|| {
             let (mut netlink, mut poller, now) = (Netlink::open().unwrap(), Poller::new().unwrap(), clock());
-            let mut watch = NetworkWatch::new(now);
-            watch.set(false, &poller);
+            let mut watch = NetworkWatch::new();
+            watch.set(false, &poller, RouteWatch::new);
             change(&mut netlink, 1..3);
             assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, false, &poller)), (0, false));
-            watch.set(true, &poller);
+            watch.set(true, &poller, RouteWatch::new);
             change(&mut netlink, 3..6);
-            watch.set(false, &poller);
+            watch.set(false, &poller, RouteWatch::new);
             assert_eq!((wakes(&mut watch, &mut poller), watch.is_due(now, false, &poller)), (0, false));
         });
     }

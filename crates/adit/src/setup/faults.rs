@@ -98,7 +98,10 @@ impl Work {
     fn run(self, dir: &Path) -> Result<(), SetupError> {
         let endpoint = Endpoint { host: "vpn.example".into(), port: 1194 };
         match self {
-            Work::Init => Workshop::create(dir, &endpoint, Proto::Udp),
+            Work::Init => {
+                let user = SystemUser { name: "nobody".to_owned(), group: "nogroup".to_owned() };
+                Workshop::create(dir, &endpoint, Proto::Udp, &user)
+            }
             Work::AddClient => Workshop::open(dir)?.add_client(&alice()).map(|_| ()),
             Work::Revoke => Workshop::open(dir)?.revoke(&alice()).map(|_| ()),
             Work::RenewServer => Workshop::open(dir)?.renew(&[]).map(|_| ()),

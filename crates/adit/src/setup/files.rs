@@ -1,6 +1,6 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -11,6 +11,9 @@ use super::{SetupError, random};
 
 /// Only the owner enters.
 const DIRECTORY_MODE: u32 = 0o700;
+/// Other accounts do not see what is in the server's directory, but get through to the list of revoked certificates,
+/// which a server that gave up root's rights reads again. All else in it is its owner's.
+const TOP_DIRECTORY_MODE: u32 = 0o711;
 /// What a temporary name has between the file's name and 16 hexadecimal digits.
 const MARK: &str = ".adit-";
 
@@ -116,6 +119,11 @@ impl Draft {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(access.mode());
         let mut file = options.open(&self.path).map_err(failed("make", &self.path))?;
+        if access == Access::Everybody {
+            // The umask may have taken rights away.
+            let readable = fs::Permissions::from_mode(access.mode());
+            file.set_permissions(readable).map_err(failed("make readable", &self.path))?;
+        }
         put(&mut file, content)
             .and_then(|()| before_change())
             .and_then(|()| file.sync_all())
@@ -175,6 +183,8 @@ impl NewDirectory {
 
     /// Gives the directory its name, in one step.
     pub(super) fn settle(mut self, target: &Path) -> Result<(), SetupError> {
+        let enterable = fs::Permissions::from_mode(TOP_DIRECTORY_MODE);
+        fs::set_permissions(&self.path, enterable).map_err(failed("make enterable", &self.path))?;
         match before_change().and_then(|()| fs::rename(&self.path, target)) {
             Ok(()) => {
                 self.settled = true;

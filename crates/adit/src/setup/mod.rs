@@ -18,6 +18,7 @@ mod index;
 mod names;
 mod profile;
 mod read;
+mod system_user;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use self::endpoint::{Endpoint, Proto};
 pub(crate) use self::names::ClientName;
+pub(crate) use self::system_user::{Consent, SystemUser};
 
 use self::authority::{Authority, Kind};
 use self::files::{Access, Existing, NewDirectory};
@@ -111,6 +113,26 @@ pub(crate) enum SetupError {
         /// Why not.
         why: String,
     },
+    /// There is no such user.
+    #[error(
+        "there is no user {name} on this system; make one with `{way}`, or leave it to `adit init --create-user`"
+    )]
+    NoSuchUser {
+        /// Its name.
+        name: String,
+        /// The command that makes it.
+        way: String,
+    },
+    /// The user could not be made.
+    #[error("the user {name} cannot be made: {why}; make it with `{way}`, or name another one (--user NAME)")]
+    User {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: String,
+        /// The command that makes it.
+        way: String,
+    },
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
@@ -160,7 +182,12 @@ pub(crate) struct RenewedAuthority {
 
 impl Workshop {
     /// Makes a server's directory: all of it, or nothing.
-    pub(crate) fn create(dir: &Path, endpoint: &Endpoint, proto: Proto) -> Result<(), SetupError> {
+    pub(crate) fn create(
+        dir: &Path,
+        endpoint: &Endpoint,
+        proto: Proto,
+        user: &SystemUser,
+    ) -> Result<(), SetupError> {
         let now = OffsetDateTime::now_utc();
         let new = NewDirectory::beside(dir)?;
         let authority = Authority::create(now)?;
@@ -172,7 +199,7 @@ impl Workshop {
         // OpenVPN looks for the list from where it was started, so the path must be whole.
         let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into()).join(REVOKED);
         let wrap = WrapKey { directive: "tls-crypt-v2", text: key.to_text() };
-        let text = profile::server(&index, &networks, &path, &authority, &issued, &wrap);
+        let text = profile::server((&index, &networks), user, &path, &authority, &issued, &wrap);
         profile::check(&text, "server.conf")?;
 
         new.directory("pki")?;

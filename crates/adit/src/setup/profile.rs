@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::authority::{Authority, Issued};
 use super::index::Index;
-use super::{Proto, SetupError, WrapKey, random, read};
+use super::{Proto, SetupError, SystemUser, WrapKey, random, read};
 
 const CIPHERS: &str = "AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM";
 /// Room for either profile, so that its text never moves and leaves a copy of a key behind.
@@ -37,8 +37,8 @@ impl Networks {
 
 /// The server's configuration, for adit and OpenVPN 2.6.
 pub(super) fn server(
-    index: &Index,
-    networks: &Networks,
+    (index, networks): (&Index, &Networks),
+    user: &SystemUser,
     revoked: &Path,
     authority: &Authority,
     issued: &Issued,
@@ -70,6 +70,10 @@ pub(super) fn server(
     let _ = write!(
         text,
         "persist-tun\n\
+         persist-key\n\
+         # Whom the server becomes once all is set up.\n\
+         user {user}\n\
+         group {group}\n\
          verb 3\n\
          \n\
          tls-version-min 1.2\n\
@@ -86,6 +90,8 @@ pub(super) fn server(
          ;push \"route 192.168.1.0 255.255.255.0\"\n\
          \n",
         revoked = quoted(revoked),
+        user = user.name,
+        group = user.group,
     );
     blocks(&mut text, authority, issued, key);
     text

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Instant, PeerId, PeerInfo, TableUsage};
 use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
-use adit_io::{IoStatus, OffloadState, OffloadStatus, WorkerStatus};
+use adit_io::{Confined, IoStatus, Layer, OffloadState, OffloadStatus, WorkerStatus};
 use serde::{Deserialize, Serialize};
 
 use super::StatusSource;
@@ -22,7 +22,7 @@ pub(crate) struct Report {
     /// The TUN device.
     pub(crate) device: String,
     /// Each offload by the name that `adit up --no-offload` knows it by.
-    pub(crate) offloads: BTreeMap<String, Offload>,
+    pub(crate) offloads: BTreeMap<String, Switch>,
     /// Destinations whose path lately refused UDP_SEGMENT or segments of full length.
     #[serde(default)]
     pub(crate) gso_limited_destinations: usize,
@@ -39,6 +39,9 @@ pub(crate) struct Report {
     /// Certificates and revocation lists that have expired or will in less than 60 days.
     #[serde(default)]
     pub(crate) expiring: Vec<Expiring>,
+    /// What keeps the process from files, programs and rights: `bounding-set`, `landlock`, `seccomp`.
+    #[serde(default)]
+    pub(crate) sandbox: BTreeMap<String, Switch>,
 }
 
 /// How full a table is that anybody can fill.
@@ -96,12 +99,12 @@ impl fmt::Display for Expiring {
     }
 }
 
-/// Whether an offload is in use.
+/// Whether something that can be switched off is in use.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
-pub(crate) enum Offload {
+pub(crate) enum Switch {
     On,
-    /// By `--no-offload` or `--no-offloads`.
+    /// By `--no-offload`, `--no-offloads` or `--no-sandbox`.
     SwitchedOff,
     /// It does not work here.
     Failed {
@@ -172,21 +175,35 @@ impl Report {
             peers: protocol.peers().into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
             tables: protocol.tables().iter().chain(&io_status.tables).map(Table::new).collect(),
             expiring: Vec::new(),
+            sandbox: BTreeMap::new(),
         }
     }
 }
 
-fn offloads(io_status: &IoStatus) -> BTreeMap<String, Offload> {
+/// Each layer by its name.
+pub(super) fn sandbox(confined: &Confined) -> BTreeMap<String, Switch> {
+    let Confined { bounding_set, sandbox } = confined;
+    let all =
+        [("bounding-set", bounding_set), ("landlock", &sandbox.landlock), ("seccomp", &sandbox.seccomp)];
+    let state = |layer: &Layer| match layer {
+        Layer::On => Switch::On,
+        Layer::SwitchedOff => Switch::SwitchedOff,
+        Layer::Unavailable(why) => Switch::Failed { why: why.clone() },
+    };
+    all.into_iter().map(|(name, layer)| (name.to_owned(), state(layer))).collect()
+}
+
+fn offloads(io_status: &IoStatus) -> BTreeMap<String, Switch> {
     let OffloadStatus { tun_tcp, tun_udp, udp_send, udp_receive } = &io_status.offloads;
     let all = [("tun-tso", tun_tcp), ("tun-uso", tun_udp), ("udp-gso", udp_send), ("udp-gro", udp_receive)];
     all.into_iter().map(|(name, state)| (name.to_owned(), offload(state))).collect()
 }
 
-fn offload(state: &OffloadState) -> Offload {
+fn offload(state: &OffloadState) -> Switch {
     match state {
-        OffloadState::On => Offload::On,
-        OffloadState::SwitchedOff => Offload::SwitchedOff,
-        OffloadState::Failed(why) => Offload::Failed { why: why.clone() },
+        OffloadState::On => Switch::On,
+        OffloadState::SwitchedOff => Switch::SwitchedOff,
+        OffloadState::Failed(why) => Switch::Failed { why: why.clone() },
     }
 }
 
@@ -268,7 +285,7 @@ mod tests {
             "udp-gro": { "state": "switched-off" },
         });
         assert_eq!(json, expected);
-        let back: BTreeMap<String, Offload> = serde_json::from_value(json).expect("what was written");
+        let back: BTreeMap<String, Switch> = serde_json::from_value(json).expect("what was written");
         assert_eq!(back, offloads(&status));
     }
 }

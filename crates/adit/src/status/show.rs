@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use adit_core::escaped;
 
-use super::report::{Direction, Offload, Peer, Report, Worker};
+use super::report::{Direction, Peer, Report, Switch, Worker};
 
 /// The whole report, without a line end at its end.
 pub(super) fn text(report: &Report) -> String {
@@ -13,10 +13,13 @@ pub(super) fn text(report: &Report) -> String {
     // Writing to a String cannot fail.
     let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
     let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
-    let _ = writeln!(out, "  offloads   {}", offloads(&report.offloads));
+    let _ = writeln!(out, "  offloads   {}", switches(&report.offloads));
     if report.gso_limited_destinations > 0 {
         let count = report.gso_limited_destinations;
         let _ = writeln!(out, "  udp-gso    limited for {count} of the destinations, whose path is narrow");
+    }
+    if !report.sandbox.is_empty() {
+        let _ = writeln!(out, "  sandbox    {}", switches(&report.sandbox));
     }
     for expiring in &report.expiring {
         let _ = writeln!(out, "  warning    {}", escaped(&expiring.to_string()));
@@ -46,11 +49,11 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
-fn offloads(states: &BTreeMap<String, Offload>) -> String {
-    let word = |(name, state): (&String, &Offload)| match state {
-        Offload::On => format!("{} on", escaped(name)),
-        Offload::SwitchedOff => format!("{} switched off", escaped(name)),
-        Offload::Failed { why } => format!("{} off ({})", escaped(name), escaped(why)),
+fn switches(states: &BTreeMap<String, Switch>) -> String {
+    let word = |(name, state): (&String, &Switch)| match state {
+        Switch::On => format!("{} on", escaped(name)),
+        Switch::SwitchedOff => format!("{} switched off", escaped(name)),
+        Switch::Failed { why } => format!("{} off ({})", escaped(name), escaped(why)),
     };
     states.iter().map(word).collect::<Vec<_>>().join(", ")
 }
@@ -158,7 +161,7 @@ pub(super) mod tests {
             pid: 1,
             role: wild("server"),
             device: wild("tun0"),
-            offloads: BTreeMap::from([(wild("tun-tso"), Offload::Failed { why: wild("why") })]),
+            offloads: BTreeMap::from([(wild("tun-tso"), Switch::Failed { why: wild("why") })]),
             gso_limited_destinations: 1,
             sent: counts(),
             received: counts(),
@@ -173,6 +176,7 @@ pub(super) mod tests {
                 evicted: 9,
                 refused: 0,
             }],
+            sandbox: BTreeMap::new(),
             peers: vec![each],
         }
     }
@@ -191,11 +195,11 @@ pub(super) mod tests {
     fn offloads_say_why_they_are_off() {
         let why = "the kernel refuses it".to_owned();
         let states = [
-            ("tun-tso".to_owned(), Offload::On),
-            ("tun-uso".to_owned(), Offload::Failed { why }),
-            ("udp-gro".to_owned(), Offload::SwitchedOff),
+            ("tun-tso".to_owned(), Switch::On),
+            ("tun-uso".to_owned(), Switch::Failed { why }),
+            ("udp-gro".to_owned(), Switch::SwitchedOff),
         ];
-        let text = offloads(&states.into_iter().collect());
+        let text = switches(&states.into_iter().collect());
         assert_eq!(text, "tun-tso on, tun-uso off (the kernel refuses it), udp-gro switched off");
     }
 

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Seek as _, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,14 +12,12 @@ use adit_config::openvpn::{
     PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file, print_pool_file,
 };
 use adit_core::{Command, PeerId, PeerSettings, PoolEntry, Protocol, Severity};
-use adit_io::Handle;
+use adit_io::{Handle, HelperFiles};
 
 use crate::log::Logger;
 
 /// The file for clients that have none of their own.
 const DEFAULT: &str = "DEFAULT";
-/// The largest file read for a client, in bytes.
-const MAX_FILE: u64 = 1 << 20;
 
 enum Job {
     LookUp { peer: PeerId, name: String },
@@ -38,7 +34,7 @@ pub(super) struct Clients {
 impl Clients {
     /// Starts the thread. `remembered` is what the pool's file said.
     pub(super) fn start<P: Protocol + 'static>(
-        files: PerClient,
+        (files, helper): (PerClient, HelperFiles),
         remembered: Vec<PoolEntry>,
         handle: Handle<P>,
         log: Logger,
@@ -51,11 +47,11 @@ impl Clients {
                 match receiver.recv_timeout(book.next_write()) {
                     Ok(Job::Leased(entry)) => book.note(entry),
                     Ok(Job::LookUp { peer, name }) => {
-                        let settings = settings_of(&files, &name, &mut log).map(Box::new);
+                        let settings = settings_of(&files, &helper, &name, &mut log).map(Box::new);
                         handle.command(Command::PeerSettings { peer, name, settings });
                     }
-                    Err(RecvTimeoutError::Timeout) => book.write(&mut log),
-                    Err(RecvTimeoutError::Disconnected) => return book.write(&mut log),
+                    Err(RecvTimeoutError::Timeout) => book.write(&helper, &mut log),
+                    Err(RecvTimeoutError::Disconnected) => return book.write(&helper, &mut log),
                 }
             }
         };
@@ -91,34 +87,32 @@ impl Drop for Clients {
 }
 
 /// What the files say of a client; an error says why that cannot be told.
-fn settings_of(files: &PerClient, name: &str, log: &mut Logger) -> Result<PeerSettings, String> {
+fn settings_of(
+    files: &PerClient,
+    helper: &HelperFiles,
+    name: &str,
+    log: &mut Logger,
+) -> Result<PeerSettings, String> {
     let Some(directory) = &files.directory else { return Ok(PeerSettings::default()) };
-    let own = client_file_name(name).map(|file| directory.join(file)).filter(|path| path.is_file());
-    let path = match own {
-        Some(path) => path,
+    let read = |file: &str| -> Result<Option<(String, Vec<u8>)>, String> {
+        let shown = directory.join(file).display().to_string();
+        let text = helper.client_file(file).map_err(|error| format!("{shown}: {error}"))?;
+        Ok(text.map(|text| (shown, text)))
+    };
+    let own = client_file_name(name).map(|file| read(&file)).transpose()?.flatten();
+    let found = match own {
+        Some(own) => Some(own),
         None if files.exclusive => {
             return Err(format!("{} has no file for it (ccd-exclusive)", directory.display()));
         }
-        None => directory.join(DEFAULT),
+        None => read(DEFAULT)?,
     };
-    let shown = path.display().to_string();
-    let text = match read_small(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PeerSettings::default()),
-        Err(error) => return Err(format!("{shown}: {error}")),
-    };
+    let Some((shown, text)) = found else { return Ok(PeerSettings::default()) };
     let (settings, doubts) = parse_client_file(&shown, &text).map_err(|failure| failure.to_string())?;
     for doubt in doubts {
         log.log(Severity::Warning, doubt);
     }
     Ok(settings)
-}
-
-fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.len() > MAX_FILE {
-        return Err(io::Error::other("too large for a client's file"));
-    }
-    fs::read(path)
 }
 
 /// Reads the pool's file; one that is not there yet is empty.
@@ -134,20 +128,13 @@ pub(super) fn read_pool_file(file: Option<&PoolFile>) -> io::Result<Vec<PoolEntr
 /// Who has which address, and the file that says so.
 struct Book {
     file: Option<PoolFile>,
-    /// The same, opened while the process could.
-    opened: Option<fs::File>,
     entries: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
     changed: Option<Instant>,
 }
 
 impl Book {
     fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>) -> Self {
-        let mut book = Book {
-            opened: file.as_ref().and_then(open_pool_file),
-            file,
-            entries: BTreeMap::new(),
-            changed: None,
-        };
+        let mut book = Book { file, entries: BTreeMap::new(), changed: None };
         remembered.into_iter().for_each(|entry| book.note(entry));
         book.changed = None;
         book
@@ -172,87 +159,18 @@ impl Book {
         }
     }
 
-    fn write(&mut self, log: &mut Logger) {
+    fn write(&mut self, helper: &HelperFiles, log: &mut Logger) {
         let Some(file) = self.file.as_ref().filter(|file| file.every.is_some()) else { return };
         if self.changed.take().is_none() {
             return;
         }
         let text = print_pool_file(self.entries.values());
-        if let Err(error) = replace(&file.path, self.opened.as_mut(), &text) {
+        if let Err(error) = helper.write_pool(&text) {
             let path = file.path.display();
             log.log(
                 Severity::Warning,
                 format_args!("ifconfig-pool-persist {path} cannot be written: {error}"),
             );
         }
-    }
-}
-
-/// Opens the pool's file for the time after `user`, if it is written at all. That it cannot be opened will show
-/// when it is to be written.
-fn open_pool_file(file: &PoolFile) -> Option<fs::File> {
-    file.every?;
-    for_owner().create(true).truncate(false).open(&file.path).ok()
-}
-
-/// Opens files to write. A new one is for its owner alone: it has the names and addresses of clients.
-fn for_owner() -> fs::OpenOptions {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
-}
-
-/// Replaces a file in one step where its directory may be written, else in place.
-fn replace(path: &Path, opened: Option<&mut fs::File>, text: &str) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    // One that an interrupted run left may have other rights.
-    let _ = fs::remove_file(&beside);
-    let made = for_owner().create_new(true).open(&beside);
-    match made.and_then(|mut file| file.write_all(text.as_bytes())).and_then(|()| fs::rename(&beside, path)) {
-        Ok(()) => Ok(()),
-        Err(_) => {
-            let _ = fs::remove_file(&beside);
-            match opened {
-                Some(file) => {
-                    file.set_len(0)?;
-                    file.rewind()?;
-                    file.write_all(text.as_bytes())
-                }
-                None => for_owner().create(true).truncate(true).open(path)?.write_all(text.as_bytes()),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use adit_testbed::Scratch;
-
-    use super::*;
-
-    #[test]
-    fn the_pool_file_is_for_its_owner() {
-        let scratch = Scratch::create("pool").expect("a directory");
-        let mode = |path: &Path| fs::metadata(path).expect("the file").permissions().mode() & 0o777;
-        let path = scratch.path().join("pool");
-        let file = PoolFile { path: path.clone(), every: Some(Duration::from_secs(1)) };
-        drop(open_pool_file(&file).expect("it can be made"));
-        assert_eq!(mode(&path), 0o600);
-        // Also after it was made by a version that did not care, and with what that left.
-        let beside = scratch.path().join("pool.new");
-        for left in [&path, &beside] {
-            fs::write(left, "old").expect("it can be written");
-            fs::set_permissions(left, fs::Permissions::from_mode(0o644)).expect("it is ours");
-        }
-        replace(&path, None, "alice,10.8.0.2\n").expect("it can be written");
-        assert_eq!(
-            (mode(&path), fs::read_to_string(&path).expect("text")),
-            (0o600, "alice,10.8.0.2\n".to_owned())
-        );
-        assert!(!beside.exists());
     }
 }

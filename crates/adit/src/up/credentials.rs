@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use adit_config::Secret;
 use adit_config::openvpn::{UserAuth, UserPass};
 use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, StaticChallenge, UserPassword};
-use adit_io::Handle;
+use adit_io::{Handle, HelperAccess};
 use zeroize::Zeroizing;
 
 use super::management::{Questions, Topic};
@@ -27,7 +27,8 @@ const MAX_FILE: u64 = 16 << 10;
 #[derive(Clone)]
 enum Source {
     Terminal,
-    File(PathBuf),
+    /// A file, read by the helper once there is one.
+    File(PathBuf, Option<HelperAccess>),
     Text(Secret),
     /// A program at the management socket, which is told of a further question in these words.
     Management(Arc<Questions>, String),
@@ -55,10 +56,25 @@ impl Asker {
                 }
                 None => Source::Terminal,
             },
-            Some(UserPass::File(path)) => Source::File(configuration::find(file, path)),
+            Some(UserPass::File(path)) => Source::File(configuration::find(file, path), None),
             Some(UserPass::Inline(text)) => Source::Text(text.clone()),
         };
         Asker { source, turns: Turns::default(), asking: None }
+    }
+
+    /// The file that is read, if one is.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        match &self.source {
+            Source::File(path, _) => Some(path.clone()),
+            _ => None,
+        }
+    }
+
+    /// From now on the file is read by the helper.
+    pub(super) fn use_helper(&mut self, access: HelperAccess) {
+        if let Source::File(_, helper) = &mut self.source {
+            *helper = Some(access);
+        }
     }
 
     /// Whether the answer to the question of `static-challenge` comes with the password.
@@ -68,7 +84,7 @@ impl Asker {
 
     /// Username and password for the first connection.
     pub(super) fn first(&self, log: &mut Logger, early: &Early) -> Result<UserPassword, String> {
-        if let Source::File(path) = &self.source
+        if let Source::File(path, _) = &self.source
             && fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0)
         {
             let path = path.display();
@@ -141,9 +157,11 @@ impl Drop for Asker {
 impl Source {
     fn get(&self, reason: Option<String>, waiting: &dyn Waiting) -> Result<UserPassword, String> {
         match (self, reason) {
-            (Source::File(path), None) => from_file(path, waiting),
+            (Source::File(path, helper), None) => from_file(path, helper.as_ref(), waiting),
             // Somebody may have changed the file meanwhile.
-            (Source::File(path), Some(_)) if !Terminal::is_there() => from_file(path, waiting),
+            (Source::File(path, helper), Some(_)) if !Terminal::is_there() => {
+                from_file(path, helper.as_ref(), waiting)
+            }
             (Source::Text(text), None) => complete(text.text(), waiting),
             (Source::Management(questions, challenge), reason) => {
                 if reason.is_some() {
@@ -177,13 +195,21 @@ fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-fn from_file(path: &Path, waiting: &dyn Waiting) -> Result<UserPassword, String> {
+fn from_file(
+    path: &Path,
+    helper: Option<&HelperAccess>,
+    waiting: &dyn Waiting,
+) -> Result<UserPassword, String> {
     let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
-    if fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE {
-        return Err(format!("{} is too large for a username and a password", path.display()));
-    }
-    let text = fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)?;
-    complete(&text, waiting).map_err(|why| format!("{}: {why}", path.display()))
+    let text = match helper {
+        Some(helper) => helper.files().and_then(|files| files.user_password()).map_err(unreadable)?,
+        None if fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE => {
+            return Err(format!("{} is too large for a username and a password", path.display()));
+        }
+        None => fs::read(path).map(Zeroizing::new).map_err(unreadable)?,
+    };
+    let text = std::str::from_utf8(&text).map_err(|_| unreadable(io::Error::other("it is no UTF-8 text")))?;
+    complete(text, waiting).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// Username and password from the first two lines; the password is asked for if there is none.

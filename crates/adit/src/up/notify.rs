@@ -4,10 +4,29 @@ use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
 
-/// All is set up; what depends on this service may start. As with OpenVPN, this does not wait for the other end.
+/// The service manager's socket, connected while the process could reach it.
+static MANAGER: OnceLock<UnixDatagram> = OnceLock::new();
+
+/// Finds the service manager, if there is one: before the process gives up its rights.
+pub(super) fn connect() {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let connected = address(&path).and_then(|to| {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(&to)?;
+        Ok(socket)
+    });
+    if let Ok(socket) = connected {
+        let _ = MANAGER.set(socket);
+    }
+    status("set up");
+}
+
+/// All is set up, and rights are given up; what depends on this service may start. As with OpenVPN, this does not wait
+/// for the other end.
 pub(super) fn ready() {
-    tell("READY=1\nSTATUS=set up");
+    tell("READY=1");
 }
 
 /// What to show for it.
@@ -21,9 +40,10 @@ pub(super) fn stopping() {
 }
 
 fn tell(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    // A service manager that does not listen is no reason to stop.
-    let _ = address(&path).and_then(|to| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &to));
+    if let Some(manager) = MANAGER.get() {
+        // A service manager that does not listen is no reason to stop.
+        let _ = manager.send(state.as_bytes());
+    }
 }
 
 /// A path, or behind `@` a name that is no file's.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_config::openvpn::{Config, Role};
 use adit_core::{Command, Protocol, Severity};
-use adit_io::Handle;
+use adit_io::{Handle, HelperFiles, LookedUp};
 
 use crate::log::Logger;
 
@@ -37,7 +37,7 @@ impl PeerNames {
         }
         let mut names =
             PeerNames { hosts: point.remotes.clone(), known: BTreeSet::new(), missing: Vec::new() };
-        names.refresh();
+        names.refresh(look_up);
         Some(names)
     }
 
@@ -46,13 +46,18 @@ impl PeerNames {
         self.known.iter().copied().collect()
     }
 
-    /// Looks all names up. If one cannot be looked up, the addresses known before stay. True if they changed.
-    fn refresh(&mut self) -> bool {
+    /// The names.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        self.hosts.clone()
+    }
+
+    /// Looks all names up by `look_up`. If one cannot be looked up, the addresses known before stay. True if they changed.
+    fn refresh(&mut self, look_up: impl FnOnce(&[String]) -> Vec<LookedUp>) -> bool {
         let mut found = BTreeSet::new();
         self.missing.clear();
-        for host in &self.hosts {
-            match (host.as_str(), 0).to_socket_addrs() {
-                Ok(addresses) => found.extend(addresses.map(|address| address.ip().to_canonical())),
+        for (host, looked_up) in self.hosts.iter().zip(look_up(&self.hosts)) {
+            match looked_up {
+                Ok(addresses) => found.extend(addresses),
                 Err(error) => self.missing.push(format!("remote {host}: {error}")),
             }
         }
@@ -77,9 +82,10 @@ impl PeerNames {
         }
     }
 
-    /// Looks names up again and again, and tells the protocol when their addresses change.
+    /// Has the helper look names up again and again, and tells the protocol when their addresses change.
     pub(super) fn watch<P: Protocol + 'static>(
         mut self,
+        helper: HelperFiles,
         handle: Handle<P>,
         mut log: Logger,
     ) -> io::Result<()> {
@@ -92,7 +98,9 @@ impl PeerNames {
                 let unknown = self.known.is_empty();
                 thread::sleep(if unknown { LOOK_UP_UNKNOWN_EVERY } else { LOOK_UP_EVERY });
                 let complained = !self.missing.is_empty();
-                let changed = self.refresh();
+                let changed = self.refresh(|hosts| {
+                    helper.look_up().unwrap_or_else(|error| vec![Err(error.to_string()); hosts.len()])
+                });
                 if !complained {
                     self.complain(&mut log);
                 }
@@ -103,6 +111,15 @@ impl PeerNames {
         })?;
         Ok(())
     }
+}
+
+/// By this process, while it may.
+fn look_up(hosts: &[String]) -> Vec<LookedUp> {
+    let addresses = |host: &String| {
+        let found = (host.as_str(), 0).to_socket_addrs().map_err(|error| error.to_string())?;
+        Ok(found.map(|address| address.ip().to_canonical()).collect())
+    };
+    hosts.iter().map(addresses).collect()
 }
 
 #[cfg(test)]
@@ -117,21 +134,21 @@ mod tests {
     #[test]
     fn names_and_addresses_limit_the_peer_and_what_is_not_known_opens_nothing() {
         let mut names = names(&["localhost", "192.0.2.1", "::ffff:192.0.2.2"]);
-        assert!(names.refresh() && names.missing.is_empty());
+        assert!(names.refresh(look_up) && names.missing.is_empty());
         for address in ["127.0.0.1", "192.0.2.1", "192.0.2.2"] {
             assert!(names.addresses().contains(&address.parse().unwrap()), "{address}");
         }
-        assert!(!names.refresh());
+        assert!(!names.refresh(look_up));
         // A name that cannot be looked up any more keeps the addresses that it had.
         names.hosts.push("nowhere.invalid".to_owned());
         names.hosts.remove(1);
-        assert!(!names.refresh() && names.missing[0].starts_with("remote nowhere.invalid: "));
+        assert!(!names.refresh(look_up) && names.missing[0].starts_with("remote nowhere.invalid: "));
         assert!(names.addresses().contains(&"192.0.2.1".parse().unwrap()));
     }
 
     #[test]
     fn a_name_that_never_was_known_lets_nobody_in() {
         let mut names = names(&["nowhere.invalid"]);
-        assert!(!names.refresh() && names.addresses().is_empty());
+        assert!(!names.refresh(look_up) && names.addresses().is_empty());
     }
 }

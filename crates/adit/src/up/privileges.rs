@@ -1,13 +1,19 @@
-//! `user` and `group`: who the process becomes once all is set up that only root may do.
+//! What the process may do: `user` and `group`, the helper that keeps what is needed later, and the sandbox.
 
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
 
-use adit_config::openvpn::{Config, Process, Role};
-use adit_core::Protocol;
-use adit_io::{Account, Driver, NameServerHelper};
+use adit_config::openvpn::{Config, Process, Role, ServerConfig};
+use adit_core::{Event, IpNet, RouteVia};
+use adit_io::{Account, Confined, Helper, Observer, Policy, Scripts};
 
-use crate::name_servers;
+use super::scripts;
+use crate::helper;
+
+/// What was given up, once it was: `adit status` shows it.
+pub(crate) type Confinement = Arc<OnceLock<Confined>>;
 
 /// `nice` and `mlock`: for threads and memory that come later too.
 pub(super) fn settle_in(process: &Process) -> Result<(), String> {
@@ -20,33 +26,82 @@ pub(super) fn settle_in(process: &Process) -> Result<(), String> {
     Ok(())
 }
 
-/// Becomes `account`. Afterwards there is no way back. A client leaves a process behind that may still set name
-/// servers.
-pub(super) fn assume<P: Protocol>(
-    account: &Account,
-    config: &Config,
-    resolv_conf: Option<&std::path::Path>,
-    driver: &mut Driver<P>,
-) -> Result<(), String> {
-    let sets_name_servers = !matches!(config.role, Role::Server(_));
-    if account.is_plain() && sets_name_servers {
-        let helper = start_helper(driver.tun_index(), resolv_conf);
-        let helper = helper.map_err(|error| format!("no process to set name servers with: {error}"))?;
-        driver.set_name_servers_by(helper);
+/// Whether the TUN device is set up again while the tunnel runs, or routes are left that do not go with it. A server's
+/// settings are applied once, while it is still root.
+pub(super) fn needs_network(config: &Config) -> bool {
+    match &config.role {
+        Role::Client(_) | Role::Point(_) => true,
+        Role::Server(server) => config.routes.iter().any(|route| match route.via {
+            RouteVia::Tunnel => false,
+            RouteVia::Gateway(gateway) => !inner_networks(server).any(|network| network.contains(&gateway)),
+            RouteVia::SystemGateway => true,
+        }),
     }
-    account.assume(binds_low_ports(config)).map_err(|error| error.to_string())
 }
 
-/// The socket of each connection is bound anew.
-fn binds_low_ports(config: &Config) -> bool {
-    let Role::Client(client) = &config.role else { return false };
-    client.remotes.iter().any(|remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port)))
+fn inner_networks(server: &ServerConfig) -> impl Iterator<Item = IpNet> {
+    let ipv4 = server.ipv4.map(|own| IpNet::V4(own.address));
+    let ipv6 = server.ipv6.map(|own| IpNet::V6(own.address));
+    ipv4.into_iter().chain(ipv6)
 }
 
-fn start_helper(device: u32, resolv_conf: Option<&std::path::Path>) -> std::io::Result<NameServerHelper> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg(name_servers::NAME).arg(device.to_string()).args(resolv_conf);
-    // What a terminal sends to all of us is for the tunnel alone.
-    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-    NameServerHelper::new(command.spawn()?)
+/// Completes what the helper shall do with what the configuration says.
+pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Account>) {
+    let Role::Server(server) = &config.role else { return };
+    // A client's helper stays root: who it becomes could not write /etc/resolv.conf.
+    policy.account = account.filter(|account| account.is_plain()).cloned();
+    policy.pool_file = server
+        .per_client
+        .pool_file
+        .as_ref()
+        .filter(|file| file.every.is_some())
+        .map(|file| file.path.clone());
+    policy.scripts = scripts::any(&server.access).then(|| Scripts {
+        commands: scripts::commands(&server.access),
+        variables: server.access.env.iter().map(|(name, _)| name.clone()).collect(),
+        directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
+    });
+}
+
+/// Starts the helper.
+pub(super) fn start_helper(policy: Policy) -> Result<Helper, String> {
+    let start = || {
+        let mut command = Command::new(std::env::current_exe()?);
+        // What a terminal sends to all of us is for the tunnel alone.
+        command.arg(helper::NAME).process_group(0);
+        Helper::start(command, policy)
+    };
+    start().map_err(|error: std::io::Error| format!("the helper process cannot be started: {error}"))
+}
+
+/// Files that go when the tunnel does.
+pub(super) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<PathBuf> {
+    let management = config.process.management.as_ref().and_then(|management| match &management.address {
+        adit_config::openvpn::ManagementAddress::Unix(path) => Some(path.clone()),
+        adit_config::openvpn::ManagementAddress::Tcp(..) => None,
+    });
+    status_socket.into_iter().chain(management).chain(config.process.pid_file.clone()).collect()
+}
+
+/// Gives up the rights of the process: for good, in all threads.
+pub(super) fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, String> {
+    // Without `user` it becomes somebody who owns nothing: what needs root is the helper's.
+    let unprivileged = if account.is_none() { Account::unprivileged() } else { None };
+    adit_io::confine(account.or(unprivileged.as_ref()), sandbox).map_err(|error| error.to_string())
+}
+
+/// An observer, and what is to be done when all is set up.
+pub(super) struct Starting<O, F> {
+    pub(super) observer: O,
+    pub(super) begin: Option<F>,
+}
+
+impl<O: Observer, F: FnOnce() -> Result<(), String>> Observer for Starting<O, F> {
+    fn event(&mut self, event: &Event, tun_name: &str) {
+        self.observer.event(event, tun_name);
+    }
+
+    fn started(&mut self) -> Result<(), String> {
+        self.begin.take().map_or(Ok(()), |begin| begin())
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use adit_config::openvpn::Crl;
 use adit_core::{Command, Protocol, Severity};
-use adit_io::Handle;
+use adit_io::{Handle, HelperFiles, Mark};
 use adit_openvpn::credentials;
 use adit_openvpn::revocation::Revocations;
 
@@ -33,9 +33,6 @@ pub(super) struct Source {
     /// The CA certificates, whose lists they should be.
     ca: Vec<u8>,
 }
-
-/// By what a change shows: time, size and number of the file.
-type Mark = (i64, i64, u64, u64);
 
 /// The lists that the configuration in `file` names, and what to watch for newer ones.
 pub(super) fn load(
@@ -119,19 +116,25 @@ impl Source {
         format!("crl-verify: {} cannot be read: {error}", self.path.display())
     }
 
-    /// Tells the protocol of each change, until the tunnel has ended. What cannot be read is told in the log,
+    /// What is watched.
+    pub(super) fn watched(&self) -> adit_io::Revocations {
+        adit_io::Revocations { path: self.path.clone(), is_directory: self.directory }
+    }
+
+    /// Tells the protocol of each change that the helper sees, until the tunnel has ended. What cannot be read is told in the log,
     /// once; the lists read before stay in force, as with OpenVPN.
     pub(super) fn watch<P: Protocol + 'static>(
         mut self,
+        files: HelperFiles,
         handle: Handle<P>,
         mut log: Logger,
     ) -> io::Result<()> {
         let mut complained = false;
         thread::Builder::new().name("adit-crl".to_owned()).spawn(move || {
             loop {
-                let looked = self.mark().and_then(|mark| match self.seen == Some(mark) {
+                let looked = files.revocation_mark().and_then(|mark| match self.seen == Some(mark) {
                     true => Ok(None),
-                    false => self.read().map(|content| Some((mark, content))),
+                    false => files.revocations().map(|content| Some((mark, content))),
                 });
                 match looked {
                     Ok(None) => {}

@@ -8,13 +8,8 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -22,13 +17,9 @@ use std::time::{Duration, Instant};
 
 use adit_config::openvpn::{Access, parse_client_file};
 use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{
-    Command as Order, PeerSettings, Protocol, Script, ScriptFile, ScriptId, ScriptOutcome, TableUsage,
-};
-use adit_io::Handle;
+use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptId, ScriptOutcome, TableUsage};
+use adit_io::{Handle, ScriptLauncher, ScriptRun};
 use queue::{Queue, Waiting};
-use rand_core::{OsRng, TryRngCore as _};
-use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
@@ -47,17 +38,28 @@ const MOST_DEFERRED: usize = 4096;
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The exit code by which a script puts its answer off.
 const DEFERRED: i32 = 2;
-/// The largest file that is read back.
-const MAX_FILE: u64 = 256 << 10;
-/// What scripts find programs by.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 enum Job {
     Run { script: Box<Script>, device: String },
     Forget(ScriptId),
 }
 
-/// The thread that runs scripts. When this is dropped, those that run have ended.
+/// Whether a server has scripts to run at all.
+pub(super) fn any(access: &Access) -> bool {
+    !commands(access).is_empty()
+}
+
+/// The scripts of a server: programs with the arguments that the configuration gives them.
+pub(super) fn commands(access: &Access) -> Vec<Vec<String>> {
+    let Access { verify, tls_verify, key_verify, client_crresponse, .. } = access;
+    let Access { client_connect, client_disconnect, learn_address, .. } = access;
+    let verify = verify.as_ref().map(|script| &script.argv);
+    let others =
+        [tls_verify, key_verify, client_crresponse, client_connect, client_disconnect, learn_address];
+    others.into_iter().map(Option::as_ref).chain([verify]).flatten().cloned().collect()
+}
+
+/// The thread that has scripts run. When this is dropped, those that run have ended.
 pub(super) struct Scripts {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -65,24 +67,16 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Whether a server has scripts to run at all.
-    pub(super) fn any(access: &Access) -> bool {
-        let Access { tls_verify, key_verify, client_connect, client_disconnect, learn_address, .. } = access;
-        let others = [tls_verify, key_verify, client_connect, client_disconnect, learn_address];
-        access.verify.is_some() || others.iter().any(|script| script.is_some())
-    }
-
-    /// Starts the thread. `tmp_dir` is where files for scripts are made, if not where the system has such files.
+    /// Starts the thread.
     pub(super) fn start<P: Protocol + 'static>(
         handle: Handle<P>,
-        tmp_dir: Option<PathBuf>,
+        launcher: ScriptLauncher,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let answer = move |id, outcome| {
             handle.command(Order::ScriptDone { id, outcome });
         };
-        let tmp_dir = tmp_dir.unwrap_or_else(std::env::temp_dir);
-        let runner = Runner::new(Box::new(answer), tmp_dir);
+        let runner = Runner::new(Box::new(answer), launcher);
         let usage = Arc::clone(&runner.usage);
         let work = move || runner.run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
@@ -125,22 +119,20 @@ impl Drop for Scripts {
 /// A script that runs.
 struct Running {
     script: Box<Script>,
-    child: Child,
+    run: ScriptRun,
     until: Instant,
-    desk: Desk,
 }
 
 /// A script that was told to end, and is killed after a while. Nobody hears how it ended.
 struct Ending {
-    child: Child,
+    run: ScriptRun,
     kill_at: Instant,
-    _desk: Desk,
 }
 
 /// A script that put its answer off.
 struct Deferred {
     script: Box<Script>,
-    desk: Desk,
+    run: ScriptRun,
 }
 
 struct Runner {
@@ -151,11 +143,11 @@ struct Runner {
     ending: Vec<Ending>,
     deferred: Vec<Deferred>,
     look_at_files: Instant,
-    tmp_dir: PathBuf,
+    launcher: ScriptLauncher,
 }
 
 impl Runner {
-    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>, tmp_dir: PathBuf) -> Self {
+    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>, launcher: ScriptLauncher) -> Self {
         let waiting = Queue::new();
         Runner {
             answer,
@@ -165,7 +157,7 @@ impl Runner {
             ending: Vec::new(),
             deferred: Vec::new(),
             look_at_files: Instant::now(),
-            tmp_dir,
+            launcher,
         }
     }
 
@@ -204,23 +196,23 @@ impl Runner {
         self.waiting.remove(id);
         self.deferred.retain(|deferred| deferred.script.id != id);
         if let Some(index) = self.running.iter().position(|running| running.script.id == id) {
-            let Running { child, desk, .. } = self.running.swap_remove(index);
-            self.tell_to_end(child, desk);
+            let Running { run, .. } = self.running.swap_remove(index);
+            self.tell_to_end(run);
         }
     }
 
-    fn tell_to_end(&mut self, child: Child, desk: Desk) {
-        signal_group(&child, Signal::TERM);
-        self.ending.push(Ending { child, kill_at: Instant::now() + END_TIME, _desk: desk });
+    fn tell_to_end(&mut self, run: ScriptRun) {
+        run.terminate();
+        self.ending.push(Ending { run, kill_at: Instant::now() + END_TIME });
     }
 
     /// Kills those that did not end by themselves, and forgets those that ended.
     fn look_at_ending(&mut self) {
-        self.ending.retain_mut(|ending| {
+        self.ending.retain(|ending| {
             if Instant::now() >= ending.kill_at {
-                signal_group(&ending.child, Signal::KILL);
+                ending.run.kill();
             }
-            matches!(ending.child.try_wait(), Ok(None))
+            matches!(ending.run.poll(), Ok(None))
         });
     }
 
@@ -232,42 +224,37 @@ impl Runner {
             self.look();
             thread::sleep(LOOK_EVERY);
         }
-        for running in &mut self.running {
-            end(&mut running.child);
-        }
-        for ending in &mut self.ending {
-            end(&mut ending.child);
-        }
+        // Those that still run are killed as they are dropped.
     }
 
     fn look(&mut self) {
         self.look_at_ending();
         let mut still = Vec::new();
-        for mut running in std::mem::take(&mut self.running) {
-            match running.child.try_wait() {
+        for running in std::mem::take(&mut self.running) {
+            match running.run.poll() {
                 Ok(None) if Instant::now() < running.until => still.push(running),
                 Ok(None) => {
                     let seconds = running.script.patience.as_secs();
                     self.fail(&running.script, format!("it did not end within {seconds} s"));
-                    self.tell_to_end(running.child, running.desk);
+                    self.tell_to_end(running.run);
                 }
-                Ok(Some(status)) => {
-                    let exit = status.code().ok_or_else(|| format!("it ended by {status}"));
-                    self.ended(running, exit);
-                }
+                Ok(Some(exit)) => self.ended(running, exit),
                 Err(error) => self.fail(&running.script, error.to_string()),
             }
         }
         self.running = still;
         while let Some(Waiting { mut script, device }) = self.next() {
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
-            match begin(&script, &device, beside, &self.tmp_dir) {
-                Ok((child, desk)) => {
+            match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
+                Ok(run) => {
                     script.wipe();
                     let until = Instant::now() + script.patience;
-                    self.running.push(Running { script, child, until, desk });
+                    self.running.push(Running { script, run, until });
                 }
-                Err(why) => self.fail(&script, why),
+                Err(error) => {
+                    let program = script.argv.first().map_or("the script", String::as_str);
+                    self.fail(&script, format!("{program} cannot be run: {error}"));
+                }
             }
         }
         if Instant::now() >= self.look_at_files {
@@ -283,31 +270,31 @@ impl Runner {
             return None;
         }
         let running = &self.running;
-        let held = running.iter().any(|running| running.script.in_order);
+        let held = running.iter().any(|running| running.script.in_order.is_some());
         self.waiting.take(|script| {
             let of_peer = running.iter().any(|it| it.script.id.owner == script.id.owner);
             let of_source = running.iter().filter(|it| site(&it.script) == site(script)).count();
-            !(of_peer || held && script.in_order || of_source >= MOST_OF_ONE_SOURCE)
+            !(of_peer || held && script.in_order.is_some() || of_source >= MOST_OF_ONE_SOURCE)
         })
     }
 
     fn ended(&mut self, running: Running, exit: Result<i32, String>) {
-        let Running { script, desk, .. } = running;
-        let outcome = desk.outcome(&script, exit);
+        let Running { script, run, .. } = running;
+        let outcome = outcome(&script, &run, exit);
         let answered = outcome.files.first().is_some_and(|file| is_answer(file));
         let put_off = script.defers && outcome.exit == Ok(DEFERRED) && !answered;
         (self.answer)(script.id, outcome);
         if put_off && self.deferred.len() < MOST_DEFERRED {
-            self.deferred.push(Deferred { script, desk });
+            self.deferred.push(Deferred { script, run });
         }
     }
 
     fn look_at_deferred(&mut self) {
         let answer = &self.answer;
-        self.deferred.retain(|Deferred { script, desk }| {
-            let says = desk.files.first().is_some_and(|file| read_small(file).is_ok_and(|it| is_answer(&it)));
+        self.deferred.retain(|Deferred { script, run }| {
+            let says = run.first_file().is_ok_and(|file| is_answer(&file));
             if says {
-                answer(script.id, desk.outcome(script, Ok(DEFERRED)));
+                answer(script.id, outcome(script, run, Ok(DEFERRED)));
             }
             !says
         });
@@ -330,93 +317,17 @@ fn source(script: &Script) -> IpAddr {
     script.source.unwrap_or(IpAddr::from([0, 0, 0, 0]))
 }
 
-/// Signals a script that was not waited for, so that its process group is still its own, and what it started.
-fn signal_group(child: &Child, signal: Signal) {
-    // It may have ended meanwhile.
-    let _ = kill_process_group(Pid::from_child(child), signal);
-}
-
-fn end(child: &mut Child) {
-    signal_group(child, Signal::KILL);
-    let _ = child.wait();
-}
-
-fn begin(
-    script: &Script,
-    device: &str,
-    beside: Option<&Deferred>,
-    tmp_dir: &Path,
-) -> Result<(Child, Desk), String> {
-    let (program, arguments) = script.argv.split_first().ok_or("no program is named")?;
-    let desk =
-        Desk::lay(&script.files, tmp_dir).map_err(|error| format!("its files cannot be made: {error}"))?;
-    let mut command = Command::new(program);
-    command.process_group(0);
-    command.args(arguments).env_clear().env("PATH", PATH).env("dev", device).stdin(Stdio::null());
-    command.envs(script.env.iter().map(|(name, value)| (name, value)));
-    // The copies that the standard library makes until the program begins are out of reach.
-    command.envs(script.secrets.iter().map(|(name, value)| (name, value.as_str())));
-    if let Some(Deferred { script, desk }) = beside {
-        command.envs(desk.variables(script));
-    }
-    command.envs(desk.variables(script));
-    let arguments = script.files.iter().zip(&desk.files).filter(|(file, _)| file.is_argument);
-    command.args(arguments.map(|(_, path)| path));
-    let child = command.spawn().map_err(|error| format!("{program} cannot be run: {error}"))?;
-    Ok((child, desk))
-}
-
-/// The files of one script, in a directory that only we can enter. Gone when this is dropped.
-struct Desk {
-    directory: Option<PathBuf>,
-    files: Vec<PathBuf>,
-}
-
-impl Desk {
-    fn lay(files: &[ScriptFile], tmp_dir: &Path) -> io::Result<Self> {
-        let mut desk = Desk { directory: None, files: Vec::new() };
-        if files.is_empty() {
-            return Ok(desk);
-        }
-        let tag = OsRng.try_next_u64().map_err(io::Error::other)?;
-        let directory = tmp_dir.join(format!("adit-{tag:016x}"));
-        DirBuilder::new().mode(0o700).create(&directory)?;
-        desk.directory = Some(directory.clone());
-        for (number, file) in files.iter().enumerate() {
-            let path = directory.join(number.to_string());
-            let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            made.write_all(&file.content)?;
-            desk.files.push(path);
-        }
-        Ok(desk)
-    }
-
-    /// The environment variables that name the files, of the script that they were laid out for.
-    fn variables<'a>(&'a self, script: &'a Script) -> impl Iterator<Item = (&'static str, &'a PathBuf)> {
-        script.files.iter().zip(&self.files).filter_map(|(file, path)| Some((file.variable?, path)))
-    }
-
-    /// What came of the script, with what its files hold now.
-    fn outcome(&self, script: &Script, exit: Result<i32, String>) -> ScriptOutcome {
-        let read = |path: &PathBuf| read_small(path).unwrap_or_default();
-        let files: Vec<Vec<u8>> = self.files.iter().map(read).collect();
-        let good = match exit {
-            Ok(0) => true,
-            Ok(DEFERRED) => script.defers && files.first().is_some_and(|file| file.first() == Some(&b'1')),
-            _ => false,
-        };
-        let text = script.settings.filter(|_| good).and_then(|index| files.get(index));
-        let settings = text.map(|text| settings_of(&script.argv, text));
-        ScriptOutcome { exit, files, settings }
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.directory {
-            let _ = fs::remove_dir_all(directory);
-        }
-    }
+/// What came of a script, with what its files hold now.
+fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> ScriptOutcome {
+    let files = run.files();
+    let good = match exit {
+        Ok(0) => true,
+        Ok(DEFERRED) => script.defers && files.first().is_some_and(|file| file.first() == Some(&b'1')),
+        _ => false,
+    };
+    let text = script.settings.filter(|_| good).and_then(|index| files.get(index));
+    let settings = text.map(|text| settings_of(&script.argv, text));
+    ScriptOutcome { exit, files, settings }
 }
 
 fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
@@ -430,11 +341,4 @@ fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String
 /// Whether a script has said what it had put off.
 fn is_answer(file: &[u8]) -> bool {
     file.first().is_some_and(|first| *first != b'2')
-}
-
-fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.len() > MAX_FILE {
-        return Err(io::Error::other("too large"));
-    }
-    fs::read(path)
 }

@@ -2,8 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use adit_core::escaped;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -59,19 +59,33 @@ impl Waiting for Turn {
     }
 }
 
+/// The terminal, opened while the process could.
+static KEPT: OnceLock<File> = OnceLock::new();
+
 /// A terminal to ask at.
 pub(super) struct Terminal(File);
 
 impl Terminal {
     /// The terminal that the program belongs to.
     pub(super) fn open() -> Result<Self, String> {
-        let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(|_| {
+        let opened = match KEPT.get() {
+            Some(kept) => kept.try_clone(),
+            None => open(),
+        };
+        let terminal = opened.map_err(|_| {
             "there is no terminal to ask at: let a file say it, readable by its owner alone".to_owned()
         })?;
         // Who reads from there in the background is stopped, and with it the tunnel.
         match tcgetpgrp(&terminal) {
             Ok(group) if group == getpgrp() => Ok(Terminal(terminal)),
             _ => Err("adit runs in the background and cannot ask at the terminal".to_owned()),
+        }
+    }
+
+    /// Keeps the terminal, if there is one, for the time when it cannot be opened any more.
+    pub(super) fn keep() {
+        if let Ok(terminal) = open() {
+            let _ = KEPT.set(terminal);
         }
     }
 
@@ -147,6 +161,10 @@ impl Terminal {
             }
         }
     }
+}
+
+fn open() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
 /// The terminal shows nothing of what is typed, until this is dropped.

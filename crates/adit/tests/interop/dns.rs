@@ -1,4 +1,4 @@
-//! Name servers that the server pushes: set, taken back, and taken back by the next run after a kill.
+//! Name servers that the server pushes: set, and taken back, also after a kill.
 //!
 //! The client writes to a file of the test's own, never to the machine's.
 
@@ -6,9 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use adit_testbed::{Scratch, can_run, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
+use crate::privileges::helper_of;
 
 const WAIT: Duration = Duration::from_secs(10);
 const BEFORE: &str =
@@ -73,7 +75,7 @@ fn name_servers_for_some_names() {
 }
 
 /// With what the server pushes, the client's file holds these lines besides its own options while the tunnel is
-/// up. Afterwards it is what it was; after a kill, as soon as the client starts again.
+/// up. Afterwards it is what it was; also when the client is killed, or told twice to end.
 fn check(server: Program, pushed: &str, wanted: &[&str]) {
     if !can_run("dns", &PROGRAMS) {
         return;
@@ -100,15 +102,36 @@ fn check(server: Program, pushed: &str, wanted: &[&str]) {
     bed.clients[0].stop().unwrap();
     assert_eq!(read(&file), BEFORE);
 
+    // A second signal ends it at once.
+    comes_up(&mut bed);
+    let process = bed.clients[0].process();
+    process.send_terminate();
+    process.send_terminate();
+    process.wait(WAIT).unwrap();
+    comes_back("two signals", &file, &bed);
+
+    comes_up(&mut bed);
+    bed.clients[0].process().kill().unwrap();
+    comes_back("a kill", &file, &bed);
+
+    // Where the helper is killed as well, the next start puts it back.
     comes_up(&mut bed);
     bed.server.process().kill().unwrap();
+    let helper = helper_of(bed.clients[0].process().id());
+    kill_process(Pid::from_raw(helper).unwrap(), Signal::KILL).unwrap();
     bed.clients[0].process().kill().unwrap();
-    assert_ne!(read(&file), BEFORE, "nobody could put it back");
+    assert_ne!(read(&file), BEFORE, "nothing could put it back");
     bed.clients[0].start().unwrap();
-    wait_until("the file to come back", WAIT, || read(&file) == BEFORE)
-        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", read(&file), bed.logs()));
+    comes_back("the next start", &file, &bed);
+    bed.clients[0].process().wait_for_line(0, "connecting to", WAIT).unwrap();
     bed.clients[0].stop().unwrap();
     let names: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["resolv.conf"], "nothing else is left");
+}
+
+fn comes_back(after: &str, file: &Path, bed: &Bed) {
+    let read = || std::fs::read_to_string(file).unwrap();
+    wait_until("the file to come back", WAIT, || read() == BEFORE)
+        .unwrap_or_else(|error| panic!("after {after}: {error}\n{}\n{}", read(), bed.logs()));
 }

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::bed::{Bed, HOST_TARGET, Leaks, SERVER_TARGET, WAIT};
 use crate::bed::PROGRAMS;
-use crate::options::Program;
+use crate::options::{Program, Transport};
 
 const FULL: [&str; 2] = ["redirect-gateway def1 ipv6", "dhcp-option DNS 10.8.0.1"];
 const MARK: &str = "0x61646974";
@@ -211,6 +211,32 @@ fn with_block_ipv6_no_ipv6_leaves() {
             }
             rows.judge();
         }
+    }
+}
+
+/// The tunnel's own datagrams are excepted, whatever carries them.
+#[test]
+fn a_full_tunnel_over_tcp_and_ipv6_leaks_nothing() {
+    for (transport, pushed) in [
+        (Transport::Tcp4, &FULL[..]),
+        (Transport::Udp6, &["redirect-gateway def1", "block-ipv6"]),
+        (Transport::Tcp6, &FULL),
+    ] {
+        if !can_run("leaks", &PROGRAMS) {
+            return;
+        }
+        let mut bed = Bed::over(transport, Program::Adit, pushed);
+        let mut rows = Rows::new(Program::Adit);
+        bed.start(&[]);
+        bed.wait_until_up(0).unwrap();
+        let _ = bed.leaked();
+        bed.aim(&[SERVER_TARGET]);
+        rows.add(&bed, &format!("{transport:?}"), "");
+        let mark = bed.process().mark();
+        signal(&mut bed, Signal::USR1);
+        bed.wait_until_up(mark).unwrap();
+        rows.add(&bed, "it reconnects", "");
+        rows.judge();
     }
 }
 

@@ -62,8 +62,9 @@ fn a_service_manager_hears_how_it_is() {
         let len = manager.recv(&mut buf).unwrap();
         String::from_utf8_lossy(&buf[..len]).into_owned()
     };
-    assert!(hear().starts_with("READY=1\n"));
+    assert_eq!(hear(), "STATUS=set up");
     assert!(hear().starts_with("STATUS=tunnel up: tun0 with 10.8.0.1/24"));
+    assert_eq!(hear(), "READY=1");
     process.terminate(WAIT).unwrap();
     assert!(hear().starts_with("STATUS=tunnel down"));
     assert_eq!(hear(), "STOPPING=1");

@@ -46,6 +46,11 @@ pub(super) fn print_process(out: &mut Out, process: &Process) {
     if let Some(group) = &process.group {
         out.one("group", group);
     }
+    if process.user.is_some() || process.group.is_some() {
+        // adit keeps both in any case. OpenVPN could not get them back as another user.
+        out.flag("persist-tun");
+        out.flag("persist-key");
+    }
     out.one("verb", process.verb);
     if let Some(messages) = process.mute {
         out.one("mute", messages);

@@ -290,3 +290,26 @@ fn what_cannot_be_had_is_named() {
         assert!(routing.lacks().is_some_and(|lacks| lacks.contains("::/0")), "{:?}", routing.lacks());
     });
 }
+
+/// No packet of a family that is off can leave.
+#[test]
+fn a_system_without_ipv6_is_no_obstacle() {
+    in_fresh_network(|| {
+        std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
+        std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let redirect = RedirectGateway { ipv4: true, ipv6: true, ..RedirectGateway::default() };
+        let settings = TunnelSettings {
+            addresses: vec!["10.8.0.2/24".parse().unwrap()],
+            redirect_gateway: Some(redirect),
+            ..TunnelSettings::default()
+        };
+        let reports = routing.apply(&settings);
+        assert_eq!(routing.lacks(), None);
+        assert!(reports.iter().all(|report| report.text.contains("disable_ipv6")), "{reports:?}");
+        let mut netlink = Netlink::open().unwrap();
+        let device = netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device;
+        assert_eq!(device, routing.device());
+    });
+}

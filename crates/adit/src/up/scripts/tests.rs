@@ -1,19 +1,34 @@
 use super::*;
+use adit_core::ScriptFile;
+use adit_io::{Helper, Policy};
+use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A thread that runs scripts, and what they come to.
+/// Runs what the tests have run.
+fn helper() -> Helper {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let scripts = adit_io::Scripts {
+        commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
+        variables: words(&["WORD"]),
+        directory: std::env::temp_dir(),
+    };
+    Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
+}
+
+/// A thread that has scripts run, and what they come to.
 fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
     let (jobs, receiver) = mpsc::channel();
     let (answers, came) = mpsc::channel();
+    let helper = helper();
     thread::spawn(move || {
         Runner::new(
             Box::new(move |id, outcome| {
                 let _ = answers.send((id, outcome));
             }),
-            std::env::temp_dir(),
+            helper.access().scripts().unwrap(),
         )
         .run(&receiver)
     });
@@ -37,7 +52,7 @@ fn shell(number: u32, text: &str, patience: Duration) -> Job {
         files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
         settings: Some(1),
         defers: true,
-        in_order: false,
+        in_order: None,
         beside: None,
         patience,
     };
@@ -61,12 +76,12 @@ fn environment_files_and_settings() {
 /// A script that puts its answer off may be kept for long.
 #[test]
 fn secrets_are_wiped_when_a_script_has_begun() {
-    let mut runner = Runner::new(Box::new(|_, _| {}), std::env::temp_dir());
+    let helper = helper();
+    let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap());
     runner.take(shell(1, "exec sleep 60", SOON));
     runner.look();
-    let Running { script, child, .. } = &mut runner.running[0];
+    let Running { script, .. } = &runner.running[0];
     assert!(script.secrets.is_empty() && script.files.iter().all(|file| file.content.is_empty()));
-    end(child);
 }
 
 #[test]
@@ -99,7 +114,7 @@ fn some_wait_for_each_other() {
     let (jobs, came) = runner();
     for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
         let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
-        script.in_order = number != 3;
+        script.in_order = (number != 3).then(|| IpAddr::from([10, 8, 0, number as u8]).into());
         jobs.send(Job::Run { script, device }).unwrap();
     }
     let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
@@ -156,7 +171,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins() {
     let (jobs, came) = runner();
     // Told apart from those of other tests.
-    let length = format!("{}.{}", 300 + std::process::id() % 100, std::process::id());
+    let length = format!("61.{}", std::process::id());
     for number in 0..20 {
         let text = format!("sleep {length}; exit 0");
         jobs.send(shell(number, &text, Duration::from_secs(600))).unwrap();
@@ -175,7 +190,7 @@ fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins(
 #[test]
 fn a_forgotten_script_that_ignores_sigterm_is_killed() {
     let (jobs, _came) = runner();
-    let length = format!("{}.{}", 400 + std::process::id() % 100, std::process::id());
+    let length = format!("62.{}", std::process::id());
     let text = format!("trap '' TERM; sleep {length}; exit 0");
     jobs.send(shell(1, &text, Duration::from_secs(600))).unwrap();
     wait_until("it runs", || processes(&format!("sleep\0{length}")) == 1);
@@ -199,12 +214,19 @@ fn one_script_of_a_peer_runs_at_once() {
 #[test]
 fn a_source_leaves_room_for_the_scripts_of_others() {
     let (jobs, came) = runner();
+    let length = format!("63.{}", std::process::id());
     for number in 0..400 {
-        jobs.send(shell(number, "exec sleep 30", SOON)).unwrap();
+        jobs.send(shell(number, &format!("exec sleep {length}"), Duration::from_secs(600))).unwrap();
     }
+    let running = || processes(&format!("sleep\0{length}"));
+    wait_until("they run", || running() >= MOST_OF_ONE_SOURCE);
+    // If there were more, they would be there by now.
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(running(), MOST_OF_ONE_SOURCE);
     let Job::Run { mut script, device } = shell(1000, ":", SOON) else { unreachable!() };
     script.source = Some([192, 0, 2, 2].into());
     jobs.send(Job::Run { script, device }).unwrap();
     assert_eq!(came.recv_timeout(SOON).unwrap().0.number, 1000);
     (0..400).for_each(|number| jobs.send(Job::Forget(id(number))).unwrap());
+    wait_until("none runs", || running() == 0);
 }

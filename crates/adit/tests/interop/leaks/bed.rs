@@ -6,7 +6,10 @@
 //!                                  │ capture                   .10 and .20: servers, .53: name server
 //! ```
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -17,11 +20,13 @@ use adit_testbed::{
     program, wait_until,
 };
 
-use crate::options::{Options, Part, Program};
+use crate::options::{Options, Part, Program, Transport};
 
 /// The server's addresses, and its names.
 const SERVERS: [(&str, Ipv4Addr); 2] =
     [("one", Ipv4Addr::new(203, 0, 113, 10)), ("two", Ipv4Addr::new(203, 0, 113, 20))];
+/// The same server's IPv6 address.
+const SERVER6: &str = "2001:db8:1::10";
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 53);
 /// Where programs of the client send to, all the time.
 pub(super) const TARGETS: [&str; 4] = ["45.0.0.5:9", "198.51.100.7:9", "[2600::5]:9", "[2001:db8:5::5]:9"];
@@ -47,29 +52,49 @@ pub(super) struct Bed {
 impl Bed {
     /// Builds it, with these lines pushed, and starts the server.
     pub(super) fn new(program: Program, pushed: &[&str]) -> Self {
+        Bed::over(Transport::Udp4, program, pushed)
+    }
+
+    /// The same over another transport. Of IPv6 there is one server, without a name.
+    pub(super) fn over(transport: Transport, program: Program, pushed: &[&str]) -> Self {
+        let options = Options { transport, ..Options::BASE };
         let authority = Authority::create(Options::BASE.keys).unwrap();
         let scratch = Scratch::create("leaks").unwrap();
         let identity = authority.issue("server", Purpose::Server, Validity::Now).unwrap();
-        let mut text = Options::BASE.server(&authority.certificate, &identity, "");
+        let mut text = options.server(&authority.certificate, &identity, "");
         for line in pushed {
             text.push_str(&format!("push \"{line}\"\n"));
         }
-        for (_, address) in SERVERS {
-            text.push_str(&format!("local {address}\n"));
+        if !transport.is_v6() {
+            SERVERS.iter().for_each(|(_, address)| text.push_str(&format!("local {address}\n")));
         }
         let server_file = scratch.write("server.conf", &text).unwrap();
         let identity = authority.issue("client", Purpose::Client, Validity::Now).unwrap();
-        let mut text = Options::BASE.client(&authority.certificate, &identity, "", "one.example");
-        text.push_str("remote two.example 1194\npersist-tun\nserver-poll-timeout 2\nconnect-retry 1 1\n");
+        let remote = if transport.is_v6() { SERVER6 } else { "one.example" };
+        let mut text = options.client(&authority.certificate, &identity, "", remote);
+        text.push_str("persist-tun\nserver-poll-timeout 2\nconnect-retry 1 1\n");
+        if !transport.is_v6() {
+            text.push_str("remote two.example 1194\n");
+        }
+        if program == Program::Adit {
+            // The right to set up networks is all that it keeps.
+            text.push_str("user nobody\n");
+        }
         scratch.write("client.conf", &text).unwrap();
-        // What the client takes for /etc.
-        std::fs::create_dir(scratch.path().join("etc")).unwrap();
+        // What the client takes for /etc, and its user may read.
+        let allow = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let etc = scratch.path().join("etc");
+        std::fs::create_dir(&etc).unwrap();
+        allow(scratch.path(), 0o711);
+        allow(&etc, 0o755);
         for (name, text) in [
             ("resolv.conf", format!("nameserver {NAME_SERVER}\n")),
             ("nsswitch.conf", "hosts: files dns\n".to_owned()),
             ("hosts", "127.0.0.1 localhost\n".to_owned()),
+            ("passwd", "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n".to_owned()),
+            ("group", "root:x:0:\nnogroup:x:65534:\n".to_owned()),
         ] {
-            scratch.write(&format!("etc/{name}"), &text).unwrap();
+            allow(&scratch.write(&format!("etc/{name}"), &text).unwrap(), 0o644);
         }
 
         let [client, router, server] =
@@ -90,18 +115,29 @@ impl Bed {
             "wifi",
         )
         .unwrap();
-        connect(&router, &["203.0.113.1/24"], &server, &["203.0.113.10/24"], "isp").unwrap();
+        connect(
+            &router,
+            &["203.0.113.1/24", "2001:db8:1::1/64"],
+            &server,
+            &["203.0.113.10/24", "2001:db8:1::10/64"],
+            "isp",
+        )
+        .unwrap();
         for address in ["203.0.113.20/24", "203.0.113.53/24"] {
             server.ip(&["address", "add", address, "dev", "isp"]).unwrap();
         }
         server.ip(&["route", "add", "192.168.0.0/16", "via", "203.0.113.1"]).unwrap();
         client.ip(&["route", "add", "default", "via", "192.168.1.1"]).unwrap();
         client.ip(&["-6", "route", "add", "default", "via", "fd00:1::1"]).unwrap();
-        router.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).unwrap().unwrap();
+        server.ip(&["-6", "route", "add", "fd00::/16", "via", "2001:db8:1::1"]).unwrap();
+        set(&router, &["ipv4/ip_forward", "ipv6/conf/all/forwarding"]);
+        // As Fedora and others have it: answers whose way back is another are dropped.
+        set(&client, &["ipv4/conf/wire/rp_filter", "ipv4/conf/wifi/rp_filter"]);
         let names = NameServer::start(&server);
         let command = Program::Adit.command(Part::Server, &server_file).unwrap();
         let server_process = server.spawn("server", command).unwrap();
-        wait_until("the server to listen", WAIT, || server.is_bound(false, 1194).unwrap_or(false)).unwrap();
+        let listens = || server.is_bound(transport.is_tcp(), 1194).unwrap_or(false);
+        wait_until("the server to listen", WAIT, listens).unwrap();
         let capture = Capture::start(&router, &["wire", "wifi"], is_expected).unwrap();
         let targets = TARGETS.map(|target| target.parse().unwrap());
         let chatter = Chatter::start(&client, &targets).unwrap();
@@ -203,6 +239,12 @@ impl Bed {
     }
 }
 
+/// Sets these to 1.
+fn set(namespace: &Namespace, names: &[&str]) {
+    let set = |name: &&str| std::fs::write(format!("/proc/sys/net/{name}"), "1").unwrap();
+    namespace.enter(|| names.iter().for_each(set)).unwrap();
+}
+
 /// Packets that left beside the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leaks {
@@ -215,7 +257,7 @@ pub(super) struct Leaks {
 fn is_expected(packet: &PacketHeader) -> bool {
     let to_server = SERVERS.iter().any(|(_, address)| packet.destination == *address);
     match (packet.protocol, packet.port) {
-        (17, 1194) => to_server,
+        (6 | 17, 1194) => to_server || Ok(packet.destination) == SERVER6.parse(),
         (17, 53) => packet.destination == NAME_SERVER,
         // Errors, of the tunnel's datagrams.
         (1, _) => to_server || packet.destination == NAME_SERVER,

@@ -1,19 +1,21 @@
-//! The kinds of datagrams that strangers send.
+//! Wrappings of the control channel, and the datagrams that those can forge who do not return a cookie.
 
 use adit_config::{KeyOwner, TlsCryptV2Key};
 use adit_core::UnixTime;
 use adit_openvpn::Role;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
-use adit_openvpn::wrap::v2::ClientKey;
+use adit_openvpn::wrap::v2::{ClientKey, Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, Wrap, WrapConfig};
 use adit_testbed::{TestbedError, static_key, tls_crypt_v2_keys};
 
 /// A kind of wrapping, with the lines that say it to a server and a client.
+#[derive(Debug)]
 pub(crate) struct Wrapping {
     pub(crate) name: &'static str,
     pub(crate) lines: [String; 2],
-    client: WrapConfig,
+    /// As the attackers have it.
+    pub(crate) client: WrapConfig,
 }
 
 /// A kind of datagram.
@@ -22,20 +24,20 @@ pub(crate) struct Kind {
     pub(crate) datagrams: Vec<Vec<u8>>,
 }
 
-fn senseless(what: &str) -> TestbedError {
+fn unusable(what: &str) -> TestbedError {
     TestbedError::Output { command: "openvpn --genkey".to_owned(), output: what.to_owned() }
 }
 
 /// All wrappings, with fresh keys.
 pub(crate) fn wrappings() -> Result<[Wrapping; 4], TestbedError> {
     let text = static_key()?;
-    let key = StaticKey::parse(&text).map_err(|error| senseless(&error.to_string()))?;
+    let key = StaticKey::parse(&text).map_err(|error| unusable(&error.to_string()))?;
     let auth =
         |direction: u8| format!("auth SHA256\nkey-direction {direction}\n<tls-auth>\n{text}</tls-auth>\n");
     let crypt = format!("<tls-crypt>\n{text}</tls-crypt>\n");
     let [server, client] = tls_crypt_v2_keys()?;
-    let own = TlsCryptV2Key::parse(&client, KeyOwner::Client).map_err(|error| senseless(&error))?;
-    let own = ClientKey::from_bytes(own.bytes()).map_err(|error| senseless(&error.to_string()))?;
+    let own = TlsCryptV2Key::parse(&client, KeyOwner::Client).map_err(|error| unusable(&error))?;
+    let own = ClientKey::from_bytes(own.bytes()).map_err(|error| unusable(&error.to_string()))?;
     let v2 = [server, client].map(|text| format!("<tls-crypt-v2>\n{text}</tls-crypt-v2>\n"));
     Ok([
         Wrapping { name: "none", lines: Default::default(), client: WrapConfig::Plain },
@@ -53,8 +55,20 @@ pub(crate) fn wrappings() -> Result<[Wrapping; 4], TestbedError> {
     ])
 }
 
+/// Fresh keys of tls-crypt-v2, one for the clients and one with the metadata `refused` for the attackers.
+pub(crate) fn refused_key() -> Result<Wrapping, TestbedError> {
+    let [server, client] = tls_crypt_v2_keys()?;
+    let key = TlsCryptV2Key::parse(&server, KeyOwner::Server).map_err(|error| unusable(&error))?;
+    let key = key.bytes().try_into().map_err(|_| unusable("the length of the server's key"))?;
+    let own = StaticKey::parse(&static_key()?).map_err(|error| unusable(&error.to_string()))?;
+    let own = ServerKey::from_bytes(key).wrap(&own, &Metadata::User(b"refused".to_vec()));
+    let own = own.map_err(|error| unusable(&error.to_string()))?;
+    let lines = [server, client].map(|text| format!("<tls-crypt-v2>\n{text}</tls-crypt-v2>\n"));
+    Ok(Wrapping { name: "tls-crypt-v2", lines, client: WrapConfig::tls_crypt_v2(&own) })
+}
+
 impl Wrapping {
-    /// What strangers can send to a server with this wrapping.
+    /// What can be sent to a server with this wrapping by those who forge or replay.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let own_key = self.name == "tls-crypt-v2";
         let (reset, third) = match own_key {

@@ -1,0 +1,279 @@
+//! The helper as its tunnel sees it.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use adit_core::{OpenFailure, Report, Transport, TunnelSettings};
+use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
+
+use super::channel::Channel;
+use super::policy::Policy;
+use super::request::{
+    FileRequest, LookedUp, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
+};
+use super::serve;
+use crate::netlink::RouteWatch;
+use crate::opener::Opened;
+use crate::tcp;
+use crate::udp::{UdpOptions, UdpSocket};
+
+/// The helper at work. When this is dropped, it has put back what it changed, and ended.
+#[derive(Debug)]
+pub struct Helper {
+    access: HelperAccess,
+    runs_in: Place,
+    reports: Vec<Report>,
+}
+
+/// Where it runs.
+#[derive(Debug)]
+enum Place {
+    Process(Child),
+    Thread(Option<JoinHandle<()>>),
+}
+
+/// A way to ask the helper, for any thread.
+#[derive(Clone, Debug)]
+pub struct HelperAccess(Arc<Mutex<Option<Channel>>>);
+
+impl Helper {
+    /// Starts the helper by a command that runs [`super::serve_helper`] on its standard input.
+    ///
+    /// # Errors
+    /// When it cannot be started, or cannot do what the policy says.
+    pub fn start(mut command: Command, policy: Policy) -> io::Result<Self> {
+        let (ours, theirs) = Channel::pair()?;
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        let child = command.spawn()?;
+        Helper::greet(ours, Place::Process(child), policy)
+    }
+
+    /// The same on a thread of this process, which keeps its rights: for tests.
+    ///
+    /// # Errors
+    /// As with [`Helper::start`].
+    pub fn within_process(policy: Policy) -> io::Result<Self> {
+        let (ours, theirs) = Channel::pair()?;
+        let work = move || {
+            // The other end sees that it ended.
+            let _ = serve::serve(theirs, serve::Rights::OfTheProcess);
+        };
+        let thread = thread::Builder::new().name("adit-helper".to_owned()).spawn(work)?;
+        Helper::greet(ours, Place::Thread(Some(thread)), policy)
+    }
+
+    fn greet(channel: Channel, runs_in: Place, policy: Policy) -> io::Result<Self> {
+        let access = HelperAccess(Arc::new(Mutex::new(Some(channel))));
+        let mut helper = Helper { access, runs_in, reports: Vec::new() };
+        let started: Result<Vec<Note>, String> =
+            helper.access.with(|channel| channel.call(&Request::Start(Box::new(policy))))?;
+        helper.reports = started.map_err(io::Error::other)?.into_iter().map(Report::from).collect();
+        Ok(helper)
+    }
+
+    /// What it found at its start that the administrator should know; once.
+    pub fn reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    /// A way to ask it.
+    pub fn access(&self) -> HelperAccess {
+        self.access.clone()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // It sees the end of its input, puts back what it changed, and ends.
+        drop(self.access.lock().take());
+        match &mut self.runs_in {
+            Place::Process(child) => drop(child.wait()),
+            Place::Thread(thread) => drop(thread.take().map(JoinHandle::join)),
+        }
+    }
+}
+
+impl HelperAccess {
+    fn lock(&self) -> MutexGuard<'_, Option<Channel>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Channel) -> io::Result<T>) -> io::Result<T> {
+        act(self.lock().as_ref().ok_or(io::ErrorKind::BrokenPipe)?)
+    }
+
+    /// A channel of its own: who asks on it waits for nobody else.
+    fn channel(&self) -> io::Result<Channel> {
+        let (ours, theirs) = Channel::pair()?;
+        self.with(|channel| channel.send_with(&Request::Channel, Some(theirs.as_fd())))?;
+        Ok(ours)
+    }
+
+    /// A way to the files that the policy names.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn files(&self) -> io::Result<HelperFiles> {
+        Ok(HelperFiles { channel: self.channel()? })
+    }
+
+    /// A way to the scripts that the policy names.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn scripts(&self) -> io::Result<super::ScriptLauncher> {
+        Ok(super::ScriptLauncher::new(self.channel()?))
+    }
+
+    pub(crate) fn network(&self) -> io::Result<NetworkChannel> {
+        Ok(NetworkChannel { channel: self.channel()?, state: NetworkAnswer::default() })
+    }
+
+    /// Has it resolve and open. `prepare` is told the addresses before anything is sent there. An error of the second
+    /// kind is of the remote, one of the first of the helper.
+    pub(crate) fn open(
+        &self,
+        remote: usize,
+        attempt: usize,
+        udp: &UdpOptions,
+        prepare: impl FnOnce(Vec<IpAddr>),
+    ) -> io::Result<Result<Opened, OpenFailure>> {
+        let channel = self.channel()?;
+        channel.send(&Request::Open { remote, attempt })?;
+        let (mut answer, mut descriptor) = channel.receive()?;
+        if let Opening::Reaching(addresses) = answer {
+            prepare(addresses);
+            channel.send(&())?;
+            (answer, descriptor) = channel.receive()?;
+        }
+        match (answer, descriptor) {
+            (Opening::Failed(failure), _) => Ok(Err(failure)),
+            (Opening::Done(Transport::Udp, address), Some(socket)) => {
+                Ok(Ok(Opened::Udp(UdpSocket::adopt(socket, udp)?, address)))
+            }
+            (Opening::Done(Transport::Tcp, address), Some(socket)) => {
+                Ok(Ok(Opened::Tcp(tcp::prepare(socket.into())?, address)))
+            }
+            _ => Err(io::Error::other("an answer that is none")),
+        }
+    }
+}
+
+/// The system's network, set up by the helper.
+#[derive(Debug)]
+pub(crate) struct NetworkChannel {
+    channel: Channel,
+    /// What it said last.
+    state: NetworkAnswer,
+}
+
+impl NetworkChannel {
+    fn ask(&mut self, request: NetworkRequest) -> io::Result<(Vec<Report>, Option<OwnedFd>)> {
+        let answer = self.channel.send(&Request::Network(request)).and_then(|()| self.channel.receive());
+        let (mut state, descriptor): (NetworkAnswer, _) = answer.inspect_err(|error| {
+            self.state.lacks = Some(format!("its helper process failed: {error}"));
+        })?;
+        let reports = std::mem::take(&mut state.reports);
+        self.state = state;
+        Ok((reports.into_iter().map(Report::from).collect(), descriptor))
+    }
+
+    pub(crate) fn apply(&mut self, settings: &TunnelSettings) -> io::Result<Vec<Report>> {
+        Ok(self.ask(NetworkRequest::Apply(settings.clone()))?.0)
+    }
+
+    pub(crate) fn detour(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
+        self.ask(NetworkRequest::Detour(addresses.to_vec())).map(drop)
+    }
+
+    pub(crate) fn follow(&mut self) -> io::Result<()> {
+        self.ask(NetworkRequest::Follow).map(drop)
+    }
+
+    pub(crate) fn undo(&mut self) -> io::Result<()> {
+        self.ask(NetworkRequest::Undo).map(drop)
+    }
+
+    pub(crate) fn depends_on_network(&self) -> bool {
+        self.state.depends_on_network
+    }
+
+    pub(crate) fn takes_all(&self) -> bool {
+        self.state.takes_all
+    }
+
+    pub(crate) fn lacks(&self) -> Option<String> {
+        self.state.lacks.clone()
+    }
+
+    pub(crate) fn watch(&mut self) -> io::Result<RouteWatch> {
+        let (_, descriptor) = self.ask(NetworkRequest::Watch)?;
+        Ok(RouteWatch::from(descriptor.ok_or(io::ErrorKind::Unsupported)?))
+    }
+}
+
+/// Files that the policy names, read and written by the helper.
+#[derive(Debug)]
+pub struct HelperFiles {
+    channel: Channel,
+}
+
+impl HelperFiles {
+    fn ask<T: DeserializeOwned>(&self, request: FileRequest) -> io::Result<T> {
+        let answer: Result<T, Refusal> = self.channel.call(&Request::File(request))?;
+        Ok(answer?)
+    }
+
+    /// A client's file in `client-config-dir`; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// When it cannot be read or is too large, or the name is no file's.
+    pub fn client_file(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.ask(FileRequest::Client(name.to_owned()))
+    }
+
+    /// By what a change of `crl-verify`'s file or directory shows.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn revocation_mark(&self) -> io::Result<Mark> {
+        self.ask(FileRequest::RevocationMark)
+    }
+
+    /// The revocation lists of `crl-verify`, or the names in its directory, one a line.
+    ///
+    /// # Errors
+    /// When they cannot be read or are too large.
+    pub fn revocations(&self) -> io::Result<Vec<u8>> {
+        self.ask(FileRequest::Revocations)
+    }
+
+    /// Replaces the content of `ifconfig-pool-persist`'s file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_pool(&self, text: &str) -> io::Result<()> {
+        self.ask(FileRequest::WritePool(text.to_owned()))
+    }
+
+    /// The addresses of the names that limit where a peer may come from, in their order.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn look_up(&self) -> io::Result<Vec<LookedUp>> {
+        self.ask(FileRequest::Names)
+    }
+
+    /// What the file of `auth-user-pass` holds.
+    ///
+    /// # Errors
+    /// When it cannot be read or is too large.
+    pub fn user_password(&self) -> io::Result<Zeroizing<Vec<u8>>> {
+        self.ask::<Vec<u8>>(FileRequest::UserPassword).map(Zeroizing::new)
+    }
+}

@@ -1,0 +1,295 @@
+//! Files that a tunnel reads and writes while it runs, after it gave up the right to.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::net::ToSocketAddrs as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags, open, openat};
+
+use super::channel::Channel;
+use super::policy::{Policy, Revocations};
+use super::request::{FileRequest, LookedUp, Mark, Refusal};
+
+/// The largest file read for a client, in bytes.
+const MAX_CLIENT_FILE: u64 = 1 << 20;
+/// Larger files are no revocation lists.
+const MAX_REVOCATIONS: u64 = 64 << 20;
+/// Larger files hold no username and password.
+const MAX_USER_PASSWORD: u64 = 16 << 10;
+
+/// The files of one policy.
+pub(super) struct Files {
+    clients: Option<io::Result<OwnedFd>>,
+    revocations: Option<Listed>,
+    pool: Option<Mutex<Pool>>,
+    user_password: Option<Entry>,
+    names: Vec<String>,
+}
+
+/// What `crl-verify` names.
+struct Listed {
+    entry: Entry,
+    is_directory: bool,
+}
+
+/// A file by its directory, which was opened with root's rights: the way there may lead through directories that only
+/// root may enter. The file itself is opened with the rights of now.
+struct Entry {
+    directory: io::Result<OwnedFd>,
+    name: OsString,
+}
+
+/// The file of `ifconfig-pool-persist`.
+struct Pool {
+    path: PathBuf,
+    /// The same, opened with root's rights.
+    opened: Option<fs::File>,
+}
+
+impl Files {
+    /// Opens what has to be opened before the process becomes another user.
+    pub(super) fn open(policy: &Policy) -> Self {
+        Files {
+            clients: policy.client_directory.as_deref().map(directory),
+            revocations: policy.revocations.as_ref().map(Listed::new),
+            pool: policy.pool_file.as_ref().map(|path| Mutex::new(Pool::new(path))),
+            user_password: policy.user_password.as_deref().map(Entry::new),
+            names: policy.names.clone(),
+        }
+    }
+
+    pub(super) fn serve(&self, channel: &Channel, request: FileRequest) -> io::Result<()> {
+        match request {
+            FileRequest::Client(name) => channel.send(&self.client(&name).map_err(Refusal::from)),
+            FileRequest::RevocationMark => channel.send(&self.mark().map_err(Refusal::from)),
+            FileRequest::Revocations => channel.send(&self.revocations().map_err(Refusal::from)),
+            FileRequest::WritePool(text) => channel.send(&self.write_pool(&text).map_err(Refusal::from)),
+            FileRequest::Names => channel.send(&Ok::<_, Refusal>(self.look_up())),
+            FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
+        }
+    }
+
+    fn client(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no name of a client's file"));
+        }
+        let directory = self.clients.as_ref().ok_or_else(not_named)?;
+        let directory = directory.as_ref().map_err(copy)?;
+        match read_at(directory, OsStr::new(name), MAX_CLIENT_FILE) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn mark(&self) -> io::Result<Mark> {
+        let listed = self.revocations.as_ref().ok_or_else(not_named)?;
+        let metadata = listed.open()?.metadata()?;
+        Ok((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
+    }
+
+    fn revocations(&self) -> io::Result<Vec<u8>> {
+        let listed = self.revocations.as_ref().ok_or_else(not_named)?;
+        if !listed.is_directory {
+            return listed.entry.read(MAX_REVOCATIONS);
+        }
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(listed.open()?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." && std::str::from_utf8(name).is_ok() {
+                names.extend_from_slice(name);
+                names.push(b'\n');
+            }
+        }
+        Ok(names)
+    }
+
+    fn write_pool(&self, text: &str) -> io::Result<()> {
+        let pool = self.pool.as_ref().ok_or_else(not_named)?;
+        pool.lock().unwrap_or_else(PoisonError::into_inner).replace(text)
+    }
+
+    /// By the system's resolver, which reads files too.
+    fn look_up(&self) -> Vec<LookedUp> {
+        let addresses = |name: &String| {
+            let found = (name.as_str(), 0).to_socket_addrs().map_err(|error| error.to_string())?;
+            Ok(found.map(|address| address.ip().to_canonical()).collect())
+        };
+        self.names.iter().map(addresses).collect()
+    }
+
+    fn user_password(&self) -> io::Result<Vec<u8>> {
+        self.user_password.as_ref().ok_or_else(not_named)?.read(MAX_USER_PASSWORD)
+    }
+}
+
+impl Listed {
+    fn new(revocations: &Revocations) -> Self {
+        Listed { entry: Entry::new(&revocations.path), is_directory: revocations.is_directory }
+    }
+
+    fn open(&self) -> io::Result<fs::File> {
+        self.entry.open()
+    }
+}
+
+impl Entry {
+    fn new(path: &Path) -> Self {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let name = path.file_name().map_or_else(|| path.as_os_str().to_owned(), OsStr::to_owned);
+        Entry { directory: directory(parent.unwrap_or(Path::new("."))), name }
+    }
+
+    fn open(&self) -> io::Result<fs::File> {
+        open_at(self.directory.as_ref().map_err(copy)?, &self.name)
+    }
+
+    fn read(&self, most: u64) -> io::Result<Vec<u8>> {
+        read_at(self.directory.as_ref().map_err(copy)?, &self.name, most)
+    }
+}
+
+impl Pool {
+    fn new(path: &Path) -> Self {
+        // That it cannot be opened will show when it is to be written.
+        let opened = for_owner().create(true).truncate(false).open(path).ok();
+        Pool { path: path.to_owned(), opened }
+    }
+
+    /// Replaces the file in one step where its directory may be written, else in place.
+    fn replace(&mut self, text: &str) -> io::Result<()> {
+        let mut beside = self.path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        // One that an interrupted run left may have other rights.
+        let _ = fs::remove_file(&beside);
+        let made = for_owner().create_new(true).open(&beside);
+        let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
+        if written.and_then(|()| fs::rename(&beside, &self.path)).is_ok() {
+            return Ok(());
+        }
+        let _ = fs::remove_file(&beside);
+        match &mut self.opened {
+            Some(file) => {
+                file.set_len(0)?;
+                file.rewind()?;
+                file.write_all(text.as_bytes())
+            }
+            None => for_owner().create(true).truncate(true).open(&self.path)?.write_all(text.as_bytes()),
+        }
+    }
+}
+
+/// Opens files to write. A new one is for its owner alone: it has the names and addresses of clients.
+fn for_owner() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+fn directory(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn open_at(directory: &OwnedFd, name: &OsStr) -> io::Result<fs::File> {
+    // A pipe of that name must not stop the helper.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(openat(directory, name, flags, Mode::empty())?.into())
+}
+
+fn read_at(directory: &OwnedFd, name: &OsStr, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_at(directory, name)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    if metadata.len() > most {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    }
+    let mut content = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.take(most).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn not_named() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the configuration names no such file")
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn the_pool_file_is_for_its_owner() {
+        let scratch = Scratch::new("pool");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let path = scratch.path().join("pool");
+        let mut pool = Pool::new(&path);
+        assert_eq!(mode(&path), 0o600);
+        // Also after it was made by a version that did not care, and with what that left.
+        let beside = scratch.path().join("pool.new");
+        for left in [&path, &beside] {
+            fs::write(left, "old").unwrap();
+            fs::set_permissions(left, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        pool.replace("alice,10.8.0.2\n").unwrap();
+        assert_eq!((mode(&path), fs::read_to_string(&path).unwrap()), (0o600, "alice,10.8.0.2\n".to_owned()));
+        assert!(!beside.exists());
+    }
+
+    #[test]
+    fn only_what_the_policy_names_is_read() {
+        let scratch = Scratch::new("files");
+        let clients = scratch.path().join("ccd");
+        fs::create_dir(&clients).unwrap();
+        fs::create_dir(clients.join("directory")).unwrap();
+        fs::write(clients.join("alice"), "push \"route 10.1.0.0\"").unwrap();
+        fs::write(scratch.path().join("secret"), "x").unwrap();
+        fs::File::create(clients.join("large")).unwrap().set_len(MAX_CLIENT_FILE + 1).unwrap();
+        let files = Files::open(&Policy { client_directory: Some(clients), ..Policy::default() });
+        assert_eq!(files.client("alice").unwrap().unwrap(), b"push \"route 10.1.0.0\"");
+        for none in ["bob", "directory"] {
+            assert!(files.client(none).unwrap().is_none(), "{none}");
+        }
+        for bad in ["../secret", "", ".", "..", "/etc/passwd", "directory/../alice", "large", "a\0"] {
+            assert!(files.client(bad).is_err(), "{bad}");
+        }
+        assert!(files.revocations().is_err() && files.mark().is_err());
+        assert!(files.user_password().is_err() && files.write_pool("x").is_err());
+    }
+
+    #[test]
+    fn revocations_are_read_again() {
+        let scratch = Scratch::new("crl");
+        let list = scratch.path().join("crl.pem");
+        fs::write(&list, "one").unwrap();
+        let revocations = |path: &Path, is_directory| {
+            let revocations = Some(Revocations { path: path.to_owned(), is_directory });
+            Files::open(&Policy { revocations, ..Policy::default() })
+        };
+        let files = revocations(&list, false);
+        let mark = files.mark().unwrap();
+        assert_eq!(files.revocations().unwrap(), b"one");
+        fs::write(scratch.path().join("new"), "two").unwrap();
+        fs::rename(scratch.path().join("new"), &list).unwrap();
+        assert_ne!(files.mark().unwrap(), mark);
+        assert_eq!(files.revocations().unwrap(), b"two");
+        let files = revocations(scratch.path(), true);
+        assert_eq!(files.revocations().unwrap(), b"crl.pem\n");
+        assert_eq!(files.revocations().unwrap(), b"crl.pem\n", "from its beginning each time");
+    }
+}

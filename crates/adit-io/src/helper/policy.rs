@@ -1,0 +1,107 @@
+//! What a helper is told at its start and holds to afterwards.
+
+use std::path::{Path, PathBuf};
+
+use rustix::thread::CapabilitySet;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Remote;
+use crate::privileges::Account;
+use crate::udp::UdpOptions;
+
+/// What a helper does for its tunnel, and nothing else. It is told before the tunnel hears the first datagram.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Policy {
+    /// Addresses, routes and name servers of the TUN device: `None` if the tunnel needs none set any more.
+    pub network: Option<Network>,
+    /// Whom it may reach, in the driver's order.
+    pub remotes: Vec<Remote>,
+    /// How it makes UDP sockets.
+    pub udp: Option<UdpOptions>,
+    /// Names whose addresses limit where a peer may come from.
+    pub names: Vec<String>,
+    /// A firewall holds back what is not marked, also questions for names.
+    pub kill_switch: bool,
+    /// Sockets are bound to ports below 1024.
+    pub low_ports: bool,
+    /// `client-config-dir`.
+    pub client_directory: Option<PathBuf>,
+    /// `crl-verify`.
+    pub revocations: Option<Revocations>,
+    /// `ifconfig-pool-persist`, if it is written.
+    pub pool_file: Option<PathBuf>,
+    /// The file that `auth-user-pass` names.
+    pub user_password: Option<PathBuf>,
+    /// What may be run.
+    pub scripts: Option<Scripts>,
+    /// Files that go when the tunnel does: its sockets, `writepid`.
+    pub removed_at_end: Vec<PathBuf>,
+    /// Whom it becomes. Without, it stays who it is.
+    pub account: Option<Account>,
+    /// No sandbox.
+    pub without_sandbox: bool,
+}
+
+/// The TUN device that a helper sets up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Network {
+    /// Its name.
+    pub device: String,
+    /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
+    pub resolv_conf: Option<PathBuf>,
+    /// What a client that was killed left behind is put back, and its name servers stay outside the tunnel.
+    pub is_client: bool,
+}
+
+/// `crl-verify`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Revocations {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The names in a directory are the numbers of revoked certificates (`dir`).
+    pub is_directory: bool,
+}
+
+/// The scripts of a configuration.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Scripts {
+    /// Programs with the arguments that the configuration gives them; further ones may follow.
+    pub commands: Vec<Vec<String>>,
+    /// Names of environment variables that the configuration sets itself (`setenv`).
+    pub variables: Vec<String>,
+    /// Where their files are made (`tmp-dir`).
+    pub directory: PathBuf,
+}
+
+impl Policy {
+    /// The capabilities that the helper keeps: those that setting up a network and making sockets needs, and with
+    /// scripts and without a user of its own the superuser's, as scripts are run so.
+    pub(super) fn capabilities(&self) -> CapabilitySet {
+        if self.scripts.is_some() && self.account.is_none() {
+            return CapabilitySet::all();
+        }
+        let mut kept = CapabilitySet::empty();
+        if self.network.is_some() || !self.remotes.is_empty() {
+            kept |= CapabilitySet::NET_ADMIN;
+        }
+        if self.low_ports {
+            kept |= CapabilitySet::NET_BIND_SERVICE;
+        }
+        if self.reads_files_of_others() {
+            kept |= CapabilitySet::DAC_READ_SEARCH;
+        }
+        kept
+    }
+
+    /// Whether there is a file to be read again that is not root's, by a helper that stays root: without a right of
+    /// its own root reads no more than any user.
+    fn reads_files_of_others(&self) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let revocations = self.revocations.as_ref().map(|revocations| revocations.path.as_path());
+        let files = [revocations, self.user_password.as_deref(), self.client_directory.as_deref()];
+        let is_of_other = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.uid() != 0);
+        self.account.is_none()
+            && rustix::process::geteuid().is_root()
+            && files.into_iter().flatten().any(is_of_other)
+    }
+}

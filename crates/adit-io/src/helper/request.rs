@@ -1,0 +1,194 @@
+//! What a tunnel asks of its helper, and what the helper answers.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use adit_core::{OpenFailure, Report, Severity, Transport, TunnelSettings};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize as _;
+
+use super::policy::Policy;
+
+/// The first request on a channel says what the channel is for; all on it are of that kind.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// The first of all, once. Answer: `Result<Vec<Note>, String>`.
+    Start(Box<Policy>),
+    /// A further channel, which comes as a descriptor. No answer.
+    Channel,
+    /// For the system's network.
+    Network(NetworkRequest),
+    /// Reach a remote, for the `attempt`th time. Answers: [`Opening`].
+    Open { remote: usize, attempt: usize },
+    /// For files.
+    File(FileRequest),
+    /// For scripts.
+    Script(ScriptRequest),
+}
+
+/// For the system's network. Answer: [`NetworkAnswer`], with the descriptor of the watch for `Watch`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum NetworkRequest {
+    Apply(TunnelSettings),
+    Detour(Vec<IpAddr>),
+    Follow,
+    Undo,
+    Watch,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct NetworkAnswer {
+    pub(super) reports: Vec<Note>,
+    /// There are routes that must follow the network.
+    pub(super) depends_on_network: bool,
+    /// All traffic goes into the tunnel.
+    pub(super) takes_all: bool,
+    /// What the tunnel cannot be without, and why it has not got it.
+    pub(super) lacks: Option<String>,
+}
+
+/// A [`Report`] about nobody in particular.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Note {
+    severity: Severity,
+    text: String,
+}
+
+impl From<Report> for Note {
+    fn from(report: Report) -> Self {
+        Note { severity: report.severity, text: report.text }
+    }
+}
+
+impl From<Note> for Report {
+    fn from(note: Note) -> Self {
+        Report { severity: note.severity, path: None, text: note.text }
+    }
+}
+
+/// How reaching a remote goes on.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Opening {
+    /// These are its addresses. The helper waits for any message.
+    Reaching(Vec<IpAddr>),
+    /// The socket comes as a descriptor.
+    Done(Transport, SocketAddr),
+    Failed(OpenFailure),
+}
+
+/// For files.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FileRequest {
+    /// A file in `client-config-dir`. Answer: `Result<Option<Vec<u8>>, Refusal>`.
+    Client(String),
+    /// By what a change of the revocations shows. Answer: `Result<Mark, Refusal>`.
+    RevocationMark,
+    /// The revocation lists, or the names in the directory, one a line. Answer: `Result<Vec<u8>, Refusal>`.
+    Revocations,
+    /// Replace the file of `ifconfig-pool-persist`. Answer: `Result<(), Refusal>`.
+    WritePool(String),
+    /// The addresses of the policy's names, in their order. Answer: `Result<Vec<LookedUp>, Refusal>`.
+    Names,
+    /// The file of `auth-user-pass`. Answer: `Result<Vec<u8>, Refusal>`.
+    UserPassword,
+}
+
+/// The addresses of a name, or why they are not known.
+pub type LookedUp = Result<Vec<IpAddr>, String>;
+
+/// Time, size and number of a file.
+pub type Mark = (i64, i64, u64, u64);
+
+/// For scripts. A number names a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ScriptRequest {
+    /// Answer: `Result<u64, Refusal>`.
+    Run(ScriptCall),
+    /// Answer: `Result<Option<Exit>, Refusal>`, `None` while it runs.
+    Poll(u64),
+    /// Signal its process group: SIGKILL, or else SIGTERM. Answer: `Result<(), Refusal>`.
+    Signal { run: u64, kill: bool },
+    /// What its files hold now. Answer: `Result<Vec<Vec<u8>>, Refusal>`.
+    Files(u64),
+    /// What its first file holds now. Answer: `Result<Vec<u8>, Refusal>`.
+    FirstFile(u64),
+    /// Nobody asks for it any more: its files go. No answer.
+    Release(u64),
+}
+
+/// Its exit code, or why it has none.
+pub(super) type Exit = Result<i32, String>;
+
+/// A script to run. Without `Debug` for its environment and files, which hold passwords.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ScriptCall {
+    pub(super) argv: Vec<String>,
+    pub(super) env: Vec<(String, String)>,
+    /// Of the environment, what nobody else may learn.
+    pub(super) secrets: Vec<(String, String)>,
+    pub(super) device: String,
+    pub(super) files: Vec<ScriptInput>,
+    /// A run whose files the environment names too.
+    pub(super) beside: Option<u64>,
+}
+
+impl Drop for ScriptCall {
+    fn drop(&mut self) {
+        self.secrets.iter_mut().for_each(|(_, value)| value.zeroize());
+        self.files.iter_mut().for_each(|file| file.content.zeroize());
+    }
+}
+
+impl fmt::Debug for ScriptCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptCall").field("argv", &self.argv).finish_non_exhaustive()
+    }
+}
+
+/// A file for a script.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ScriptInput {
+    pub(super) content: Vec<u8>,
+    pub(super) is_argument: bool,
+    pub(super) variable: Option<String>,
+}
+
+/// An [`io::Error`] of the helper's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    number: Option<i32>,
+    text: String,
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Refusal { number: error.raw_os_error(), text: error.to_string() }
+    }
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        refusal.number.map_or_else(|| io::Error::other(refusal.text), io::Error::from_raw_os_error)
+    }
+}
+
+/// Reads a message of either end, and writes what was understood: that must read the same.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn message(bytes: &[u8]) -> bool {
+    fn reads<T: Serialize + serde::de::DeserializeOwned + fmt::Debug>(bytes: &[u8]) -> bool {
+        let Ok(message) = postcard::from_bytes::<T>(bytes) else { return false };
+        let written = postcard::to_allocvec(&message).expect("what was read can be written");
+        let again = postcard::from_bytes::<T>(&written).expect("what was written can be read");
+        assert_eq!(format!("{message:?}"), format!("{again:?}"));
+        true
+    }
+    let understood = [
+        reads::<Request>(bytes),
+        reads::<NetworkAnswer>(bytes),
+        reads::<Opening>(bytes),
+        reads::<Result<Vec<Vec<u8>>, Refusal>>(bytes),
+    ];
+    understood.contains(&true)
+}

@@ -1,0 +1,370 @@
+//! Runs a configuration's scripts, and keeps their files.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rand_core::{OsRng, TryRngCore as _};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+
+use super::channel::Channel;
+use super::policy;
+use super::request::{Exit, Refusal, ScriptCall, ScriptInput, ScriptRequest};
+
+/// Runs at once, with those that ended and whose files are kept.
+const MAX_RUNS: usize = 8192;
+/// The largest file that is read back.
+const MAX_FILE: u64 = 256 << 10;
+/// What scripts find programs by.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What the names of the directories begin with; 16 hexadecimal digits follow.
+const PREFIX: &str = "adit-scripts-";
+/// What environment variables that OpenVPN gives a script begin with if not with a small letter (its manual,
+/// "Environmental Variables").
+const PREFIXES: [&str; 4] = ["IV_", "UV_", "X509_", "OPENVPN_"];
+
+/// All runs.
+pub(super) struct Scripts {
+    policy: policy::Scripts,
+    directory: Option<Directory>,
+    runs: BTreeMap<u64, Run>,
+    next: u64,
+}
+
+struct Run {
+    child: Child,
+    files: Vec<PathBuf>,
+    /// The environment variables that name them.
+    variables: Vec<(String, PathBuf)>,
+    directory: Option<PathBuf>,
+}
+
+impl Scripts {
+    pub(super) fn new(policy: policy::Scripts) -> Self {
+        remove_abandoned(&policy.directory);
+        Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0 }
+    }
+
+    pub(super) fn serve(&mut self, channel: &Channel, request: ScriptRequest) -> io::Result<()> {
+        match request {
+            ScriptRequest::Run(call) => channel.send(&self.run(&call).map_err(Refusal::from)),
+            ScriptRequest::Poll(run) => channel.send(&self.poll(run).map_err(Refusal::from)),
+            ScriptRequest::Signal { run, kill } => {
+                channel.send(&self.signal(run, kill).map_err(Refusal::from))
+            }
+            ScriptRequest::Files(run) => channel.send(&self.files(run).map_err(Refusal::from)),
+            ScriptRequest::FirstFile(run) => channel.send(&self.first_file(run).map_err(Refusal::from)),
+            ScriptRequest::Release(run) => {
+                self.release(run);
+                Ok(())
+            }
+        }
+    }
+
+    fn run(&mut self, call: &ScriptCall) -> io::Result<u64> {
+        self.check(call)?;
+        let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut laid = self.lay(&call.files)?;
+        let mut command = Command::new(program);
+        // What it starts ends with it.
+        command.process_group(0);
+        command.args(arguments).env_clear().env("PATH", PATH).env("dev", &call.device).stdin(Stdio::null());
+        // The copies that the standard library makes until the program begins are out of reach.
+        command.envs(call.env.iter().chain(&call.secrets).map(|(name, value)| (name, value)));
+        if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
+            command.envs(other.variables.iter().map(|(name, path)| (name, path)));
+        }
+        command.envs(laid.variables.iter().map(|(name, path)| (name, path)));
+        let arguments = call.files.iter().zip(&laid.files).filter(|(file, _)| file.is_argument);
+        command.args(arguments.map(|(_, path)| path));
+        let child = command.spawn()?;
+        let number = self.next;
+        self.next += 1;
+        let run = Run {
+            child,
+            files: std::mem::take(&mut laid.files),
+            variables: std::mem::take(&mut laid.variables),
+            directory: laid.directory.take(),
+        };
+        self.runs.insert(number, run);
+        Ok(number)
+    }
+
+    /// Whether the configuration has such a script, and its environment is one that OpenVPN's scripts have. What a
+    /// program's libraries obey, such as `LD_PRELOAD`, is not.
+    fn check(&self, call: &ScriptCall) -> io::Result<()> {
+        let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
+        if !self.policy.commands.iter().any(|command| !command.is_empty() && call.argv.starts_with(command)) {
+            return Err(denied("the configuration has no such script"));
+        }
+        let variables = call.env.iter().chain(&call.secrets).map(|(name, _)| name);
+        let files = call.files.iter().filter_map(|file| file.variable.as_ref());
+        if let Some(name) = variables.chain(files).find(|name| !self.is_variable(name)) {
+            return Err(denied(&format!("scripts get no variable `{name}`")));
+        }
+        if self.runs.len() >= MAX_RUNS {
+            return Err(denied("too many scripts"));
+        }
+        Ok(())
+    }
+
+    fn is_variable(&self, name: &str) -> bool {
+        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let usual = name.starts_with(|first: char| first.is_ascii_lowercase())
+            || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        (plain && usual) || self.policy.variables.iter().any(|known| known == name)
+    }
+
+    /// Makes the files of a script, in a directory that only we can enter.
+    fn lay(&mut self, files: &[ScriptInput]) -> io::Result<Laid> {
+        let mut laid = Laid { files: Vec::new(), variables: Vec::new(), directory: None };
+        if files.is_empty() {
+            return Ok(laid);
+        }
+        let parent = match &self.directory {
+            Some(directory) if directory.path.is_dir() => directory,
+            _ => self.directory.insert(Directory::make(&self.policy.directory)?),
+        };
+        let directory = parent.path.join(self.next.to_string());
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        laid.directory = Some(directory.clone());
+        for (number, file) in files.iter().enumerate() {
+            let path = directory.join(number.to_string());
+            let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            made.write_all(&file.content)?;
+            laid.variables.extend(file.variable.clone().map(|variable| (variable, path.clone())));
+            laid.files.push(path);
+        }
+        Ok(laid)
+    }
+
+    fn get(&mut self, run: u64) -> io::Result<&mut Run> {
+        self.runs.get_mut(&run).ok_or_else(|| io::Error::other("there is no such script"))
+    }
+
+    fn poll(&mut self, run: u64) -> io::Result<Option<Exit>> {
+        let status = self.get(run)?.child.try_wait()?;
+        Ok(status.map(|status| status.code().ok_or_else(|| format!("it ended by {status}"))))
+    }
+
+    fn signal(&mut self, run: u64, kill: bool) -> io::Result<()> {
+        self.get(run)?.signal(if kill { Signal::KILL } else { Signal::TERM });
+        Ok(())
+    }
+
+    fn files(&mut self, run: u64) -> io::Result<Vec<Vec<u8>>> {
+        Ok(self.get(run)?.files.iter().map(|file| read_small(file).unwrap_or_default()).collect())
+    }
+
+    fn first_file(&mut self, run: u64) -> io::Result<Vec<u8>> {
+        read_small(self.get(run)?.files.first().ok_or(io::ErrorKind::NotFound)?)
+    }
+
+    fn release(&mut self, run: u64) {
+        if let Some(mut run) = self.runs.remove(&run) {
+            // One that still runs ends: nobody would wait for it.
+            run.signal(Signal::KILL);
+            let _ = run.child.wait();
+        }
+    }
+
+    /// The tunnel is gone: what runs ends, and all files go.
+    pub(super) fn end(&mut self) {
+        let runs: Vec<u64> = self.runs.keys().copied().collect();
+        runs.into_iter().for_each(|run| self.release(run));
+        self.directory = None;
+    }
+}
+
+impl Run {
+    /// Signals the script, and what it started. Only while it was not waited for is its process group still its own.
+    fn signal(&mut self, signal: Signal) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // It may have ended meanwhile.
+            let _ = kill_process_group(Pid::from_child(&self.child), signal);
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Files that were made for a script that is about to begin. They go if it does not.
+struct Laid {
+    files: Vec<PathBuf>,
+    variables: Vec<(String, PathBuf)>,
+    directory: Option<PathBuf>,
+}
+
+impl Drop for Laid {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    if file.metadata()?.len() > MAX_FILE {
+        return Err(io::Error::other("too large"));
+    }
+    let mut content = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// The directory of one helper. It is locked while the helper runs, and goes with this.
+struct Directory {
+    path: PathBuf,
+    _lock: fs::File,
+}
+
+impl Directory {
+    fn make(parent: &Path) -> io::Result<Self> {
+        loop {
+            let tag = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
+            let path = parent.join(format!("{PREFIX}{tag:016x}"));
+            DirBuilder::new().mode(0o700).create(&path)?;
+            // Another start may take it for abandoned before it is locked, and remove it.
+            match lock(&path) {
+                Ok(Some(lock)) if path.is_dir() => return Ok(Directory { path, _lock: lock }),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Opens a directory, never through a link, and locks it. `None` if another has it locked.
+fn lock(path: &Path) -> io::Result<Option<fs::File>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::File::from(open(path, flags, Mode::empty())?);
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes the directories of helpers that were killed: ours, of the name that [`Directory`] gives, and not locked.
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let tag = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let named =
+            tag.is_some_and(|tag| tag.len() == 16 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if !named {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(Some(lock)) = lock(&path) else { continue };
+        if lock.metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw()) {
+            // It does not follow links either. What cannot be removed is tried again by the next start.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::testing::Scratch;
+
+    fn scripts(directory: &Path) -> Scripts {
+        Scripts::new(policy::Scripts {
+            commands: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 3".to_owned()]],
+            variables: vec!["CONFIGURED".to_owned()],
+            directory: directory.to_owned(),
+        })
+    }
+
+    fn call(argv: &[&str], variable: &str) -> ScriptCall {
+        ScriptCall {
+            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+            env: vec![(variable.to_owned(), "x".to_owned())],
+            secrets: Vec::new(),
+            device: "tun0".to_owned(),
+            files: vec![ScriptInput { content: b"in".to_vec(), is_argument: true, variable: None }],
+            beside: None,
+        }
+    }
+
+    #[test]
+    fn only_the_scripts_of_the_configuration_run() {
+        let scratch = Scratch::new("scripts");
+        let mut scripts = scripts(scratch.path());
+        let good = ["/bin/sh", "-c", "exit 3", "further"];
+        for bad in [&["/bin/sh", "-c", "exit 4"][..], &["/bin/sh", "-c"], &["/bin/true"], &[]] {
+            assert!(scripts.run(&call(bad, "common_name")).is_err(), "{bad:?}");
+        }
+        for bad in ["LD_PRELOAD", "PATH", "BASH_ENV", "", "a=b", "_x", "configured\n"] {
+            assert!(scripts.run(&call(&good, bad)).is_err(), "{bad}");
+        }
+        for known in ["common_name", "IV_VER", "X509_0_CN", "CONFIGURED"] {
+            let run = scripts.run(&call(&good, known)).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let exit = loop {
+                match scripts.poll(run).unwrap() {
+                    Some(exit) => break exit,
+                    None => assert!(Instant::now() < deadline),
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            };
+            assert_eq!(exit, Ok(3));
+            assert_eq!(scripts.files(run).unwrap(), [b"in"]);
+            scripts.release(run);
+            assert!(scripts.files(run).is_err());
+        }
+        scripts.end();
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_directories_of_killed_helpers_are_removed() {
+        let scratch = Scratch::new("abandoned");
+        let running = Directory::make(scratch.path()).unwrap();
+        // A file of another, to which a link leads.
+        let other = scratch.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("precious"), "x").unwrap();
+        let abandoned = scratch.path().join(format!("{PREFIX}{:016x}", 1));
+        fs::create_dir_all(abandoned.join("7")).unwrap();
+        fs::write(abandoned.join("7/0"), "password").unwrap();
+        symlink(&other, abandoned.join("7/link")).unwrap();
+        let link = scratch.path().join(format!("{PREFIX}{:016x}", 2));
+        symlink(&other, &link).unwrap();
+        let alike = scratch.path().join(format!("{PREFIX}notes"));
+        fs::create_dir(&alike).unwrap();
+        let foreign = scratch.path().join(format!("{PREFIX}{:016x}", 3));
+        fs::create_dir(&foreign).unwrap();
+        std::os::unix::fs::chown(&foreign, Some(65_534), None).unwrap();
+
+        drop(scripts(scratch.path()));
+        assert!(!abandoned.exists());
+        assert!(running.path.is_dir(), "of a process that runs");
+        assert!(link.is_symlink() && alike.is_dir() && other.join("precious").is_file());
+        assert!(foreign.is_dir(), "of another user");
+    }
+}

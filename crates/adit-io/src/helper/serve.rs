@@ -1,0 +1,225 @@
+//! The helper's own process.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use adit_core::{OpenFailure, Report, Severity, Transport};
+
+use super::channel::Channel;
+use super::files::Files;
+use super::policy::{Network, Policy};
+use super::request::{NetworkAnswer, NetworkRequest, Note, Opening, Request};
+use super::scripts::Scripts;
+use crate::config::Remote;
+use crate::dns::NameServers;
+use crate::netlink::RouteWatch;
+use crate::opener::{self, KnownAddresses, Opened, Resolving};
+use crate::privileges::{deny_programs, reduce};
+use crate::routing::Routing;
+use crate::system::SystemSettings;
+use crate::udp::UdpOptions;
+
+/// Channels at once. A tunnel has one for its network, each kind of file, scripts, and each attempt to connect.
+const MAX_CHANNELS: usize = 32;
+
+/// Which rights the helper keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Those that its policy needs.
+    OfThePolicy,
+    /// It shares a process with its tunnel, in a test.
+    OfTheProcess,
+}
+
+/// What all channels share.
+struct Helper {
+    network: Option<Mutex<SystemSettings>>,
+    remotes: Vec<Remote>,
+    udp: Option<UdpOptions>,
+    known: KnownAddresses,
+    /// The names of all remotes were resolved, or it was tried.
+    learnt: AtomicBool,
+    kill_switch: bool,
+    files: Files,
+    scripts: Option<Mutex<Scripts>>,
+    channels: AtomicUsize,
+}
+
+/// Serves one tunnel until it is gone; then puts back what was changed.
+pub(super) fn serve(channel: Channel, rights: Rights) -> io::Result<()> {
+    let (Request::Start(policy), _) = channel.receive()? else {
+        return Err(io::Error::other("the first request must say what the helper is for"));
+    };
+    let removed_at_end = policy.removed_at_end.clone();
+    let (helper, notes) = match start(*policy, rights) {
+        Ok(started) => started,
+        Err(error) => return channel.send(&Err::<Vec<Note>, String>(error.to_string())),
+    };
+    channel.send(&Ok::<Vec<Note>, String>(notes))?;
+    let helper = Arc::new(helper);
+    while let Ok((request, descriptor)) = channel.receive() {
+        let (Request::Channel, Some(descriptor)) = (request, descriptor) else { break };
+        helper.open_channel(descriptor);
+    }
+    helper.end(removed_at_end);
+    Ok(())
+}
+
+fn start(policy: Policy, rights: Rights) -> io::Result<(Helper, Vec<Note>)> {
+    let mut reports = Vec::new();
+    // What only root may open, before it is root no more.
+    let files = Files::open(&policy);
+    if rights == Rights::OfThePolicy {
+        reduce(policy.account.as_ref(), policy.capabilities(), policy.scripts.is_some())
+            .map_err(io::Error::other)?;
+    }
+    let network = policy.network.map(|network| system_settings(network, &mut reports)).transpose()?;
+    let scripts = policy.scripts.map(Scripts::new);
+    if rights == Rights::OfThePolicy && scripts.is_none() && !policy.without_sandbox {
+        let denied = deny_programs();
+        reports.extend(denied.err().map(|error| {
+            let text = format!("the helper can run programs: seccomp cannot be had: {error}");
+            Report { severity: Severity::Warning, path: None, text }
+        }));
+    }
+    let helper = Helper {
+        network,
+        remotes: policy.remotes,
+        udp: policy.udp,
+        known: KnownAddresses::default(),
+        learnt: AtomicBool::new(false),
+        kill_switch: policy.kill_switch,
+        files,
+        scripts: scripts.map(Mutex::new),
+        channels: AtomicUsize::new(0),
+    };
+    Ok((helper, reports.into_iter().map(Note::from).collect()))
+}
+
+fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mutex<SystemSettings>> {
+    let routing = Routing::new(&network.device)?;
+    let name_servers = NameServers::new(routing.device(), network.resolv_conf);
+    let mut settings = SystemSettings::new(routing, name_servers);
+    if network.is_client {
+        reports.extend(settings.recover());
+    }
+    Ok(Mutex::new(settings))
+}
+
+impl Helper {
+    fn open_channel(self: &Arc<Self>, descriptor: OwnedFd) {
+        if self.channels.fetch_add(1, Ordering::Relaxed) >= MAX_CHANNELS {
+            self.channels.fetch_sub(1, Ordering::Relaxed);
+            // The other end sees that it is closed.
+            return;
+        }
+        let helper = Arc::clone(self);
+        let serve = move || {
+            // The tunnel hears of an error by the end of the channel.
+            let _ = helper.serve_channel(&Channel::from(descriptor));
+            helper.channels.fetch_sub(1, Ordering::Relaxed);
+        };
+        if thread::Builder::new().name("adit-helper".to_owned()).spawn(serve).is_err() {
+            self.channels.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn serve_channel(&self, channel: &Channel) -> io::Result<()> {
+        loop {
+            match channel.receive()?.0 {
+                Request::Network(request) => self.serve_network(channel, request)?,
+                Request::Open { remote, attempt } => return self.open(channel, remote, attempt),
+                Request::File(request) => self.files.serve(channel, request)?,
+                Request::Script(request) => {
+                    let scripts = self.scripts.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
+                    lock(scripts).serve(channel, request)?;
+                }
+                Request::Start(_) | Request::Channel => return Err(io::ErrorKind::PermissionDenied.into()),
+            }
+        }
+    }
+
+    fn serve_network(&self, channel: &Channel, request: NetworkRequest) -> io::Result<()> {
+        let mut network = lock(self.network.as_ref().ok_or(io::ErrorKind::PermissionDenied)?);
+        let mut reports = Vec::new();
+        let mut watch = None;
+        match request {
+            NetworkRequest::Apply(settings) => reports = network.apply(&settings),
+            NetworkRequest::Detour(addresses) => network.detour(&addresses),
+            NetworkRequest::Follow => network.follow(),
+            NetworkRequest::Undo => network.undo(),
+            NetworkRequest::Watch => watch = RouteWatch::new().ok(),
+        }
+        let answer = NetworkAnswer {
+            reports: reports.into_iter().map(Note::from).collect(),
+            depends_on_network: network.depends_on_network(),
+            takes_all: network.takes_all(),
+            lacks: network.lacks().map(str::to_owned),
+        };
+        channel.send_with(&answer, watch.as_ref().map(RouteWatch::as_fd))
+    }
+
+    fn open(&self, channel: &Channel, remote: usize, attempt: usize) -> io::Result<()> {
+        let (Some(target), Some(udp)) = (self.remotes.get(remote), &self.udp) else {
+            let why = OpenFailure::Unreachable(format!("there is no remote number {remote}"));
+            return channel.send(&Opening::Failed(why));
+        };
+        let prepare = |addresses: Vec<IpAddr>| {
+            // If the tunnel is gone, the answer will find out.
+            let _ = channel.send(&Opening::Reaching(addresses)).and_then(|()| channel.receive::<()>());
+        };
+        let resolving = self.resolving();
+        self.learn_ahead(&resolving);
+        match opener::open(target, attempt, udp, (&self.known, &resolving), prepare) {
+            Ok(Opened::Udp(socket, address)) => {
+                channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
+            }
+            Ok(Opened::Tcp(stream, address)) => {
+                channel.send_with(&Opening::Done(Transport::Tcp, address), Some(stream.as_fd()))
+            }
+            Err(failure) => channel.send(&Opening::Failed(failure)),
+        }
+    }
+
+    fn resolving(&self) -> Resolving {
+        match &self.network {
+            Some(network) => lock(network).resolving(self.kill_switch),
+            None => Resolving::System,
+        }
+    }
+
+    /// Resolves the names of all remotes while the system's resolver works, once: later it may be in a dead tunnel.
+    fn learn_ahead(&self, resolving: &Resolving) {
+        if self.remotes.len() < 2 || self.learnt.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (known, remotes, resolving) = (self.known.clone(), self.remotes.clone(), resolving.clone());
+        let work = move || known.learn(&remotes, &resolving);
+        // Without it the names are resolved when they are needed.
+        let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
+    }
+
+    /// The tunnel is gone.
+    fn end(&self, removed_at_end: Vec<PathBuf>) {
+        if let Some(network) = &self.network {
+            lock(network).undo();
+        }
+        if let Some(scripts) = &self.scripts {
+            lock(scripts).end();
+        }
+        for path in removed_at_end {
+            // Its directory may be one where only root makes files.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

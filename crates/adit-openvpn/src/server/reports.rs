@@ -1,0 +1,54 @@
+//! What the server says in the log, and how much of it peers may cause that have not authenticated.
+
+use adit_core::{Event, Path, Report, Severity};
+
+use super::Server;
+use super::limits::{LOG_LINES, LOG_PERIOD};
+
+impl Server {
+    pub(super) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
+        self.events.push_back(Event::Report(Report { severity, path, text }));
+    }
+
+    /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines.
+    pub(super) fn report_unauthenticated(&mut self, severity: Severity, path: Path, text: String) {
+        if self.log_budget.admits(self.now, path.remote().ip()) {
+            self.report(severity, Some(path), text);
+        }
+    }
+
+    /// Says in the log, once in a while, that a table of unauthenticated peers makes room.
+    pub(super) fn report_full(&mut self, what: &'static str) {
+        let due = self.told_full.get(what).is_none_or(|at| self.now >= *at);
+        if due {
+            self.told_full.insert(what, self.now + LOG_PERIOD);
+            let text = format!(
+                "too many {what}: the oldest of the source with the most make room; `adit status` counts them, and \
+                 this is said once in {} s",
+                LOG_PERIOD.as_secs()
+            );
+            self.report(Severity::Warning, None, text);
+        }
+    }
+
+    /// What a peer wants to say in the log before it has authenticated.
+    pub(super) fn report_lines(&mut self, path: Path, lines: Vec<(Severity, String)>) {
+        for (severity, text) in lines {
+            self.report_unauthenticated(severity, path, text);
+        }
+    }
+
+    /// Says in the log how many lines about unauthenticated peers there was no room for.
+    pub(super) fn report_dropped_lines(&mut self) {
+        if let Some(dropped) = self.log_budget.poll_dropped(self.now) {
+            let text = format!(
+                "{dropped} lines about peers that did not authenticate were not written in the last {} s (at most {} \
+                 are, and {} of one address)",
+                LOG_PERIOD.as_secs(),
+                LOG_LINES.total,
+                LOG_LINES.ipv4
+            );
+            self.report(Severity::Warning, None, text);
+        }
+    }
+}
