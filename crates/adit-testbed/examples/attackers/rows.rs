@@ -178,7 +178,7 @@ impl Keys {
                 key,
                 Behaviour::HalfOpen,
                 Sources::One,
-                pace(256, 400),
+                pace(2048, 400),
             ),
             Row {
                 lead: Duration::from_secs(3),
