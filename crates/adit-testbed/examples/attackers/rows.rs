@@ -132,17 +132,16 @@ impl Keys {
     fn half_trusted(&self) -> Vec<Row<'_>> {
         let [plain, ..] = &self.wrappings;
         let setup = |protocol, scripts| Setup { protocol, wrapping: plain, scripts };
-        let sessions = |name: &str, setup, behaviour, sources, [at_once, per_second]: [usize; 2]| {
-            let pace = Pace { at_once, per_second: per_second as u32 };
+        let sessions = |name: &str, setup, behaviour, sources, pace| {
             row(name.to_owned(), setup, Threat::Sessions { behaviour, sources, pace })
         };
         let udp = setup("udp4", Scripts::None);
         let (slow, sign_on) = (setup("udp4", Scripts::Slow), setup("udp4", Scripts::SignOn));
         let (tcp, udp6) = (setup("tcp4", Scripts::None), setup("udp6", Scripts::None));
         let key = Setup { wrapping: &self.refused, scripts: Scripts::Key, ..udp };
-        let all = UNLIMITED as usize;
+        let pace = |at_once, per_second| Pace { at_once, per_second };
         let half_open = |name: &str, setup, sources| {
-            let row = sessions(name, setup, Behaviour::HalfOpen, sources, [MANY, 2000]);
+            let row = sessions(name, setup, Behaviour::HalfOpen, sources, pace(MANY, 2000));
             Row { lead: Duration::from_secs(3), ..row }
         };
         vec![
@@ -153,7 +152,7 @@ impl Keys {
                     udp,
                     Behaviour::Exit,
                     Sources::One,
-                    [32, all],
+                    pace(32, UNLIMITED),
                 )
             },
             sessions(
@@ -161,14 +160,14 @@ impl Keys {
                 slow,
                 Behaviour::Exit,
                 Sources::One,
-                [32, 400],
+                pace(32, 400),
             ),
             sessions(
                 "no certificate, 2 s script: soft resets while half-open",
                 slow,
                 Behaviour::SoftResets,
                 Sources::One,
-                [16, all],
+                pace(16, UNLIMITED),
             ),
             Row {
                 certified: true,
@@ -179,7 +178,7 @@ impl Keys {
                 key,
                 Behaviour::HalfOpen,
                 Sources::One,
-                [256, 400],
+                pace(2048, 400),
             ),
             Row {
                 lead: Duration::from_secs(3),
@@ -196,7 +195,7 @@ impl Keys {
                     sign_on,
                     Behaviour::PutOff,
                     Sources::One,
-                    [64, 150],
+                    pace(64, 150),
                 )
             },
             sessions(
@@ -204,7 +203,7 @@ impl Keys {
                 udp,
                 Behaviour::GarbageTls,
                 Sources::One,
-                [256, 3000],
+                pace(256, 3000),
             ),
             half_open("no key: half-open, one IPv4 address", udp, Sources::One),
             half_open("no key: half-open, one IPv6 /64", udp6, Sources::Prefix(NETWORK, 64)),
