@@ -2,7 +2,7 @@
 //! system's resolver from its name servers.
 //!
 //! The system's resolver may have been told the tunnel's own name servers, which a dead tunnel does not reach; and its
-//! questions have no mark. Those that leave here are for the names of servers alone, and go to the name servers that
+//! queries have no mark. Those that leave here are for the names of servers alone, and go to the name servers that
 //! the system has without the tunnel.
 
 use std::io;
@@ -20,7 +20,7 @@ use crate::mark;
 
 /// A name of up to 255 bytes (RFC 1035 §2.3.4).
 type HostName = Name<Array<255>>;
-/// A question with its header.
+/// A query.
 type Query = Message<Array<512>>;
 
 /// How long one name server has to answer. The whole is bounded by the number of servers.
@@ -54,7 +54,7 @@ fn ask_one(server: SocketAddr, name: &HostName) -> io::Result<Vec<IpAddr>> {
     let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
     let socket = UdpSocket::bind(any)?;
     mark::set(socket.as_fd())?;
-    // From nobody else is anything taken.
+    // Datagrams of other senders are not received.
     socket.connect(server)?;
     let mut open = Vec::new();
     for kind in [Rtype::A, Rtype::AAAA] {
@@ -106,10 +106,10 @@ fn query(name: &HostName, kind: Rtype) -> io::Result<Query> {
 }
 
 fn no_room(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("the question does not fit: {error}"))
+    io::Error::other(format!("the query does not fit: {error}"))
 }
 
-/// Which of the questions a datagram answers, and the addresses in it. `None` if none.
+/// Which of the queries a datagram answers, and the addresses in it. `None` if none.
 ///
 /// # Errors
 /// When the server says that it cannot tell.
@@ -139,7 +139,7 @@ fn read_answer(bytes: &[u8], open: &[Query]) -> io::Result<Option<(usize, Vec<Ip
 pub(crate) fn read_any_answer(bytes: &[u8]) -> usize {
     let Ok(name) = "two.example".parse() else { return 0 };
     let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
-    let with_id = |mut query: Message<Vec<u8>>| {
+    let with_id = |mut query: Query| {
         query.header_mut().set_id(id);
         query
     };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_for_its_question_alone() {
+    fn a_response_is_taken_for_its_query_alone() {
         let open = [query(&name(), Rtype::A).unwrap(), query(&name(), Rtype::AAAA).unwrap()];
         let bytes = answer(&open[0], Rcode::NOERROR, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
         let (index, addresses) = read_answer(&bytes, &open).unwrap().unwrap();
