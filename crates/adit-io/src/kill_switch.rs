@@ -93,9 +93,10 @@ impl KillSwitch {
     /// # Errors
     /// When the system refuses.
     pub fn all_off() -> Result<Vec<String>, KillSwitchError> {
+        // Also where there is no nft.
+        routing::recover(&mut Netlink::open()?);
         let tables = KillSwitch::tables()?;
         tables.iter().try_for_each(|table| remove(table))?;
-        routing::recover(&mut Netlink::open()?);
         Ok(tables)
     }
 

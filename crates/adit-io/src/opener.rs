@@ -23,7 +23,7 @@ use crate::udp::{UdpOptions, UdpSocket, set_buffers};
 /// How long a fixed local port may still be held by the path that was closed just now.
 const BIND_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a name may take while the network is held. The system's resolver may wait longer for name servers in a dead
+/// How long a name may take with marked queries. The system's resolver may wait longer for name servers in a dead
 /// tunnel.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -48,9 +48,9 @@ pub(crate) struct KnownAddresses(Arc<Mutex<Resolved>>);
 pub(crate) enum Resolving {
     /// By the system's resolver.
     System,
-    /// The tunnel or the kill switch holds the network, so the system's resolver may not reach its name servers: these
-    /// are asked by marked datagrams, beside it.
-    Held(Vec<IpAddr>),
+    /// The system's resolver may not reach its name servers, because of the tunnel or the kill switch: these name
+    /// servers are asked by marked datagrams as well.
+    Marked(Vec<IpAddr>),
 }
 
 impl KnownAddresses {
@@ -58,7 +58,7 @@ impl KnownAddresses {
     fn resolve(&self, remote: &Remote, resolving: &Resolving) -> Result<Vec<SocketAddr>, OpenFailure> {
         let fresh = match resolving {
             Resolving::System => resolve(remote),
-            Resolving::Held(servers) => resolve_beside(remote, servers),
+            Resolving::Marked(servers) => resolve_beside(remote, servers),
         };
         let mut known = self.lock();
         match fresh {
@@ -154,8 +154,8 @@ fn by_system(remote: &Remote, host: &str) -> Result<Vec<SocketAddr>, OpenFailure
 /// A way to resolve a name.
 type Way = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, OpenFailure> + Send>;
 
-/// By marked questions to these servers, and at once by the system's resolver: it may know the name without asking
-/// anybody (`/etc/hosts`). The first that finds addresses counts.
+/// By marked queries to these servers, and at the same time by the system's resolver: it may know the name without a
+/// query (`/etc/hosts`). The first that finds addresses counts.
 fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>, OpenFailure> {
     let host = wanted_name(remote)?.into_owned();
     if host.parse::<IpAddr>().is_ok() {
@@ -165,7 +165,7 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
     let ways: [Way; 2] = [
         Box::new({
             let (remote, host, servers) = (remote.clone(), host.clone(), servers.to_vec());
-            move || by_marked_questions(&remote, &host, &servers)
+            move || by_marked_queries(&remote, &host, &servers)
         }),
         Box::new({
             let (remote, host) = (remote.clone(), host.clone());
@@ -194,7 +194,7 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
     Err(failure)
 }
 
-fn by_marked_questions(
+fn by_marked_queries(
     remote: &Remote,
     host: &str,
     servers: &[IpAddr],
@@ -350,13 +350,13 @@ mod tests {
     fn a_name_that_resolved_once_is_remembered() {
         let (known, none) = (KnownAddresses::default(), KnownAddresses::default());
         // Both ways fail: no name server answers there, and there is no such name.
-        let held = Resolving::Held(vec!["127.0.0.1".parse().unwrap()]);
+        let marked = Resolving::Marked(vec!["127.0.0.1".parse().unwrap()]);
         let literal = remote("127.0.0.1", Transport::Udp, Family::V4);
         let remote = remote("gone.invalid", Transport::Udp, Family::V4);
         known.lock().insert(key(&remote), vec!["127.0.0.1:9".parse().unwrap()]);
-        known.learn(std::slice::from_ref(&remote), &held);
-        assert!(open(&remote, 0, &OPTIONS, (&known, &held), |_| ()).is_ok());
-        assert!(open(&remote, 0, &OPTIONS, (&none, &held), |_| ()).is_err());
-        assert!(open(&literal, 0, &OPTIONS, (&none, &held), |_| ()).is_ok());
+        known.learn(std::slice::from_ref(&remote), &marked);
+        assert!(open(&remote, 0, &OPTIONS, (&known, &marked), |_| ()).is_ok());
+        assert!(open(&remote, 0, &OPTIONS, (&none, &marked), |_| ()).is_err());
+        assert!(open(&literal, 0, &OPTIONS, (&none, &marked), |_| ()).is_ok());
     }
 }

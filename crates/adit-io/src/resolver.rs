@@ -2,7 +2,7 @@
 //! system's resolver from its name servers.
 //!
 //! The system's resolver may have been told the tunnel's own name servers, which a dead tunnel does not reach; and its
-//! questions have no mark. Those that leave here are for the names of servers alone, and go to the name servers that
+//! queries have no mark. Those that leave here are for the names of servers alone, and go to the name servers that
 //! the system has without the tunnel.
 
 use std::io;
@@ -12,10 +12,16 @@ use std::time::{Duration, Instant};
 
 use domain::base::iana::{Class, Rcode};
 use domain::base::{Message, MessageBuilder, Name, Rtype};
+use domain::dep::octseq::array::Array;
 use domain::rdata::{A, Aaaa};
 use rand_core::{OsRng, TryRngCore as _};
 
 use crate::mark;
+
+/// A name of up to 255 bytes (RFC 1035 §2.3.4).
+type HostName = Name<Array<255>>;
+/// A query.
+type Query = Message<Array<512>>;
 
 /// How long one name server has to answer. The whole is bounded by the number of servers.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -31,7 +37,7 @@ const LONGEST: usize = 4096;
 /// # Errors
 /// When `host` is no name, or no server answers.
 pub(crate) fn ask(servers: &[IpAddr], host: &str) -> io::Result<Vec<IpAddr>> {
-    let name: Name<Vec<u8>> =
+    let name: HostName =
         host.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{error}")))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the system names no name server");
     for server in servers.iter().take(MAX_SERVERS) {
@@ -44,11 +50,11 @@ pub(crate) fn ask(servers: &[IpAddr], host: &str) -> io::Result<Vec<IpAddr>> {
 }
 
 /// Asks for both families at once.
-fn ask_one(server: SocketAddr, name: &Name<Vec<u8>>) -> io::Result<Vec<IpAddr>> {
+fn ask_one(server: SocketAddr, name: &HostName) -> io::Result<Vec<IpAddr>> {
     let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
     let socket = UdpSocket::bind(any)?;
     mark::set(socket.as_fd())?;
-    // From nobody else is anything taken.
+    // Datagrams of other senders are not received.
     socket.connect(server)?;
     let mut open = Vec::new();
     for kind in [Rtype::A, Rtype::AAAA] {
@@ -88,22 +94,26 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn query(name: &Name<Vec<u8>>, kind: Rtype) -> io::Result<Message<Vec<u8>>> {
-    let mut builder = MessageBuilder::new_vec();
+fn query(name: &HostName, kind: Rtype) -> io::Result<Query> {
+    let mut builder = MessageBuilder::from_target(Array::new()).map_err(no_room)?;
     let mut id = [0; 2];
     OsRng.try_fill_bytes(&mut id).map_err(|error| io::Error::other(format!("no randomness: {error}")))?;
     builder.header_mut().set_id(u16::from_ne_bytes(id));
     builder.header_mut().set_rd(true);
     let mut builder = builder.question();
-    builder.push((name, kind, Class::IN)).map_err(io::Error::other)?;
+    builder.push((name, kind, Class::IN)).map_err(no_room)?;
     Ok(builder.into_message())
 }
 
-/// Which of the questions a datagram answers, and the addresses in it. `None` if none.
+fn no_room(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("the query does not fit: {error}"))
+}
+
+/// Which of the queries a datagram answers, and the addresses in it. `None` if none.
 ///
 /// # Errors
 /// When the server says that it cannot tell.
-fn read_answer(bytes: &[u8], open: &[Message<Vec<u8>>]) -> io::Result<Option<(usize, Vec<IpAddr>)>> {
+fn read_answer(bytes: &[u8], open: &[Query]) -> io::Result<Option<(usize, Vec<IpAddr>)>> {
     let Ok(message) = Message::from_octets(bytes) else { return Ok(None) };
     let Some(index) = open.iter().position(|query| message.is_answer(query)) else { return Ok(None) };
     match message.header().rcode() {
@@ -129,7 +139,7 @@ fn read_answer(bytes: &[u8], open: &[Message<Vec<u8>>]) -> io::Result<Option<(us
 pub(crate) fn read_any_answer(bytes: &[u8]) -> usize {
     let Ok(name) = "two.example".parse() else { return 0 };
     let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
-    let with_id = |mut query: Message<Vec<u8>>| {
+    let with_id = |mut query: Query| {
         query.header_mut().set_id(id);
         query
     };
@@ -148,22 +158,23 @@ mod tests {
 
     use super::*;
 
-    fn name() -> Name<Vec<u8>> {
+    fn name() -> HostName {
         "two.example".parse().unwrap()
     }
 
     /// What a server says to `query`.
-    fn answer(query: &Message<Vec<u8>>, rcode: Rcode, addresses: &[[u8; 4]]) -> Vec<u8> {
-        let mut builder = MessageBuilder::new_vec().start_answer(query, rcode).unwrap();
+    fn answer(query: &Query, rcode: Rcode, addresses: &[[u8; 4]]) -> Vec<u8> {
+        let builder = MessageBuilder::from_target(Array::<512>::new()).unwrap();
+        let mut builder = builder.start_answer(query, rcode).unwrap();
         for address in addresses {
             let [a, b, c, d] = *address;
             builder.push((name(), 60, A::from_octets(a, b, c, d))).unwrap();
         }
-        builder.finish()
+        builder.finish().as_ref().to_vec()
     }
 
     #[test]
-    fn an_answer_is_taken_for_its_question_alone() {
+    fn a_response_is_taken_for_its_query_alone() {
         let open = [query(&name(), Rtype::A).unwrap(), query(&name(), Rtype::AAAA).unwrap()];
         let bytes = answer(&open[0], Rcode::NOERROR, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
         let (index, addresses) = read_answer(&bytes, &open).unwrap().unwrap();

@@ -109,7 +109,7 @@ impl Routing {
         let inward = inward.filter_map(|route| self.tunnel_route(settings, route));
         wanted.extend(inward.map(|route| (route, true)));
         self.set_device(settings, &mut reports);
-        self.hold_policy(settings, &mut reports);
+        self.enforce_policy(settings, &mut reports);
         self.set_routes(wanted, &mut reports);
         reports.extend(self.ipv6_beside(settings));
         self.applied = Some(settings.clone());
@@ -155,14 +155,14 @@ impl Routing {
         })
     }
 
-    fn hold_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
+    fn enforce_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
         let by_mark = IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some());
         self.lacks = match mark::probe() {
             Err(error) if by_mark => Some(format!(
                 "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
                  root, or grant CAP_NET_ADMIN"
             )),
-            _ => self.policy.hold(&mut self.netlink, settings, &self.name_servers, reports).err(),
+            _ => self.policy.enforce(&mut self.netlink, settings, &self.name_servers, reports).err(),
         };
     }
 
@@ -193,7 +193,7 @@ impl Routing {
     pub fn follow(&mut self) {
         let Some(settings) = self.applied.clone() else { return };
         self.put_device_back(&settings);
-        self.hold_policy(&settings, &mut Vec::new());
+        self.enforce_policy(&settings, &mut Vec::new());
         // What cannot be found now will be when the network is back; until then the server is unreachable.
         let around = self.around(&settings, &mut Vec::new());
         let (inward, outward): (Vec<_>, Vec<_>) =

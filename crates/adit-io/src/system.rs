@@ -63,7 +63,7 @@ impl SystemSettings {
     /// reach its name servers.
     pub(crate) fn resolving(&self, kill_switch: bool) -> Resolving {
         match kill_switch || self.routing.is_applied() {
-            true => Resolving::Held(self.name_servers.of_the_system()),
+            true => Resolving::Marked(self.name_servers.of_the_system()),
             false => Resolving::System,
         }
     }

@@ -1,4 +1,4 @@
-//! What leaves a client beside its tunnel: traffic, and eyes on the next router's links.
+//! What leaves a client beside its tunnel: a source of traffic, and a capture at the next router.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +20,8 @@ const ETH_P_ALL: u16 = 3;
 const PACKET_OUTGOING: u8 = 4;
 /// How often a thread asks whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Between two rounds of [`Chatter`].
-const CHATTER_INTERVAL: Duration = Duration::from_millis(5);
+/// Between two rounds of [`TrafficSource`].
+const SEND_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What a packet says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,18 +144,18 @@ impl Drop for Capture {
 
 /// A program that sends small datagrams all the time, by whichever way the system has.
 #[derive(Debug)]
-pub struct Chatter {
+pub struct TrafficSource {
     targets: Arc<Mutex<Vec<SocketAddr>>>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Chatter {
+impl TrafficSource {
     /// Begins to send from the namespace.
     ///
     /// # Errors
     /// When there are no sockets.
-    pub fn start(namespace: &Namespace, targets: &[SocketAddr]) -> Result<Chatter, TestbedError> {
+    pub fn start(namespace: &Namespace, targets: &[SocketAddr]) -> Result<TrafficSource, TestbedError> {
         let open = || Ok([UdpSocket::bind("0.0.0.0:0")?, UdpSocket::bind("[::]:0")?]);
         let sockets: std::io::Result<[UdpSocket; 2]> = namespace.enter(open)?;
         let [v4, v6] = sockets
@@ -171,10 +171,10 @@ impl Chatter {
                     // That nothing can be sent is what some want to see.
                     let _ = socket.send_to(b"inner", target);
                 }
-                std::thread::sleep(CHATTER_INTERVAL);
+                std::thread::sleep(SEND_INTERVAL);
             }
         };
-        Ok(Chatter { targets, ended, thread: Some(std::thread::spawn(send)) })
+        Ok(TrafficSource { targets, ended, thread: Some(std::thread::spawn(send)) })
     }
 
     /// Sends to these from now on.
@@ -183,7 +183,7 @@ impl Chatter {
     }
 }
 
-impl Drop for Chatter {
+impl Drop for TrafficSource {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -27,7 +27,7 @@ mod transfer;
 mod usage;
 mod wireguard;
 
-pub use capture::{Capture, Chatter, PacketHeader};
+pub use capture::{Capture, PacketHeader, TrafficSource};
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
 pub use crowd::Crowd;
 pub use echo::{FirstDatagram, Probe, round_trips};

@@ -26,7 +26,8 @@ const DIFFERENCES: &str = "
 - Routes and rules that another program deletes are put back; meanwhile packets are refused, not sent beside the tunnel.
 - A tunnel that cannot have these routes is not up: the connection fails, with the route in the message. This is so, too,
   where a kernel has no policy routing, as routes of the main table would leak in silence.
-- After SIGKILL the rules stay, and nothing leaves, until adit starts again (any `adit up`) or `adit kill-switch off`.
+- If all of adit is killed (SIGKILL), the rules stay, and nothing leaves, until adit starts again (any `adit up`) or
+  `adit kill-switch off`. If its helper process is left, it takes them back; `--kill-switch` is for that.
 - `rp_filter` of the network's device is set from strict (1) to loose (2) while the tunnel is up.
 - `local` and `autolocal` change nothing, as no host route to the server is needed. `block-local` leaves the router alone
   reachable, as in OpenVPN.

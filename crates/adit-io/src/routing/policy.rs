@@ -17,7 +17,7 @@
 //! Rules and routes outlive a process that was killed. Their table's number is that of the tunnel's device, so the
 //! next start knows whose device is gone, and removes them.
 
-mod beside;
+mod bypass;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use adit_core::{Report, RouteVia, Severity, TunnelSettings};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use self::beside::SystemRoutes;
+use self::bypass::SystemRoutes;
 use super::{failure, in_tunnel};
 use crate::mark::MARK;
 use crate::netlink::{IpFamily, ListedRoute, MAIN, Netlink, Rule, RuleTarget, TableRoute};
@@ -101,7 +101,7 @@ impl Policy {
     ///
     /// # Errors
     /// The first thing that the tunnel cannot be without, in words.
-    pub(super) fn hold(
+    pub(super) fn enforce(
         &mut self,
         netlink: &mut Netlink,
         settings: &TunnelSettings,
@@ -110,11 +110,11 @@ impl Policy {
     ) -> Result<(), String> {
         for family in IpFamily::BOTH {
             match treatment(settings, family) {
-                None => self.release(netlink, family),
-                Some(Treatment::Block) => self.hold_rules(netlink, family, Treatment::Block)?,
+                None => self.remove(netlink, family),
+                Some(Treatment::Block) => self.enforce_rules(netlink, family, Treatment::Block)?,
                 Some(Treatment::Redirect) => {
-                    self.hold_routes(netlink, family, settings, name_servers, reports)?;
-                    self.hold_rules(netlink, family, Treatment::Redirect)?;
+                    self.enforce_routes(netlink, family, settings, name_servers, reports)?;
+                    self.enforce_rules(netlink, family, Treatment::Redirect)?;
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Policy {
     /// Removes everything.
     pub(super) fn undo(&mut self, netlink: &mut Netlink) {
         for family in IpFamily::BOTH {
-            self.release(netlink, family);
+            self.remove(netlink, family);
         }
         for (device, before) in std::mem::take(&mut self.filters) {
             // Somebody else's change since then stays.
@@ -138,7 +138,7 @@ impl Policy {
     }
 
     /// The rules come first, so that nothing goes by half a table. The kernel takes routes away with their device.
-    fn release(&mut self, netlink: &mut Netlink, family: IpFamily) {
+    fn remove(&mut self, netlink: &mut Netlink, family: IpFamily) {
         if self.priorities.remove(&family).is_some() {
             remove_table(netlink, family, self.table());
         }
@@ -152,7 +152,7 @@ impl Policy {
         UNREACHABLE_TABLE + self.device % TABLES
     }
 
-    fn hold_rules(
+    fn enforce_rules(
         &mut self,
         netlink: &mut Netlink,
         family: IpFamily,
@@ -188,7 +188,7 @@ impl Policy {
         Ok(())
     }
 
-    fn hold_routes(
+    fn enforce_routes(
         &mut self,
         netlink: &mut Netlink,
         family: IpFamily,

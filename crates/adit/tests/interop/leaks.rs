@@ -1,6 +1,6 @@
 //! Nothing leaves beside the tunnel of a client that sends all traffic into it.
 //!
-//! A router looks at all that the client sends, while programs on the client send to addresses of both families without a
+//! A router captures all that the client sends, while programs on the client send to addresses of both families without a
 //! pause. Each step is done with OpenVPN's client as well, for comparison; the table that is printed is in docs/LEAKS.md.
 
 mod bed;
@@ -197,7 +197,7 @@ fn with_block_ipv6_no_ipv6_leaves() {
             bed.wait_until_up(0).unwrap();
             if !own {
                 // Without redirection IPv4 leaves as before.
-                bed.chatter.aim(&["198.51.100.7:9", "[2600::5]:9"].map(|target| target.parse().unwrap()));
+                bed.traffic.aim(&["198.51.100.7:9", "[2600::5]:9"].map(|target| target.parse().unwrap()));
             }
             let _ = bed.leaked();
             let connect = || {

@@ -1,4 +1,4 @@
-//! A client behind a router that looks at all it sends, and a server at two addresses beyond.
+//! A client behind a router that captures all it sends, and a server at two addresses beyond.
 //!
 //! ```text
 //! client ──wire 192.168.1.0/24──┐
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use adit_testbed::{
-    Authority, Capture, Chatter, Namespace, PacketHeader, Process, Purpose, Scratch, Validity, connect,
+    Authority, Capture, Namespace, PacketHeader, Process, Purpose, Scratch, TrafficSource, Validity, connect,
     program, wait_until,
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Bed {
     pub(super) server: Namespace,
     _router: Namespace,
     pub(super) capture: Capture,
-    pub(super) chatter: Chatter,
+    pub(super) traffic: TrafficSource,
     pub(super) program: Program,
     process: Option<Process>,
     server_process: Process,
@@ -140,20 +140,20 @@ impl Bed {
         wait_until("the server to listen", WAIT, listens).unwrap();
         let capture = Capture::start(&router, &["wire", "wifi"], is_expected).unwrap();
         let targets = TARGETS.map(|target| target.parse().unwrap());
-        let chatter = Chatter::start(&client, &targets).unwrap();
+        let traffic = TrafficSource::start(&client, &targets).unwrap();
         let bed = Bed {
             client,
             server,
             _router: router,
             capture,
-            chatter,
+            traffic,
             program,
             process: None,
             server_process,
             _names: names,
             scratch,
         };
-        // The eyes see both families.
+        // The capture works for both families.
         wait_until("packets on the wire", WAIT, || {
             let seen = bed.capture.take();
             [true, false].iter().all(|v4| seen.iter().any(|(packet, _)| packet.destination.is_ipv4() == *v4))
@@ -235,7 +235,7 @@ impl Bed {
     pub(super) fn aim(&self, more: &[&str]) {
         let targets: Vec<SocketAddr> =
             TARGETS.iter().chain(more).map(|target| target.parse().unwrap()).collect();
-        self.chatter.aim(&targets);
+        self.traffic.aim(&targets);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is reached beside a tunnel that takes all traffic, and by which way.
+//! Destinations that bypass a tunnel that takes all traffic, and their routes.
 
 use std::net::IpAddr;
 
