@@ -2,6 +2,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use zeroize::Zeroizing;
 
 use crate::PeerSettings;
@@ -37,8 +38,9 @@ pub struct Script {
     /// With exit code 2 the result stands in the first file later: when that is no longer empty, nor `2`, a second
     /// [`crate::Command::ScriptDone`] follows.
     pub defers: bool,
-    /// It begins only when all others of which this is true, and which were asked for before it, have ended.
-    pub in_order: bool,
+    /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
+    /// for before it, have ended; and one script at once tells of any.
+    pub in_order: Option<IpNet>,
     /// Another script, which put its answer off: this one gets the environment variables that name the other's
     /// files, so that it can give the answer in its place.
     pub beside: Option<ScriptId>,

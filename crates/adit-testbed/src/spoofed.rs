@@ -92,13 +92,14 @@ impl Drop for SpoofedFlood {
     }
 }
 
-/// An IPv4 packet with that UDP payload, without a source. The kernel fills in the header's checksum and
-/// identification; UDP over IPv4 needs no checksum (RFC 768).
+/// An IPv4 packet with that UDP payload, without a source. The kernel fills in the header's checksum, and the
+/// identification if it is 0; UDP over IPv4 needs no checksum (RFC 768).
 fn packet(target: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
     let length = |headers: usize| u16::try_from(headers + payload.len()).unwrap_or(u16::MAX).to_be_bytes();
     let mut packet = vec![0; IP_HEADER + UDP_HEADER];
     packet[0] = 0x45;
     packet[2..4].copy_from_slice(&length(IP_HEADER + UDP_HEADER));
+    packet[5] = 1;
     packet[8] = 64;
     packet[9] = 17;
     packet[16..20].copy_from_slice(&target.ip().octets());

@@ -77,7 +77,7 @@ impl Connecting {
             files,
             settings: Some(1),
             defers: true,
-            in_order: false,
+            in_order: None,
             beside: None,
             patience,
         }

@@ -392,7 +392,7 @@ impl Gate {
             files,
             settings: None,
             defers,
-            in_order: false,
+            in_order: None,
             beside: None,
             patience,
         }

@@ -238,7 +238,7 @@ fn script_about(inquiry: Inquiry, source: IpAddr, kind: u8, content: Vec<u8>) ->
         files: vec![file],
         settings: None,
         defers: false,
-        in_order: false,
+        in_order: None,
         beside: None,
         patience: inquiry.patience,
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::watch::Noticed;
 
+/// Below this share of its rate an attack is another one.
+const WEAK: f64 = 0.9;
 /// A client may take so many times as long as without an attack.
 const SLOWDOWN: f64 = 2.0;
 /// Memory that a server may take more, in KiB.
@@ -76,6 +78,8 @@ pub(crate) struct Measured {
     /// Sessions, connections or datagrams of the attackers that began, and that came as far as they should.
     pub(crate) begun: u64,
     pub(crate) done: u64,
+    /// How many should begin in a second; `None`: as many as can.
+    pub(crate) wanted: Option<u32>,
     /// How many had begun when the first client came.
     pub(crate) begun_at_first: u64,
     pub(crate) seconds: f64,
@@ -125,6 +129,9 @@ impl Measured {
         let mut failures = Vec::new();
         if self.begun_at_first == 0 {
             failures.push("no attack");
+        } else if self.wanted.is_some_and(|rate| (self.begun as f64) < WEAK * f64::from(rate) * self.seconds)
+        {
+            failures.push("weak attack");
         }
         let (idle, attacked) = (self.idle.median(), self.attacked.median());
         if !idle.is_finite() {
@@ -164,6 +171,7 @@ mod tests {
             attacked: attempts(3, &[Some(22), Some(9), None]),
             begun: 100,
             done: 80,
+            wanted: Some(50),
             begun_at_first: 10,
             seconds: 2.0,
             pings: [Noticed::default(); 2],
@@ -195,6 +203,7 @@ mod tests {
         let loud = Measured { lines: 300.0, ..measured() };
         assert_eq!(loud.verdict(false), "log");
         assert_eq!(loud.verdict(true), "ok");
+        assert_eq!(Measured { wanted: Some(56), ..measured() }.verdict(false), "weak attack");
         assert_eq!(Measured { begun_at_first: 0, ..measured() }.verdict(false), "no attack");
     }
 }

@@ -196,7 +196,7 @@ impl Keys {
                     sign_on,
                     Behaviour::PutOff,
                     Sources::One,
-                    [64, 400],
+                    [64, 150],
                 )
             },
             sessions(
@@ -218,6 +218,15 @@ fn row(name: String, setup: Setup<'_>, threat: Threat) -> Row<'_> {
 }
 
 impl Row<'_> {
+    /// Forged datagrams or packets a second. What others begin depends on the server.
+    pub(crate) fn wanted(&self) -> Option<u32> {
+        match self.threat {
+            Threat::Forged { rate, .. } => rate,
+            Threat::Floating { rate } => Some(rate),
+            Threat::Sessions { .. } | Threat::Connections(_) => None,
+        }
+    }
+
     /// The row's attack; `None` if it is forged datagrams.
     pub(crate) fn attack(&self, credentials: &Credentials) -> Result<Option<Attack>, TestbedError> {
         let unusable =

@@ -130,6 +130,7 @@ impl<'a> Stage<'a> {
             attacked,
             begun: numbers.0,
             done: numbers.1,
+            wanted: self.row.wanted(),
             begun_at_first: lead.0,
             seconds,
             pings: [before, during],

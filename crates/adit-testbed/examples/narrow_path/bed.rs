@@ -21,19 +21,21 @@ const PORT: u16 = 1194;
 const IPERF_PORT: u16 = 5201;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One load on the server.
+/// The loads of one phase. Goodput is from the server to the clients, in Mbit/s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Goodput from the server to the seven with a usual path, all together, while the eighth has a flow, too. Mbit/s.
-    pub(crate) others: f64,
-    /// The eighth's.
+    /// To the eighth client when nobody else has a flow.
     pub(crate) one: f64,
-    /// The eighth's when nobody else has a flow.
-    pub(crate) one_alone: f64,
-    /// Bytes of a send of the server: beyond 1500 it gives the kernel several datagrams at once (UDP_SEGMENT).
-    pub(crate) bytes_a_send: f64,
-    /// The same while the eighth alone has a flow.
-    pub(crate) bytes_a_send_alone: f64,
+    /// Bytes of a send of the server meanwhile: beyond 1500 it gives the kernel several datagrams at once (UDP_SEGMENT).
+    pub(crate) bytes_a_send_one: f64,
+    /// To the seven with a usual path, all together, when the eighth has no flow.
+    pub(crate) seven: f64,
+    /// Bytes of a send of the server meanwhile.
+    pub(crate) bytes_a_send_seven: f64,
+    /// To the seven, while the eighth has a flow of limited rate, too.
+    pub(crate) seven_beside: f64,
+    /// To the eighth meanwhile.
+    pub(crate) one_beside: f64,
     /// Destinations to which the server does not use UDP_SEGMENT, by its status; `None` if that does not tell.
     pub(crate) limited: Option<u64>,
 }
@@ -127,36 +129,41 @@ impl Bed {
         self.router.ip(&["link", "set", "dev", &link(CLIENTS), "mtu", mtu]).map(drop)
     }
 
-    /// TCP flows of that time from the server to the eighth client alone, and to all.
-    pub(crate) fn sample(&self, time: Duration) -> Result<Sample, TestbedError> {
+    /// TCP flows of that time from the server to the eighth client, to the seven others, and to all. In the last, the
+    /// eighth's has at most `rate` Mbit/s.
+    pub(crate) fn sample(&self, time: Duration, rate: u32) -> Result<Sample, TestbedError> {
         let last = CLIENTS - 1;
         let before = self.sent()?;
-        let alone = self.flows(last..CLIENTS, time)?;
+        let one = self.flows(last..CLIENTS, time, None)?;
         let between = self.sent()?;
-        let all = self.flows(0..CLIENTS, time)?;
+        let seven = self.flows(0..last, time, None)?;
         let after = self.sent()?;
-        let (one, others) = all.split_last().unwrap_or((&f64::NAN, &[]));
+        let limited = self.limited()?;
+        let all = self.flows(0..CLIENTS, time, Some(rate))?;
+        let (one_beside, seven_beside) = all.split_last().unwrap_or((&f64::NAN, &[]));
         Ok(Sample {
-            others: others.iter().sum(),
-            one: *one,
-            one_alone: alone.iter().sum(),
-            bytes_a_send: after.since(between),
-            bytes_a_send_alone: between.since(before),
-            limited: self.limited()?,
+            one: one.iter().sum(),
+            bytes_a_send_one: between.since(before),
+            seven: seven.iter().sum(),
+            bytes_a_send_seven: after.since(between),
+            seven_beside: seven_beside.iter().sum(),
+            one_beside: *one_beside,
+            limited,
         })
     }
 
-    /// Goodput of TCP flows to these clients at the same time, in Mbit/s.
-    fn flows(&self, clients: std::ops::Range<usize>, time: Duration) -> Result<Vec<f64>, TestbedError> {
-        let ends: Vec<(&Namespace, IpAddr)> = self
-            .clients
-            .iter()
-            .zip(self.inner.iter().copied())
-            .skip(clients.start)
-            .take(clients.len())
+    /// Goodput of TCP flows to these clients at the same time, in Mbit/s; the eighth's may be limited.
+    fn flows(
+        &self,
+        clients: std::ops::Range<usize>,
+        time: Duration,
+        limit: Option<u32>,
+    ) -> Result<Vec<f64>, TestbedError> {
+        let ends: Vec<(usize, &Namespace, IpAddr)> = clients
+            .filter_map(|number| Some((number, self.clients.get(number)?, *self.inner.get(number)?)))
             .collect();
         let mut sinks = Vec::new();
-        for (namespace, address) in &ends {
+        for (_, namespace, address) in &ends {
             let mut command = program("iperf3")?;
             command.args(["--server", "--one-off", "--bind", &address.to_string()]);
             sinks.push(namespace.spawn("an iperf3 server", command)?);
@@ -164,10 +171,13 @@ impl Bed {
             wait_until("iperf3 to listen", PATIENCE, listens)?;
         }
         let mut sources = Vec::new();
-        for (_, address) in &ends {
+        for (number, _, address) in &ends {
             let mut command = program("iperf3")?;
             command.args(["--client", &address.to_string(), "--json", "--time"]);
             command.arg(time.as_secs().max(1).to_string());
+            if let Some(rate) = limit.filter(|_| *number == CLIENTS - 1) {
+                command.arg("--bitrate").arg(format!("{rate}M"));
+            }
             sources.push(self.server.spawn("an iperf3 client", command)?);
         }
         sources

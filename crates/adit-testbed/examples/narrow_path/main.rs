@@ -2,7 +2,7 @@
 //!
 //! Eight clients, each in a namespace of its own, are behind one router. The router's link to the last of them has an MTU
 //! of 1300 for a while, of which the server hears by ICMP (RFC 1191). Goodput from the server to the other seven and to
-//! that one, and the bytes that the server gives the kernel with one send, are measured before, during and after it.
+//! that one, and the bytes that the server gives the kernel with one send, are measured before, during and after that.
 //!
 //! ```text
 //! cargo build --release -p adit
@@ -35,6 +35,9 @@ struct Args {
     /// Seconds of each load
     #[arg(long, default_value_t = 4)]
     seconds: u64,
+    /// Mbit/s at most to the client behind the narrow path while the others have flows, too
+    #[arg(long, default_value_t = 50)]
+    rate: u32,
     /// Seconds from the moment that the path is wide again to the last load
     #[arg(long, default_value_t = 15)]
     wait: u64,
@@ -110,42 +113,47 @@ fn measure(args: &Args) -> Result<(), TestbedError> {
 /// One round: the three phases one after the other.
 fn run(program: &Path, args: &Args) -> Result<[Sample; 3], TestbedError> {
     let (bed, time) = (Bed::build(program)?, Duration::from_secs(args.seconds));
-    let before = bed.sample(time)?;
+    let before = bed.sample(time, args.rate)?;
     bed.narrow()?;
-    let narrow = bed.sample(time)?;
+    let narrow = bed.sample(time, args.rate)?;
     bed.widen()?;
     std::thread::sleep(Duration::from_secs(args.wait));
-    Ok([before, narrow, bed.sample(time)?])
+    Ok([before, narrow, bed.sample(time, args.rate)?])
 }
 
 fn print(builds: &[Build]) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(
         out,
-        "| build | path | the other seven, Mbit/s | kept | the one beside them, Mbit/s | the one alone, Mbit/s | \
-         bytes a send, all | bytes a send, the one alone | destinations without UDP_SEGMENT |\n\
-         |---|---|---|---|---|---|---|---|---|"
+        "| build | path | the other seven, Mbit/s | kept | bytes a send | the one, Mbit/s | bytes a send | \
+         destinations without UDP_SEGMENT | the seven beside the one, Mbit/s | kept | the one beside them |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|"
     );
     for build in builds {
         for (index, phase) in Phase::ALL.into_iter().enumerate() {
             let column = |value: fn(&Sample) -> f64| {
                 median(build.rounds.iter().filter_map(|round| round.get(index)).map(value))
             };
-            let kept =
-                build.rounds.iter().filter_map(|round| Some(round.get(index)?.others / round[0].others));
+            let kept = |value: fn(&Sample) -> f64| {
+                median(
+                    build.rounds.iter().filter_map(|round| Some(value(round.get(index)?) / value(&round[0]))),
+                )
+            };
             let limited = build.rounds.iter().filter_map(|round| round.get(index)?.limited).max();
             let _ = writeln!(
                 out,
-                "| {} | {} | {:.0} | {:.2} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
+                "| {} | {} | {:.0} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {:.0} | {:.2} | {:.0} |",
                 build.program.display(),
                 phase.name(),
-                column(|sample| sample.others),
-                median(kept),
+                column(|sample| sample.seven),
+                kept(|sample| sample.seven),
+                column(|sample| sample.bytes_a_send_seven),
                 column(|sample| sample.one),
-                column(|sample| sample.one_alone),
-                column(|sample| sample.bytes_a_send),
-                column(|sample| sample.bytes_a_send_alone),
+                column(|sample| sample.bytes_a_send_one),
                 limited.map_or("not told".to_owned(), |count| count.to_string()),
+                column(|sample| sample.seven_beside),
+                kept(|sample| sample.seven_beside),
+                column(|sample| sample.one_beside),
             );
         }
     }

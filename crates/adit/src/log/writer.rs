@@ -218,7 +218,7 @@ mod tests {
         (0..50_000).for_each(|number| writer.push(numbered(number)));
         assert!(before.elapsed() < SOON, "a pipe holds 64 KiB of these 5 MB");
         let usage = writer.usage();
-        assert_eq!(usage.entries, MAX_LINES, "{usage:?}");
+        assert!((MAX_LINES / 2..=MAX_LINES).contains(&usage.entries), "{usage:?}");
         writer.flush(Duration::from_millis(100));
         let lost = usize::try_from(usage.refused).unwrap();
 
@@ -229,11 +229,22 @@ mod tests {
         writer.flush(SOON);
         drop(writer);
         let text = reading.join().unwrap().unwrap();
-        let written: Vec<&str> = text.lines().collect();
-        let kept = 50_000 - lost;
-        assert!((0..kept).all(|number| written[number] == format!("{number:099}")));
-        let told = format!("warning: {lost} lines were lost: what takes the log was too slow");
-        assert_eq!(written[kept..], [&told, "the last"]);
+        // What is missing is told where it is missing.
+        let mut next = 0;
+        for line in text.lines().take_while(|line| *line != "the last") {
+            match line.strip_prefix("warning: ").and_then(|rest| rest.split_once(' ')) {
+                Some((lost, rest)) => {
+                    assert_eq!(rest, "lines were lost: what takes the log was too slow");
+                    next += lost.parse::<usize>().unwrap();
+                }
+                None => {
+                    assert_eq!(line, format!("{next:099}"));
+                    next += 1;
+                }
+            }
+        }
+        assert_eq!(next, 50_000);
+        assert!(text.ends_with("the last\n") && lost > 40_000, "{lost}");
     }
 
     #[test]

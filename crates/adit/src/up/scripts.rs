@@ -270,11 +270,11 @@ impl Runner {
             return None;
         }
         let running = &self.running;
-        let held = running.iter().any(|running| running.script.in_order);
+        let held = running.iter().any(|running| running.script.in_order.is_some());
         self.waiting.take(|script| {
             let of_peer = running.iter().any(|it| it.script.id.owner == script.id.owner);
             let of_source = running.iter().filter(|it| site(&it.script) == site(script)).count();
-            !(of_peer || held && script.in_order || of_source >= MOST_OF_ONE_SOURCE)
+            !(of_peer || held && script.in_order.is_some() || of_source >= MOST_OF_ONE_SOURCE)
         })
     }
 

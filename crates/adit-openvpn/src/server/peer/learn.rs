@@ -56,7 +56,7 @@ impl Peer {
             let id = self.gate.next_script();
             let patience = self.params.control.hand_window;
             let source = self.path.remote().ip();
-            let script = plain_script((id, source), argv, env.clone(), patience, true);
+            let script = plain_script((id, source), argv, env.clone(), patience, Some(network));
             events.push_back(Event::RunScript(Box::new(script)));
             asked.insert(id, network);
         }
@@ -124,7 +124,7 @@ pub(in crate::server) fn delete_address(
     let Some(mut argv) = params.access.learn_address.clone() else { return };
     argv.extend(["delete".to_owned(), shown(network)]);
     let env = Environment::new(&params.access.env).finish("learn-address");
-    let script = plain_script(script, argv, env, params.control.hand_window, true);
+    let script = plain_script(script, argv, env, params.control.hand_window, Some(network));
     events.push_back(Event::RunScript(Box::new(script)));
 }
 

@@ -114,7 +114,7 @@ impl Peer {
             let script = (self.gate.next_script(), self.path.remote().ip());
             let (argv, patience) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");
-            events.push_back(Event::RunScript(Box::new(plain_script(script, argv, env, patience, false))));
+            events.push_back(Event::RunScript(Box::new(plain_script(script, argv, env, patience, None))));
         }
         if let Some(learning) = self.learning.take() {
             return Some(learning.into_lease());
@@ -131,7 +131,7 @@ pub(super) fn plain_script(
     argv: Vec<String>,
     env: Vec<(String, String)>,
     patience: Duration,
-    in_order: bool,
+    in_order: Option<IpNet>,
 ) -> Script {
     Script {
         id,

@@ -190,3 +190,24 @@ impl Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn addresses_stay_in_their_network() {
+        let network: Ipv6Addr = "2001:db8:8000::".parse().unwrap();
+        for length in [61, 64] {
+            let addresses: BTreeSet<Ipv6Addr> =
+                (0..1000).map(|number| scattered(network, length, number)).collect();
+            assert_eq!(addresses.len(), 1000);
+            let shift = 128 - u32::from(length);
+            assert!(addresses.iter().all(|address| address.to_bits() >> shift == network.to_bits() >> shift));
+        }
+        let subnets: BTreeSet<u16> =
+            (0..1000).map(|number| scattered(network, 61, number).segments()[3]).collect();
+        assert_eq!(subnets.len(), 8);
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{PrefixShares, PrefixTable, Script, ScriptId, TableUsage};
+use adit_core::{IpNet, PrefixShares, PrefixTable, Script, ScriptId, TableUsage};
 
 use super::source;
 
@@ -22,11 +22,17 @@ pub(super) struct Waiting {
 pub(super) struct Queue {
     table: PrefixTable<ScriptId, Waiting, bool>,
     turns: Turns,
+    /// Of each network, the scripts that tell of it, oldest first ([`Script::in_order`]).
+    of_network: BTreeMap<IpNet, VecDeque<ScriptId>>,
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
-        Queue { table: PrefixTable::new("scripts that wait", SHARES), turns: Turns::default() }
+        Queue {
+            table: PrefixTable::new("scripts that wait", SHARES),
+            turns: Turns::default(),
+            of_network: BTreeMap::new(),
+        }
     }
 
     /// One more. Gives the one that makes room for it.
@@ -34,21 +40,42 @@ impl Queue {
         let (id, from, authenticated) =
             (waiting.script.id, source(&waiting.script), waiting.script.authenticated);
         self.turns.push(&path(&waiting.script), id);
-        let (id, evicted) = self.table.insert(from, id, authenticated, waiting)?;
-        self.turns.remove(&path(&evicted.script), id);
+        if let Some(network) = waiting.script.in_order {
+            self.of_network.entry(network).or_default().push_back(id);
+        }
+        let (_, evicted) = self.table.insert(from, id, authenticated, waiting)?;
+        self.turns.remove(&path(&evicted.script), evicted.script.id);
+        self.leave_network(&evicted.script);
         Some(evicted)
     }
 
     /// The next that may begin.
     pub(super) fn take(&mut self, may_begin: impl Fn(&Script) -> bool) -> Option<Waiting> {
-        let table = &self.table;
-        let id = self.turns.take(&|id| table.get(id).is_some_and(|waiting| may_begin(&waiting.script)))?;
-        self.table.remove(&id)
+        let (table, of_network) = (&self.table, &self.of_network);
+        let is_first = |script: &Script| {
+            let earlier = script.in_order.and_then(|network| of_network.get(&network)?.front());
+            earlier.is_none_or(|first| *first == script.id)
+        };
+        let begins = |script: &Script| is_first(script) && may_begin(script);
+        let id = self.turns.take(&|id| table.get(id).is_some_and(|waiting| begins(&waiting.script)))?;
+        let taken = self.table.remove(&id)?;
+        self.leave_network(&taken.script);
+        Some(taken)
+    }
+
+    fn leave_network(&mut self, script: &Script) {
+        let Some(network) = script.in_order else { return };
+        let Some(scripts) = self.of_network.get_mut(&network) else { return };
+        scripts.retain(|id| *id != script.id);
+        if scripts.is_empty() {
+            self.of_network.remove(&network);
+        }
     }
 
     pub(super) fn remove(&mut self, id: ScriptId) {
         if let Some(waiting) = self.table.remove(&id) {
             self.turns.remove(&path(&waiting.script), id);
+            self.leave_network(&waiting.script);
         }
     }
 
@@ -150,7 +177,7 @@ mod tests {
             files: Vec::new(),
             settings: None,
             defers: false,
-            in_order: false,
+            in_order: None,
             beside: None,
             patience: Duration::ZERO,
         };
@@ -176,6 +203,27 @@ mod tests {
         let order = owners(&mut queue);
         assert_eq!(order[..9], [0, 200, 300, 1, 303, 2, 302, 3, 301]);
         assert_eq!((order.len(), queue.turns.is_empty()), (105, true));
+    }
+
+    /// That an address is gone is told before that another client has it, whose source has its turn earlier.
+    #[test]
+    fn scripts_about_one_network_keep_their_order() {
+        let mut queue = Queue::new();
+        let network = |last: u8| Some(IpNet::from(std::net::IpAddr::from([10, 8, 0, last])));
+        let learn = |owner, from: &str, last| {
+            let mut waiting = waiting(owner, from, true);
+            waiting.script.in_order = network(last);
+            waiting
+        };
+        for owner in 0..3 {
+            assert!(queue.push(learn(owner, "192.0.2.1", owner as u8)).is_none());
+        }
+        for (owner, last) in [(10, 2), (11, 9)] {
+            let from = format!("192.0.2.{owner}");
+            assert!(queue.push(learn(owner, &from, last)).is_none());
+        }
+        assert_eq!(owners(&mut queue), [0, 11, 1, 2, 10]);
+        assert!(queue.of_network.is_empty());
     }
 
     #[test]

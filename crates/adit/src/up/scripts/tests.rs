@@ -52,7 +52,7 @@ fn shell(number: u32, text: &str, patience: Duration) -> Job {
         files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
         settings: Some(1),
         defers: true,
-        in_order: false,
+        in_order: None,
         beside: None,
         patience,
     };
@@ -114,7 +114,7 @@ fn some_wait_for_each_other() {
     let (jobs, came) = runner();
     for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
         let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
-        script.in_order = number != 3;
+        script.in_order = (number != 3).then(|| IpAddr::from([10, 8, 0, number as u8]).into());
         jobs.send(Job::Run { script, device }).unwrap();
     }
     let order: Vec<u32> = (0..3).map(|_| came.recv_timeout(SOON).unwrap().0.number).collect();
