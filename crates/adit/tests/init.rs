@@ -392,3 +392,35 @@ fn the_server_runs_as_a_user_that_is_not_root() {
     assert!(status.success());
     assert_eq!((mode(&strict), mode(&strict.join("crl.pem"))), (0o711, 0o644));
 }
+
+/// With consent the user is made by useradd(8); what that says comes back.
+#[test]
+fn a_user_is_made_with_consent_alone() {
+    let scratch = Scratch::create("init").unwrap();
+    let dir = scratch.path().join("vpn");
+    let called = scratch.path().join("called");
+    // In place of the system's, which would change the machine.
+    let text = format!("#!/bin/sh\necho \"$@\" >{}\necho 'no room' >&2\nexit 1\n", called.display());
+    let fake = scratch.write("useradd", &text).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let init = |further: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        command.args([
+            "init",
+            dir.to_str().unwrap(),
+            "--endpoint",
+            "vpn.example",
+            "--user",
+            "adit-test-user",
+        ]);
+        let output = command.args(further).env("PATH", scratch.path()).output().unwrap();
+        assert!(!output.status.success() && !dir.exists());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = init(&[]);
+    assert!(said.contains("there is no user adit-test-user") && !called.exists(), "{said}");
+    let said = init(&["--create-user"]);
+    assert!(said.contains("the user adit-test-user cannot be made: no room"), "{said}");
+    let arguments = fs::read_to_string(&called).unwrap();
+    assert!(arguments.starts_with("--system ") && arguments.ends_with(" adit-test-user\n"), "{arguments}");
+}

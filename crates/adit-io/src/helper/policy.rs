@@ -38,6 +38,8 @@ pub struct Policy {
     pub removed_at_end: Vec<PathBuf>,
     /// Whom it becomes. Without, it stays who it is.
     pub account: Option<Account>,
+    /// Its memory stays out of swap (`mlock`).
+    pub lock_memory: bool,
     /// No sandbox.
     pub without_sandbox: bool,
 }
@@ -77,7 +79,7 @@ impl Policy {
     /// The capabilities that the helper keeps: those that setting up a network and making sockets needs, and with
     /// scripts and without a user of its own the superuser's, as scripts are run so.
     pub(super) fn capabilities(&self) -> CapabilitySet {
-        if self.scripts.is_some() && self.account.is_none() {
+        if self.scripts.is_some() && self.stays_root() {
             return CapabilitySet::all();
         }
         let mut kept = CapabilitySet::empty();
@@ -93,6 +95,10 @@ impl Policy {
         kept
     }
 
+    fn stays_root(&self) -> bool {
+        !self.account.as_ref().is_some_and(Account::is_plain)
+    }
+
     /// Whether there is a file to be read again that is not root's, by a helper that stays root: without a right of
     /// its own root reads no more than any user.
     fn reads_files_of_others(&self) -> bool {
@@ -100,7 +106,7 @@ impl Policy {
         let revocations = self.revocations.as_ref().map(|revocations| revocations.path.as_path());
         let files = [revocations, self.user_password.as_deref(), self.client_directory.as_deref()];
         let is_of_other = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.uid() != 0);
-        self.account.is_none()
+        self.stays_root()
             && rustix::process::geteuid().is_root()
             && files.into_iter().flatten().any(is_of_other)
     }

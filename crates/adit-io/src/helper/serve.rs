@@ -20,7 +20,7 @@ use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::netlink::RouteWatch;
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
-use crate::privileges::{deny_programs, reduce};
+use crate::privileges::{deny_programs, lock_memory, reduce};
 use crate::routing::Routing;
 use crate::system::SystemSettings;
 use crate::udp::UdpOptions;
@@ -76,6 +76,9 @@ fn start(policy: Policy, rights: Rights) -> io::Result<(Helper, Vec<Note>)> {
     // What only root may open, before it is root no more.
     let files = Files::open(&policy);
     if rights == Rights::OfThePolicy {
+        if policy.lock_memory {
+            lock_memory()?;
+        }
         reduce(policy.account.as_ref(), policy.capabilities(), policy.scripts.is_some())
             .map_err(io::Error::other)?;
     }

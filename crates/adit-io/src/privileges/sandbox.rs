@@ -323,13 +323,20 @@ const DANGEROUS: &[libc::c_long] = &[
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::io::Read as _;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::unix::net::{UnixDatagram, UnixStream};
     use std::process::Command;
     use std::sync::mpsc;
     use std::thread;
 
+    use rustix::process::{DumpableBehavior, Resource, dumpable_behavior, getrlimit};
+    use socket2::{Domain, Socket, Type};
+
+    use super::super::{Confined, confine, forbid_core_files};
     use super::*;
 
-    /// Runs as a process of its own, for good.
+    /// Runs as a process of its own, as root, for good.
     #[test]
     #[ignore = "the other test runs it"]
     fn in_a_process_of_its_own() {
@@ -339,30 +346,47 @@ mod tests {
             wait.recv().unwrap();
             open()
         });
-        for step in [Step::Bounds, Step::NewPrivileges, Step::Capabilities] {
-            in_every_thread(step).unwrap();
-        }
-        for entry in std::fs::read_dir("/proc/self/task").unwrap() {
-            let status = std::fs::read_to_string(entry.unwrap().path().join("status")).unwrap();
-            for wanted in ["CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
-                assert!(status.contains(wanted), "{status}");
-            }
-        }
-        assert_eq!(open(), Ok(()));
-        let ruleset = ruleset().unwrap().unwrap();
-        in_every_thread(Step::Files(ruleset.as_fd())).unwrap();
-        go.send(()).unwrap();
-        // EACCES is Landlock's error, EPERM that of the filter.
-        assert_eq!(before.join().unwrap(), Err(Some(libc::EACCES)));
-        assert_eq!(thread::spawn(open).join().unwrap(), Err(Some(libc::EACCES)));
+        // The calls that use it are allowed; what holds it back is Landlock, since Linux 6.7.
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let threads: Vec<_> = std::fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).collect();
+        let mut files: Vec<File> =
+            threads.iter().map(|thread| File::open(thread.path().join("status")).unwrap()).collect();
 
-        install(&[without_clone3().unwrap(), tunnel_filter().unwrap()]).unwrap();
-        assert_eq!(open(), Err(Some(libc::EPERM)));
+        let confined = confine(None, true).unwrap();
+        let all = Confined {
+            bounding_set: Layer::On,
+            sandbox: Sandbox { landlock: Layer::On, seccomp: Layer::On },
+        };
+        assert_eq!(confined, all);
+        assert!(files.len() >= 2, "this thread, and one from before");
+        for file in &mut files {
+            let mut status = String::new();
+            file.read_to_string(&mut status).unwrap();
+            for set in ["Inh", "Prm", "Eff", "Bnd", "Amb"] {
+                assert!(status.contains(&format!("Cap{set}:\t0000000000000000\n")), "{status}");
+            }
+            assert!(status.contains("NoNewPrivs:\t1\n") && status.contains("Seccomp:\t2\n"), "{status}");
+        }
+        go.send(()).unwrap();
+        assert_eq!(before.join().unwrap(), Err(Some(libc::EPERM)));
         assert_eq!(thread::spawn(open).join().unwrap(), Err(Some(libc::EPERM)), "threads can be started");
+        let connected = socket.connect(&SocketAddr::from(([127, 0, 0, 1], 9)).into());
+        assert_eq!(connected.unwrap_err().raw_os_error(), Some(libc::EACCES), "by Landlock");
         assert!(Command::new("/bin/true").spawn().is_err());
-        assert!(std::net::UdpSocket::bind("127.0.0.1:0").is_err());
-        assert!(std::os::unix::net::UnixStream::pair().is_ok());
-        assert!(std::os::unix::net::UnixDatagram::unbound().is_ok());
+        assert!(UdpSocket::bind("127.0.0.1:0").is_err());
+        assert!(UnixStream::pair().is_ok() && UnixDatagram::unbound().is_ok());
+    }
+
+    /// The same without the sandbox, in which nobody can ask.
+    #[test]
+    #[ignore = "the other test runs it"]
+    fn in_a_process_without_sandbox() {
+        forbid_core_files().unwrap();
+        let Confined { sandbox, .. } = confine(None, false).unwrap();
+        assert_eq!(sandbox, Sandbox::switched_off());
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+        let core = getrlimit(Resource::Core);
+        assert_eq!((core.current, core.maximum), (Some(0), Some(0)));
     }
 
     #[test]
@@ -374,11 +398,13 @@ mod tests {
             }
             return;
         }
-        let outcome = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "privileges::sandbox::tests::in_a_process_of_its_own", "--ignored"])
-            .output()
-            .unwrap();
-        assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stdout));
+        for name in ["in_a_process_of_its_own", "in_a_process_without_sandbox"] {
+            let outcome = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", &format!("privileges::sandbox::tests::{name}"), "--ignored"])
+                .output()
+                .unwrap();
+            assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stdout));
+        }
     }
 
     /// The packet path must not run the filter: what has conditions does.

@@ -47,9 +47,10 @@ fn inner_networks(server: &ServerConfig) -> impl Iterator<Item = IpNet> {
 
 /// Completes what the helper shall do with what the configuration says.
 pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Account>) {
+    policy.lock_memory = config.process.lock_memory;
     let Role::Server(server) = &config.role else { return };
     // A client's helper stays root: who it becomes could not write /etc/resolv.conf.
-    policy.account = account.filter(|account| account.is_plain()).cloned();
+    policy.account = account.cloned();
     policy.pool_file = server
         .per_client
         .pool_file

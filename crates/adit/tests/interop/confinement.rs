@@ -1,12 +1,16 @@
 //! What a running tunnel may still do: a server that `adit init` made, and its client.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{Namespace, Process, Scratch, can_run, connect, wait_until};
 
-use crate::privileges::{NET_ADMIN, Rights, helper_of, rights_of_threads};
+use crate::bed::{Bed, PROGRAMS};
+use crate::options::{Options, Program};
+use crate::passwords::script;
+use crate::privileges::{NET_ADMIN, Rights, helper_of, rights, rights_of_threads};
 use crate::status::status_of;
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -141,5 +145,36 @@ fn the_helper_goes_with_its_tunnel() {
     assert!(pair.ends[1].terminate(WAIT).unwrap().success());
     for helper in helpers {
         wait_until("the helper to go", WAIT, || !fs::exists(format!("/proc/{helper}")).unwrap()).unwrap();
+    }
+}
+
+/// As in OpenVPN: as the user of the file, without its rights, but free to gain them (`sudo`), unlike the tunnel.
+#[test]
+fn scripts_run_as_the_user_and_outside_the_sandbox() {
+    if !can_run("scripts of a user", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("scripts").unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    let told = scratch.write("status", "").unwrap();
+    fs::set_permissions(&told, fs::Permissions::from_mode(0o666)).unwrap();
+    let text = format!("cat /proc/self/status >{}\n", told.display());
+    let connect = script(&scratch, "connect", &text);
+    let lines =
+        format!("user nobody\ngroup nogroup\nscript-security 2\nclient-connect {}\n", connect.display());
+    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [server, _]| {
+        server.push_str(&lines);
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let up = bed.clients[0].process().wait_for_line(0, "tunnel up: ", WAIT);
+    assert!(up.is_ok(), "{}", bed.logs());
+    let script = rights(&told);
+    assert_eq!((script.user, script.group), (65_534, 65_534), "{script:?}");
+    assert_eq!((script.effective, script.permitted), (0, 0), "{script:?}");
+    assert_eq!((script.no_new_privileges, script.seccomp), (0, 0), "{script:?}");
+    for rights in rights_of_threads(bed.server.process().id()) {
+        has_only(&rights, 0);
     }
 }

@@ -14,7 +14,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// `CAP_NET_ADMIN` in the kernel's masks (capability.h).
 pub(crate) const NET_ADMIN: u64 = 1 << 12;
 
-/// The rights of one thread, from `/proc`.
+/// The rights of one thread.
 #[derive(Debug)]
 pub(crate) struct Rights {
     pub user: u32,
@@ -29,12 +29,14 @@ pub(crate) struct Rights {
     pub seccomp: u32,
 }
 
+/// Those of each thread of a process.
 pub(crate) fn rights_of_threads(process: u32) -> Vec<Rights> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     tasks.map(|task| rights(&task.unwrap().path().join("status"))).collect()
 }
 
-fn rights(status: &Path) -> Rights {
+/// What a file such as `/proc/PID/status` says.
+pub(crate) fn rights(status: &Path) -> Rights {
     let text = fs::read_to_string(status).unwrap();
     let lines: BTreeMap<&str, &str> = text
         .lines()
