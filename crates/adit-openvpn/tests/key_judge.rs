@@ -58,6 +58,16 @@ fn a_good_key_gets_a_session_and_no_earlier() {
     }
 }
 
+/// A ClientHello with a post-quantum key share takes two packets.
+#[test]
+fn what_came_while_the_key_was_judged_need_not_come_again() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut pair = pair(transport, &Metadata::User(b"laptop 7".to_vec()), None, true);
+        answer(&mut pair, Ok(0));
+        assert!(pair.is_up(), "{transport:?}: without waiting for a retransmission");
+    }
+}
+
 #[test]
 fn a_bad_key_gets_none_and_is_not_judged_again_at_once() {
     // That the script could not be run says nothing of the key, which is judged again soon.

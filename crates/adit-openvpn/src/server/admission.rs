@@ -29,7 +29,10 @@ impl Server {
         if self.up > 0 && self.params.point.as_ref().is_some_and(|point| point.single) {
             return Err(Rejected::Limited("one peer, which is here (single-session)"));
         }
-        self.key_judge.check(self.now, (path, sid), datagram)?;
+        if self.key_judge.keep((path, sid), datagram) {
+            return Ok(None);
+        }
+        self.key_judge.check(self.now, datagram)?;
         match prospect(&self.params, path, datagram)? {
             Prospect::Answer { larger } => {
                 self.door.check_answers(self.now, &self.params, path, larger, &mut self.events)?;
@@ -95,17 +98,18 @@ impl Server {
     }
 
     /// A newcomer's key is good.
-    pub(super) fn let_through(&mut self, path: Path, newcomer: Newcomer, datagram: &[u8]) {
+    pub(super) fn let_through(&mut self, path: Path, newcomer: Newcomer, datagrams: &[Vec<u8>]) {
         if self.goodbye_until.is_some() {
             return;
         }
         match self.enter(path, newcomer) {
             Ok(id) => {
-                if let Some(peer) = self.peers.get_mut(&id) {
-                    // What is wrong with it is as if it had not come; the client sends it again.
+                for datagram in datagrams {
+                    let Some(peer) = self.peers.get_mut(&id) else { break };
+                    // One that is refused counts as lost; the client sends it again.
                     let _ = peer.handle_datagram(self.now, datagram);
+                    self.settle(id);
                 }
-                self.settle(id);
             }
             Err(why) => {
                 let text = format!("a client is not let in: {why}");

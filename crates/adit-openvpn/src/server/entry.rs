@@ -118,7 +118,7 @@ impl Server {
     /// A script answered about a client's key.
     fn obey(&mut self, ruling: Ruling) {
         match ruling {
-            Ruling::Enter { path, newcomer, datagram } => self.let_through(path, *newcomer, &datagram),
+            Ruling::Enter { path, newcomer, datagrams } => self.let_through(path, *newcomer, &datagrams),
             Ruling::Refused { paths, reason } => self.turn_away(&paths, &reason),
         }
     }

@@ -36,7 +36,8 @@ impl KeyDigest {
 struct Waiting {
     key: KeyDigest,
     newcomer: Box<Newcomer>,
-    datagram: Vec<u8>,
+    /// The one that brought the key, and what came after it.
+    datagrams: Vec<Vec<u8>>,
 }
 
 /// A key about which the script is being asked.
@@ -65,8 +66,8 @@ pub(super) struct KeyJudge {
 
 /// What the script said.
 pub(super) enum Ruling {
-    /// The client may have a session, which begins with this packet.
-    Enter { path: Path, newcomer: Box<Newcomer>, datagram: Vec<u8> },
+    /// The client may have a session, which begins with these packets.
+    Enter { path: Path, newcomer: Box<Newcomer>, datagrams: Vec<Vec<u8>> },
     /// These may not, and why.
     Refused { paths: Vec<Path>, reason: String },
 }
@@ -80,17 +81,19 @@ impl KeyJudge {
         }
     }
 
-    /// Whether a packet that may begin a session is looked at: not while the script is being asked about its sender,
-    /// nor when it refused the key.
-    pub(super) fn check(
-        &self,
-        now: Instant,
-        (path, sid): (Path, Sid),
-        datagram: &[u8],
-    ) -> Result<(), Rejected> {
-        if self.waiting.contains(&(path, sid)) {
-            return Err(Rejected::Unexpected("its key is being judged (tls-crypt-v2-verify)"));
+    /// Keeps a packet of a client whose key is being judged until the answer is there: a ClientHello with a
+    /// post-quantum key share takes two packets, and the second would come again only after a retransmission's time.
+    /// Gives whether the packet is of such a client.
+    pub(super) fn keep(&mut self, client: (Path, Sid), datagram: &[u8]) -> bool {
+        let Some(Waiting { datagrams, .. }) = self.waiting.get_mut(&client) else { return false };
+        if datagrams.len() < limits::PACKETS_OF_A_JUDGED_CLIENT {
+            datagrams.push(datagram.to_vec());
         }
+        true
+    }
+
+    /// Whether a packet that may begin a session is looked at: not when the script refused its key.
+    pub(super) fn check(&self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
         if self.refused.is_empty() {
             return Ok(());
         }
@@ -136,7 +139,7 @@ impl KeyJudge {
                 events.extend([Event::RunScript(Box::new(script))]);
             }
         }
-        let waiting = Waiting { key, newcomer: Box::new(newcomer), datagram: datagram.to_vec() };
+        let waiting = Waiting { key, newcomer: Box::new(newcomer), datagrams: vec![datagram.to_vec()] };
         let Some((evicted, Waiting { key, .. })) = self.waiting.insert(source, client, (), waiting) else {
             return Ok(None);
         };
@@ -157,8 +160,8 @@ impl KeyJudge {
         let (remembered, reason) = match &outcome.exit {
             Ok(0) => {
                 let enters = |client: (Path, Sid)| {
-                    let Waiting { newcomer, datagram, .. } = self.waiting.remove(&client)?;
-                    Some(Ruling::Enter { path: client.0, newcomer, datagram })
+                    let Waiting { newcomer, datagrams, .. } = self.waiting.remove(&client)?;
+                    Some(Ruling::Enter { path: client.0, newcomer, datagrams })
                 };
                 return Some(waiting.into_iter().filter_map(enters).collect());
             }

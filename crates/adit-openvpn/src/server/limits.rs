@@ -20,8 +20,11 @@ pub(super) const SILENT_CONNECTIONS: PrefixShares = PrefixShares::new(64, 1024);
 /// retransmissions of TCP (RFC 6298: 1 s, then 2 s) on a slow link.
 pub(super) const FIRST_PACKET_TIME: Duration = Duration::from_secs(10);
 
-/// Clients whose tls-crypt-v2 keys are being judged by a script. Each holds its first packet.
+/// Clients whose tls-crypt-v2 keys are being judged by a script. Each holds its first packets.
 pub(super) const JUDGED_KEYS: PrefixShares = PrefixShares::new(64, 512);
+
+/// Of each of these: the packets that are kept. A ClientHello takes one or two.
+pub(super) const PACKETS_OF_A_JUDGED_CLIENT: usize = 4;
 
 /// Of these, with one key: clients that share a key come back at once, too.
 pub(super) const JUDGED_OF_ONE_KEY: usize = 64;

@@ -180,8 +180,14 @@ fn an_openvpn_client_answers_adit_servers_question() {
     let mut bed = bed(Program::Adit, Program::OpenVpn, ask.as_ref(), &line, &lines);
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
-    wait_until("the management socket", WAIT, || socket.exists()).unwrap();
-    let mut management = UnixStream::connect(&socket).unwrap();
+    // The file is there before the program listens.
+    let mut connected = None;
+    wait_until("the management socket", WAIT, || {
+        connected = UnixStream::connect(&socket).ok();
+        connected.is_some()
+    })
+    .unwrap();
+    let mut management = connected.unwrap();
     management.set_read_timeout(Some(WAIT)).unwrap();
     let said = BufReader::new(management.try_clone().unwrap()).lines().map_while(Result::ok);
     let asked = said.into_iter().find(|line| line.contains("CR_TEXT"));
