@@ -260,7 +260,8 @@ impl Pair {
         let mut client = self.client_side.spawn("client", client).unwrap();
         client.wait_for_line(0, client_up, wait).unwrap();
         let text = fs::read_to_string(self.server_conf()).unwrap();
-        let v4 = format!("{}.1", value(&text, "server").trim_end_matches(".0"));
+        // The network is 10.X.Y.0, where X and Y may be 0.
+        let v4 = format!("{}.1", value(&text, "server").strip_suffix(".0").unwrap());
         let v6 = format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64"));
         for inner in [v4, v6] {
             let inner: IpAddr = inner.parse().unwrap();
