@@ -1,17 +1,18 @@
 //! The control thread: the protocol, its time, and what it asks of the world.
 
+mod inspect;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Rejected, Report, Severity, Subscriber, TableUsage, Transport, TunnelSettings,
+    Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
 };
 use adit_dataplane::StreamError;
 
@@ -19,7 +20,7 @@ use super::counters::LinkCounters;
 use super::mail::{DataMail, Mail};
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
-use super::status::{IoStatus, LossCounters, count};
+use super::status::{LossCounters, count};
 use super::workers::Workers;
 use super::{Driver, DriverError, Inspection, Observer};
 use crate::clock;
@@ -27,7 +28,7 @@ use crate::config::Remote;
 use crate::fair_queue::FairQueue;
 use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
-use crate::offload::{OffloadState, OffloadStatus};
+use crate::offload::OffloadStatus;
 use crate::opener::{self, KnownAddresses, Opened};
 use crate::poller::{Interest, Poller, Token};
 use crate::system::System;
@@ -203,7 +204,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    /// Nobody is heard before this.
+    /// Begins to receive from all sockets. Before this the process still has its rights.
     fn begin_to_receive(&mut self) -> io::Result<()> {
         for sockets in std::mem::take(&mut self.bound) {
             self.add_sockets(sockets);
@@ -373,63 +374,6 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    fn inspect(&mut self) {
-        while let Ok(inspection) = self.inspections.try_recv() {
-            let (snapshot, workers) = self.workers.snapshot();
-            let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
-            let status = IoStatus {
-                tun_name: self.tun.name().to_owned(),
-                offloads: self.offloads(),
-                gso_limited_destinations: self.gso_limited_destinations(),
-                tun_dropped: self.link.tx_dropped(),
-                tun_read_bytes,
-                tun_written_bytes,
-                workers,
-                connections: self.connections.len(),
-                tables: self.tables(),
-                losses: self.losses.snapshot(),
-            };
-            inspection(&self.protocol, &snapshot, &status);
-        }
-    }
-
-    fn gso_limited_destinations(&self) -> usize {
-        self.sockets.values().flatten().map(|socket| socket.gso_limited_destinations()).sum()
-    }
-
-    /// What anybody can fill here, if anybody can reach it.
-    fn tables(&self) -> Vec<TableUsage> {
-        let table = |name, entries, share, limit, refused: &AtomicU64| TableUsage {
-            name,
-            entries,
-            share,
-            limit,
-            evicted: 0,
-            refused: refused.load(Ordering::Relaxed),
-        };
-        let (waiting, connections) = (self.datagrams.len(), self.connections.len());
-        let most = self.max_connections;
-        let queue = ("control datagrams that wait", &self.losses.control_full);
-        let mut tables = Vec::new();
-        if self.first_opened > 0 {
-            tables.push(table(queue.0, waiting, DATAGRAM_LIMIT / 2, DATAGRAM_LIMIT, queue.1));
-        }
-        if !self.listeners.is_empty() {
-            let refused = &self.losses.connections_refused;
-            tables.push(table("TCP connections", connections, most, most, refused));
-        }
-        tables
-    }
-
-    /// Which offloads are in use. The kernel may have refused to cut trains since the start.
-    fn offloads(&self) -> OffloadStatus {
-        let mut offloads = self.offloads.clone();
-        if let Some(error) = self.sockets.values().flatten().find_map(|socket| socket.gso_refusal()) {
-            offloads.udp_send = OffloadState::Failed(format!("the kernel refused it: {error}"));
-        }
-        offloads
-    }
-
     /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them; and
     /// again, as last words are followed by events. Most rounds of a handshake have nothing for the data
     /// threads, which then sleep on.
@@ -463,7 +407,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             Event::Close { path } => self.close(path),
             Event::Up(ref settings) => {
                 if let Err(reason) = self.up(settings) {
-                    // Nothing is said of a tunnel that is none.
+                    // A tunnel that lacks what it needs is not reported as up.
                     return self.protocol.handle_command(clock(), Command::NotUp { reason });
                 }
             }
