@@ -149,7 +149,7 @@ pub enum ConfineError {
     },
 }
 
-/// What the process leaves to whoever takes it over.
+/// Which rights the process has given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confined {
     /// Whether the bounding set is empty. Only who has `CAP_SETPCAP` can empty it.

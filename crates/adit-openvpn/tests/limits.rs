@@ -1,5 +1,5 @@
 //! Peers that return the cookie, connect over TCP or hold a key, and never authenticate: what they can fill is limited by
-//! source, and they keep nobody out.
+//! source, and they do not keep other clients out.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod support;

@@ -186,7 +186,7 @@ pub(crate) fn content(dns: &Dns, old: &str) -> String {
     if !domains.is_empty() {
         lines.push(format!("search {}", domains.join(" ")));
     }
-    // One with control characters is nobody's setting: it could end elsewhere for other readers.
+    // One with control characters is no valid setting, and other readers could see its end elsewhere.
     let is_wild = |c: char| c != '\t' && is_unprintable(c);
     let options = old.lines().filter(|line| line.starts_with("options ") && !line.contains(is_wild));
     lines.extend(options.map(str::to_owned));

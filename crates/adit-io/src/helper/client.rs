@@ -107,7 +107,7 @@ impl HelperAccess {
         act(self.lock().as_ref().ok_or(io::ErrorKind::BrokenPipe)?)
     }
 
-    /// A channel of its own: who asks on it waits for nobody else.
+    /// A channel of its own, so that a request on it does not wait for those on others.
     fn channel(&self) -> io::Result<Channel> {
         let (ours, theirs) = Channel::pair()?;
         self.with(|channel| channel.send_with(&Request::Channel, Some(theirs.as_fd())))?;

@@ -49,7 +49,7 @@ pub(super) struct NetworkAnswer {
     pub(super) lacks: Option<String>,
 }
 
-/// A [`Report`] about nobody in particular.
+/// A [`Report`] about no particular peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Note {
     severity: Severity,
@@ -126,7 +126,7 @@ pub(super) type Exit = Result<i32, String>;
 pub(super) struct ScriptCall {
     pub(super) argv: Vec<String>,
     pub(super) env: Vec<(String, String)>,
-    /// Of the environment, what nobody else may learn.
+    /// The variables of the environment that are secret.
     pub(super) secrets: Vec<(String, String)>,
     pub(super) device: String,
     pub(super) files: Vec<ScriptInput>,

@@ -167,7 +167,7 @@ impl Scripts {
 
     fn release(&mut self, run: u64) {
         if let Some(mut run) = self.runs.remove(&run) {
-            // One that still runs ends: nobody would wait for it.
+            // One that still runs ends, as its outcome has no receiver any more.
             run.signal(Signal::KILL);
             let _ = run.child.wait();
         }

@@ -377,7 +377,7 @@ mod tests {
         assert!(UnixStream::pair().is_ok() && UnixDatagram::unbound().is_ok());
     }
 
-    /// The same without the sandbox, in which nobody can ask.
+    /// The same without the sandbox.
     #[test]
     #[ignore = "the other test runs it"]
     fn in_a_process_without_sandbox() {

@@ -28,7 +28,7 @@ pub(super) struct Standing {
 /// The clients that are not up.
 pub(super) struct HalfOpen {
     handshakes: PrefixTable<PeerId, (), Progress>,
-    /// Counted apart, so that those who wait for a person keep nobody else from a handshake.
+    /// Counted apart, so that clients that wait for a person do not use up the room for handshakes.
     put_off: PrefixTable<PeerId, ()>,
     unproven: PrefixTable<PeerId, ()>,
 }
