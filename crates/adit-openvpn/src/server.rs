@@ -167,7 +167,7 @@ impl Server {
         let verdict = peer.settle(self.now, &mut self.events);
         let (path, lines, half_open_state) = (peer.path(), peer.take_lines(), peer.half_open_state());
         self.report_lines(path, lines);
-        if let Some(half_open_state) = standing
+        if let Some(half_open_state) = half_open_state
             && let Some(evicted) = self.half_open.note(path, id, half_open_state)
         {
             self.evict(evicted);

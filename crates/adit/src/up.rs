@@ -155,7 +155,7 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     for warning in &parsed.warnings {
         log.log(Severity::Warning, warning);
     }
-    let early = StartupSignals::watch().map_err(no_signals)?;
+    let signals = StartupSignals::watch().map_err(no_signals)?;
     let Some(management) = open_management(args, parsed, &mut log)? else {
         return start_with(args, parsed, log, None, &signals);
     };

@@ -123,8 +123,8 @@ impl Authentication {
             }
             _ if !self.management.waits => None,
             ClientRuling::Wait { text, timeout } => {
-                let timeout = longest(&self.params.control).saturating_sub(now - self.management.since);
-                let timeout = (*timeout).min(timeout);
+                let longest = longest(&self.params.control).saturating_sub(now - self.management.since);
+                let timeout = (*timeout).min(longest);
                 self.wait_until(now + timeout);
                 self.put_off = true;
                 let pending = self.pending(timeout.as_secs());
