@@ -1,4 +1,4 @@
-//! Which keys a client of another make has, and which of them it seals with.
+//! Which keys a third-party client has, and which of them it seals with.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use adit_core::Instant;
 use adit_openvpn::wire::{ControlBody, Header, Sid};
 
 use super::exchange::Exchange;
-use super::{Kind, Params};
+use super::{Implementation, Params};
 
 /// Key ids are 3 bits; 0 is the first exchange's only.
 const MAX_KEY_ID: u8 = 7;
@@ -43,7 +43,7 @@ impl Context {
 
 /// The keys of a connection.
 pub(super) struct Keys {
-    kind: Kind,
+    implementation: Implementation,
     hand_window: Duration,
     reneg: Duration,
     /// OpenVPN 3's `become_primary`.
@@ -65,7 +65,7 @@ impl Keys {
     pub(super) fn new(params: &Params, first: Exchange) -> Self {
         let reneg = params.reneg.unwrap_or(NEVER);
         Keys {
-            kind: params.kind,
+            implementation: params.implementation,
             hand_window: params.hand_window,
             reneg,
             promotion: params.hand_window.min(reneg / 2),
@@ -98,9 +98,9 @@ impl Keys {
 
     /// Whether the server's SOFT_RESET with this key id begins an exchange.
     pub(super) fn may_begin(&mut self, key_id: u8) -> bool {
-        let expected = match self.kind {
-            Kind::OpenVpn3 => key_id == self.next_key_id,
-            Kind::MirageVpn => self.making.is_none() && key_id != 0,
+        let expected = match self.implementation {
+            Implementation::OpenVpn3 => key_id == self.next_key_id,
+            Implementation::MirageVpn => self.making.is_none() && key_id != 0,
         };
         expected && self.primary.exchange.is_active() && self.find(key_id).is_none()
     }
@@ -119,10 +119,10 @@ impl Keys {
     fn check_time(&mut self, now: Instant) {
         let due = now >= self.primary.exchange.created() + self.reneg && !self.primary.overtaken;
         let settled = self.primary.exchange.is_active();
-        match self.kind {
+        match self.implementation {
             // Also in the middle of another exchange, which it then forgets.
-            Kind::OpenVpn3 => self.wants_exchange |= due && settled,
-            Kind::MirageVpn => self.wants_exchange |= due && settled && self.making.is_none(),
+            Implementation::OpenVpn3 => self.wants_exchange |= due && settled,
+            Implementation::MirageVpn => self.wants_exchange |= due && settled && self.making.is_none(),
         }
         if due && settled && self.wants_exchange {
             self.primary.overtaken = true;
@@ -134,9 +134,9 @@ impl Keys {
         let key_id = exchange.key_id();
         self.next_key_id = if key_id < MAX_KEY_ID { key_id + 1 } else { 1 };
         let context = Context::new(exchange);
-        let place = match self.kind {
-            Kind::OpenVpn3 => &mut self.secondary,
-            Kind::MirageVpn => &mut self.making,
+        let place = match self.implementation {
+            Implementation::OpenVpn3 => &mut self.secondary,
+            Implementation::MirageVpn => &mut self.making,
         };
         let dropped = place.replace(context).filter(|context| context.installed);
         dropped.map(|context| Change::Drop(context.key_id())).into_iter().collect()
@@ -154,9 +154,9 @@ impl Keys {
         let first = &self.primary.exchange;
         let late = !first.is_active() && now >= first.created() + self.hand_window;
         self.over |= late || first.failed;
-        match self.kind {
-            Kind::OpenVpn3 => self.advance_contexts(now),
-            Kind::MirageVpn => self.advance_channels(now),
+        match self.implementation {
+            Implementation::OpenVpn3 => self.advance_contexts(now),
+            Implementation::MirageVpn => self.advance_channels(now),
         }
     }
 
@@ -229,7 +229,8 @@ impl Keys {
             let exchange = &context.exchange;
             let late = (!exchange.is_active()).then(|| exchange.created() + self.hand_window);
             let promoted = exchange.active_at.map(|at| at + self.promotion);
-            let promoted = promoted.filter(|_| self.kind == Kind::OpenVpn3 && context.expires.is_none());
+            let promoted = promoted
+                .filter(|_| self.implementation == Implementation::OpenVpn3 && context.expires.is_none());
             let promoted = promoted.filter(|_| exchange.key_id() != self.primary.key_id());
             [exchange.poll_timeout(), late, promoted, context.expires].into_iter().flatten()
         });

@@ -51,7 +51,7 @@ struct Connection {
 }
 
 /// The server.
-pub(crate) struct ForeignServer {
+pub(crate) struct ThirdPartyServer {
     params: Params,
     network: Network,
     rng: ChaCha20Rng,
@@ -60,11 +60,11 @@ pub(crate) struct ForeignServer {
     events: VecDeque<Event>,
 }
 
-impl ForeignServer {
+impl ThirdPartyServer {
     pub(crate) fn new(params: Params, network: Network, now: Instant, seed: [u8; 32]) -> Self {
         let settings =
             TunnelSettings { addresses: network.own.clone(), mtu: 1500, ..TunnelSettings::default() };
-        ForeignServer {
+        ThirdPartyServer {
             params,
             network,
             rng: ChaCha20Rng::from_seed(seed),
@@ -126,7 +126,7 @@ impl ForeignServer {
         let mut sid = [2; 8];
         self.rng.fill_bytes(&mut sid[1..]);
         let wall = UnixTime(self.params.wall.0 + (self.now - Instant::ORIGIN).as_secs());
-        // The latest connection stays.
+        // A newer connection replaces an older one.
         self.drop_client("another connection");
         self.connection = Some(Connection {
             path,
@@ -195,7 +195,7 @@ impl ForeignServer {
         self.events.extend(info.map(|info| Event::PeerUp { peer: PEER, info: Box::new(info) }));
     }
 
-    /// Tells the data plane.
+    /// Applies changes of keys to the data plane.
     fn follow(&mut self, changes: Vec<Change>) {
         for change in changes {
             let event = match change {
@@ -262,7 +262,7 @@ impl ForeignServer {
     }
 }
 
-impl Protocol for ForeignServer {
+impl Protocol for ThirdPartyServer {
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let taken = self.take_datagram(path, datagram);

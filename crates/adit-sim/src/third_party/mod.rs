@@ -1,4 +1,4 @@
-//! Ends that change keys as other programs do: clients as OpenVPN 3 (OpenVPN Connect on phones and desktops) and MirageVPN,
+//! Third-party ends, which change keys as other programs do: clients as OpenVPN 3 (OpenVPN Connect on phones and desktops) and MirageVPN,
 //! and a server as MirageVPN ([`server`]).
 //!
 //! They share the codecs with our own ends, but not the code that decides which keys come into use, which is what they
@@ -46,33 +46,33 @@ use self::keys::{Change, Keys};
 
 const EXPORT_DATA_KEYS: &str = "EXPORTER-OpenVPN-datakeys";
 const EXPORT_DYNAMIC_TLS_CRYPT: &str = "EXPORTER-OpenVPN-dynamic-tls-crypt";
-/// How long a goodbye may be under way.
-const GOODBYE_TIME: Duration = Duration::from_secs(1);
-/// From one question for the settings to the next.
+/// How long an exit notification may be in transit.
+const EXIT_NOTIFY_TIME: Duration = Duration::from_secs(1);
+/// The interval of requests for the settings.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
-pub(crate) use self::server::{ForeignServer, Network, ifconfig};
+pub(crate) use self::server::{Network, ThirdPartyServer, ifconfig};
 
-/// Whose behaviour it is.
+/// The program whose behaviour it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Implementation {
     OpenVpn3,
     MirageVpn,
 }
 
-impl Kind {
+impl Implementation {
     /// `IV_PROTO`: OpenVPN 3 knows what OpenVPN 2.7 knows; MirageVPN knows `DATA_V2`, the unasked push and the exporter.
     fn proto(self) -> u32 {
         match self {
-            Kind::OpenVpn3 => 8094,
-            Kind::MirageVpn => 2 + 4 + 8,
+            Implementation::OpenVpn3 => 8094,
+            Implementation::MirageVpn => 2 + 4 + 8,
         }
     }
 }
 
-/// What a client is made of.
+/// The parameters of a third-party end.
 pub(crate) struct Params {
-    pub(crate) kind: Kind,
+    pub(crate) implementation: Implementation,
     pub(crate) name: String,
     pub(crate) wrap: WrapConfig,
     pub(crate) brings_key: bool,
@@ -104,13 +104,16 @@ struct Pushed {
     epochs: bool,
     exit: bool,
     ping: Duration,
-    patience: Duration,
+    ping_restart: Duration,
 }
 
 impl Pushed {
     fn read(options: &[String]) -> Self {
-        let mut pushed =
-            Pushed { ping: Duration::from_secs(8), patience: Duration::from_secs(40), ..Pushed::default() };
+        let mut pushed = Pushed {
+            ping: Duration::from_secs(8),
+            ping_restart: Duration::from_secs(40),
+            ..Pushed::default()
+        };
         for option in options {
             pushed.apply(option);
         }
@@ -140,7 +143,7 @@ impl Pushed {
                 self.exit = flags.contains(&"cc-exit");
             }
             ["ping", time] => self.ping = seconds(time),
-            ["ping-restart", time] => self.patience = seconds(time),
+            ["ping-restart", time] => self.ping_restart = seconds(time),
             _ => {}
         }
     }
@@ -166,15 +169,15 @@ struct Connection {
     up_since: Instant,
 }
 
-/// What becomes of a connection.
+/// What follows for a connection.
 enum Outcome {
     GoOn,
     Again,
     Refused(String),
 }
 
-/// A client of another make.
-pub(crate) struct Foreign {
+/// A third-party client.
+pub(crate) struct ThirdPartyClient {
     params: Params,
     rng: ChaCha20Rng,
     now: Instant,
@@ -182,21 +185,21 @@ pub(crate) struct Foreign {
     connection: Option<Connection>,
     /// When it opens its next path.
     open_at: Option<Instant>,
-    goodbye_until: Option<Instant>,
+    exit_until: Option<Instant>,
     ended: bool,
     events: VecDeque<Event>,
 }
 
-impl Foreign {
+impl ThirdPartyClient {
     pub(crate) fn new(params: Params, now: Instant, seed: [u8; 32]) -> Self {
-        Foreign {
+        ThirdPartyClient {
             params,
             rng: ChaCha20Rng::from_seed(seed),
             now,
             remote: 0,
             connection: None,
             open_at: None,
-            goodbye_until: None,
+            exit_until: None,
             ended: false,
             events: VecDeque::from([Event::Open { remote: 0 }]),
         }
@@ -244,7 +247,7 @@ impl Foreign {
     fn hello(&mut self) -> Hello {
         let mut random = [0; 112];
         self.rng.fill_bytes(&mut random);
-        let mut proto = self.params.kind.proto();
+        let mut proto = self.params.implementation.proto();
         if !self.params.epochs {
             proto &= !(1 << 10);
         }
@@ -262,7 +265,7 @@ impl Foreign {
             }
             self.events.push_back(Event::Close { path: connection.path });
         }
-        if self.goodbye_until.is_some() {
+        if self.exit_until.is_some() {
             return self.end(Ended::Shutdown);
         }
         self.remote = (self.remote + 1) % self.params.remotes.max(1);
@@ -276,7 +279,7 @@ impl Foreign {
         }
     }
 
-    /// Does all that follows from what came in.
+    /// Handles what follows from the last input.
     fn settle(&mut self) {
         for _ in 0..8 {
             let Some(connection) = &mut self.connection else { return };
@@ -308,7 +311,7 @@ impl Foreign {
     }
 }
 
-impl Protocol for Foreign {
+impl Protocol for ThirdPartyClient {
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let (wall, hello) = (self.wall(), self.hello());
@@ -330,7 +333,7 @@ impl Protocol for Foreign {
             }
             Command::Restart => self.reconnect("restarted"),
             Command::Shutdown => {
-                self.goodbye_until = Some(now + GOODBYE_TIME);
+                self.exit_until = Some(now + EXIT_NOTIFY_TIME);
                 match &mut self.connection {
                     Some(connection) if connection.pushed.as_ref().is_some_and(|it| it.exit) => {
                         connection.keys.primary().send_message("EXIT");
@@ -355,7 +358,7 @@ impl Protocol for Foreign {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        if self.goodbye_until.is_some_and(|at| now >= at) {
+        if self.exit_until.is_some_and(|at| now >= at) {
             self.reconnect("told to end");
         }
         if self.open_at.is_some_and(|at| now >= at) {
@@ -370,7 +373,7 @@ impl Protocol for Foreign {
             return None;
         }
         let connection = self.connection.as_ref().map(|connection| connection.poll_timeout(&self.params));
-        [self.open_at, self.goodbye_until, connection].into_iter().flatten().min()
+        [self.open_at, self.exit_until, connection].into_iter().flatten().min()
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
@@ -458,7 +461,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Works through what its exchanges brought.
+    /// Handles the results of its exchanges.
     fn settle(&mut self, now: Instant, params: &Params, events: &mut VecDeque<Event>) -> Outcome {
         let changes = self.keys.advance(now);
         self.follow(changes, params, events);
@@ -481,7 +484,7 @@ impl Connection {
             let late = now >= self.began + params.server_poll_timeout + 2 * params.hand_window;
             return if silent || late { Outcome::Again } else { Outcome::GoOn };
         };
-        if now >= self.heard + pushed.patience {
+        if now >= self.heard + pushed.ping_restart {
             return Outcome::Again;
         }
         if now >= self.ping_at {
@@ -536,7 +539,7 @@ impl Connection {
         events.push_back(Event::Up(settings));
     }
 
-    /// Tells the data plane.
+    /// Applies changes of keys to the data plane.
     fn follow(&mut self, changes: Vec<Change>, params: &Params, events: &mut VecDeque<Event>) {
         if self.pushed.is_none() {
             return;
@@ -580,7 +583,7 @@ impl Connection {
 
     fn poll_timeout(&self, params: &Params) -> Instant {
         let own = match &self.pushed {
-            Some(pushed) => (self.heard + pushed.patience).min(self.ping_at),
+            Some(pushed) => (self.heard + pushed.ping_restart).min(self.ping_at),
             None => {
                 let first = self.began + params.server_poll_timeout;
                 let last = first + 2 * params.hand_window;

@@ -1,4 +1,4 @@
-//! A client of another make and a server of ours, over a wire that loses nothing and takes no time.
+//! A third-party client and a server of ours, over a wire that loses nothing and takes no time.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use adit_core::{Command, DataEvent, Event, Instant, Path, PeerId, Protocol, Tran
 use adit_openvpn::Server;
 use adit_openvpn::wrap::HmacDigest;
 
-use super::{Foreign, Kind};
+use super::{Implementation, ThirdPartyClient};
 use crate::scenario::{Scenario, Wrapping};
 use crate::settings;
 
 const PEER: PeerId = PeerId(0);
 
 struct Pair {
-    client: Foreign,
+    client: ThirdPartyClient,
     server: Server,
     now: Instant,
-    /// What the server told of.
+    /// What the server reported.
     events: Vec<Event>,
 }
 
@@ -24,29 +24,29 @@ fn path() -> Path {
     Path::Udp { socket: 0, remote: ([192, 0, 2, 2], 40_000).into() }
 }
 
-fn scenario(wrapping: Wrapping, kind: Kind) -> Scenario {
+fn scenario(wrapping: Wrapping, implementation: Implementation) -> Scenario {
     let mut scenario = Scenario::from_seed(0);
-    scenario.wrapping = wrapping;
+    scenario.control.wrapping = wrapping;
     (scenario.clients, scenario.remotes) = (1, vec![Transport::Udp]);
-    (scenario.passwords, scenario.special, scenario.point) = (false, false, None);
-    scenario.kinds = vec![Some(kind)];
+    (scenario.auth.passwords, scenario.server.client_configs, scenario.point_to_point) = (false, false, None);
+    scenario.third_party.clients = vec![Some(implementation)];
     // No data passes.
-    scenario.patience = Duration::from_secs(1000);
-    for timing in &mut scenario.timing {
+    scenario.liveness.ping_restart = Duration::from_secs(1000);
+    for timing in &mut scenario.control.timing {
         (timing.reneg, timing.hand_window) = (None, Duration::from_secs(60));
     }
     scenario
 }
 
 impl Pair {
-    fn up(scenario: &Scenario, kind: Kind) -> Self {
+    fn up(scenario: &Scenario, implementation: Implementation) -> Self {
         let now = Instant::ORIGIN + Duration::from_secs(1);
         crate::crypto::seed_tls([3; 32]);
         crate::crypto::set_clock(1);
-        let client = settings::foreign(scenario, (1, kind), 0).unwrap();
+        let client = settings::third_party(scenario, (1, implementation), 0).unwrap();
         let server = settings::server(scenario, 0, Vec::new()).unwrap();
         let mut pair = Pair {
-            client: Foreign::new(client, now, [1; 32]),
+            client: ThirdPartyClient::new(client, now, [1; 32]),
             server: Server::new(server, now, [2; 32]),
             now,
             events: Vec::new(),
@@ -106,22 +106,22 @@ const WRAPPINGS: [Wrapping; 4] = [
 
 #[test]
 fn each_of_them_answers_a_servers_renegotiation() {
-    for kind in [Kind::OpenVpn3, Kind::MirageVpn] {
+    for implementation in [Implementation::OpenVpn3, Implementation::MirageVpn] {
         for wrapping in WRAPPINGS {
-            let mut pair = Pair::up(&scenario(wrapping, kind), kind);
+            let mut pair = Pair::up(&scenario(wrapping, implementation), implementation);
             pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
             pair.exchange();
-            assert_eq!(pair.installed(), 2, "{kind:?}, {wrapping:?}");
-            assert!(pair.says("renegotiated keys (number 1)"), "{kind:?}, {wrapping:?}");
+            assert_eq!(pair.installed(), 2, "{implementation:?}, {wrapping:?}");
+            assert!(pair.says("renegotiated keys (number 1)"), "{implementation:?}, {wrapping:?}");
         }
     }
 }
 
-/// OpenVPN 3 says goodbye on the first exchange, wrapped like a later one, until the new keys are its primary ones.
+/// OpenVPN 3 sends its exit notification on the first exchange, wrapped like a later one, until the new keys are its primary ones.
 #[test]
 fn a_goodbye_that_is_wrapped_like_a_later_exchange_is_heard() {
     for wrapping in WRAPPINGS {
-        let mut pair = Pair::up(&scenario(wrapping, Kind::OpenVpn3), Kind::OpenVpn3);
+        let mut pair = Pair::up(&scenario(wrapping, Implementation::OpenVpn3), Implementation::OpenVpn3);
         pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
         pair.exchange();
         pair.client.handle_command(pair.now, Command::Shutdown);
@@ -134,12 +134,12 @@ fn a_goodbye_that_is_wrapped_like_a_later_exchange_is_heard() {
 /// OpenVPN 3's own `reneg-sec` runs out in the middle of the server's exchange: it forgets that and begins the next.
 #[test]
 fn an_exchange_gives_way_to_the_next_one() {
-    let mut scenario = scenario(Wrapping::TlsCrypt, Kind::OpenVpn3);
-    scenario.timing[1].reneg = Some(Duration::from_secs(80));
-    let mut pair = Pair::up(&scenario, Kind::OpenVpn3);
+    let mut scenario = scenario(Wrapping::TlsCrypt, Implementation::OpenVpn3);
+    scenario.control.timing[1].reneg = Some(Duration::from_secs(80));
+    let mut pair = Pair::up(&scenario, Implementation::OpenVpn3);
     pair.now += Duration::from_secs(80);
     pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
-    // The client hears the first packet, and then its timer runs out.
+    // The client gets the first packet, and then its timer runs out.
     let mut buf = Vec::new();
     assert!(pair.server.poll_transmit(&mut buf).is_some());
     assert_eq!(buf.first().map(|first| first & 7), Some(1));

@@ -1,17 +1,18 @@
-//! What people and machines around the tunnels do: send packets, order renegotiations, fail.
+//! The workload: inner packets, ordered renegotiations, and faults of processes and the network.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{Command, PeerId};
 
-use crate::dice::Dice;
-use crate::foreign::Kind;
+use crate::event::Event;
 use crate::limits::CLIENT;
 use crate::model::{SERVER, Violation};
 use crate::packet::NUMBER_LEN;
+use crate::rng::Rng;
 use crate::settings::network_behind;
-use crate::world::{Happening, World};
+use crate::third_party::Implementation;
+use crate::world::World;
 
 /// Packets of one sender that leave together, at most.
 const MAX_BURST: u64 = 4;
@@ -19,7 +20,7 @@ const MAX_BURST: u64 = 4;
 const MAX_PAYLOAD: u64 = 1400;
 /// What precedes the payload at most: IPv6 and UDP.
 const INNER_HEADERS: usize = 48;
-/// OpenVPN 3 takes no longer to end an exchange on its side, over a net that is not too bad.
+/// The longest that OpenVPN 3 takes to complete an exchange on its side, with moderate faults.
 const PROMOTED: Duration = Duration::from_secs(10);
 /// Both ends of a tunnel know that it is up after this time.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -28,43 +29,43 @@ impl World {
     /// A time around `mean`: half to one and a half of it.
     pub(crate) fn around(&mut self, mean: Duration) -> Duration {
         let mean = mean.as_millis() as u64;
-        self.dice.millis(mean / 2, mean + mean / 2)
+        self.rng.workload.millis(mean / 2, mean + mean / 2)
     }
 
     /// An end sends a burst of packets, if it has a tunnel.
     pub(crate) fn traffic(&mut self, end: usize) -> Result<(), Violation> {
-        let pause = self.around(self.scenario.packet_every);
-        self.schedule(self.now + pause, Happening::Traffic(end));
+        let pause = self.around(self.scenario.intervals.packet);
+        self.schedule(self.now + pause, Event::Traffic(end));
         self.trace.note(self.now, &[], format_args!("end {end} sends, from packet {}", self.model.sent()));
         if self.now >= self.calm_at_end().1 {
             return Ok(());
         }
         let mut packets = Vec::new();
-        for _ in 0..self.dice.between(1, MAX_BURST) {
+        for _ in 0..self.rng.workload.between(1, MAX_BURST) {
             packets.extend(if end == SERVER { self.packet_down() } else { self.packet_up(end) });
         }
-        if let Some(machine) = self.ends[end].as_mut() {
+        if let Some(machine) = self.hosts[end].end.as_mut() {
             machine.send_packets(&packets);
         }
         self.settle(end)
     }
 
     fn payload(&mut self) -> usize {
-        let most = if self.dice.chance(300) { MAX_PAYLOAD } else { 100 };
-        self.dice.between(NUMBER_LEN as u64, most) as usize
+        let most = if self.rng.workload.chance(300) { MAX_PAYLOAD } else { 100 };
+        self.rng.workload.between(NUMBER_LEN as u64, most) as usize
     }
 
     /// Whether a packet between the server and that client must arrive.
-    pub(crate) fn is_sure(&self, client: usize) -> bool {
+    pub(crate) fn must_arrive(&self, client: usize) -> bool {
         let settled = self.model.tunnels[client - 1].is_settled(self.now, SETTLED);
-        self.is_calm() && settled && self.limits.stands(self.now, client)
+        self.is_calm() && settled && self.checks.limits.lasts(self.now, client)
     }
 
     fn packet_down(&mut self) -> Option<Vec<u8>> {
-        let client = self.dice.between(1, self.scenario.clients as u64) as usize;
-        let family = self.dice.below(2) as usize;
+        let client = self.rng.workload.between(1, self.scenario.clients as u64) as usize;
+        let family = self.rng.workload.below(2) as usize;
         let len = self.payload();
-        if self.rests(client) {
+        if self.is_idle_period(client) {
             return None;
         }
         let source = *self.model.server_addresses.get(family)?;
@@ -72,15 +73,15 @@ impl World {
         // Some packets are for the network behind the client.
         let destination =
             if family == 0 { self.behind(client, 300).unwrap_or(destination) } else { destination };
-        let expected = self.is_sure(client) && self.fits(len);
-        self.limits.pass(self.now, client, SERVER);
+        let expected = self.must_arrive(client) && self.fits(len);
+        self.checks.limits.record_packet(self.now, client, SERVER);
         Some(self.model.send(self.now, (SERVER, source), (client, destination), len, (false, expected)))
     }
 
     /// An address behind a client that has a network there, in so many of 1,000 cases.
     fn behind(&mut self, client: usize, per_mille: u64) -> Option<IpAddr> {
-        let network = self.scenario.is_special(client).then(|| network_behind(client))?;
-        self.more.chance(per_mille).then(|| network.hosts().nth(4)).flatten()
+        let network = self.scenario.has_client_config(client).then(|| network_behind(client))?;
+        self.rng.faults.chance(per_mille).then(|| network.hosts().nth(4)).flatten()
     }
 
     /// Whether a packet with a payload of that length fits through the net.
@@ -89,22 +90,22 @@ impl World {
     }
 
     fn packet_up(&mut self, client: usize) -> Option<Vec<u8>> {
-        let family = self.dice.below(2) as usize;
+        let family = self.rng.workload.below(2) as usize;
         let len = self.payload();
-        let to = self.dice.between(0, self.scenario.clients as u64) as usize;
-        // Either end of a point-to-point tunnel may send from whatever address it likes; and what is dropped after it
-        // was opened counts as use of the tunnel, which is more than can be seen from here.
-        let honest = self.scenario.point.is_some() || self.scenario.limits.idle.is_some();
-        let forged = self.dice.chance(50) && !honest;
-        let stranger = self.dice.between(1, self.scenario.clients as u64) as usize;
-        if self.rests(client) {
+        let to = self.rng.workload.between(0, self.scenario.clients as u64) as usize;
+        // Either end of a point-to-point tunnel may send from any address; and a packet that is dropped after it was
+        // opened counts as activity for `inactive`, which the model cannot see.
+        let honest = self.scenario.point_to_point.is_some() || self.scenario.limits.idle.is_some();
+        let forged = self.rng.workload.chance(50) && !honest;
+        let other = self.rng.workload.between(1, self.scenario.clients as u64) as usize;
+        if self.is_idle_period(client) {
             return None;
         }
         let own = *self.model.tunnels[client - 1].client.as_ref()?.1.get(family)?;
         let routed = if family == 0 { self.behind(client, 300) } else { None };
-        let source = if forged { self.stranger(stranger, family, own)? } else { routed.unwrap_or(own) };
+        let source = if forged { self.forged_source(other, family, own)? } else { routed.unwrap_or(own) };
         let server = *self.model.server_addresses.get(family)?;
-        let mut expected = self.is_sure(client) && self.fits(len);
+        let mut expected = self.must_arrive(client) && self.fits(len);
         let target = match self.model.tunnels.get(to.wrapping_sub(1)) {
             Some(tunnel) if to != client => tunnel.server.as_ref().map(|(_, addresses)| addresses.clone()),
             _ => None,
@@ -112,17 +113,17 @@ impl World {
         let (to, destination) = match target {
             None => (SERVER, server),
             Some(addresses) => {
-                expected = expected && self.is_sure(to);
-                let receiver = if self.scenario.client_to_client { to } else { SERVER };
+                expected = expected && self.must_arrive(to);
+                let receiver = if self.scenario.server.client_to_client { to } else { SERVER };
                 (receiver, *addresses.get(family)?)
             }
         };
-        self.limits.pass(self.now, client, CLIENT);
+        self.checks.limits.record_packet(self.now, client, CLIENT);
         Some(self.model.send(self.now, (client, source), (to, destination), len, (forged, expected)))
     }
 
-    /// An address that is not `own`: another client's, or nobody's.
-    fn stranger(&self, client: usize, family: usize, own: IpAddr) -> Option<IpAddr> {
+    /// An address that is not `own`: another client's, or one that no client has.
+    fn forged_source(&self, client: usize, family: usize, own: IpAddr) -> Option<IpAddr> {
         let other = self.model.tunnels[client - 1].server.as_ref().and_then(|(_, all)| all.get(family));
         match other {
             Some(other) if *other != own => Some(*other),
@@ -130,14 +131,14 @@ impl World {
         }
     }
 
-    /// Somebody orders a renegotiation, or several.
+    /// Orders one end of a tunnel, or both, to renegotiate.
     pub(crate) fn rekey(&mut self) -> Result<(), Violation> {
-        let pause = self.around(self.scenario.rekey_every);
+        let pause = self.around(self.scenario.intervals.rekey);
         // Now and then orders come in quick succession.
-        let pause = if self.dice.chance(200) { self.dice.millis(50, 2000) } else { pause };
-        self.schedule(self.now + pause, Happening::Rekey);
-        let client = self.dice.between(1, self.scenario.clients as u64) as usize;
-        let (at_client, at_server) = self.dice.pick(&[(true, false), (false, true), (true, true)]);
+        let pause = if self.rng.workload.chance(200) { self.rng.workload.millis(50, 2000) } else { pause };
+        self.schedule(self.now + pause, Event::Rekey);
+        let client = self.rng.workload.between(1, self.scenario.clients as u64) as usize;
+        let (at_client, at_server) = self.rng.workload.pick(&[(true, false), (false, true), (true, true)]);
         if at_client {
             self.command(client, Command::Rekey { peer: PeerId::SERVER })?;
         }
@@ -149,30 +150,30 @@ impl World {
         }
     }
 
-    /// OpenVPN 3 drops a key that is not its primary one yet when the next is made, at whatever server.
+    /// OpenVPN 3 drops a key that is not its primary one yet when the next is made, with any server.
     fn may_rekey(&self, client: usize, peer: PeerId) -> bool {
         let last = self.model.last_keys(SERVER, peer).unwrap_or_default();
-        let promotion = self.scenario.timing[1].hand_window + PROMOTED;
-        self.scenario.kind(client) != Some(Kind::OpenVpn3) || self.now >= last + promotion
+        let promotion = self.scenario.control.timing[1].hand_window + PROMOTED;
+        self.scenario.implementation(client) != Some(Implementation::OpenVpn3) || self.now >= last + promotion
     }
 
-    pub(crate) fn schedule_trouble(&mut self) {
-        let pause = self.around(self.scenario.trouble_every);
-        self.schedule(self.now + pause, Happening::Trouble);
+    pub(crate) fn schedule_process_fault(&mut self) {
+        let pause = self.around(self.scenario.intervals.fault);
+        self.schedule(self.now + pause, Event::ProcessFault);
     }
 
-    /// Something goes wrong, as long as the net is faulty.
-    pub(crate) fn trouble(&mut self) -> Result<(), Violation> {
+    /// Injects a fault, as long as the net is faulty.
+    pub(crate) fn process_fault(&mut self) -> Result<(), Violation> {
         if !self.net.faulty {
             return Ok(());
         }
-        self.schedule_trouble();
-        let client = self.dice.between(1, self.scenario.clients as u64) as usize;
-        match self.dice.below(12) {
+        self.schedule_process_fault();
+        let client = self.rng.workload.between(1, self.scenario.clients as u64) as usize;
+        match self.rng.workload.below(12) {
             0 => self.command(client, Command::Restart),
             1 => self.command(client, Command::Shutdown),
-            2 => self.die(client),
-            3 => self.die(SERVER),
+            2 => self.kill(client),
+            3 => self.kill(SERVER),
             4 => self.command(SERVER, Command::Shutdown),
             5 => match self.model.tunnels[client - 1].peer {
                 Some(peer) => self.command(SERVER, Command::Disconnect { peer }),
@@ -180,14 +181,14 @@ impl World {
             },
             6 => {
                 self.log(format_args!("client {client}'s connections break"));
-                let news = self.net.break_connections(self.now, client);
-                self.send_off(news);
+                let transits = self.net.break_connections(self.now, client);
+                self.schedule_transits(transits);
                 Ok(())
             }
             7 => {
-                let until = self.now + self.dice.secs(1, 90);
+                let until = self.now + self.rng.workload.secs(1, 90);
                 self.log(format_args!("nothing passes to and from client {client} until {until:?}"));
-                self.net.silence(client, until);
+                self.net.blackhole(client, until);
                 Ok(())
             }
             8 => self.command(SERVER, Command::Restart),
@@ -204,18 +205,18 @@ impl World {
         }
     }
 
-    fn die(&mut self, end: usize) -> Result<(), Violation> {
-        if self.ends[end].is_none() {
+    fn kill(&mut self, end: usize) -> Result<(), Violation> {
+        if self.hosts[end].end.is_none() {
             return Ok(());
         }
         self.crash(end);
-        let back = self.now + pause(&mut self.dice);
-        self.schedule(back, Happening::Start(end));
+        let back = self.now + restart_pause(&mut self.rng.workload);
+        self.schedule(back, Event::Start(end));
         Ok(())
     }
 }
 
-/// How long a process is gone.
-fn pause(dice: &mut Dice) -> Duration {
-    dice.millis(100, 1000)
+/// How long a process is not running after it was killed.
+fn restart_pause(rng: &mut Rng) -> Duration {
+    rng.millis(100, 1000)
 }

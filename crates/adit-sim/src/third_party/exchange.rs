@@ -1,4 +1,4 @@
-//! One key exchange of a client of another make.
+//! One key exchange of a third-party client.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const RETRANSMIT: Duration = Duration::from_secs(1);
 /// ACKs in a packet that carries something else, and in one that does not.
 const ACKS: [usize; 2] = [4, 8];
 
-/// What it says of itself; the random numbers are new in each exchange.
+/// What it sends about itself; the random numbers are new in each exchange.
 pub(super) struct Hello {
     pub(super) random: [u8; 112],
     pub(super) username: String,

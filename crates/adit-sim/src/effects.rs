@@ -1,38 +1,39 @@
-//! What ends do, as the world and the model take it.
+//! Applies what ends did to the network, the model and the checks, and answers their requests.
 
 use adit_core::{
     ChallengeResponse, Command, Ended, PeerId, PeerInfo, Script, ScriptOutcome, Transport, UserPassword,
 };
 
-use crate::end::{Effect, Question};
+use crate::end::{Effect, Request};
+use crate::event::{Event, Order};
 use crate::identity::client_name;
 use crate::limits::CLIENT;
 use crate::model::{SERVER, Violation};
 use crate::scenario::RESTART_AFTER;
-use crate::settings::{self, LEARN};
-use crate::world::{Happening, Order, START, World};
+use crate::settings::{self, LEARN_ADDRESS};
+use crate::world::{START, World};
 
-/// The exit code by which a script puts off its answer.
+/// The exit code of a script that defers its answer.
 const DEFERRED: i32 = 2;
 /// What a server says of clients that it drops because their session is over.
 const BY_LIMITS: [&str; 2] = ["(session-timeout)", "(inactive)"];
 
 impl World {
-    /// Works through what an end did.
+    /// Applies the effects of what an end did.
     pub(crate) fn settle(&mut self, number: usize) -> Result<(), Violation> {
-        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        let Some(end) = self.hosts[number].end.as_mut() else { return Ok(()) };
         for effect in end.take_effects() {
-            self.follow(number, effect)?;
+            self.apply_effect(number, effect)?;
         }
-        self.carry_mail(number);
+        self.schedule_inputs(number);
         Ok(())
     }
 
-    fn follow(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
+    fn apply_effect(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
         match effect {
             Effect::Control { path, datagram } => {
-                // A client of another make chooses its wrapping and its packets' size by itself.
-                let ours = self.scenario.kind(number).is_none();
+                // A third-party client chooses its wrapping and its packets' size by itself.
+                let ours = self.scenario.implementation(number).is_none();
                 if ours {
                     self.model.wrapped(number, &datagram)?;
                 }
@@ -62,41 +63,41 @@ impl World {
                 let sender = self.model.deliver(self.now, number, &packet)?;
                 match (sender, number) {
                     (SERVER, SERVER) => {}
-                    (client, SERVER) => self.limits.pass(self.now, client, SERVER),
-                    (_, client) => self.limits.pass(self.now, client, CLIENT),
+                    (client, SERVER) => self.checks.limits.record_packet(self.now, client, SERVER),
+                    (_, client) => self.checks.limits.record_packet(self.now, client, CLIENT),
                 }
             }
             Effect::Installed(install) => {
                 self.log(format_args!("end {number} installs {:?} of {:?}", install.session, install.peer));
                 self.model.install(self.now, number, &install)?;
             }
-            Effect::Egress(order, install) => self.give_order(number, 0, Order::Egress(order, install)),
-            Effect::Ingress(order) => self.give_order(number, 1, Order::Ingress(order)),
+            Effect::Egress(order, install) => self.schedule_order(number, 0, Order::Egress(order, install)),
+            Effect::Ingress(order) => self.schedule_order(number, 1, Order::Ingress(order)),
             Effect::Open { remote } => self.open(number, remote),
             Effect::Close { path } => {
-                let news = self.net.close(self.now, number, path);
-                self.send_off(news);
+                let transits = self.net.close(self.now, number, path);
+                self.schedule_transits(transits);
             }
-            Effect::Ask(question) => {
-                self.heed(number, &question)?;
-                self.ask(number, question);
+            Effect::Request(request) => {
+                self.check_request(number, &request)?;
+                self.schedule_first_reply(number, request);
             }
-            // It goes on: what it says too late changes nothing, which is to be seen.
-            Effect::Dropped(id) => self.questions.drop_script(id),
-            Effect::Told(news) => self.tell_program(number, &news)?,
-            Effect::Leased(entry) => drop(self.remembered.insert(entry.name.clone(), entry)),
+            // The script still runs to its end: its late result must have no effect.
+            Effect::DropScript(id) => self.checks.challenges.drop_script(id),
+            Effect::Management(news) => self.notify_management(number, &news)?,
+            Effect::Leased(entry) => drop(self.leases.insert(entry.name.clone(), entry)),
             Effect::Report(report) => {
                 self.log(format_args!("end {number} says: {report}"));
                 self.read_report(number, &report.text)?;
             }
             Effect::Ended(ended) => self.ended(number, &ended)?,
-            effect => self.follow_tunnel(number, effect)?,
+            effect => self.apply_tunnel_effect(number, effect)?,
         }
         Ok(())
     }
 
-    /// What an end says of its tunnels.
-    fn follow_tunnel(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
+    /// A tunnel or a peer came up or went down.
+    fn apply_tunnel_effect(&mut self, number: usize, effect: Effect) -> Result<(), Violation> {
         match effect {
             Effect::Up(settings) => {
                 let addresses = settings.addresses.iter().map(adit_core::IpNet::addr).collect();
@@ -104,8 +105,8 @@ impl World {
                 if number == SERVER {
                     self.model.server_addresses = addresses;
                 } else {
-                    self.handshakes += 1;
-                    self.limits.begin(self.now, number, CLIENT);
+                    self.stats.handshakes += 1;
+                    self.checks.limits.begin(self.now, number, CLIENT);
                     self.model.tunnels[number - 1].client = Some((self.now, addresses));
                     self.note_recovery();
                 }
@@ -122,7 +123,7 @@ impl World {
         self.log(format_args!("end 0: {} is up as {peer:?}: {:?}", info.name, info.addresses));
         let found = (1..=self.scenario.clients).find(|number| client_name(*number) == info.name);
         let Some(client) = found else {
-            return Err(Violation::new(format!("the server let \"{}\" in", info.name)));
+            return Err(Violation::new(format!("the server admitted \"{}\"", info.name)));
         };
         for (index, other) in self.model.tunnels.iter().enumerate() {
             let shared = other.server.as_ref().is_some_and(|(_, addresses)| {
@@ -133,15 +134,15 @@ impl World {
             }
         }
         // The server knows one address of a point-to-point tunnel's other end.
-        let addresses = match self.scenario.point {
-            Some(_) => settings::point_addresses(client).to_vec(),
+        let addresses = match self.scenario.point_to_point {
+            Some(_) => settings::point_to_point_addresses(client).to_vec(),
             None => info.addresses.clone(),
         };
         if !addresses.starts_with(&info.addresses) {
             return Err(Violation::new(format!("the other end has {:?}", info.addresses)));
         }
         self.model.check_address(client, &addresses)?;
-        self.limits.begin(self.now, client, SERVER);
+        self.checks.limits.begin(self.now, client, SERVER);
         let tunnel = &mut self.model.tunnels[client - 1];
         if let Some(other) = tunnel.peer {
             return Err(Violation::new(format!("{} is up as {peer:?} and as {other:?}", info.name)));
@@ -156,12 +157,12 @@ impl World {
         self.log(format_args!("end {number}: {peer:?} is down: {reason}"));
         let client = if number == SERVER { self.model.client_of(peer) } else { Some(number) };
         let Some(client) = client else {
-            return Err(Violation::new(format!("end {number} lost {peer:?}, whom it never had")));
+            return Err(Violation::new(format!("end {number} lost {peer:?}, which it never had")));
         };
         if BY_LIMITS.iter().any(|limit| reason.contains(limit)) {
-            self.limits.end(self.now, client, SERVER, self.model.awake[number])?;
+            self.checks.limits.end(self.now, client, SERVER, self.model.awake[number])?;
         }
-        let excused = self.limits.excuse(self.now, client, &self.model.tunnels[client - 1]);
+        let excused = self.checks.limits.is_excused(self.now, client, &self.model.tunnels[client - 1]);
         if self.is_calm() && !excused {
             return Err(Violation::new(format!("end {number} lost {peer:?} on a clean net: {reason}")));
         }
@@ -174,37 +175,43 @@ impl World {
         Ok(())
     }
 
-    /// An end asks something, and is answered a little later.
-    fn ask(&mut self, number: usize, question: Question) {
-        self.log(format_args!("end {number} asks: {question:?}"));
-        self.schedule_answer(number, question);
+    /// Logs a request and schedules its reply.
+    fn schedule_first_reply(&mut self, number: usize, request: Request) {
+        self.log(format_args!("end {number} requests: {request:?}"));
+        self.schedule_reply(number, request);
     }
 
-    pub(crate) fn schedule_answer(&mut self, number: usize, question: Question) {
-        let time = if self.net.faulty { self.more.millis(0, 5000) } else { self.more.millis(0, 200) };
-        let life = self.lives[number];
-        self.schedule(self.now + time, Happening::Answer { end: number, life, question });
+    pub(crate) fn schedule_reply(&mut self, number: usize, request: Request) {
+        let time =
+            if self.net.faulty { self.rng.faults.millis(0, 5000) } else { self.rng.faults.millis(0, 200) };
+        let generation = self.hosts[number].generation;
+        self.schedule(self.now + time, Event::Reply { end: number, generation, request });
     }
 
-    pub(crate) fn answer(&mut self, number: usize, life: u32, question: Question) -> Result<(), Violation> {
-        if self.lives[number] != life {
+    pub(crate) fn reply(
+        &mut self,
+        number: usize,
+        generation: u32,
+        request: Request,
+    ) -> Result<(), Violation> {
+        if self.hosts[number].generation != generation {
             return Ok(());
         }
-        let command = match question {
-            Question::Script(script, later) => return self.script_ends(number, script, later),
-            Question::Ruling { client, key, waited } => {
-                return self.program_rules(number, (client, key), waited);
+        let command = match request {
+            Request::Script(script, later) => return self.script_ends(number, script, later),
+            Request::ManagementAuth { client, key, again } => {
+                return self.management_decides(number, (client, key), again);
             }
-            Question::Settings(peer, name) => {
+            Request::Settings(peer, name) => {
                 let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
                 let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
                 Command::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
             }
-            Question::Credentials => Command::Credentials(Ok(UserPassword {
+            Request::Credentials => Command::Credentials(Ok(UserPassword {
                 username: client_name(number),
                 password: "correct horse".to_owned().into(),
             })),
-            Question::Challenge(challenge) => {
+            Request::Challenge(challenge) => {
                 let answer = Ok(format!("answer to {}", challenge.text).into());
                 Command::Response(ChallengeResponse { id: challenge.id, answer })
             }
@@ -212,17 +219,17 @@ impl World {
         self.command(number, command)
     }
 
-    /// A script says yes; over a bad net also no, or nothing of use, or that it will say later.
+    /// A script accepts or defers its answer; with faults it also refuses or is killed.
     fn script_ends(&mut self, number: usize, script: Box<Script>, later: bool) -> Result<(), Violation> {
-        if let Some(outcome) = self.asks_first(&script) {
+        if let Some(outcome) = self.challenge_first(&script) {
             let id = script.id;
-            self.schedule_answer(number, Question::Script(script, true));
+            self.schedule_reply(number, Request::Script(script, true));
             return self.command(number, Command::ScriptDone { id, outcome });
         }
         let bad = self.net.faulty;
-        let learns = script.argv.first().is_some_and(|name| name == LEARN);
-        let exit = match self.more.below(20) {
-            // What it says no to would be no address of the client's.
+        let learns = script.argv.first().is_some_and(|name| name == LEARN_ADDRESS);
+        let exit = match self.rng.faults.below(20) {
+            // `learn-address` always accepts: a client would not have an address that it refuses.
             _ if learns => Ok(0),
             0 if bad => Ok(1),
             1 if bad => Err("killed".to_owned()),
@@ -230,49 +237,56 @@ impl World {
             _ => Ok(0),
         };
         let exit = if later { Ok(DEFERRED) } else { exit };
-        let said = match (later, bad && self.more.chance(100)) {
+        let verdict = match (later, bad && self.rng.faults.chance(100)) {
             (false, _) => "",
             (true, true) => "0",
             (true, false) => "1",
         };
-        self.log(format_args!("end {number}'s script {} ends: {exit:?} {said}", script.argv.concat()));
-        let put_off = exit == Ok(DEFERRED) && !later;
-        let settings = (script.settings.is_some() && !put_off).then(|| Ok(Box::default()));
-        let outcome = ScriptOutcome { exit, files: vec![said.as_bytes().to_vec()], settings };
+        self.log(format_args!("end {number}'s script {} ends: {exit:?} {verdict}", script.argv.concat()));
+        let deferred = exit == Ok(DEFERRED) && !later;
+        let settings = (script.settings.is_some() && !deferred).then(|| Ok(Box::default()));
+        let outcome = ScriptOutcome { exit, files: vec![verdict.as_bytes().to_vec()], settings };
         let id = script.id;
-        if put_off {
-            self.schedule_answer(number, Question::Script(script, true));
+        if deferred {
+            self.schedule_reply(number, Request::Script(script, true));
         }
         self.command(number, Command::ScriptDone { id, outcome })
     }
 
-    /// A client is up at one end.
+    /// A client came up at one end: notes how long after the faults.
     fn note_recovery(&mut self) {
         let phases = &self.scenario.phases;
-        self.recovery = self.now - (START + phases.start + phases.faults);
+        self.stats.recovery = self.now - (START + phases.start + phases.faults);
     }
 
     fn ended(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
         self.log(format_args!("end {number} ended: {ended:?}"));
         self.check_end(number, ended)?;
         if let Ended::Failed(reason) = ended {
-            self.failures += 1;
+            self.stats.failures += 1;
             // Without wrapping, damage can look like the peer's own refusal.
-            let refused = self.scenario.judges() && reason.contains("AUTH_FAILED");
+            let refused = self.scenario.has_authenticator() && reason.contains("AUTH_FAILED");
             if !self.scenario.forgeable() && !refused {
                 return Err(Violation::new(format!("end {number} gave up for good: {reason}")));
             }
         }
         self.crash(number);
-        self.schedule(self.now + RESTART_AFTER, Happening::Start(number));
+        self.schedule(self.now + RESTART_AFTER, Event::Start(number));
         Ok(())
     }
 
     fn open(&mut self, number: usize, remote: usize) {
         let transport = self.scenario.remotes[remote.min(self.scenario.remotes.len() - 1)];
-        let time = if self.net.faulty { self.dice.millis(1, 3000) } else { self.dice.millis(1, 100) };
-        let life = self.lives[number];
-        self.schedule(self.now + time, Happening::Opening { client: number, life, transport, remote });
+        let time = if self.net.faulty {
+            self.rng.workload.millis(1, 3000)
+        } else {
+            self.rng.workload.millis(1, 100)
+        };
+        let generation = self.hosts[number].generation;
+        self.schedule(
+            self.now + time,
+            Event::OpenCompleted { client: number, generation, transport, remote },
+        );
     }
 }
 

@@ -1,20 +1,20 @@
-//! Randomness from a seed.
+//! Random numbers from a seed.
 
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Draws everything that happens by chance. The same seed and stream give the same draws on every machine.
+/// The source of all random decisions. The same seed and stream give the same draws on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(ChaCha8Rng);
+pub(crate) struct Rng(ChaCha8Rng);
 
-impl Dice {
+impl Rng {
     /// Independent draws for each `stream` of a seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
-        Dice(rng)
+        Rng(rng)
     }
 
     /// One of `0..bound`; 0 if `bound` is 0.
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_and_streams_differ() {
-        let draw = |seed, stream| Dice::new(seed, stream).seed();
+        let draw = |seed, stream| Rng::new(seed, stream).seed();
         assert_eq!(draw(7, 0), draw(7, 0));
         assert_ne!(draw(7, 0), draw(7, 1));
         assert_ne!(draw(7, 0), draw(8, 0));
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn bounds_hold() {
-        let mut dice = Dice::new(1, 1);
-        let draws: Vec<u64> = (0..1000).map(|_| dice.between(3, 5)).collect();
+        let mut rng = Rng::new(1, 1);
+        let draws: Vec<u64> = (0..1000).map(|_| rng.between(3, 5)).collect();
         assert!((3..=5).all(|number| draws.contains(&number)));
         assert!(draws.iter().all(|number| (3..=5).contains(number)));
-        assert!((0..1000).all(|_| !dice.chance(0) && dice.chance(1000)));
+        assert!((0..1000).all(|_| !rng.chance(0) && rng.chance(1000)));
     }
 }
