@@ -17,8 +17,8 @@ pub use self::data::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
-pub use super::peer::{NameCheck, NameKind, PeerCheck};
 use crate::StaticKey;
+pub use crate::openvpn::handlers::peer_check::{NameCheck, NameKind, PeerCheck};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct PointConfig {
     pub exit_notify: u8,
     /// The other end has a key of its own (`tls-crypt-v2`).
     pub tls_crypt_v2: Option<TlsCryptV2>,
-    /// While the other end is here, nobody takes its place (`single-session`).
+    /// No other peer replaces one that is up (`single-session`).
     pub single: bool,
 }
 

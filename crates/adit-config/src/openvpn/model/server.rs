@@ -67,9 +67,9 @@ pub struct Access {
     pub client_crresponse: Option<Vec<String>>,
     /// Judges each client that has its addresses (`client-connect`).
     pub client_connect: Option<Vec<String>>,
-    /// Is told of each client that goes (`client-disconnect`).
+    /// Runs when a client is gone (`client-disconnect`).
     pub client_disconnect: Option<Vec<String>>,
-    /// Is told of each address that clients get and give up (`learn-address`).
+    /// Runs for each address that a client gets or gives up (`learn-address`).
     pub learn_address: Option<Vec<String>>,
     /// Environment of all scripts (`setenv`).
     pub env: Vec<(String, String)>,
@@ -175,6 +175,6 @@ pub struct ServerIpv4 {
 pub struct ServerIpv6 {
     /// Our address with the network's prefix length.
     pub address: Ipv6Net,
-    /// First address for clients, with the prefix length they are told; the pool ends with the network.
+    /// First address for clients, with the prefix length that is pushed to them; the pool ends with the network.
     pub pool: Option<Ipv6Net>,
 }

@@ -9,7 +9,7 @@ use super::Out;
 use super::net::{print_ifconfig, print_listen};
 use crate::openvpn::model::*;
 
-pub(super) fn print_server(out: &mut Out, server: &ServerConfig) {
+pub(crate) fn print_server(out: &mut Out, server: &ServerConfig) {
     out.one("mode", "server");
     out.flag("tls-server");
     // OpenVPN 2.6 wants to be told.
@@ -115,7 +115,7 @@ fn command(argv: &[String]) -> String {
     line.0.to_string()
 }
 
-pub(super) fn print_admission(out: &mut Out, admission: &Admission) {
+pub(crate) fn print_admission(out: &mut Out, admission: &Admission) {
     let limits =
         [("connect-freq", admission.connect_freq), ("connect-freq-initial", admission.connect_freq_initial)];
     for (name, limit) in limits {
