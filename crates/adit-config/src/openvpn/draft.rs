@@ -15,7 +15,7 @@ use crate::openvpn::model::{
     UserPass,
 };
 
-/// The state of a file read so far: what was said, before defaults and checks.
+/// The directives of a file that were read so far, before defaults and checks.
 #[derive(Default)]
 pub(crate) struct Draft {
     pub(crate) sides: Sides,
@@ -42,11 +42,11 @@ pub(crate) struct Draft {
     pub(crate) access_at: Vec<(At, u8)>,
     pub(crate) certificates_at: Option<At>,
     pub(crate) crresponse_at: Option<At>,
-    /// What only works where something judges usernames and passwords.
-    pub(crate) needs_judge_at: Vec<At>,
+    /// Directives that need a script or management client that verifies usernames and passwords.
+    pub(crate) needs_verifier_at: Vec<At>,
     pub(crate) script_security: Option<u8>,
     pub(crate) token_secret: Option<Material>,
-    /// What holds outside `<connection>` blocks.
+    /// The directives outside `<connection>` blocks.
     pub(crate) general: Scope,
     /// The `<connection>` block being read.
     pub(crate) block: Option<Scope>,
@@ -68,7 +68,7 @@ pub(crate) struct Sides {
     pub(crate) pull: bool,
     pub(crate) tls_client: Option<At>,
     pub(crate) tls_server: Option<At>,
-    /// `proto` says that we are the listening end of TCP, or the connecting one.
+    /// `proto tcp-server` (true) or `proto tcp-client`.
     pub(crate) tcp_end: Option<(bool, At)>,
     pub(crate) server: Option<At>,
     /// `allow-deprecated-insecure-static-crypto`.
@@ -77,9 +77,9 @@ pub(crate) struct Sides {
 
 impl Sides {
     /// Whether any of them is there.
-    pub(crate) fn are_said(&self) -> bool {
-        let said = [&self.client, &self.tls_client, &self.tls_server, &self.server];
-        said.iter().any(|at| at.is_some())
+    pub(crate) fn are_given(&self) -> bool {
+        let given = [&self.client, &self.tls_client, &self.tls_server, &self.server];
+        given.iter().any(|at| at.is_some())
     }
 }
 

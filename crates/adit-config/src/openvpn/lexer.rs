@@ -297,7 +297,7 @@ mod tests {
             let words = split(line).unwrap_or_else(|why| panic!("{line:?}: {why}"));
             assert_eq!(words.first().map(String::as_str), word, "{line:?}");
         }
-        // It stops here too.
+        // The reader stops at this line, too.
         for line in ["a\\'b", "\"a\\nb\"", "a\\n", "a\\;b", "\"a", "'a", "\"a\\", "a \"b"] {
             assert!(split(line).is_err(), "{line:?}");
         }

@@ -28,7 +28,7 @@ pub(crate) struct Parser<'a> {
     pub(crate) report: Vec<Disposition>,
 }
 
-/// Which unknown directives a file says to go on without.
+/// The unknown directives that a file tolerates (`ignore-unknown-option`, `setenv FORWARD_COMPATIBLE`).
 pub(crate) struct Tolerance {
     names: BTreeSet<String>,
     all: bool,
@@ -103,7 +103,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Applies one directive to the draft and says what became of it.
+    /// Applies one directive to the draft and records what became of it.
     pub(crate) fn directive(&mut self, draft: &mut Draft, mut entry: Entry, tolerant: &Tolerance) {
         let mut optional = false;
         if entry.name == "setenv" && entry.words.first().is_some_and(|word| word == "opt") {
@@ -158,7 +158,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Says what a handler made of a directive.
+    /// Records what a handler made of a directive.
     fn handled(
         &mut self,
         entry: &Entry,

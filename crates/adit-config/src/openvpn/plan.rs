@@ -25,7 +25,7 @@ const PORT: u16 = 1194;
 pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Option<Config> {
     let secret = static_key::shared_secret(&draft, parser);
     let has_secret = draft.tls.secret.is_some();
-    let side = if has_secret && !draft.sides.are_said() {
+    let side = if has_secret && !draft.sides.are_given() {
         static_key::side(&draft)
     } else {
         side::side(&draft, file, parser)?
@@ -114,7 +114,7 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
     data
 }
 
-/// Expands `keepalive` as OpenVPN does (helper.c): a server waits twice as long as it tells its clients to.
+/// Expands `keepalive` as OpenVPN does (helper.c): a server waits twice as long as its clients.
 fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser<'_>) {
     let Some((ping, timeout)) = draft.keepalive else { return };
     if draft.liveness != Liveness::default() {

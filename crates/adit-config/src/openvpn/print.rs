@@ -75,7 +75,7 @@ impl Config {
         out.0
     }
 
-    /// The values of a `keepalive` that says for a server, and to its clients, what the liveness says.
+    /// The values of a `keepalive` that gives a server and its clients this liveness.
     fn keepalive(&self) -> Option<(u64, u64)> {
         let Role::Server(server) = &self.role else { return None };
         let Liveness { ping: Some(ping), timeout: Some(wait), on_timeout: OnTimeout::Restart } =

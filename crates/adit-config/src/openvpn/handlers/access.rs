@@ -1,4 +1,4 @@
-//! Directives on who is let in by a server, and on the scripts that say so.
+//! Directives on the authentication of a server's clients, and on the scripts that take part in it.
 
 use std::time::Duration;
 
@@ -74,13 +74,13 @@ pub(crate) fn script_security(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn optional(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.access.optional = true;
-    draft.needs_judge_at.push(args.entry.at.clone());
+    draft.needs_verifier_at.push(args.entry.at.clone());
     done()
 }
 
 pub(crate) fn username_as_name(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.access.username_as_name = true;
-    draft.needs_judge_at.push(args.entry.at.clone());
+    draft.needs_verifier_at.push(args.entry.at.clone());
     done()
 }
 
@@ -156,15 +156,15 @@ pub(crate) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
             "only what `auth-user-pass-verify` asks is answered: write `auth-user-pass-verify COMMAND via-file` too",
         ));
     }
-    let judged = draft.access.verify.is_some() || draft.access.management;
-    for at in draft.needs_judge_at.iter().filter(|_| !judged) {
+    let verified = draft.access.verify.is_some() || draft.access.management;
+    for at in draft.needs_verifier_at.iter().filter(|_| !verified) {
         problems.push(at.problem(
             "nothing judges usernames and passwords, so a client could give any: write `auth-user-pass-verify COMMAND \
              via-file` too, or `management-client-auth`",
         ));
     }
     if let (Some(at), false, true) =
-        (&draft.certificates_at, judged, draft.access.certificates != ClientCertificates::Require)
+        (&draft.certificates_at, verified, draft.access.certificates != ClientCertificates::Require)
     {
         problems.push(at.problem(
             "clients without a certificate must show a password: write `auth-user-pass-verify COMMAND via-file` \

@@ -12,7 +12,7 @@ use crate::openvpn::plan::placed;
 
 type Done = Result<Effect, String>;
 
-/// What was said of the management socket.
+/// The directives on the management socket.
 #[derive(Default)]
 pub(crate) struct ManagementDraft {
     address: Option<ManagementAddress>,
@@ -25,7 +25,7 @@ pub(crate) struct ManagementDraft {
     client_group: Option<String>,
     /// The first line that means nothing without a socket.
     modifier: Option<(String, At)>,
-    /// A line that says who may come in.
+    /// The line that restricts who may connect.
     client_at: Option<At>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn client_group(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 /// The socket, if there is to be one.
-pub(crate) fn finish(
+pub(crate) fn plan(
     draft: ManagementDraft,
     directory: &Path,
     file: &str,

@@ -231,7 +231,7 @@ impl Names {
     }
 }
 
-/// Reads a list of TLS names into `slot`, and says what of it adit has not.
+/// Reads a list of TLS names into `slot`, and reports the names that adit does not have.
 fn names(slot: &mut Vec<TlsName>, args: &Args<'_>, table: &'static [(u16, &str, &str)]) -> Done {
     slot.clear();
     let Names { found, unknown, class } = Names::of(&args.list(0)?, table);

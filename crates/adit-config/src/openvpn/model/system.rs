@@ -131,7 +131,7 @@ pub struct Management {
 }
 
 impl Management {
-    /// Lines of the log that are remembered if nothing is said (OpenVPN options.c).
+    /// Lines of the log that the management socket keeps by default (OpenVPN options.c).
     pub const LOG_CACHE: u32 = 250;
 }
 

@@ -16,7 +16,7 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
     }
     let mut remotes = Vec::new();
     for (remote, block) in std::mem::take(&mut draft.client.remotes) {
-        remotes.push(settle(remote, &block.unwrap_or_default(), &draft.general, draft.sides.pull));
+        remotes.push(resolve_remote(remote, &block.unwrap_or_default(), &draft.general, draft.sides.pull));
     }
     let ipv4 = point_to_point::static_ipv4(draft, parser);
     if !draft.sides.pull {
@@ -71,8 +71,8 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
     (parser.problems.len() == before).then_some(config)
 }
 
-/// One remote with what its block says, then what the file says, then defaults.
-fn settle(remote: RemoteDraft, block: &Scope, general: &Scope, pull: bool) -> Remote {
+/// One remote: the settings of its block, then those of the file, then defaults.
+fn resolve_remote(remote: RemoteDraft, block: &Scope, general: &Scope, pull: bool) -> Remote {
     let (transport, family) =
         remote.proto.or(block.proto).or(general.proto).unwrap_or((Transport::Udp, Family::Any));
     let local = block.locals.last().or(general.locals.last());

@@ -62,8 +62,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Our certificate and key, which a client with a username can do without; `None` after telling what is
-    /// wrong.
+    /// Our certificate and key, which a client with a username can do without; `None` if there are problems.
     fn identity(&mut self, draft: &Draft, file: &str) -> Option<Option<Identity>> {
         let tls = &draft.tls;
         if tls.pkcs12.is_some() {
@@ -90,7 +89,7 @@ impl Parser<'_> {
         Some(Some(Identity { cert, key: key? }))
     }
 
-    /// What wraps control packets; `None` after telling what is wrong. A server's `tls-crypt-v2` is not looked at:
+    /// What wraps control packets; `None` if there are problems. A server's `tls-crypt-v2` is not read here:
     /// it stands beside the others.
     pub(crate) fn wrap(&mut self, draft: &Draft, is_server: bool) -> Option<Wrap> {
         let tls = &draft.tls;
@@ -250,7 +249,7 @@ impl Parser<'_> {
         key.map_err(|problem| self.problems.push(problem)).ok()
     }
 
-    /// `auth-gen-token-secret`; `None` after telling what is wrong.
+    /// `auth-gen-token-secret`; `None` if there are problems.
     pub(crate) fn token_secret(&mut self, material: &Material, draft: &Draft) -> Option<TokenSecret> {
         let text = self.text(material, draft)?;
         match TokenSecret::parse(&text) {

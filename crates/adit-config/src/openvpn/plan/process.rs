@@ -33,6 +33,6 @@ pub(super) fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Proc
         every: every.unwrap_or(Duration::from_secs(60)),
         version: draft.status_version.unwrap_or(1),
     });
-    process.management = management::finish(draft.management, &directory, file, parser);
+    process.management = management::plan(draft.management, &directory, file, parser);
     process
 }

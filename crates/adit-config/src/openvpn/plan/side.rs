@@ -14,7 +14,7 @@ pub(crate) enum Side {
     PointToPoint,
 }
 
-/// Which side this is; `None` after telling that it is none or two.
+/// Which side this is; `None`, and a problem, if it is none or two.
 pub(super) fn side(draft: &Draft, file: &str, parser: &mut Parser<'_>) -> Option<Side> {
     let sides = &draft.sides;
     let client = sides.client.as_ref().or(sides.tls_client.as_ref());

@@ -27,7 +27,7 @@ const NEGOTIATION: &[&str] =
 
 const NO_SECRECY: &str = "a static key has no forward secrecy, who learns it reads all that was ever sent";
 
-/// The static key; `None` if there is none, or after telling what is wrong.
+/// The static key; `None` if there is none, or if there are problems.
 pub(super) fn shared_secret(draft: &Draft, parser: &mut Parser<'_>) -> Option<SharedSecret> {
     let material = draft.tls.secret.as_ref()?;
     let at = &material.at;
@@ -68,7 +68,7 @@ pub(super) fn shared_secret(draft: &Draft, parser: &mut Parser<'_>) -> Option<Sh
     Some(SharedSecret { key: key?, direction: draft.tls.direction, cipher: cipher? })
 }
 
-/// Who says where the other end is begins; who does not waits. Over TCP `proto` says it.
+/// An end with `remote` connects, one without listens. Over TCP, `proto` decides.
 pub(crate) fn side(draft: &Draft) -> Side {
     let waits = match &draft.sides.tcp_end {
         Some((listens, _)) => *listens,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_the_other_end_begins() {
+    fn an_end_with_remote_connects() {
         let parsed = good(
             "remote east.example\nsecret static.key 1\ncipher AES-256-CBC\nauth SHA256\nkeepalive 10 60",
         );
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_waits() {
+    fn an_end_without_remote_listens() {
         let key = StaticKey::from_bytes([7; 256]).to_text();
         let parsed = good(&format!("port 5000\ncipher AES-128-CBC\n<secret>\n{}</secret>", key.as_str()));
         let Role::Point(point) = &parsed.config.role else { panic!("it waits") };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn it_must_be_asked_for_by_name() {
+    fn it_needs_an_explicit_option() {
         let text = format!("{}\nsecret static.key 0\ncipher AES-256-CBC", BASE.replace(OPT_IN, ""));
         let failure = parse("f", text.as_bytes(), &load).expect_err("refused");
         let told = failure.to_string();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_beside_it_is_told() {
+    fn directives_that_need_tls_are_problems() {
         let key = "secret static.key 0\ncipher AES-256-CBC";
         for (lines, expected) in [
             ("secret static.key 0".to_owned(), "f:4: `secret` needs a cipher"),

@@ -84,7 +84,7 @@ pub(crate) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: boo
 pub(crate) fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) {
     match has_secret {
         false => out.flag("tls-server"),
-        // Who names the other end connects, unless it says this first.
+        // An end with `remote` connects, unless this line comes first.
         true if !point.remotes.is_empty() => out.one("proto", "tcp-server"),
         true => {}
     }

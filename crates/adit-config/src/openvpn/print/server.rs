@@ -1,4 +1,4 @@
-//! A server: its addresses, whom it lets in, and what differs from client to client.
+//! A server: addresses, admission, access, and settings of one client.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(crate) fn print_server(out: &mut Out, server: &ServerConfig) {
 
 fn print_access(out: &mut Out, access: &Access) {
     if access.export_certificates {
-        // Where the files are, `tmp-dir` says.
+        // The files are in `tmp-dir`.
         out.one("tls-export-cert", "/tmp");
     }
     let scripts = [

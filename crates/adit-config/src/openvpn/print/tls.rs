@@ -12,7 +12,7 @@ pub(crate) fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
     }
 }
 
-/// The cipher is among what is said of the data channel.
+/// The cipher is printed with the data channel.
 pub(crate) fn print_secret(out: &mut Out, secret: &SharedSecret) {
     out.flag("allow-deprecated-insecure-static-crypto");
     print_direction(out, secret.direction);
