@@ -7,7 +7,7 @@ use std::time::Duration;
 use adit_core::{Instant, Script, ScriptId, ScriptOutcome};
 use base64ct::{Base64, Encoding as _};
 
-use crate::end::Request;
+use crate::end::PendingRequest;
 use crate::identity::client_name;
 use crate::model::{Tunnel, Violation};
 use crate::settings::{CLIENT_CRRESPONSE, LEARN_ADDRESS, VERIFY_PASSWORD};
@@ -139,12 +139,12 @@ impl Challenges {
 
 impl World {
     /// Checks a request before it is answered.
-    pub(crate) fn check_request(&mut self, number: usize, request: &Request) -> Result<(), Violation> {
+    pub(crate) fn check_request(&mut self, number: usize, request: &PendingRequest) -> Result<(), Violation> {
         match request {
-            Request::Challenge(challenge) if challenge.text.starts_with(CHALLENGE) => {
+            PendingRequest::Challenge(challenge) if challenge.text.starts_with(CHALLENGE) => {
                 self.checks.challenges.arrive(number, &challenge.text)
             }
-            Request::Script(script, _) => {
+            PendingRequest::Script(script, _) => {
                 if let Some(client) = self.subject(script) {
                     self.checks.challenges.note_connection(client, script.id.owner);
                 }

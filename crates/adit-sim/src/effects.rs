@@ -4,7 +4,7 @@ use adit_core::{
     ChallengeResponse, Command, Ended, PeerId, PeerInfo, Script, ScriptOutcome, Transport, UserPassword,
 };
 
-use crate::end::{Effect, Request};
+use crate::end::{Effect, PendingRequest};
 use crate::event::{Event, Order};
 use crate::identity::client_name;
 use crate::limits::CLIENT;
@@ -80,7 +80,7 @@ impl World {
             }
             Effect::Request(request) => {
                 self.check_request(number, &request)?;
-                self.schedule_first_reply(number, request);
+                self.schedule_request(number, request);
             }
             // The script still runs to its end: its late result must have no effect.
             Effect::DropScript(id) => self.checks.challenges.drop_script(id),
@@ -176,42 +176,42 @@ impl World {
     }
 
     /// Logs a request and schedules its reply.
-    fn schedule_first_reply(&mut self, number: usize, request: Request) {
+    fn schedule_request(&mut self, number: usize, request: PendingRequest) {
         self.log(format_args!("end {number} requests: {request:?}"));
-        self.schedule_reply(number, request);
+        self.schedule_answer(number, request);
     }
 
-    pub(crate) fn schedule_reply(&mut self, number: usize, request: Request) {
+    pub(crate) fn schedule_answer(&mut self, number: usize, request: PendingRequest) {
         let time =
             if self.net.faulty { self.rng.faults.millis(0, 5000) } else { self.rng.faults.millis(0, 200) };
         let generation = self.hosts[number].generation;
         self.schedule(self.now + time, Event::Reply { end: number, generation, request });
     }
 
-    pub(crate) fn reply(
+    pub(crate) fn answer_request(
         &mut self,
         number: usize,
         generation: u32,
-        request: Request,
+        request: PendingRequest,
     ) -> Result<(), Violation> {
         if self.hosts[number].generation != generation {
             return Ok(());
         }
         let command = match request {
-            Request::Script(script, later) => return self.script_ends(number, script, later),
-            Request::ManagementAuth { client, key, again } => {
+            PendingRequest::Script(script, later) => return self.script_ends(number, script, later),
+            PendingRequest::ManagementAuth { client, key, again } => {
                 return self.management_decides(number, (client, key), again);
             }
-            Request::Settings(peer, name) => {
+            PendingRequest::Settings(peer, name) => {
                 let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
                 let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
                 Command::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
             }
-            Request::Credentials => Command::Credentials(Ok(UserPassword {
+            PendingRequest::Credentials => Command::Credentials(Ok(UserPassword {
                 username: client_name(number),
                 password: "correct horse".to_owned().into(),
             })),
-            Request::Challenge(challenge) => {
+            PendingRequest::Challenge(challenge) => {
                 let answer = Ok(format!("answer to {}", challenge.text).into());
                 Command::Response(ChallengeResponse { id: challenge.id, answer })
             }
@@ -223,7 +223,7 @@ impl World {
     fn script_ends(&mut self, number: usize, script: Box<Script>, later: bool) -> Result<(), Violation> {
         if let Some(outcome) = self.challenge_first(&script) {
             let id = script.id;
-            self.schedule_reply(number, Request::Script(script, true));
+            self.schedule_answer(number, PendingRequest::Script(script, true));
             return self.command(number, Command::ScriptDone { id, outcome });
         }
         let bad = self.net.faulty;
@@ -248,7 +248,7 @@ impl World {
         let outcome = ScriptOutcome { exit, files: vec![verdict.as_bytes().to_vec()], settings };
         let id = script.id;
         if deferred {
-            self.schedule_reply(number, Request::Script(script, true));
+            self.schedule_answer(number, PendingRequest::Script(script, true));
         }
         self.command(number, Command::ScriptDone { id, outcome })
     }

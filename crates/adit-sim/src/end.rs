@@ -91,7 +91,7 @@ pub(crate) enum Effect {
     /// A peer is gone, for this reason.
     PeerDown(PeerId, String),
     /// A request, which [`End::command`] answers.
-    Request(Request),
+    Request(PendingRequest),
     /// The result of that script is not used any more.
     DropScript(ScriptId),
     /// An event for the management client that authenticates clients.
@@ -106,7 +106,7 @@ pub(crate) enum Effect {
 
 /// What an end asks of its host.
 #[derive(Clone, Debug)]
-pub(crate) enum Request {
+pub(crate) enum PendingRequest {
     /// The settings of the peer with that name.
     Settings(PeerId, String),
     /// A username and a password.
@@ -350,17 +350,19 @@ impl End {
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
             Event::WantPeerSettings { peer, name } => {
-                self.effects.push(Effect::Request(Request::Settings(peer, name)));
+                self.effects.push(Effect::Request(PendingRequest::Settings(peer, name)));
             }
-            Event::AskCredentials { .. } => self.effects.push(Effect::Request(Request::Credentials)),
+            Event::AskCredentials { .. } => self.effects.push(Effect::Request(PendingRequest::Credentials)),
             Event::AskResponse(challenge) => {
-                self.effects.push(Effect::Request(Request::Challenge(challenge)));
+                self.effects.push(Effect::Request(PendingRequest::Challenge(challenge)));
             }
             Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
             Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            Event::RunScript(script) => self.effects.push(Effect::Request(Request::Script(script, false))),
+            Event::RunScript(script) => {
+                self.effects.push(Effect::Request(PendingRequest::Script(script, false)))
+            }
             Event::DropScript(id) => self.effects.push(Effect::DropScript(id)),
             Event::Client(news) => self.effects.push(Effect::Management(news)),
         }

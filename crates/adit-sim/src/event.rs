@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use adit_core::{Install, Instant, Transport};
 use adit_dataplane::{EgressEvent, IngressEvent};
 
-use crate::end::{Input, Request};
+use crate::end::{Input, PendingRequest};
 use crate::net::Transit;
 
 /// What happens at a scheduled time.
@@ -27,7 +27,7 @@ pub(crate) enum Event {
     /// Half of a data plane applies an order.
     Order { end: usize, generation: u32, order: Order },
     /// An end's request is answered.
-    Reply { end: usize, generation: u32, request: Request },
+    Reply { end: usize, generation: u32, request: PendingRequest },
     /// An attacker sends a captured datagram again.
     Attack,
     /// An attacker sends a datagram of its own making.

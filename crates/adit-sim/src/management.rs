@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_core::{ClientNews, ClientRuling, ClientStep, Command, PeerInfo};
 
-use crate::end::{Machine, Request};
+use crate::end::{Machine, PendingRequest};
 use crate::identity::client_name;
 use crate::model::{SERVER, Violation};
 use crate::rng::Rng;
@@ -119,8 +119,8 @@ impl World {
         self.checks.management.handle_event(news)?;
         match &news.step {
             ClientStep::Asks { key, .. } => {
-                let request = Request::ManagementAuth { client: news.client, key: *key, again: false };
-                self.schedule_reply(number, request);
+                let request = PendingRequest::ManagementAuth { client: news.client, key: *key, again: false };
+                self.schedule_answer(number, request);
                 Ok(())
             }
             ClientStep::Enters { networks } => {
@@ -171,7 +171,7 @@ impl World {
             _ => bad && !again && self.checks.management.rng.chance(100),
         };
         if decides_again {
-            self.schedule_reply(number, Request::ManagementAuth { client, key, again: true });
+            self.schedule_answer(number, PendingRequest::ManagementAuth { client, key, again: true });
         }
         self.log(format_args!(
             "the management client decides about client {client} with keys {key}: {ruling:?}"

@@ -221,7 +221,7 @@ impl World {
             Event::Traffic(end) => self.traffic(end),
             Event::Input { end, generation, input } => self.handle_input(end, generation, input),
             Event::Order { end, generation, order } => self.apply_order(end, generation, order),
-            Event::Reply { end, generation, request } => self.reply(end, generation, request),
+            Event::Reply { end, generation, request } => self.answer_request(end, generation, request),
             Event::Attack => self.attack(),
             Event::Forgery => self.forge(),
             Event::Roam => self.roam(),
