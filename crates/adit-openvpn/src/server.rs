@@ -167,7 +167,7 @@ impl Server {
         let verdict = peer.settle(self.now, &mut self.events);
         let (path, lines, half_open_state) = (peer.path(), peer.take_lines(), peer.half_open_state());
         self.report_lines(path, lines);
-        if let Some(half_open_state) = standing
+        if let Some(half_open_state) = half_open_state
             && let Some(evicted) = self.half_open.note(path, id, half_open_state)
         {
             self.evict(evicted);
@@ -364,7 +364,7 @@ impl Server {
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = self.params.control.revocations.clone() else { return };
         if let Err(error) = revocations.update(content) {
-            let text = format!("{error}; the list read before stays in force");
+            let text = format!("crl-verify: {error}; the list read before stays in force");
             return self.report(Severity::Error, None, text);
         }
         self.report(Severity::Info, None, "crl-verify: read anew".to_owned());
