@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, Route, RouteVia, SessionLimits, Transport};
 
-pub use adit_core::{AuthRetry, NameField, StaticChallenge};
+pub use adit_core::{AuthRetry, StaticChallenge};
 
 pub use self::client::*;
 pub use self::data::*;
@@ -18,7 +18,7 @@ pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
 use crate::StaticKey;
-pub use crate::openvpn::handlers::peer_check::{NameCheck, NameKind, PeerCheck};
+pub use crate::openvpn::handlers::peer_check::{NameCheck, NameField, NameKind, PeerCheck};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
