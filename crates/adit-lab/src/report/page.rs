@@ -8,7 +8,7 @@ use super::bars::{self, Bar, Label, Pair};
 use super::plot::{self, Curve};
 use super::sweeps::{self, Load};
 use super::{label, words};
-use crate::environment::Laid;
+use crate::environment::LinkInfo;
 use crate::findings::{self, Verdict};
 use crate::published::{self, Study};
 use crate::results::{FailedSubject, Place, Results};
@@ -170,7 +170,7 @@ impl Page<'_> {
         names
     }
 
-    /// Of whom something was measured.
+    /// Subjects of which something was measured.
     fn subjects(&self, link: &str, load: &str) -> Vec<&String> {
         let is_measured = |name: &&String| {
             self.results.records_of(link, load, name).any(|record| record.outcome.says_something())
@@ -333,7 +333,7 @@ impl Page<'_> {
                     }
                 }
                 @if !study.systems.is_empty() {
-                    p { "Nobody can run these any more; what the study says of them:" }
+                    p { "These cannot be run any more; what the study says of them:" }
                     ul {
                         @for system in &study.systems {
                             li { strong { (system.name) } (Label::Published.mark()) ": " (system.about) }
@@ -404,8 +404,8 @@ impl Page<'_> {
                 @if !environment.links.is_empty() {
                     h3 { "The wires" }
                     ul {
-                        @for (name, laid) in &environment.links {
-                            li { strong { (name) } ": MTU " (laid.mtu) (offloads(laid)) }
+                        @for (name, info) in &environment.links {
+                            li { strong { (name) } ": MTU " (info.mtu) (offloads(info)) }
                         }
                     }
                 }
@@ -437,9 +437,9 @@ impl Page<'_> {
     }
 }
 
-fn offloads(laid: &Laid) -> String {
+fn offloads(link: &LinkInfo) -> String {
     let named = |wanted: bool| -> String {
-        let names = laid.offloads.iter().filter(|(_, on)| **on == wanted).map(|(name, _)| name.as_str());
+        let names = link.offloads.iter().filter(|(_, on)| **on == wanted).map(|(name, _)| name.as_str());
         names.collect::<Vec<_>>().join(", ")
     };
     [(true, "on"), (false, "off")]

@@ -1,4 +1,4 @@
-//! Curves, as SVG whose colours come from the page's style, each with a text for who does not see it.
+//! Curves, as SVG whose colours come from the page's style, each with a text for readers that do not see it.
 
 use maud::{Markup, html};
 

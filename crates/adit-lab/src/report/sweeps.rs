@@ -95,7 +95,7 @@ fn curve(class: &str, load: &Load, scale: &Scale) -> Markup {
     }
 }
 
-/// The same for who does not see it.
+/// The same as text, for readers that do not see the curves.
 fn said(load: &Load) -> String {
     let best = load
         .points
@@ -147,7 +147,7 @@ mod tests {
         assert!(text.contains("a: at most 1.5 k a second, of 4 k offered 500."), "{text}");
         // 1000 of 4000 across, 1000 of 2000 up.
         assert!(text.contains("90.0,72.0"), "{text}");
-        assert!(!text.contains("behind"), "nobody to compare with: {text}");
+        assert!(!text.contains("behind"), "nothing to compare with: {text}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) fn json(out: &Path, name: &str) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(out.join(name)).unwrap()).unwrap()
 }
 
-/// The adit beside the lab: built by whoever tests everything, else now.
+/// The adit beside the lab, which is built now if it is missing.
 pub(crate) fn adit() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name("adit");
     if !path.exists() {

@@ -14,7 +14,6 @@ mod ciphers;
 mod client_auth;
 mod clients;
 mod confinement;
-mod demo;
 mod dns;
 mod errors;
 mod extended_master_secret;
