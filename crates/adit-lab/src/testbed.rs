@@ -25,7 +25,7 @@ pub(crate) const WIRE: &str = "wire";
 /// What servers listen on.
 pub(crate) const PORT: u16 = 1194;
 /// How long something may take to come up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// Bytes that no handshake exceeds, with all that is sent again.
 const HANDSHAKE: u64 = 60_000;
 /// While a tunnel comes up it is asked for an echo this often, or on a slow link as often as a quarter of it carries:
@@ -64,7 +64,7 @@ pub(crate) struct Testbed {
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) directory: Scratch,
     /// How long a tunnel may take to come up on this wire.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// The link's, in bits a second.
     rate: Option<u64>,
     /// Present where the kernel's own wire cannot do what the link asks for. Ends before its namespaces do.
@@ -93,7 +93,7 @@ impl Testbed {
             processes: Vec::new(),
             leftovers: Vec::new(),
             directory,
-            patience: PATIENCE + link.rate.map_or(Duration::ZERO, handshake_time),
+            timeout: TIMEOUT + link.rate.map_or(Duration::ZERO, handshake_time),
             rate: link.rate,
             wire,
             server,
@@ -144,7 +144,7 @@ impl Testbed {
     pub(crate) fn wait_until_idle(&self) {
         let Some(rate) = self.rate.filter(|_| self.wire.is_none()) else { return };
         let is_idle = || [&self.server, &self.client].iter().all(|end| backlog(end) == Some(0));
-        let _ = wait_until("the link to be idle", self.patience, is_idle);
+        let _ = wait_until("the link to be idle", self.timeout, is_idle);
         let bytes = (rate / 8).max(1);
         std::thread::sleep(Duration::from_secs_f64(burst(bytes) as f64 / bytes as f64));
     }
@@ -186,7 +186,7 @@ impl Testbed {
     /// Waits until the server's port is bound, of TCP or of UDP.
     pub(crate) fn wait_until_bound(&self, tcp: bool) -> Result<(), TestbedError> {
         let bound = || self.server.is_bound(tcp, PORT).unwrap_or(false);
-        wait_until("the server to listen", PATIENCE, bound)
+        wait_until("the server to listen", TIMEOUT, bound)
     }
 
     /// Starts the client's program, does what else it needs, and waits for the first reply through the tunnel.
@@ -209,7 +209,7 @@ impl Testbed {
     ) -> Result<(Process, Started), TestbedError> {
         let target = self.ends(true).target;
         let client = &self.client;
-        let patience = self.patience;
+        let timeout = self.timeout;
         let started = client.enter(|| -> Result<_, TestbedError> {
             let probe = Probe::open(target)?.every(self.rate.map_or(PROBE_INTERVAL, probe_interval));
             let outer = FirstDatagram::open(OUTER[0].parse().unwrap_or(Ipv4Addr::LOCALHOST))?;
@@ -218,7 +218,7 @@ impl Testbed {
             let process = Process::spawn("the client", command)?;
             let (reply, first) = std::thread::scope(|scope| {
                 let first = scope.spawn(|| outer.wait(&done));
-                let reply = set_up(client).and_then(|()| probe.first_reply(start, patience));
+                let reply = set_up(client).and_then(|()| probe.first_reply(start, timeout));
                 done.store(true, Ordering::Relaxed);
                 (reply, first.join().ok().flatten())
             });
@@ -331,7 +331,7 @@ pub(crate) fn bring_up(
     mtu: u16,
 ) -> Result<(), TestbedError> {
     let there = || namespace.ip(&["link", "show", "dev", device]).is_ok();
-    wait_until("the TUN device to appear", PATIENCE, there)?;
+    wait_until("the TUN device to appear", TIMEOUT, there)?;
     namespace.ip(&["address", "add", &format!("{address}/24"), "dev", device])?;
     namespace.ip(&["link", "set", device, "mtu", &mtu.to_string(), "up"]).map(drop)
 }

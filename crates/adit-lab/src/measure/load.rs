@@ -18,7 +18,7 @@ const LOADS: u32 = 5;
 /// The least that a load of a sweep runs.
 const LEAST: Duration = Duration::from_secs(1);
 /// Over the slowest link a segment takes more than a second, and several may have to be sent again.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) fn tcp(
     outcome: &mut Outcome,
@@ -53,7 +53,7 @@ pub(super) fn transfer(
     };
     // What listens needs an address, and the client's is not the same in every tunnel: one way is enough.
     let clock = Clock::start(testbed)?;
-    let sent = transfer_patiently(ends.client, ends.server, ends.target, bytes, content, PATIENCE)?;
+    let sent = transfer_patiently(ends.client, ends.server, ends.target, bytes, content, TIMEOUT)?;
     if !sent.intact {
         let output = format!("{} bytes came, but not those that were sent", sent.bytes);
         return Err(TestbedError::Output { command: "the transfer".to_owned(), output });

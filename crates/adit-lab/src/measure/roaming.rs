@@ -6,7 +6,7 @@ use adit_testbed::{Ends, TestbedError, round_trips, wait_until_reachable};
 
 use super::{echoes, note};
 use crate::record::Outcome;
-use crate::testbed::{PATIENCE, Testbed};
+use crate::testbed::{TIMEOUT, Testbed};
 use crate::wire::Counts;
 
 /// The client moves after a quarter of the time, and afterwards back.
@@ -27,7 +27,7 @@ pub(super) fn roam(
     // Echoes go out once a millisecond.
     note(outcome, "move_outage_ms", longest_gap(&report.missing) as f64);
     testbed.move_client()?;
-    wait_until_reachable(ends.client, ends.target, PATIENCE).map(drop)
+    wait_until_reachable(ends.client, ends.target, TIMEOUT).map(drop)
 }
 
 /// The most sequence numbers in a row.

@@ -10,7 +10,7 @@ use adit_testbed::{Process, TestbedError};
 
 use super::{Availability, Subject, Tools, Tunnel};
 use crate::error::LabError;
-use crate::testbed::{INNER, OUTER, PATIENCE, PORT, Testbed};
+use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed};
 
 /// How long "describe" may take.
 const DESCRIBING: Duration = Duration::from_secs(10);
@@ -151,7 +151,7 @@ impl Subject for External {
             return Err(LabError::Usage(why));
         }
         let mut server = testbed.server.spawn("\"server\"", self.command(testbed, "server", 0))?;
-        server.wait_for_line(0, READY, PATIENCE)?;
+        server.wait_for_line(0, READY, TIMEOUT)?;
         testbed.processes.push(server);
         let client = self.command(testbed, "client", 1);
         Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))

@@ -71,7 +71,7 @@ impl Subject for Libreswan {
         testbed.start_server(server)?;
         // IKE's own port, which it binds when it is ready to answer.
         let ready = || testbed.server.is_bound(false, 500).unwrap_or(false);
-        adit_testbed::wait_until("pluto to listen", testbed.patience, ready)?;
+        adit_testbed::wait_until("pluto to listen", testbed.timeout, ready)?;
         Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))
     }
 }

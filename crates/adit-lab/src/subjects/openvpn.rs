@@ -10,7 +10,7 @@ use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
 use crate::measure::standalone::client_address;
-use crate::testbed::{INNER, OUTER, PATIENCE, PORT, Testbed};
+use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed};
 
 /// What an OpenVPN tunnel is made of.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +143,7 @@ pub(super) fn start_between(
         testbed.server.is_bound(shape.tcp, PORT).unwrap_or(false)
             && testbed.server.devices().is_ok_and(|devices| devices.len() > 1)
     };
-    wait_until("the server to listen", PATIENCE, up)?;
+    wait_until("the server to listen", TIMEOUT, up)?;
     let started = testbed.start_client(run[1](&client)?, |_| Ok(()))?;
     Ok(Tunnel::up(started))
 }

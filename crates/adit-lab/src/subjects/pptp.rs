@@ -43,7 +43,7 @@ impl Subject for Pptp {
         server.arg("--fg").arg("--conf").arg(configuration);
         testbed.start_server(server)?;
         let listens = || testbed.server.is_bound(true, CONTROL).unwrap_or(false);
-        wait_until("pptpd to listen", testbed.patience, listens)?;
+        wait_until("pptpd to listen", testbed.timeout, listens)?;
         let mut client = program("pppd")?;
         client.args(["pty", &format!("pptp {} --nolaunchpppd", OUTER[0]), "nodetach", "file"]).arg(options);
         Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))

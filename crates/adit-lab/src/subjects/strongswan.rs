@@ -16,7 +16,7 @@ const CHARON: &str = "/usr/lib/ipsec/charon";
 const LIBIPSEC: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
 const PACKAGES: &str = "apt-get install --yes strongswan-charon strongswan-swanctl libcharon-extra-plugins";
 /// How long the daemon may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const ENDS: [&str; 2] = ["server", "client"];
 
 /// strongSwan at both ends.
@@ -100,7 +100,7 @@ impl End<'_> {
     /// Tells the daemon its connection as soon as it listens.
     fn load(&self, namespace: &Namespace) -> Result<(), TestbedError> {
         let socket = self.path("vici");
-        wait_until("charon's socket", PATIENCE, || std::path::Path::new(&socket).exists())?;
+        wait_until("charon's socket", TIMEOUT, || std::path::Path::new(&socket).exists())?;
         self.control(namespace, &["--load-all", "--file", &self.path("connection")])
     }
 }

@@ -10,5 +10,6 @@ mod clients;
 mod demo;
 mod errors;
 mod external;
+mod load;
 mod slow;
 mod smoke;

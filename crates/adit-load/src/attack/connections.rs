@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::Counters;
 
 /// How long one connection may take.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// How often the connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Connections that are opened each time: 2,000 a second.
@@ -52,7 +52,7 @@ pub(super) fn run(counters: &Counters, target: SocketAddr, talk: Talk, count: us
 }
 
 fn connect(target: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&target, PATIENCE).ok()?;
+    let stream = TcpStream::connect_timeout(&target, TIMEOUT).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)
 }

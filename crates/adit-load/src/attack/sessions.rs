@@ -12,7 +12,7 @@ use super::Counters;
 use super::session::{Behaviour, Plan, Progress, Session};
 
 /// A session that has not come to its end by then is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Datagrams taken from one socket in a row.
 const BATCH: usize = 16;
 /// How long the thread waits for an event before it looks at the time.
@@ -95,7 +95,7 @@ pub(super) fn run(
         begun: 0,
     };
     let start = Instant::now();
-    let mut next_sweep = start + PATIENCE / 5;
+    let mut next_sweep = start + TIMEOUT / 5;
     let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
     while !counters.stop.load(Ordering::Relaxed) {
         let due = (start.elapsed().as_secs_f64() * f64::from(pace.per_second)) as u64;
@@ -108,7 +108,7 @@ pub(super) fn run(
             sessions.receive(event.data.u64() as usize);
         }
         if Instant::now() >= next_sweep {
-            next_sweep += PATIENCE / 5;
+            next_sweep += TIMEOUT / 5;
             sessions.give_up();
         }
     }
@@ -174,7 +174,7 @@ impl Sessions<'_> {
         let endless = self.plan.behaviour == Behaviour::SoftResets;
         for index in 0..self.slots.len() {
             let late =
-                |slot: &Slot| slot.since.elapsed() > PATIENCE && !(endless && slot.session.rounds() > 0);
+                |slot: &Slot| slot.since.elapsed() > TIMEOUT && !(endless && slot.session.rounds() > 0);
             if self.slots.get(index).and_then(Option::as_ref).is_some_and(late) {
                 self.leave(index);
             }

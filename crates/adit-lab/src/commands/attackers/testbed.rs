@@ -23,11 +23,11 @@ const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 /// The server as the attackers see it.
 const SERVER4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 1);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client tries.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(4);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same where a script takes part.
-const SCRIPT_PATIENCE: Duration = Duration::from_secs(10);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Without a flood, where a script takes part: all of them take as long.
 const IDLE_WITH_SCRIPT: usize = 3;
 /// After so many clients in a row that did not get in, no other tries.
@@ -86,14 +86,14 @@ impl<'a> Testbed<'a> {
         }
         let process = server.spawn("the server", command)?;
         let listens = || server.is_bound(row.setup.is_tcp(), PORT).unwrap_or(false);
-        wait_until("the server to listen", PATIENCE, listens)?;
+        wait_until("the server to listen", TIMEOUT, listens)?;
         configs.client("client", [Ipv4Addr::new(192, 0, 2, 1).into(), numbered(1).into()])?;
         let file = configs.client("resident", [Ipv4Addr::new(203, 0, 113, 1).into(), numbered(3).into()])?;
         let attacker = attacker(&authority, &directory)?;
         let mut command = Command::new(&tools.adit);
         command.arg("up").arg(file);
         let connected = resident.spawn("the connected client", command)?;
-        wait_until_reachable(&resident, INNER, PATIENCE)?;
+        wait_until_reachable(&resident, INNER, TIMEOUT)?;
         Ok(Testbed {
             tools,
             row,
@@ -164,16 +164,16 @@ impl<'a> Testbed<'a> {
 
     /// How long clients need from the start of their process until they are up.
     fn connect_clients(&self, count: usize) -> Result<Attempts, TestbedError> {
-        let patience = if self.row.setup.asks_passwords() { SCRIPT_PATIENCE } else { CLIENT_PATIENCE };
+        let timeout = if self.row.setup.asks_passwords() { SCRIPT_TIMEOUT } else { CLIENT_TIMEOUT };
         let mut attempts = Attempts::new(count);
         while attempts.tried() < count && !attempts.last_failed(SHUT_OUT) {
             let mut command = Command::new(&self.tools.adit);
             command.arg("up").arg(self.directory.path().join("client.conf"));
             let start = Instant::now();
             let mut client = self.client.spawn("a client", command)?;
-            let came_up = client.wait_for_line(0, "tunnel up: ", patience).is_ok();
+            let came_up = client.wait_for_line(0, "tunnel up: ", timeout).is_ok();
             attempts.add(came_up.then(|| start.elapsed()));
-            client.terminate(PATIENCE)?;
+            client.terminate(TIMEOUT)?;
         }
         Ok(attempts)
     }

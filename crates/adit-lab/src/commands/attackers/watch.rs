@@ -10,7 +10,7 @@ use adit_testbed::{Namespace, Ping, PingReport, TestbedError};
 const COUNT: u16 = 10;
 const INTERVAL: Duration = Duration::from_millis(50);
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a ping that was lost is repeated before it is lost for good.
 const REPEATS: usize = 5;
 
@@ -52,7 +52,7 @@ pub(super) fn watch<T: Send>(
 
 impl Noticed {
     fn ping(&mut self, namespace: &Namespace, target: IpAddr) -> Result<(), TestbedError> {
-        let series = Ping { patience: PATIENCE, ..Ping::new(COUNT, INTERVAL) };
+        let series = Ping { patience: TIMEOUT, ..Ping::new(COUNT, INTERVAL) };
         let PingReport { sent, missing, .. } = series.run(namespace, target)?;
         self.pings += sent;
         for number in 0..missing.len() {
@@ -70,7 +70,7 @@ impl Noticed {
 }
 
 fn is_answered(namespace: &Namespace, target: IpAddr) -> Result<bool, TestbedError> {
-    let once = Ping { patience: PATIENCE, ..Ping::new(1, Duration::ZERO) };
+    let once = Ping { patience: TIMEOUT, ..Ping::new(1, Duration::ZERO) };
     for _ in 0..REPEATS {
         if once.run(namespace, target)?.received > 0 {
             return Ok(true);

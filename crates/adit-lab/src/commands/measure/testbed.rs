@@ -11,8 +11,8 @@ use adit_testbed::{
     configure_wireguard, connect, openvpn_command, program, wait_until, wireguard_keys, wireguard_socket,
 };
 
-use super::Args;
 use super::subject::{Speaker, Subject};
+use super::{Args, Kind};
 use crate::error::LabError;
 use crate::subjects::wireguard::{self, WireGuard};
 use crate::subjects::{Availability, Subject as _, Tools, adit};
@@ -23,7 +23,7 @@ pub(super) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
 const WIRE: &str = "wire";
 pub(super) const PORT: u16 = 1194;
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// The null tunnel's MTU; it has no overhead to leave room for.
 const NULL_MTU: &str = "1500";
 
@@ -42,7 +42,8 @@ impl Programs<'_> {
         let uses_adit = |subject: &Subject| {
             subject.openvpn().is_some_and(|(server, client, _)| [server, client].contains(&Speaker::Adit))
         };
-        if args.subjects.iter().any(uses_adit) && !tools.adit.is_file() {
+        let is_needed = args.only.contains(&Kind::Clients) || args.subjects.iter().any(uses_adit);
+        if is_needed && !tools.adit.is_file() {
             return Err(LabError::Usage(adit::unbuilt(tools)));
         }
         let wireguard = args.subjects.iter().filter(|subject| subject.is_wireguard());
@@ -207,7 +208,7 @@ impl Testbed {
             self.server.is_bound(tcp, PORT).unwrap_or(false)
                 && self.server.devices().is_ok_and(|devices| devices.len() > 1)
         };
-        wait_until("the server to listen", PATIENCE, up)?;
+        wait_until("the server to listen", TIMEOUT, up)?;
         let client = command(client, &files[1])?;
         self.start_client(client, |_| Ok(()))
     }
@@ -258,7 +259,7 @@ impl Testbed {
                 let probe = Probe::open(target)?;
                 let start = std::time::Instant::now();
                 let process = Process::spawn("client", command)?;
-                let reply = set_up(client).and_then(|()| probe.first_reply(start, PATIENCE));
+                let reply = set_up(client).and_then(|()| probe.first_reply(start, TIMEOUT));
                 Ok((process, reply))
             })?;
         let (process, reply) = started?;
@@ -290,7 +291,7 @@ impl Drop for Testbed {
 /// Gives a device its address as soon as it is there.
 fn bring_up(namespace: &Namespace, device: &str, address: &str, mtu: &str) -> Result<(), TestbedError> {
     let there = || namespace.ip(&["link", "show", "dev", device]).is_ok();
-    wait_until("the TUN device to appear", PATIENCE, there)?;
+    wait_until("the TUN device to appear", TIMEOUT, there)?;
     namespace.ip(&["address", "add", &format!("{address}/24"), "dev", device])?;
     namespace.ip(&["link", "set", device, "mtu", mtu, "up"]).map(drop)
 }

@@ -19,7 +19,7 @@ const UPLINK: &str = "uplink";
 const SERVER: &str = "10.77.100.1";
 const PORT: u16 = 1194;
 const IPERF_PORT: u16 = 5201;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The loads of one phase. Goodput is from the server to the clients, in Mbit/s.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Testbed {
             "topology subnet\nserver 10.8.0.0 255.255.255.0\nport {PORT}\ndh none\nkeepalive 10 60\n"
         );
         let mut processes = vec![start("server", Purpose::Server, &text, &server)?];
-        wait_until("the server to listen", PATIENCE, || server.is_bound(false, PORT).unwrap_or(false))?;
+        wait_until("the server to listen", TIMEOUT, || server.is_bound(false, PORT).unwrap_or(false))?;
         let (mut clients, mut inner) = (Vec::new(), Vec::new());
         for number in 1..=CLIENTS {
             let client = Namespace::create("client")?;
@@ -95,9 +95,9 @@ impl Testbed {
             let text = format!("client\nremote {SERVER} {PORT}\nnobind\nremote-cert-tls server\n");
             let name = format!("client{number}");
             let mut process = start(&name, Purpose::Client, &text, &client)?;
-            process.wait_for_line(0, "tunnel up: ", PATIENCE)?;
+            process.wait_for_line(0, "tunnel up: ", TIMEOUT)?;
             let address = tunnel_address(&client)?;
-            wait_until_reachable(&server, address, PATIENCE)?;
+            wait_until_reachable(&server, address, TIMEOUT)?;
             inner.push(address);
             processes.push(process);
             clients.push(client);
@@ -168,7 +168,7 @@ impl Testbed {
             command.args(["--server", "--one-off", "--bind", &address.to_string()]);
             sinks.push(namespace.spawn("an iperf3 server", command)?);
             let listens = || namespace.is_bound(true, IPERF_PORT).unwrap_or(false);
-            wait_until("iperf3 to listen", PATIENCE, listens)?;
+            wait_until("iperf3 to listen", TIMEOUT, listens)?;
         }
         let mut sources = Vec::new();
         for (number, _, address) in &ends {
@@ -183,7 +183,7 @@ impl Testbed {
         sources
             .into_iter()
             .map(|mut source| {
-                source.wait(time + PATIENCE)?;
+                source.wait(time + TIMEOUT)?;
                 goodput(&source.log())
             })
             .collect()
