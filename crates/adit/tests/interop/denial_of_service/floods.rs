@@ -1,6 +1,6 @@
 //! Clients connect while a server is flooded with datagrams of forged source addresses.
 //!
-//! The rate is what any machine bears beside other tests; `examples/attackers` of adit-testbed measures at 150,000
+//! The rate is what any machine bears beside other tests; `adit-lab attackers` measures at 150,000
 //! datagrams a second.
 
 use std::cell::RefCell;

@@ -1,23 +1,18 @@
 //! Clients get in while attackers are at work that return the server's cookie, or connect over TCP.
 //!
-//! The attackers are those of `examples/attackers` of adit-testbed, which measures more of them, and for longer.
+//! The attackers are those of `adit-load`; `adit-lab attackers` measures more of them, and for longer.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use adit_load::attack::{self, Attack, Attackers, Behaviour, Pace, Plan, Sources, Talk};
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::wrap::WrapConfig;
 use adit_testbed::{Namespace, Scratch, can_run, connect, wait_until, wait_until_reachable};
 
-use self::attack::{Attack, Attackers, Behaviour, Pace, Plan, Sources, Talk};
 use crate::authentication::passwords::{GOOD, script};
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport};
-
-#[allow(dead_code, reason = "some attacks are for measurements alone")]
-#[path = "../../../../adit-testbed/examples/attackers/attack/mod.rs"]
-mod attack;
 
 /// The server as the attackers see it.
 const TARGET: &str = "10.66.0.1:1194";
@@ -29,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A server with these lines, one client, and a place for attackers.
 struct Place {
     bed: Bed,
-    attackers: Arc<Namespace>,
+    attackers: Namespace,
     authority: String,
 }
 
@@ -43,7 +38,7 @@ fn place(options: &Options, lines: [&str; 2]) -> Place {
         client.push_str(lines[1]);
     })
     .unwrap();
-    let attackers = Arc::new(Namespace::create("attackers").unwrap());
+    let attackers = Namespace::create("attackers").unwrap();
     connect(&bed.server.namespace, &["10.66.0.1/24"], &attackers, &["10.66.0.2/24"], "attack").unwrap();
     bed.server.start().unwrap();
     Place { bed, attackers, authority: authority.into_inner() }
@@ -66,7 +61,7 @@ impl Place {
     /// Begins the attack, waits until it is `ready`, and lets the client connect.
     fn withstands(&mut self, attack: Attack, ready: impl Fn(&Attackers) -> bool) {
         let target: SocketAddr = TARGET.parse().unwrap();
-        let attackers = Attackers::start(&self.attackers, target, attack);
+        let attackers = self.attackers.enter(|| Attackers::start(target, attack)).unwrap();
         if let Err(error) = wait_until("the attack", WAIT, || ready(&attackers)) {
             panic!("{error}: {} of {}\n{}", attackers.done(), attackers.begun(), self.bed.logs());
         }
