@@ -10,7 +10,7 @@ mod support;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Event, Install, Instant, Protocol as _, Transport, TunnelSettings, UnixTime,
+    Cipher, Command, DataEvent, Event, Instant, Protocol as _, Transport, TunnelSettings, UnixTime,
 };
 use adit_openvpn::credentials::client_tls;
 use adit_openvpn::params::{ClientParams, ControlParams, RemoteParams};
@@ -19,12 +19,12 @@ use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use support::{CLIENT, SERVER, carry};
 
 fn main() {
-    let (settings, session) = connect();
-    println!("addresses {:?}, MTU {}, cipher {}", settings.addresses, settings.mtu, session.cipher);
+    let (settings, cipher) = connect();
+    println!("addresses {:?}, MTU {}, cipher {cipher}", settings.addresses, settings.mtu);
 }
 
-/// What the server gave the client: the settings of the tunnel, and the first session.
-fn connect() -> (TunnelSettings, Install) {
+/// What the server gave the client: the settings of the tunnel, and the cipher of the first session.
+fn connect() -> (TunnelSettings, Cipher) {
     let (server_credentials, credentials) = support::credentials();
     let mut server = support::server(&server_credentials);
 
@@ -37,15 +37,15 @@ fn connect() -> (TunnelSettings, Install) {
     let remote = RemoteParams::new("vpn.example.net".to_owned(), Transport::Udp);
     let mut client = Client::new(ClientParams::new(control, vec![remote]), now, [1; 32]);
 
-    let (mut settings, mut session) = (None, None);
-    while settings.is_none() || session.is_none() {
+    let (mut settings, mut cipher) = (None, None);
+    while settings.is_none() || cipher.is_none() {
         // First what the client asks for, so that keys are in place before the datagrams that announce them.
         while let Some(event) = client.poll_event() {
             match event {
                 // A driver resolves the remote and opens a socket.
                 Event::Open { .. } => client.handle_command(now, Command::Opened { path: SERVER }),
                 // A data plane installs the keys.
-                Event::Data(DataEvent::Install(install)) => session = Some(*install),
+                Event::Data(DataEvent::Install(session)) => cipher = Some(session.cipher),
                 // A driver sets addresses and routes.
                 Event::Up(up) => settings = Some(up),
                 _ => {}
@@ -53,7 +53,7 @@ fn connect() -> (TunnelSettings, Install) {
         }
         // Then its datagrams, and those of the server; and time, where neither has any.
         let sent = carry(now, &mut client, &mut server, CLIENT);
-        support::events(now, &mut server);
+        support::serve_server(&mut server);
         if sent + carry(now, &mut server, &mut client, SERVER) == 0 {
             now = client.poll_timeout().unwrap_or(now + Duration::from_secs(1));
             client.handle_timeout(now);
@@ -63,12 +63,12 @@ fn connect() -> (TunnelSettings, Install) {
     // The last words of the client end its session at the server, too.
     client.handle_command(now, Command::Shutdown);
     carry(now, &mut client, &mut server, CLIENT);
-    (settings.unwrap(), session.unwrap())
+    (settings.unwrap(), cipher.unwrap())
 }
 
 #[test]
 fn the_client_gets_an_address_and_keys() {
-    let (settings, session) = connect();
+    let (settings, cipher) = connect();
     assert_eq!(settings.addresses, ["10.8.0.2/24".parse().unwrap()]);
-    assert_eq!(session.cipher, adit_core::Cipher::Aes256Gcm);
+    assert_eq!(cipher, Cipher::Aes256Gcm);
 }

@@ -7,20 +7,20 @@
 
 mod support;
 
-use adit_core::{DataEvent, Event, Install, Instant, PeerConfig, Protocol as _, UnixTime};
+use adit_core::{DataEvent, Event, Instant, IpNet, Protocol as _, UnixTime};
 use adit_openvpn::credentials::server_tls;
 use adit_openvpn::params::{ControlParams, ServerParams};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, Server, TlsConfig};
-use support::{CLIENT, SERVER, carry};
+use support::{CLIENT, Keys, SERVER, carry};
 
 fn main() {
-    let (peer, session, _) = serve();
-    println!("peer {:?}: routes {:?}, cipher {}", peer.peer, peer.routes, session.cipher);
+    let (routes, keys, _) = serve();
+    println!("a peer with the inner addresses {routes:?}, cipher {}", keys.cipher);
 }
 
-/// The first peer, its session, and the same session at the client.
-fn serve() -> (PeerConfig, Install, Install) {
+/// The inner addresses of the first peer, the keys of its session, and the client's keys.
+fn serve() -> (Vec<IpNet>, Keys, Keys) {
     let (credentials, client_credentials) = support::credentials();
     let mut client = support::client(&client_credentials);
 
@@ -36,29 +36,31 @@ fn serve() -> (PeerConfig, Install, Install) {
     };
     let mut server = Server::new(params, now, [2; 32]);
 
-    let (mut peer, mut session, mut other) = (None, None, None);
-    while peer.is_none() || session.is_none() || other.is_none() {
-        other = other.or(support::events(now, &mut client));
+    let (mut routes, mut keys, mut other) = (None, None, None);
+    while routes.is_none() || keys.is_none() || other.is_none() {
+        other = other.or(support::serve_client(now, &mut client));
         carry(now, &mut client, &mut server, CLIENT);
         while let Some(event) = server.poll_event() {
             match event {
                 // A data plane learns where the peer is and which inner addresses are its own …
-                Event::Data(DataEvent::AddPeer(config)) => peer = Some(config),
+                Event::Data(DataEvent::AddPeer(peer)) => routes = Some(peer.routes),
                 // … and gets the keys of its session.
-                Event::Data(DataEvent::Install(install)) => session = Some(*install),
-                Event::PeerUp { info, .. } => println!("{} is up", info.name),
+                Event::Data(DataEvent::Install(session)) => {
+                    keys =
+                        Some(Keys { cipher: session.cipher, seal: session.seal.key, open: session.open.key });
+                }
                 _ => {}
             }
         }
         carry(now, &mut server, &mut client, SERVER);
     }
-    (peer.unwrap(), session.unwrap(), other.unwrap())
+    (routes.unwrap(), keys.unwrap(), other.unwrap())
 }
 
 #[test]
 fn both_ends_have_the_same_keys() {
-    let (peer, session, other) = serve();
-    assert_eq!(peer.routes, ["10.8.0.2/32".parse().unwrap()]);
-    assert_eq!(session.seal.key, other.open.key);
-    assert_eq!(session.open.key, other.seal.key);
+    let (routes, keys, other) = serve();
+    assert_eq!(routes, ["10.8.0.2/32".parse().unwrap()]);
+    assert_eq!(keys.seal, other.open);
+    assert_eq!(keys.open, other.seal);
 }

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use adit_core::{Command, DataEvent, Event, Install, Instant, Path, Protocol, Transport, UnixTime};
+use adit_core::{Cipher, Command, DataEvent, Event, Instant, Path, Protocol, Transport, UnixTime};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, RemoteParams, ServerParams};
 use adit_openvpn::wrap::WrapConfig;
@@ -19,6 +19,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::time_provider::DefaultTimeProvider;
+use zeroize::Zeroizing;
 
 /// The clock by which certificates are valid or not.
 pub fn environment() -> TlsEnvironment {
@@ -84,17 +85,31 @@ pub fn client(credentials: &Credentials) -> Client {
     Client::new(ClientParams::new(control, vec![remote]), Instant::ORIGIN, [1; 32])
 }
 
-/// Serves an end's events: opens what it asks for, and gives the session that it installs.
-pub fn events(now: Instant, end: &mut impl Protocol) -> Option<Install> {
-    let mut session = None;
-    while let Some(event) = end.poll_event() {
+/// The keys of a session, which an end gives its data plane.
+pub struct Keys {
+    pub cipher: Cipher,
+    pub seal: Zeroizing<Vec<u8>>,
+    pub open: Zeroizing<Vec<u8>>,
+}
+
+/// Serves a client's events: opens what it asks for, and gives the keys of the session that it installs.
+pub fn serve_client(now: Instant, client: &mut Client) -> Option<Keys> {
+    let mut keys = None;
+    while let Some(event) = client.poll_event() {
         match event {
-            Event::Open { .. } => end.handle_command(now, Command::Opened { path: SERVER }),
-            Event::Data(DataEvent::Install(install)) => session = Some(*install),
+            Event::Open { .. } => client.handle_command(now, Command::Opened { path: SERVER }),
+            Event::Data(DataEvent::Install(session)) => {
+                keys = Some(Keys { cipher: session.cipher, seal: session.seal.key, open: session.open.key });
+            }
             _ => {}
         }
     }
-    session
+    keys
+}
+
+/// Takes a server's events, of which the example needs none.
+pub fn serve_server(server: &mut Server) {
+    while server.poll_event().is_some() {}
 }
 
 /// Takes all datagrams that an end has to send to the other, which sees them come from `source`.
