@@ -125,7 +125,7 @@ enum Command {
     Results {
         /// What `run` filled
         directories: Vec<PathBuf>,
-        /// Where to [default: standard output]
+        /// The folder for an index and a page for each run [default: all on standard output]
         #[arg(long)]
         out: Option<PathBuf>,
     },
@@ -238,13 +238,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             Ok(true)
         }
         Command::Results { directories, out } => {
-            let text = report::markdown(&directories)?;
-            match out {
-                None => say(text.trim_end()),
-                Some(path) => {
-                    std::fs::write(&path, text).map_err(|source| LabError::File { path, source })?;
-                }
-            }
+            write_pages(&report::markdown(&directories)?, out.as_deref())?;
             Ok(true)
         }
         Command::Compare { before, after, threshold, figures } => {
@@ -252,6 +246,24 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             compare_runs(&before, &after, threshold, figures.as_deref())
         }
     }
+}
+
+/// Each page to a file of its name in this folder, or all to standard output.
+fn write_pages(pages: &[report::Page], folder: Option<&Path>) -> Result<(), LabError> {
+    let Some(folder) = folder else {
+        pages.iter().for_each(|page| say(&page.text));
+        return Ok(());
+    };
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |source| LabError::File { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(failed(folder))?;
+    for page in pages {
+        let path = folder.join(&page.name);
+        report::replace(&path, &page.text).map_err(failed(&path))?;
+    }
+    Ok(())
 }
 
 /// False: something became worse.

@@ -321,6 +321,32 @@ pub struct ServerParams {
     pub point: Option<PointParams>,
 }
 
+impl ServerParams {
+    /// OpenVPN's defaults around that control channel: no addresses and nothing pushed.
+    pub fn new(control: ControlParams) -> Self {
+        ServerParams {
+            control,
+            data: DataParams::default(),
+            address4: None,
+            pool4: None,
+            address6: None,
+            pool6: None,
+            push: Vec::new(),
+            routes: Vec::new(),
+            keepalive: Keepalive::default(),
+            limits: SessionLimits::default(),
+            client_to_client: false,
+            duplicate_cn: false,
+            max_clients: 1024,
+            exit_notify: ExitNotify::default(),
+            per_client: PerClientParams::default(),
+            access: AccessParams::default(),
+            admission: AdmissionParams::default(),
+            point: None,
+        }
+    }
+}
+
 /// The listening end of a point-to-point tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PointParams {

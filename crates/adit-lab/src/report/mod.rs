@@ -8,7 +8,7 @@ mod plot;
 mod sweeps;
 mod words;
 
-pub(crate) use markdown::markdown;
+pub(crate) use markdown::{Page, markdown};
 pub(crate) use words::number;
 
 use std::path::Path;

@@ -228,7 +228,7 @@ pub(super) const SITUATIONS: &[Situation] = &[
             plan.certificates.push(Spec { name: "other", ..root() });
             plan.revoke(&[], "other");
         },
-        "OpenVPN goes on without a list if the key identifiers differ; for adit a list that nothing verifies may be one that somebody tampered with",
+        "OpenVPN goes on without a list if the key identifiers differ; for adit a list that nothing verifies may have been tampered with",
     ),
     same("CRL with the root's name in other case: revoked leaf", |plan, _| {
         plan.direct();
