@@ -27,7 +27,10 @@ impl Wrapping {
     /// # Errors
     /// When the key is not one.
     pub fn client(&self) -> Result<WrapConfig, LoadError> {
-        let key = |text: &str| StaticKey::parse(text).map_err(LoadError::key("the static key"));
+        let key = |text: &str| {
+            let key = adit_config::StaticKey::parse(text).map_err(LoadError::key("the static key"))?;
+            Ok(StaticKey::from_bytes(key.bytes()))
+        };
         Ok(match self {
             Wrapping::None => WrapConfig::Plain,
             Wrapping::TlsAuth(text) => {

@@ -56,15 +56,6 @@ fn without_rights_it_says_what_to_run() {
     if !can_run("without_rights_it_says_what_to_run", &[]) {
         return;
     }
-<<<<<<<< HEAD:crates/adit/tests/interop/command_line/demo.rs
-    let directory = adit_testbed::Scratch::create("rights").unwrap();
-    let program_file = crate::command_line::errors::copy_for_everybody(&directory);
-    let mut process =
-        Process::spawn("adit demo", crate::command_line::errors::as_nobody(&program_file, &["demo"]))
-            .unwrap();
-    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(1));
-    process.wait_for_line(0, &format!("sudo {} demo", program_file.display()), PATIENCE).unwrap();
-========
     let directory = Scratch::create("rights").unwrap();
     let program_file = directory.path().join("adit-lab");
     std::fs::copy(env!("CARGO_BIN_EXE_adit-lab"), &program_file).unwrap();
@@ -76,5 +67,4 @@ fn without_rights_it_says_what_to_run() {
     let mut process = Process::spawn("adit-lab demo", command).unwrap();
     assert_eq!(process.wait(TIMEOUT).unwrap().code(), Some(1));
     process.wait_for_line(0, &format!("sudo {} demo", program_file.display()), TIMEOUT).unwrap();
->>>>>>>> s17-lab:crates/adit-lab/tests/lab/demo.rs
 }

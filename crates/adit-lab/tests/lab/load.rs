@@ -17,7 +17,9 @@ fn attackers_of_three_kinds_are_at_work() {
     }
     let rows = ["certificate: data from two ports", "TCP: garbage", "no key: garbage in place of TLS"];
     let mut command = lab(&["attackers", "--server", "adit", "--clients", "1"]);
-    rows.iter().for_each(|row| drop(command.args(["--only", row])));
+    for row in rows {
+        command.args(["--only", row]);
+    }
     let output = command.arg("--adit").arg(adit()).arg("--load").arg(load()).output().unwrap();
     let text = said(&output);
     for row in rows {
