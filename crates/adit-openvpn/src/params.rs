@@ -1,6 +1,7 @@
 //! What the configuration says, as the state machines take it.
 
 pub use adit_core::{AuthRetry, StaticChallenge};
+use adit_pki::{NameFields, Revocations};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,7 @@ use adit_core::{
 };
 
 use crate::access::AccessParams;
-use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
-use crate::revocation::Revocations;
 use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;

@@ -364,7 +364,7 @@ impl Server {
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = self.params.control.revocations.clone() else { return };
         if let Err(error) = revocations.update(content) {
-            let text = format!("{error}; the list read before stays in force");
+            let text = format!("crl-verify: {error}; the list read before stays in force");
             return self.report(Severity::Error, None, text);
         }
         self.report(Severity::Info, None, "crl-verify: read anew".to_owned());

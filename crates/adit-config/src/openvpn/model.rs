@@ -10,14 +10,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, Route, RouteVia, SessionLimits, Transport};
 
-pub use adit_core::{AuthRetry, NameField, StaticChallenge};
+pub use adit_core::{AuthRetry, StaticChallenge};
 
 pub use self::client::*;
 pub use self::data::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
-pub use super::peer::{NameCheck, NameKind, PeerCheck};
+pub use super::peer::{NameCheck, NameField, NameKind, PeerCheck};
 use crate::StaticKey;
 
 /// An OpenVPN configuration with every value checked and every default filled in.

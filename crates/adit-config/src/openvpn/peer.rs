@@ -1,7 +1,5 @@
 //! What the peer's certificate must show: the directives, their values, and how they print.
 
-use adit_core::NameField;
-
 use super::args::Args;
 use super::draft::Draft;
 use super::print::Out;
@@ -58,6 +56,19 @@ pub enum NameKind {
     Name,
     /// The start of the name.
     NamePrefix,
+}
+
+/// A part of a certificate that can name its owner (`x509-username-field`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameField {
+    /// The last attribute of the subject with this dotted OID.
+    Subject(String),
+    /// The certificate's serial number, in hexadecimal after `0x` (`serialNumber`).
+    Serial,
+    /// The last e-mail address among the subject's alternative names (`ext:subjectAltName`).
+    SubjectEmail,
+    /// The last e-mail address among the issuer's alternative names (`ext:issuerAltName`).
+    IssuerEmail,
 }
 
 /// `TLS Web Server Authentication`.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use adit_core::{Instant, Path, printable};
+use adit_pki::certificate::subject_text;
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
@@ -10,7 +11,6 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-use crate::certificate::subject_text;
 use crate::params::ServerParams;
 use crate::peer_info::PeerVariables;
 use crate::pool::Lease;

@@ -13,6 +13,7 @@ use adit_core::{
     ClientRuling, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Rejected,
     Report, ScriptId, ScriptOutcome, Severity, Transport,
 };
+use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
@@ -35,7 +36,6 @@ use crate::notices::{Heard, Hearing};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::pool::Lease;
-use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
@@ -229,7 +229,7 @@ impl Peer {
         self.up.is_some()
     }
 
-    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         self.session.is_revoked(lists)
     }
 

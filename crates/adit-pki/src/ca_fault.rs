@@ -1,4 +1,4 @@
-//! What is wrong with the CA certificates of a path, in the words of those who run an authority.
+//! What is wrong with the CA certificates of a path.
 //!
 //! webpki verifies signatures, names and dates below the trust anchor. It takes the anchor for good whatever it says, and
 //! does not look for keyCertSign. This judges as OpenSSL's `check_chain` and `check_revocation` do (x509_vfy.c,
@@ -6,74 +6,95 @@
 
 use std::fmt;
 
-use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm, UnixTime};
-use rustls::{CertificateError, Error};
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 use x509_parser::time::ASN1Time;
 
 use crate::certificate::{self, is_self_signed, subject_text};
-use crate::revocation::Lists;
+use crate::refusal::{Refusal, list_refusal};
+use crate::revocation::RevocationLists;
 use crate::signed_list::ListFault;
 use crate::verify::Purpose;
-use crate::verify_error::{NotThePeer, list_error};
 
 /// keyCertSign as [`certificate::key_usage`] counts.
 const KEY_CERT_SIGN: u16 = 0x04;
 
 /// Why a CA certificate cannot stand in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum CaFault {
+    /// It, or an extension by which it is judged, cannot be read.
     Unreadable,
+    /// Its time is over since then.
     Expired(ASN1Time),
+    /// Its time begins then.
     NotYetValid(ASN1Time),
+    /// It is no CA certificate.
     NotACa,
+    /// Its key usage lacks keyCertSign.
     NoCertSign,
-    PathLength { allowed: u32, below: usize },
+    /// There are more CA certificates below it than it allows.
+    PathLength {
+        /// How many it allows.
+        allowed: u32,
+        /// How many there are.
+        below: usize,
+    },
+    /// Its extended key usage lacks that of the peer.
     Purpose(Purpose),
+    /// Its RSA key has so many bits, which are too few.
     SmallKey(usize),
+    /// It was revoked.
     Revoked,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for CaFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Unreadable => f.write_str(
+            CaFault::Unreadable => f.write_str(
                 "cannot be read, or has a basicConstraints, keyUsage, extendedKeyUsage or nsCertType that cannot be read or stands there twice",
             ),
-            Fault::Expired(at) => {
+            CaFault::Expired(at) => {
                 write!(f, "expired at {at}: it must be renewed, unless this machine's clock is wrong")
             }
-            Fault::NotYetValid(from) => {
+            CaFault::NotYetValid(from) => {
                 write!(f, "is not valid before {from}: is this machine's clock right?")
             }
-            Fault::NotACa => f.write_str(
+            CaFault::NotACa => f.write_str(
                 "is no CA certificate and cannot have issued another: it needs basicConstraints CA:TRUE",
             ),
-            Fault::NoCertSign => f.write_str("must not sign certificates: its keyUsage needs keyCertSign"),
-            Fault::PathLength { allowed, below } => write!(
+            CaFault::NoCertSign => f.write_str("must not sign certificates: its keyUsage needs keyCertSign"),
+            CaFault::PathLength { allowed, below } => write!(
                 f,
                 "allows {allowed} CA certificates below it (pathlen in basicConstraints), but the path has {below}"
             ),
-            Fault::Purpose(purpose) => {
+            CaFault::Purpose(purpose) => {
                 let (ends, usage) = match purpose {
                     Purpose::Server => ("servers", "serverAuth"),
                     Purpose::Client => ("clients", "clientAuth"),
                 };
                 write!(f, "must not issue certificates of {ends}: its extendedKeyUsage lacks {usage}")
             }
-            Fault::SmallKey(bits) => {
+            CaFault::SmallKey(bits) => {
                 write!(f, "has an RSA key of {bits} bits; adit accepts {} and more", certificate::LEAST_RSA_BITS)
             }
-            Fault::Revoked => f.write_str("was revoked (crl-verify)"),
+            CaFault::Revoked => f.write_str("was revoked"),
         }
     }
 }
 
-/// A CA certificate with a fault.
+/// A CA certificate with a fault. Its `Display` is half a sentence: `CN=Example CA is no CA certificate ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Faulty {
-    pub(crate) subject: String,
-    pub(crate) fault: Fault,
+pub struct FaultyCa {
+    /// Its subject, as [`certificate::subject_text`] prints it.
+    pub subject: String,
+    /// What is wrong with it.
+    pub fault: CaFault,
+}
+
+impl fmt::Display for FaultyCa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.subject, self.fault)
+    }
 }
 
 /// What a path is judged against.
@@ -81,7 +102,7 @@ pub(crate) struct Faulty {
 pub(crate) struct Terms<'a> {
     pub(crate) purpose: Purpose,
     pub(crate) now: UnixTime,
-    pub(crate) lists: Option<&'a Lists>,
+    pub(crate) lists: Option<&'a RevocationLists>,
     /// Signature algorithms that are accepted.
     pub(crate) algorithms: &'a [&'static dyn SignatureVerificationAlgorithm],
 }
@@ -94,9 +115,9 @@ pub(crate) fn judge(
     leaf: &X509Certificate<'_>,
     above: &[&CertificateDer<'_>],
     terms: Terms<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     if let Some(faulty) = first_fault(above, terms) {
-        return Err(NotThePeer::Authority(faulty).into());
+        return Err(Refusal::Authority(faulty));
     }
     let Some(lists) = terms.lists else { return Ok(()) };
     let above: Vec<X509Certificate<'_>> =
@@ -108,27 +129,28 @@ pub(crate) fn judge(
         match lists.fault(certificate, issuer, terms.now, terms.algorithms) {
             None => {}
             Some(ListFault::Revoked) if depth == 0 => {
-                return Err(Error::InvalidCertificate(CertificateError::Revoked));
+                return Err(Refusal::Revoked);
             }
             Some(ListFault::Revoked) => {
-                let faulty = Faulty { subject: subject_text(certificate.subject()), fault: Fault::Revoked };
-                return Err(NotThePeer::Authority(faulty).into());
+                let faulty =
+                    FaultyCa { subject: subject_text(certificate.subject()), fault: CaFault::Revoked };
+                return Err(Refusal::Authority(faulty));
             }
-            Some(fault) => return Err(list_error(subject_text(issuer.subject()), fault, terms.now)),
+            Some(fault) => return Err(list_refusal(subject_text(issuer.subject()), fault, terms.now)),
         }
     }
     Ok(())
 }
 
 /// The first fault of these certificates, which stand in this order above the leaf.
-pub(crate) fn first_fault(above: &[&CertificateDer<'_>], terms: Terms<'_>) -> Option<Faulty> {
+pub(crate) fn first_fault(above: &[&CertificateDer<'_>], terms: Terms<'_>) -> Option<FaultyCa> {
     let mut below = 0;
     for certificate in above {
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
-            return Some(Faulty { subject: "in the path".to_owned(), fault: Fault::Unreadable });
+            return Some(FaultyCa { subject: "in the path".to_owned(), fault: CaFault::Unreadable });
         };
         if let Some(fault) = fault(&parsed, below, terms) {
-            return Some(Faulty { subject: subject_text(parsed.subject()), fault });
+            return Some(FaultyCa { subject: subject_text(parsed.subject()), fault });
         }
         // RFC 5280 §4.2.1.9: self-issued certificates do not count.
         below += usize::from(parsed.subject().as_raw() != parsed.issuer().as_raw());
@@ -136,33 +158,33 @@ pub(crate) fn first_fault(above: &[&CertificateDer<'_>], terms: Terms<'_>) -> Op
     None
 }
 
-fn fault(parsed: &X509Certificate<'_>, below: usize, terms: Terms<'_>) -> Option<Fault> {
+fn fault(parsed: &X509Certificate<'_>, below: usize, terms: Terms<'_>) -> Option<CaFault> {
     if certificate::is_malformed(parsed) {
-        return Some(Fault::Unreadable);
+        return Some(CaFault::Unreadable);
     }
     let (validity, usage) = (parsed.validity(), certificate::key_usage(parsed));
     let now = i64::try_from(terms.now.as_secs()).unwrap_or(i64::MAX);
     if now > validity.not_after.timestamp() {
-        return Some(Fault::Expired(validity.not_after));
+        return Some(CaFault::Expired(validity.not_after));
     }
     if now < validity.not_before.timestamp() {
-        return Some(Fault::NotYetValid(validity.not_before));
+        return Some(CaFault::NotYetValid(validity.not_before));
     }
     if !is_a_ca(parsed, usage) {
-        return Some(Fault::NotACa);
+        return Some(CaFault::NotACa);
     }
     if usage.is_some_and(|usage| usage & KEY_CERT_SIGN == 0) {
-        return Some(Fault::NoCertSign);
+        return Some(CaFault::NoCertSign);
     }
     if let Some(allowed) = path_length(parsed)
         && below > usize::try_from(allowed).unwrap_or(usize::MAX)
     {
-        return Some(Fault::PathLength { allowed, below });
+        return Some(CaFault::PathLength { allowed, below });
     }
     if !certificate::is_for(parsed, terms.purpose) {
-        return Some(Fault::Purpose(terms.purpose));
+        return Some(CaFault::Purpose(terms.purpose));
     }
-    certificate::small_rsa_key(parsed).map(Fault::SmallKey)
+    certificate::small_rsa_key(parsed).map(CaFault::SmallKey)
 }
 
 /// As OpenSSL's `check_ca`: what says nothing may be one if it is of version 1, or if its key usage says so, and is

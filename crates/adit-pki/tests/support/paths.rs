@@ -1,24 +1,55 @@
 //! Certificate paths that a few bytes describe, and whether they must be accepted.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "test support")]
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use adit_openvpn::PeerRequirements;
-use adit_openvpn::revocation::Revocations;
+use adit_core::is_unprintable;
+use adit_pki::{Authorities, PeerRequirements, Purpose, Revocations, SIGNATURE_ALGORITHMS, Verifier};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, DnValue,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ED25519,
     RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+/// 2026-01-01 in seconds since 1970, when cases are judged.
+const NOW: u64 = 1_767_225_600;
 
 /// What a client shows, and what a server judges it by. All certificates are in DER.
 pub struct Case {
-    /// What the server has in `ca`.
+    /// What the server trusts.
     pub ca: Vec<Vec<u8>>,
     /// What the client shows, its own certificate first.
     pub shown: Vec<Vec<u8>>,
     pub requirements: PeerRequirements,
     /// Whether the client must be accepted.
     pub good: bool,
+}
+
+/// Judges the certificates that a client shows, its own first, by those that are trusted, all in DER. `None` if one of the
+/// trusted ones cannot be read.
+///
+/// # Panics
+///
+/// If a warning or the reason of a refusal holds what must not reach a log.
+pub fn verdict(ca: &[Vec<u8>], shown: &[Vec<u8>], requirements: PeerRequirements) -> Option<bool> {
+    let der = |certificates: &[Vec<u8>]| -> Vec<CertificateDer<'static>> {
+        certificates.iter().cloned().map(CertificateDer::from).collect()
+    };
+    let authorities = Authorities::new(der(ca)).ok()?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
+    let warnings = authorities.warnings(Purpose::Client, now);
+    assert!(warnings.iter().all(|it| !it.to_string().contains(is_unprintable)), "{warnings:?}");
+    let verifier = Verifier::new(Purpose::Client, Some(authorities), requirements, SIGNATURE_ALGORITHMS);
+    let shown = der(shown);
+    let (leaf, others) = shown.split_first()?;
+    let verdict = verifier.verify(leaf, others, now);
+    if let Err(refusal) = &verdict {
+        let text = refusal.to_string();
+        assert!(!text.is_empty() && !text.contains(is_unprintable), "{text:?}");
+    }
+    Some(verdict.is_ok())
 }
 
 /// The faults of one certificate.
@@ -95,7 +126,7 @@ impl Layout {
         !self.has(3)
     }
 
-    /// `remote-cert-tls`.
+    /// [`PeerRequirements::require_usage`].
     fn demands_usage(self) -> bool {
         self.has(4)
     }
@@ -121,7 +152,8 @@ const ROOT: usize = 0;
 const INTERMEDIATE: usize = 1;
 const LEAF: usize = 2;
 
-/// The case that these bytes describe: the faults of root, intermediate and leaf, and the layout. It is judged in 2026.
+/// The case that these bytes describe: the faults of root, intermediate and leaf, and the layout. [`verdict`] judges it
+/// in 2026.
 pub fn case(bytes: [u8; 4]) -> Case {
     let [root, intermediate, leaf, layout] = bytes;
     let (faults, layout) = ([root, intermediate, leaf].map(Faults), Layout(layout));

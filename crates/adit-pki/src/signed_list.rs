@@ -1,6 +1,6 @@
 //! One certificate revocation list (CRL), signed by an authority.
 
-use rustls::pki_types::{
+use rustls_pki_types::{
     CertificateRevocationListDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
 };
 use webpki::{CertRevocationList, OwnedCertRevocationList, RawPublicKeyEntity};

@@ -1,10 +1,8 @@
-//! What a peer's certificate says: names, usages and fingerprints, read as OpenVPN reads them
-//! (ssl_verify_openssl.c).
+//! What a certificate says: names, usages and fingerprints, read as OpenVPN reads them (ssl_verify_openssl.c).
 
 use std::fmt::Write as _;
 
-use adit_core::{NameField, is_unprintable, printable};
-use rustls::pki_types::CertificateDer;
+use adit_core::is_unprintable;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::{NSCertType, ParsedExtension};
@@ -12,17 +10,13 @@ use x509_parser::oid_registry::{
     OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_CERT_TYPE, OID_X509_EXT_EXTENDED_KEY_USAGE,
     OID_X509_EXT_KEY_USAGE,
 };
-use x509_parser::prelude::{
-    AttributeTypeAndValue, FromDer, GeneralName, X509Certificate, X509Extension, X509Name,
-};
+use x509_parser::prelude::{AttributeTypeAndValue, X509Certificate, X509Extension, X509Name};
 use x509_parser::public_key::PublicKey;
 
 use crate::verify::Purpose;
 
 /// The dotted OID of the common name (X.520).
-const COMMON_NAME: &str = "2.5.4.3";
-/// OpenVPN's limit on a name, in bytes (`TLS_USERNAME_LEN`).
-const MAX_NAME: usize = 64;
+pub(crate) const COMMON_NAME: &str = "2.5.4.3";
 /// The shortest RSA keys whose signatures are accepted: the limit of AWS-LC's algorithms in webpki, and of OpenSSL at
 /// security level 2.
 pub(crate) const LEAST_RSA_BITS: usize = 2048;
@@ -57,70 +51,6 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("1.2.840.113549.1.9.2", "unstructuredName"),
 ];
 
-/// What names a peer: these fields, joined by `_`. By default the common name alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameFields(Vec<NameField>);
-
-impl NameFields {
-    /// These fields in this order; none stands for the common name.
-    pub fn new(fields: Vec<NameField>) -> Self {
-        if fields.is_empty() { Self::default() } else { NameFields(fields) }
-    }
-
-    /// The peer's name, [`printable`]. `None` if a field is missing or holds a NUL, or if all is empty or longer than 64
-    /// bytes.
-    pub(crate) fn read(&self, certificate: &X509Certificate<'_>) -> Option<String> {
-        let fields: Option<Vec<String>> = self.0.iter().map(|field| read_field(field, certificate)).collect();
-        let name = fields?.join("_");
-        (!name.is_empty() && name.len() <= MAX_NAME).then(|| printable(&name))
-    }
-
-    /// The name in a certificate in DER, as [`NameFields::read`].
-    pub(crate) fn name(&self, certificate: &CertificateDer<'_>) -> Option<String> {
-        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-        self.read(&parsed)
-    }
-}
-
-impl Default for NameFields {
-    fn default() -> Self {
-        NameFields(vec![NameField::Subject(COMMON_NAME.to_owned())])
-    }
-}
-
-fn read_field(field: &NameField, certificate: &X509Certificate<'_>) -> Option<String> {
-    let text = match field {
-        NameField::Subject(oid) => {
-            let attributes = certificate.subject().iter_attributes();
-            let last = attributes.filter(|attribute| attribute.attr_type().to_id_string() == *oid).last()?;
-            text(last)?
-        }
-        NameField::Serial => {
-            format!("0x{}", certificate.tbs_certificate.serial.to_str_radix(16).to_uppercase())
-        }
-        NameField::SubjectEmail => {
-            let names = certificate.subject_alternative_name().ok()??;
-            last_email(&names.value.general_names)?
-        }
-        NameField::IssuerEmail => {
-            let names =
-                certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
-                    ParsedExtension::IssuerAlternativeName(names) => Some(names),
-                    _ => None,
-                })?;
-            last_email(&names.general_names)?
-        }
-    };
-    (!text.contains('\0')).then_some(text)
-}
-
-fn last_email(names: &[GeneralName<'_>]) -> Option<String> {
-    names.iter().rev().find_map(|name| match name {
-        GeneralName::RFC822Name(address) => Some((*address).to_owned()),
-        _ => None,
-    })
-}
-
 /// An attribute's text; `None` if it is no text.
 pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     use x509_parser::der_parser::asn1_rs::Tag;
@@ -141,10 +71,10 @@ pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     }
 }
 
-/// The subject as OpenVPN prints and compares it: `C=DE, O=Example, CN=server`. What belongs to one part is
-/// joined by ` + `, control characters of ASCII are `\` and two hexadecimal digits; others that are not [`printable`] are
-/// `_`.
-pub(crate) fn subject_text(name: &X509Name<'_>) -> String {
+/// A name as OpenVPN prints and compares it: `C=DE, O=Example, CN=server`. Attributes of one relative distinguished name
+/// are joined by ` + `; control characters of ASCII are `\` and two hexadecimal digits; other characters that a terminal
+/// would obey are `_`.
+pub fn subject_text(name: &X509Name<'_>) -> String {
     let mut out = String::new();
     for (number, part) in name.iter_rdn().enumerate() {
         for (place, attribute) in part.iter().enumerate() {
@@ -172,20 +102,21 @@ pub(crate) fn subject_text(name: &X509Name<'_>) -> String {
     out
 }
 
-/// Whether a part of the subject holds a NUL, by which one name could pass for another.
-pub(crate) fn has_nul(name: &X509Name<'_>) -> bool {
+/// Whether a part of the name holds a NUL, by which one name could pass for another.
+pub fn has_nul(name: &X509Name<'_>) -> bool {
     name.iter_attributes().any(|attribute| text(attribute).is_some_and(|text| text.contains('\0')))
 }
 
-/// The key usage as OpenVPN counts it (`remote-cert-ku`): digitalSignature is 0x80, decipherOnly 0x8000.
-pub(crate) fn key_usage(certificate: &X509Certificate<'_>) -> Option<u16> {
+/// The bits of the key usage (RFC 5280 §4.2.1.3), its first byte in the low one: digitalSignature is 0x80, decipherOnly
+/// 0x8000. `None` if there is no such extension, or if it cannot be read.
+pub fn key_usage(certificate: &X509Certificate<'_>) -> Option<u16> {
     let flags = certificate.key_usage().ok()??.value.flags;
     let first = (0..8).filter(|bit| flags & (1 << bit) != 0).fold(0, |sum, bit| sum | 0x80 >> bit);
     Some(first | if flags & 0x100 != 0 { 0x8000 } else { 0 })
 }
 
 /// The dotted OIDs of the extended key usage; empty without one.
-pub(crate) fn extended_key_usage(certificate: &X509Certificate<'_>) -> Vec<String> {
+pub fn extended_key_usage(certificate: &X509Certificate<'_>) -> Vec<String> {
     let Ok(Some(extension)) = certificate.extended_key_usage() else { return Vec::new() };
     let usage = extension.value;
     let known = [
@@ -220,8 +151,8 @@ pub(crate) fn names_purpose(certificate: &X509Certificate<'_>, purpose: Purpose)
 }
 
 /// Whether it counts as self-signed for OpenSSL (`EXFLAG_SS`): its issuer is its subject, and so is the key that signed it,
-/// where both keys are named. The signature itself counts for nothing: a certificate is trusted because it stands in
-/// `ca`.
+/// where both keys are named. The signature itself is not verified: such a certificate is trusted because the
+/// configuration names it.
 pub(crate) fn is_self_signed(certificate: &X509Certificate<'_>) -> bool {
     let extensions = || certificate.extensions().iter().map(|extension| extension.parsed_extension());
     let own = extensions().find_map(|extension| match extension {
@@ -263,7 +194,7 @@ pub(crate) fn is_malformed(certificate: &X509Certificate<'_>) -> bool {
 /// What a certificate's key may be used for in a TLS handshake, as OpenSSL demands it of the leaf: a key usage, if
 /// there is one, that can sign or agree on a key (a server's may also encipher one), and a Netscape certificate
 /// type, if there is one, that names the purpose.
-pub(crate) fn can_shake_hands(certificate: &X509Certificate<'_>, purpose: Purpose) -> bool {
+pub(crate) fn fits_a_handshake(certificate: &X509Certificate<'_>, purpose: Purpose) -> bool {
     let (wanted, types): (u16, fn(&NSCertType) -> bool) = match purpose {
         Purpose::Server => (0x80 | 0x20 | 0x08, NSCertType::ssl_server),
         Purpose::Client => (0x80 | 0x08, NSCertType::ssl_client),
@@ -285,8 +216,8 @@ pub(crate) fn is_one_of(certificate: &[u8], wanted: &[Vec<u8>]) -> bool {
     })
 }
 
-/// The certificate's SHA-256 fingerprint, as `peer-fingerprint` takes it.
-pub(crate) fn fingerprint(certificate: &[u8]) -> String {
+/// The SHA-256 fingerprint of a certificate in DER: 32 pairs of hexadecimal digits with colons between them.
+pub fn fingerprint(certificate: &[u8]) -> String {
     let pairs: Vec<String> = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
 }

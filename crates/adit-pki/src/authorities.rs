@@ -1,24 +1,26 @@
-//! What `ca` holds, judged as OpenSSL judges it for OpenVPN: a certificate path must end at a self-signed CA
-//! certificate, and every other certificate in `ca` may stand in the middle of a path.
+//! The certificates that are trusted, judged as OpenSSL judges them for OpenVPN: a certificate path must end at a
+//! self-signed CA certificate, and every other trusted certificate may stand in the middle of a path.
 
-use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
-use rustls::{CertificateError, Error};
+use std::fmt;
+
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::VerifiedPath;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::ca_fault::{self, Fault, Faulty, Terms, first_fault};
+use crate::ca_fault::{self, CaFault, FaultyCa, Terms, first_fault};
 use crate::canonical_name::CanonicalName;
 use crate::certificate::{is_self_signed, subject_text};
-use crate::revocation::Lists;
+use crate::refusal::Refusal;
+use crate::revocation::RevocationLists;
 use crate::signed_list::SignedList;
 use crate::verify::Purpose;
 
 /// The longest path that is followed to find what is wrong with it. Verification follows no longer one.
 const MAX_PATH: usize = 8;
 
-/// The certificates in `ca`.
+/// The certificates that are trusted.
 #[derive(Debug)]
-pub(crate) struct Authorities {
+pub struct Authorities {
     /// The self-signed certificates, as the verification takes them.
     anchors: Vec<TrustAnchor<'static>>,
     /// The same, whole and in the same order.
@@ -28,11 +30,11 @@ pub(crate) struct Authorities {
 }
 
 impl Authorities {
-    /// Sorts the certificates in `ca`.
+    /// Sorts these certificates into those at which a path may end, and those that may stand in its middle.
     ///
     /// # Errors
     /// If one cannot be read.
-    pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+    pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let mut sorted = Authorities { anchors: Vec::new(), roots: Vec::new(), intermediates: Vec::new() };
         for certificate in certificates {
             let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|error| error.to_string())?;
@@ -52,8 +54,8 @@ impl Authorities {
         &self.anchors
     }
 
-    /// The certificates from which a path may be built: those in `ca` first, as OpenSSL searches them first, then
-    /// those that the peer sent.
+    /// The certificates from which a path may be built: the trusted ones first, as OpenSSL searches them first,
+    /// then those that the peer sent.
     pub(crate) fn candidates<'a>(&'a self, sent: &'a [CertificateDer<'_>]) -> Vec<CertificateDer<'a>> {
         let mut candidates: Vec<CertificateDer<'a>> = Vec::new();
         for certificate in self.intermediates.iter().chain(sent) {
@@ -84,11 +86,11 @@ impl Authorities {
         leaf: &X509Certificate<'_>,
         path: &VerifiedPath<'_>,
         terms: Terms<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         let middle: Vec<_> = path.intermediate_certificates().map(|certificate| certificate.der()).collect();
         let mut first = None;
         for root in self.roots_of(path) {
-            // A leaf that stands in `ca` itself need not be a CA.
+            // A leaf that is itself among the trusted ones need not be a CA.
             let root = Some(root).filter(|root| !middle.is_empty() || **root != path.end_entity().der());
             let above: Vec<&CertificateDer<'_>> = middle.iter().chain(root).collect();
             match ca_fault::judge(leaf, &above, terms) {
@@ -96,7 +98,7 @@ impl Authorities {
                 Err(error) => first.get_or_insert(error),
             };
         }
-        Err(first.unwrap_or(Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+        Err(first.unwrap_or(Refusal::UnknownIssuer))
     }
 
     /// The certificates above `leaf`, followed by name alone: what can be said of a path that was refused.
@@ -131,39 +133,26 @@ impl Authorities {
         self.roots.iter().any(|root| root == certificate)
     }
 
-    /// For the log, of each list whose issuer is none of these.
-    pub(crate) fn warnings_of_lists(&self, lists: &Lists) -> Vec<String> {
-        let Lists::Signed(lists) = lists else { return Vec::new() };
+    /// The revocation lists of which no trusted certificate is the issuer: they revoke nothing.
+    pub fn foreign_lists(&self, lists: &RevocationLists) -> Vec<ForeignList> {
         let subjects = || {
             let all = self.roots.iter().chain(&self.intermediates);
             all.filter_map(|it| Some(X509Certificate::from_der(it).ok()?.1))
         };
         let names: Vec<CanonicalName> = subjects().map(|it| CanonicalName::new(it.subject())).collect();
-        let foreign = lists.iter().filter(|list| !names.iter().any(|name| list.is_of(name)));
-        let known: Vec<String> = subjects().map(|it| subject_text(it.subject())).collect();
-        let warning = |list: &SignedList| {
-            format!(
-                "crl-verify: the revocation list of {} revokes nothing that a CA certificate in ca has issued, as none has that name; ca holds {}",
-                list.issuer_text,
-                known.join("; ")
-            )
-        };
+        let foreign = lists.signed_lists().iter().filter(|list| !names.iter().any(|name| list.is_of(name)));
+        let trusted: Vec<String> = subjects().map(|it| subject_text(it.subject())).collect();
+        let warning =
+            |list: &SignedList| ForeignList { issuer: list.issuer_text.clone(), trusted: trusted.clone() };
         foreign.map(warning).collect()
     }
 
-    /// For the log, of each certificate that no path can use.
-    pub(crate) fn warnings(&self, purpose: Purpose, now: UnixTime) -> Vec<String> {
+    /// What keeps trusted certificates from being part of any path of a peer with this purpose at that time.
+    pub fn warnings(&self, purpose: Purpose, now: UnixTime) -> Vec<AuthorityWarning> {
         let terms = Terms { purpose, now, lists: None, algorithms: &[] };
         let all = || self.roots.iter().chain(&self.intermediates);
         let faulty = all().filter_map(|certificate| first_fault(&[certificate], terms));
-        let mut warnings: Vec<String> = faulty
-            .map(|Faulty { subject, fault }| match fault {
-                Fault::NotACa | Fault::NoCertSign => format!(
-                    "ca: {subject} {fault}; it verifies nothing, unless it is the other end's own certificate"
-                ),
-                _ => format!("ca: {subject} {fault}; the other end cannot be verified by it"),
-            })
-            .collect();
+        let mut warnings: Vec<AuthorityWarning> = faulty.map(AuthorityWarning::Faulty).collect();
         for certificate in &self.intermediates {
             let path = self.follow(certificate, &[]);
             let last = path.last().copied().unwrap_or(certificate);
@@ -173,13 +162,64 @@ impl Authorities {
             if let (Ok((_, own)), Ok((_, last))) =
                 (X509Certificate::from_der(certificate), X509Certificate::from_der(last))
             {
-                warnings.push(format!(
-                    "ca: {} is an intermediate certificate, and no self-signed CA certificate above it is in ca, so that it verifies nothing: add that of {}",
-                    subject_text(own.subject()),
-                    subject_text(last.issuer())
-                ));
+                let [subject, issuer] = [own.subject(), last.issuer()].map(subject_text);
+                warnings.push(AuthorityWarning::NoRoot { subject, issuer });
             }
         }
         warnings
+    }
+}
+
+/// Why a trusted certificate is part of no path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthorityWarning {
+    /// It has a fault.
+    Faulty(FaultyCa),
+    /// It is an intermediate certificate, and no self-signed one above it is trusted.
+    NoRoot {
+        /// Its subject.
+        subject: String,
+        /// The name of the issuer that is missing.
+        issuer: String,
+    },
+}
+
+impl fmt::Display for AuthorityWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AuthorityWarning::Faulty(faulty) => {
+                let effect = match faulty.fault {
+                    CaFault::NotACa | CaFault::NoCertSign => {
+                        "it verifies nothing, unless it is the other end's own certificate"
+                    }
+                    _ => "the other end cannot be verified by it",
+                };
+                write!(f, "{faulty}; {effect}")
+            }
+            AuthorityWarning::NoRoot { subject, issuer } => write!(
+                f,
+                "{subject} is an intermediate certificate, and no self-signed CA certificate above it is trusted, so that it verifies nothing: add that of {issuer}"
+            ),
+        }
+    }
+}
+
+/// A revocation list of an authority that is not trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignList {
+    /// The list's authority.
+    pub issuer: String,
+    /// The subjects of the trusted certificates.
+    pub trusted: Vec<String>,
+}
+
+impl fmt::Display for ForeignList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the revocation list of {} revokes nothing that a trusted CA certificate has issued, as none has that name; trusted are {}",
+            self.issuer,
+            self.trusted.join("; ")
+        )
     }
 }

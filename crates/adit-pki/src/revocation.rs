@@ -1,11 +1,11 @@
-//! Certificates that are valid no more: `crl-verify`.
+//! Which certificates are revoked.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{
     CertificateDer, CertificateRevocationListDer, SignatureVerificationAlgorithm, UnixTime,
 };
 use thiserror::Error;
@@ -17,58 +17,68 @@ use crate::signed_list::{self, ListFault, SignedList};
 /// Why a revocation list cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RevocationError {
-    /// There is none.
-    #[error("crl-verify: holds no revocation list; a \"-----BEGIN X509 CRL-----\" block is expected")]
+    /// It holds no list.
+    #[error("holds no revocation list; a \"-----BEGIN X509 CRL-----\" block is expected")]
     Empty,
     /// It is no PEM text.
-    #[error("crl-verify: not valid PEM: {0}")]
+    #[error("not valid PEM: {0}")]
     Pem(String),
     /// A list of the first version, as `openssl ca -gencrl` makes without extensions.
     #[error(
-        "crl-verify: a list in it is of version 1; make one of version 2 (RFC 5280): `crl_extensions` in openssl.cnf, or `openssl ca -gencrl -crlexts SECTION`"
+        "a list in it is of version 1; make one of version 2 (RFC 5280): `crl_extensions` in openssl.cnf, or `openssl ca -gencrl -crlexts SECTION`"
     )]
     Version,
     /// It cannot be read.
-    #[error("crl-verify: a list in it cannot be read: {0}")]
+    #[error("a list in it cannot be read: {0}")]
     List(String),
 }
 
-/// What is revoked.
-pub(crate) enum Lists {
+/// What is revoked, at one time.
+pub struct RevocationLists(Lists);
+
+enum Lists {
     /// Signed lists of the authorities.
     Signed(Vec<SignedList>),
-    /// Serial numbers in decimal, of any issuer (`crl-verify DIRECTORY dir`).
+    /// Serial numbers in decimal, of any issuer.
     Serials(BTreeSet<String>),
 }
 
-impl Lists {
+impl RevocationLists {
     fn signed(pem: &[u8]) -> Result<Self, RevocationError> {
         let mut lists = Vec::new();
         for der in CertificateRevocationListDer::pem_slice_iter(pem) {
             let der = der.map_err(|error| RevocationError::Pem(error.to_string()))?;
             lists.push(SignedList::new(&der)?);
         }
-        if lists.is_empty() { Err(RevocationError::Empty) } else { Ok(Lists::Signed(lists)) }
+        if lists.is_empty() { Err(RevocationError::Empty) } else { Ok(RevocationLists(Lists::Signed(lists))) }
     }
 
     fn serials(names: &[u8]) -> Self {
         let names = String::from_utf8_lossy(names);
-        Lists::Serials(names.lines().map(str::to_owned).collect())
+        RevocationLists(Lists::Serials(names.lines().map(str::to_owned).collect()))
     }
 
-    /// Whether the list names that certificate. Signatures and dates of signed lists are judged in the
-    /// handshake, not here.
-    pub(crate) fn names(&self, certificate: &CertificateDer<'_>) -> bool {
+    /// Whether a list names that certificate. Signatures and dates of signed lists are judged with a certificate's path,
+    /// not here.
+    pub fn names(&self, certificate: &CertificateDer<'_>) -> bool {
         X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| self.names_parsed(&parsed))
     }
 
     fn names_parsed(&self, certificate: &X509Certificate<'_>) -> bool {
-        match self {
+        match &self.0 {
             Lists::Signed(lists) => {
                 let issuer = CanonicalName::new(certificate.issuer());
                 lists.iter().any(|list| list.is_of(&issuer) && list.names(certificate))
             }
             Lists::Serials(serials) => serials.contains(&certificate.tbs_certificate.serial.to_string()),
+        }
+    }
+
+    /// The signed lists; none where serial numbers are named.
+    pub(crate) fn signed_lists(&self) -> &[SignedList] {
+        match &self.0 {
+            Lists::Signed(lists) => lists,
+            Lists::Serials(_) => &[],
         }
     }
 
@@ -80,17 +90,17 @@ impl Lists {
         now: UnixTime,
         algorithms: &[&dyn SignatureVerificationAlgorithm],
     ) -> Option<ListFault> {
-        match self {
+        match &self.0 {
             Lists::Signed(lists) => signed_list::fault(lists, certificate, issuer, now, algorithms),
             Lists::Serials(_) => self.names_parsed(certificate).then_some(ListFault::Revoked),
         }
     }
 }
 
-/// The revocation lists in force. Copies share them: what one is given by [`Revocations::update`] holds for
-/// the next handshake of all.
+/// The revocation lists in force. Copies share them: what one is given by [`Revocations::update`] holds for the next
+/// judgement of all.
 #[derive(Clone)]
-pub struct Revocations(Arc<RwLock<Arc<Lists>>>);
+pub struct Revocations(Arc<RwLock<Arc<RevocationLists>>>);
 
 impl fmt::Debug for Revocations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,20 +109,20 @@ impl fmt::Debug for Revocations {
 }
 
 impl Revocations {
-    /// Lists signed by the authorities, as PEM.
+    /// RevocationLists signed by the authorities, as PEM.
     ///
     /// # Errors
     /// If there is none in it, or one that cannot be read.
     pub fn from_lists(pem: &[u8]) -> Result<Self, RevocationError> {
-        Ok(Self::new(Lists::signed(pem)?))
+        Ok(Self::new(RevocationLists::signed(pem)?))
     }
 
-    /// Serial numbers in decimal, one a line; lines that are none do no harm.
+    /// Serial numbers in decimal, one a line; other lines have no effect.
     pub fn from_serials(names: &[u8]) -> Self {
-        Self::new(Lists::serials(names))
+        Self::new(RevocationLists::serials(names))
     }
 
-    fn new(lists: Lists) -> Self {
+    fn new(lists: RevocationLists) -> Self {
         Revocations(Arc::new(RwLock::new(Arc::new(lists))))
     }
 
@@ -121,15 +131,28 @@ impl Revocations {
     /// # Errors
     /// If they cannot be used; the old ones then stay in force.
     pub fn update(&self, content: &[u8]) -> Result<(), RevocationError> {
-        let lists = match *self.current() {
-            Lists::Signed(_) => Lists::signed(content)?,
-            Lists::Serials(_) => Lists::serials(content),
+        let lists = match self.current().0 {
+            Lists::Signed(_) => RevocationLists::signed(content)?,
+            Lists::Serials(_) => RevocationLists::serials(content),
         };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
         Ok(())
     }
 
-    pub(crate) fn current(&self) -> Arc<Lists> {
+    /// The lists in force now.
+    pub fn current(&self) -> Arc<RevocationLists> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_list_is_said() {
+        assert_eq!(Revocations::from_lists(b"").unwrap_err(), RevocationError::Empty);
+        let broken = b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+        assert!(matches!(Revocations::from_lists(broken), Err(RevocationError::List(_))));
     }
 }

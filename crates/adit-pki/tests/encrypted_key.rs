@@ -2,15 +2,16 @@
 //! and the authority's. The password is `open-sesame`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use adit_openvpn::locked::{LockedError, Unpacked, is_locked, open_pkcs12, pkcs12_der, unlock};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use adit_pki::encrypted_key::{EncryptedKeyError, decrypt, is_encrypted};
+use adit_pki::pkcs12::{self, Contents};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 const PASSWORD: &str = "open-sesame";
 
 macro_rules! data {
     ($name:literal) => {
-        include_bytes!(concat!("data/locked/", $name))
+        include_bytes!(concat!("data/encrypted_key/", $name))
     };
 }
 
@@ -43,34 +44,34 @@ const KEYS: [(&str, &[u8]); 7] = [
 #[test]
 fn keys_of_all_kinds() {
     for (name, pem) in KEYS {
-        assert!(is_locked(pem), "{name}");
-        let key = unlock(pem, PASSWORD).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(is_encrypted(pem), "{name}");
+        let key = decrypt(pem, PASSWORD).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(secret(&key), secret(PLAIN), "{name}");
         for wrong in ["", "open-sesamE", "\u{e4}"] {
-            assert_eq!(unlock(pem, wrong).err(), Some(LockedError::WrongPassword), "{name}");
+            assert_eq!(decrypt(pem, wrong).err(), Some(EncryptedKeyError::WrongPassword), "{name}");
         }
     }
-    assert!(!is_locked(PLAIN));
+    assert!(!is_encrypted(PLAIN));
 }
 
 #[test]
-fn keys_that_cannot_be_had() {
+fn keys_that_cannot_be_decrypted() {
     for pem in [&data!("traditional-camellia256.key")[..], data!("pkcs8-pbes1.key")] {
-        let error = unlock(pem, PASSWORD).unwrap_err();
-        assert!(matches!(error, LockedError::Unsupported(_)), "{error:?}");
+        let error = decrypt(pem, PASSWORD).unwrap_err();
+        assert!(matches!(error, EncryptedKeyError::Unsupported(_)), "{error:?}");
     }
     let text = std::str::from_utf8(data!("traditional-aes256.key")).unwrap();
     for (found, instead) in
         [("AES-256-CBC,", "AES-256-CBC,0"), ("AES-256-CBC,", "AES-256-CBC;"), ("DEK", "DEC")]
     {
         let damaged = text.replace(found, instead);
-        let error = unlock(damaged.as_bytes(), PASSWORD).unwrap_err();
-        assert!(matches!(error, LockedError::Malformed(_)), "{damaged}: {error:?}");
+        let error = decrypt(damaged.as_bytes(), PASSWORD).unwrap_err();
+        assert!(matches!(error, EncryptedKeyError::Malformed(_)), "{damaged}: {error:?}");
     }
-    assert!(matches!(unlock(PLAIN, PASSWORD), Err(LockedError::Malformed(_))));
+    assert!(matches!(decrypt(PLAIN, PASSWORD), Err(EncryptedKeyError::Malformed(_))));
 }
 
-fn check(name: &str, unpacked: &Unpacked) {
+fn check(name: &str, unpacked: &Contents) {
     let all = |pem: &[u8]| -> Vec<CertificateDer<'static>> {
         CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().unwrap()
     };
@@ -81,7 +82,7 @@ fn check(name: &str, unpacked: &Unpacked) {
 
 /// `openssl pkcs12 -export`, as it comes, with `-legacy`, with an empty password, and without encryption.
 #[test]
-fn pkcs12() {
+fn pkcs12_files() {
     let cases: [(&str, &[u8], &str); 4] = [
         ("AES-256", data!("aes256.p12"), PASSWORD),
         ("3DES and RC2", data!("legacy.p12"), PASSWORD),
@@ -89,22 +90,22 @@ fn pkcs12() {
         ("no encryption", data!("open.p12"), ""),
     ];
     for (name, der, password) in cases {
-        let unpacked = open_pkcs12(der, password).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let unpacked = pkcs12::open(der, password).unwrap_or_else(|error| panic!("{name}: {error}"));
         check(name, &unpacked);
         if name != "no encryption" {
-            let error = open_pkcs12(der, "guess").err();
-            assert_eq!(error, Some(LockedError::WrongPassword), "{name}");
+            let error = pkcs12::open(der, "guess").err();
+            assert_eq!(error, Some(EncryptedKeyError::WrongPassword), "{name}");
         }
     }
-    let error = open_pkcs12(data!("no-key.p12"), PASSWORD).err().unwrap();
+    let error = pkcs12::open(data!("no-key.p12"), PASSWORD).err().unwrap();
     assert!(error.to_string().contains("0 private keys"), "{error}");
     for der in [&[][..], &data!("aes256.p12")[..700], PLAIN] {
-        assert!(matches!(open_pkcs12(der, PASSWORD), Err(LockedError::Malformed(_))));
+        assert!(matches!(pkcs12::open(der, PASSWORD), Err(EncryptedKeyError::Malformed(_))));
     }
 }
 
 #[test]
 fn base64_of_pkcs12() {
-    assert_eq!(pkcs12_der("AAEC\n AwQF\r\n").unwrap().to_vec(), [0, 1, 2, 3, 4, 5]);
-    assert!(pkcs12_der("A?").is_err());
+    assert_eq!(pkcs12::decode_base64("AAEC\n AwQF\r\n").unwrap().to_vec(), [0, 1, 2, 3, 4, 5]);
+    assert!(pkcs12::decode_base64("A?").is_err());
 }
