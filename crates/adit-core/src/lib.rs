@@ -14,6 +14,7 @@ mod ids;
 mod notice;
 mod path;
 mod peer_settings;
+mod pool;
 pub mod prefix_table;
 mod printable;
 mod protocol;
@@ -29,7 +30,8 @@ pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPa
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use notice::Notice;
 pub use path::{Path, Subscriber, Transport};
-pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionLimits};
+pub use peer_settings::{IdleLimit, PeerSettings, PushChange, SessionLimits};
+pub use pool::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
