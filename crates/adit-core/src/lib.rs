@@ -18,6 +18,7 @@ mod pool;
 pub mod prefix_table;
 mod printable;
 mod protocol;
+mod rate_limit;
 mod script;
 mod session;
 mod time;
@@ -35,6 +36,7 @@ pub use pool::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRa
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
+pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,

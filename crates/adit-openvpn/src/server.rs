@@ -13,7 +13,6 @@ mod log_budget;
 mod peer;
 mod pre_auth;
 mod pre_check;
-mod rate;
 mod reports;
 mod settings;
 mod silent;

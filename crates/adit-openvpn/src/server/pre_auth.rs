@@ -7,13 +7,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Event, Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
+use adit_core::{
+    AnswerLimit, ClientLimit, Event, Instant, Path, Permit, Rate, Rejected, Report, Severity, Transport,
+    UnixTime, silence,
+};
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
 use super::pre_check::answer_length;
-use super::rate::{AnswerLimit, ClientLimit, Permit, silence};
-use crate::params::{Rate, ServerParams, TlsCryptV2};
+use crate::params::{ServerParams, TlsCryptV2};
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
 use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
 use crate::wrap::{Opened, WrapConfig};
@@ -122,8 +124,9 @@ impl PreAuth {
             },
             (false, Transport::Udp) => self.check_cookie(now, params, path, first, &body)?,
         };
-        if let Permit::Refused { first } = self.client_limit.ask(now) {
-            let rate = params.admission.clients.unwrap_or_default();
+        if let Some(rate) = params.admission.clients
+            && let Permit::Refused { first } = self.client_limit.ask(now)
+        {
             note_limit(first, "connect-freq", rate, "new clients are not let in", path, events);
             return Err(Rejected::Limited("new clients (connect-freq)"));
         }

@@ -306,7 +306,7 @@ fn admission(admission: &file::Admission) -> AdmissionParams {
     });
     AdmissionParams {
         v2,
-        answers: admission.connect_freq_initial.map(rate).unwrap_or_default(),
+        answers: admission.connect_freq_initial.map_or(AdmissionParams::default().answers, rate),
         clients: admission.connect_freq.map(rate),
     }
 }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::Instant;
-
-use crate::params::Rate;
+use crate::Instant;
 
 /// Counters for addresses; each address has two of them. Enough that 100,000 addresses a second, each heard
 /// once, fill none.
@@ -13,24 +11,34 @@ const PLACES: usize = 1 << 16;
 /// A limit that is reached is worth a line in the log no more often than this.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
+/// So many in such a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many.
+    pub count: u32,
+    /// In which time.
+    pub period: Duration,
+}
+
 /// What a limit says to one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Permit {
+pub enum Permit {
+    /// It is within the limit.
     Granted,
-    /// Too many. `first`: for the first time in a while, which is worth a line in the log.
+    /// It is too many.
     Refused {
+        /// For the first time in a while, which is worth a line in the log.
         first: bool,
     },
 }
 
-/// `connect-freq-initial`: answers to first packets that are larger than the packet, for each address. Another one
-/// counts those that are not larger, of which there may be more.
+/// A limit on answers to packets of unproven senders, for each address (OpenVPN's `connect-freq-initial`).
 ///
 /// OpenVPN counts all addresses together, so that an attacker who forges 100 packets in 10 s shuts everybody
 /// else out. The limit keeps answers to forged packets from flooding a third party, and that takes one
 /// count for each address. Its memory is fixed: an address has two counters, shared with others, and the
 /// lower one counts.
-pub(super) struct AnswerLimit {
+pub struct AnswerLimit {
     rate: Rate,
     period_end: Instant,
     silent_until: Instant,
@@ -38,20 +46,22 @@ pub(super) struct AnswerLimit {
 }
 
 impl AnswerLimit {
-    pub(super) fn new(rate: Rate) -> Self {
+    /// So many answers to each address.
+    pub fn new(rate: Rate) -> Self {
         let start = Instant::ORIGIN;
         AnswerLimit { rate, period_end: start, silent_until: start, counts: vec![0; PLACES] }
     }
 
-    /// One more answer to the address with these places.
-    pub(super) fn ask(&mut self, now: Instant, places: [usize; 2]) -> Permit {
+    /// One more answer to the address with these places, which a keyed hash of it gives, so that no sender can aim at
+    /// another's counters.
+    pub fn ask(&mut self, now: Instant, places: [usize; 2]) -> Permit {
         self.begin_period(now);
         let count = self.change(places, |count| count.saturating_add(1));
         self.judge(now, u32::from(count))
     }
 
     /// What it would say to one more, which does not count.
-    pub(super) fn foresee(&mut self, now: Instant, places: [usize; 2]) -> Permit {
+    pub fn foresee(&mut self, now: Instant, places: [usize; 2]) -> Permit {
         self.begin_period(now);
         let count = self.change(places, |count| count);
         self.judge(now, u32::from(count) + 1)
@@ -76,7 +86,7 @@ impl AnswerLimit {
     }
 
     /// An answer was followed by a client that proved its address: it does not count.
-    pub(super) fn credit(&mut self, places: [usize; 2]) {
+    pub fn credit(&mut self, places: [usize; 2]) {
         self.change(places, |count| count.saturating_sub(1));
     }
 
@@ -94,20 +104,21 @@ impl AnswerLimit {
     }
 }
 
-/// `connect-freq`: new clients, all together.
-pub(super) struct ClientLimit {
+/// A limit on new clients, all together (OpenVPN's `connect-freq`).
+pub struct ClientLimit {
     rate: Option<Rate>,
     period_end: Instant,
     count: u32,
 }
 
 impl ClientLimit {
-    pub(super) fn new(rate: Option<Rate>) -> Self {
+    /// So many new clients; `None`: no limit.
+    pub fn new(rate: Option<Rate>) -> Self {
         ClientLimit { rate, period_end: Instant::ORIGIN, count: 0 }
     }
 
     /// One more client.
-    pub(super) fn ask(&mut self, now: Instant) -> Permit {
+    pub fn ask(&mut self, now: Instant) -> Permit {
         let Some(rate) = self.rate else { return Permit::Granted };
         if now >= self.period_end {
             self.period_end = now + rate.period;
@@ -122,7 +133,7 @@ impl ClientLimit {
 }
 
 /// How long nothing more is said of a limit with that period.
-pub(super) fn silence(period: Duration) -> Duration {
+pub fn silence(period: Duration) -> Duration {
     period.max(LEAST_SILENCE)
 }
 
