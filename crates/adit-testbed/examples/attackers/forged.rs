@@ -28,10 +28,15 @@ fn unusable(what: &str) -> TestbedError {
     TestbedError::Output { command: "openvpn --genkey".to_owned(), output: what.to_owned() }
 }
 
+fn read_key(text: &str) -> Result<StaticKey, TestbedError> {
+    let key = adit_config::StaticKey::parse(text).map_err(|error| unusable(&error))?;
+    Ok(StaticKey::from_bytes(key.bytes()))
+}
+
 /// All wrappings, with fresh keys.
 pub(crate) fn wrappings() -> Result<[Wrapping; 4], TestbedError> {
     let text = static_key()?;
-    let key = StaticKey::parse(&text).map_err(|error| unusable(&error.to_string()))?;
+    let key = read_key(&text)?;
     let auth =
         |direction: u8| format!("auth SHA256\nkey-direction {direction}\n<tls-auth>\n{text}</tls-auth>\n");
     let crypt = format!("<tls-crypt>\n{text}</tls-crypt>\n");
@@ -60,7 +65,7 @@ pub(crate) fn refused_key() -> Result<Wrapping, TestbedError> {
     let [server, client] = tls_crypt_v2_keys()?;
     let key = TlsCryptV2Key::parse(&server, KeyOwner::Server).map_err(|error| unusable(&error))?;
     let key = key.bytes().try_into().map_err(|_| unusable("the length of the server's key"))?;
-    let own = StaticKey::parse(&static_key()?).map_err(|error| unusable(&error.to_string()))?;
+    let own = read_key(&static_key()?)?;
     let own = ServerKey::from_bytes(key).wrap(&own, &Metadata::User(b"refused".to_vec()));
     let own = own.map_err(|error| unusable(&error.to_string()))?;
     let lines = [server, client].map(|text| format!("<tls-crypt-v2>\n{text}</tls-crypt-v2>\n"));
