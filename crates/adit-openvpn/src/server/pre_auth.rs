@@ -158,7 +158,8 @@ impl PreAuth {
         let body = ControlBody { acks: vec![0], peer_sid: Some(client), packet_id: Some(0), payload };
         let mut bytes = Vec::new();
         body.encode(&mut bytes);
-        self.admit_answer(now, params, path, answer_length > length, events)?;
+        let larger = answer_length > length;
+        self.check_answer(now, params, path, larger, AnswerLimit::ask, events)?;
         if self.answers.len() >= MAX_ANSWERS {
             return Err(Rejected::Limited("answers that wait to be sent"));
         }
@@ -173,31 +174,19 @@ impl PreAuth {
         Ok(None)
     }
 
-    /// Whether one more answer may go to that address; `larger` than what it answers, or not.
-    fn admit_answer(
+    /// Whether one more answer may go to that address; `larger` than what it answers, or not. [`AnswerLimit::ask`] counts
+    /// it, [`AnswerLimit::foresee`] does not.
+    pub(super) fn check_answer(
         &mut self,
         now: Instant,
         params: &ServerParams,
         path: Path,
         larger: bool,
+        ask: fn(&mut AnswerLimit, Instant, [usize; 2]) -> Permit,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
         let places = self.cookies.places(path.subscriber());
-        let permit = self.limit(larger).ask(now, places);
-        check_permit(permit, params, path, larger, events)
-    }
-
-    /// Whether an answer to that address would be refused now. None is counted.
-    pub(super) fn check_answers(
-        &mut self,
-        now: Instant,
-        params: &ServerParams,
-        path: Path,
-        larger: bool,
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.subscriber());
-        let permit = self.limit(larger).foresee(now, places);
+        let permit = ask(self.limit(larger), now, places);
         check_permit(permit, params, path, larger, events)
     }
 
