@@ -1,4 +1,3 @@
-//! `adit` as its users run it: errors and `adit demo`.
+//! `adit` as its users run it: what it says about errors.
 
-pub(crate) mod demo;
 pub(crate) mod errors;

@@ -9,6 +9,7 @@ mod admission;
 mod authentication;
 mod certificates;
 mod command_line;
+mod demo;
 mod denial_of_service;
 mod handshake;
 mod management;
@@ -19,4 +20,5 @@ mod routing;
 mod sessions;
 mod support;
 
+use command_line::errors;
 use support::{bed, options, relay};

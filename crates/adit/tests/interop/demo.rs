@@ -55,10 +55,9 @@ fn without_rights_it_says_what_to_run() {
         return;
     }
     let directory = adit_testbed::Scratch::create("rights").unwrap();
-    let program_file = crate::command_line::errors::copy_for_everybody(&directory);
+    let program_file = crate::errors::copy_for_everybody(&directory);
     let mut process =
-        Process::spawn("adit demo", crate::command_line::errors::as_nobody(&program_file, &["demo"]))
-            .unwrap();
+        Process::spawn("adit demo", crate::errors::as_nobody(&program_file, &["demo"])).unwrap();
     assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(1));
     process.wait_for_line(0, &format!("sudo {} demo", program_file.display()), PATIENCE).unwrap();
 }
