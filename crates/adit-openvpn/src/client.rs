@@ -44,7 +44,7 @@ impl Next {
 enum State {
     /// Waiting for the next attempt.
     Waiting(Instant),
-    /// Somebody is asked for username and password, or a question.
+    /// The user is asked for username and password, or for the answer to a challenge.
     Asking,
     /// The driver opens a path to the remote.
     Opening,

@@ -11,6 +11,7 @@ mod client;
 mod client_hello;
 pub mod control_message;
 pub mod credentials;
+mod data_keys;
 pub mod data_message;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -18,7 +19,6 @@ pub mod key_method;
 mod key_state;
 pub mod keys;
 mod lifetime;
-mod link;
 mod liveness;
 pub mod locked;
 mod negotiate;

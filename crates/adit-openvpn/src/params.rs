@@ -316,7 +316,7 @@ pub struct ServerParams {
     pub per_client: PerClientParams,
     /// Who is let in, besides what TLS says, and which scripts run for it.
     pub access: AccessParams,
-    /// What strangers get.
+    /// How initial packets of unauthenticated peers are answered.
     pub admission: AdmissionParams,
     /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
     pub point: Option<PointParams>,
@@ -358,7 +358,7 @@ pub struct PointParams {
     pub only_from: Option<Vec<IpAddr>>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
-    /// `single-session`: while the peer is here, nobody takes its place.
+    /// `single-session`: while the peer is connected, no other takes its place.
     pub single: bool,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use adit_core::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 use zeroize::Zeroizing;
 
-use super::gate::deferred_result;
+use super::authentication::deferred_result;
 use crate::pool::Lease;
 
 /// The exit code by which a script puts off its answer.
@@ -58,7 +58,7 @@ impl Connecting {
         &self,
         argv: Vec<String>,
         env: Vec<(String, String)>,
-        (source, patience): (IpAddr, Duration),
+        (source, timeout): (IpAddr, Duration),
     ) -> Script {
         let file = |is_argument, variable| ScriptFile {
             content: Zeroizing::default(),
@@ -79,7 +79,7 @@ impl Connecting {
             defers: true,
             in_order: None,
             beside: None,
-            patience,
+            timeout,
         }
     }
 

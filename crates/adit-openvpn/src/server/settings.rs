@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use adit_core::{CompressionFraming, IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSettings};
 
-use crate::link::Agreement;
+use crate::data_keys::Agreement;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::{PointParams, ServerParams};
 use crate::pool::Lease;

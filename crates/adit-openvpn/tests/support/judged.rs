@@ -95,7 +95,7 @@ pub fn renegotiate(pair: &mut Pair) {
 }
 
 /// Whether the server let the client near the tunnel.
-pub fn let_in(pair: &Pair) -> bool {
+pub fn accepted(pair: &Pair) -> bool {
     let near = |event: &Event| {
         matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
     };

@@ -53,10 +53,10 @@ impl Peer {
             let how = if before.remove(&network) { "update" } else { "add" };
             let mut argv = command.clone();
             argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
-            let id = self.gate.next_script();
-            let patience = self.params.control.hand_window;
+            let id = self.authentication.next_script();
+            let timeout = self.params.control.hand_window;
             let source = self.path.remote().ip();
-            let script = plain_script((id, source), argv, env.clone(), patience, Some(network));
+            let script = plain_script((id, source), argv, env.clone(), timeout, Some(network));
             events.push_back(Event::RunScript(Box::new(script)));
             asked.insert(id, network);
         }
@@ -110,11 +110,11 @@ impl Peer {
 
     /// Names one more run of a script for this client.
     pub(in crate::server) fn next_script(&mut self) -> ScriptId {
-        self.gate.next_script()
+        self.authentication.next_script()
     }
 }
 
-/// Tells `learn-address` that nobody has this address any more.
+/// Tells `learn-address` that no client has this address any more.
 pub(in crate::server) fn delete_address(
     params: &ServerParams,
     script: (ScriptId, IpAddr),

@@ -11,7 +11,7 @@ impl Server {
         let mut tables = vec![self.silent.usage()];
         tables.extend(self.half_open.usage());
         if self.params.access.key_verify.is_some() {
-            tables.extend(self.key_judge.usage());
+            tables.extend(self.tls_crypt_v2_verify.usage());
         }
         tables.push(self.log_budget.usage());
         tables

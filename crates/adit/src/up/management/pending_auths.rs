@@ -12,18 +12,18 @@ use super::session::Output;
 
 /// What the program may say of a client, by the client's number.
 #[derive(Clone, Default)]
-pub(super) struct Register(Arc<Mutex<BTreeMap<u64, Standing>>>);
+pub(super) struct PendingAuths(Arc<Mutex<BTreeMap<u64, PendingAuth>>>);
 
 /// Where a client stands.
-struct Standing {
+struct PendingAuth {
     /// The number of its latest keys.
     key: u32,
     /// They are not judged yet.
     waits: bool,
 }
 
-impl Register {
-    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Standing>> {
+impl PendingAuths {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, PendingAuth>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -31,7 +31,7 @@ impl Register {
     pub(super) fn note(&self, news: &ClientNews) {
         match news.step {
             ClientStep::Asks { key, .. } => {
-                self.clients().insert(news.client, Standing { key, waits: true });
+                self.clients().insert(news.client, PendingAuth { key, waits: true });
             }
             ClientStep::Leaves => {
                 self.clients().remove(&news.client);
@@ -42,7 +42,7 @@ impl Register {
 
     /// Whether these are the client's latest keys, and not judged yet.
     pub(super) fn waits(&self, client: u64, key: u32) -> bool {
-        self.clients().get(&client).is_some_and(|standing| standing.key == key && standing.waits)
+        self.clients().get(&client).is_some_and(|auth| auth.key == key && auth.waits)
     }
 
     /// Whether the program was asked about that client, who has not left.
@@ -52,13 +52,13 @@ impl Register {
 
     /// Whether these are the client's latest keys.
     pub(super) fn is_there(&self, client: u64, key: u32) -> bool {
-        self.clients().get(&client).is_some_and(|standing| standing.key == key)
+        self.clients().get(&client).is_some_and(|auth| auth.key == key)
     }
 
     /// Its latest keys were judged.
     pub(super) fn judged(&self, client: u64) {
-        if let Some(standing) = self.clients().get_mut(&client) {
-            standing.waits = false;
+        if let Some(auth) = self.clients().get_mut(&client) {
+            auth.waits = false;
         }
     }
 }
@@ -278,18 +278,18 @@ mod tests {
 
     #[test]
     fn who_is_asked_about_is_remembered_until_it_leaves() {
-        let register = Register::default();
-        let stands = |key| (register.is_there(7, key), register.waits(7, key));
+        let pending_auths = PendingAuths::default();
+        let stands = |key| (pending_auths.is_there(7, key), pending_auths.waits(7, key));
         assert_eq!(stands(1), (false, false));
-        register.note(&told(asks(1, false), &[]).news);
+        pending_auths.note(&told(asks(1, false), &[]).news);
         assert_eq!((stands(1), stands(2)), ((true, true), (false, false)));
-        register.judged(7);
+        pending_auths.judged(7);
         assert_eq!(stands(1), (true, false));
-        register.note(&told(asks(2, true), &[]).news);
+        pending_auths.note(&told(asks(2, true), &[]).news);
         assert_eq!((stands(1), stands(2)), ((false, false), (true, true)));
-        register.note(&told(ClientStep::Leaves, &[]).news);
+        pending_auths.note(&told(ClientStep::Leaves, &[]).news);
         assert_eq!(stands(2), (false, false));
-        register.judged(7);
-        assert!(register.clients().is_empty());
+        pending_auths.judged(7);
+        assert!(pending_auths.clients().is_empty());
     }
 }

@@ -8,9 +8,9 @@ use adit_core::{
 
 use super::{Connection, Outcome, Terms, Up, retry};
 use crate::control_message::redacted;
+use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
-use crate::link::Agreement;
 use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, max_mss};
 use crate::params::PullAction;
@@ -18,7 +18,7 @@ use crate::pushed::{Pushed, Refused};
 
 impl Connection {
     /// The push is complete: the tunnel can come up.
-    pub(super) fn come_up(
+    pub(super) fn establish(
         &mut self,
         now: Instant,
         options: &[String],
