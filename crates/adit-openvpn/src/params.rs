@@ -1,6 +1,6 @@
 //! What the configuration says, as the state machines take it.
 
-pub use adit_core::{AuthRetry, StaticChallenge};
+pub use adit_core::{AuthRetry, Rate, StaticChallenge};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
     ReplayWindow, Route, SessionLimits, Transport, UnixTime, UserPassword,
 };
+use adit_pki::{NameFields, Revocations};
 
 use crate::access::AccessParams;
-use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
-use crate::revocation::Revocations;
 use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
@@ -451,7 +450,7 @@ pub struct PerClientParams {
 }
 
 /// How a server meets clients that it does not know yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AdmissionParams {
     /// `tls-crypt-v2`. Clients with a key of their own then come in beside those whose wrapping
     /// [`ControlParams::wrap`] names; if it names none, they alone.
@@ -461,6 +460,13 @@ pub struct AdmissionParams {
     pub answers: Rate,
     /// `connect-freq`: new clients whose address is proven, all together. Default: no limit.
     pub clients: Option<Rate>,
+}
+
+impl Default for AdmissionParams {
+    fn default() -> Self {
+        let answers = Rate { count: 100, period: Duration::from_secs(10) };
+        AdmissionParams { v2: None, answers, clients: None }
+    }
 }
 
 /// `tls-crypt-v2` on a server.
@@ -473,22 +479,6 @@ pub struct TlsCryptV2 {
     pub force_cookie: bool,
     /// Turn away keys that are older, or have no date (`tls-crypt-v2-max-age`).
     pub max_age: Option<Duration>,
-}
-
-/// So many in such a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// How many.
-    pub count: u32,
-    /// In which time.
-    pub period: Duration,
-}
-
-impl Default for Rate {
-    /// That of `connect-freq-initial`.
-    fn default() -> Self {
-        Rate { count: 100, period: Duration::from_secs(10) }
-    }
 }
 
 /// What a stopping server tells its clients.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::bars::Label;
+use super::families::{self, Family};
 use super::{label, words};
 use crate::error::LabError;
 use crate::findings;
@@ -190,7 +191,8 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
     let mut text = format!("\n## {}, {}\n\n| subject |", plain(&words::workload(load)), plain(link));
     names.iter().for_each(|name| text += &format!(" {} |", words::figure(name)));
     text += &format!("\n|---|{}\n", "---:|".repeat(names.len()));
-    for subject in &results.plan.subjects {
+    let mut rows: Vec<(Family, String)> = Vec::new();
+    for subject in families::ordered(&results.plan.subjects) {
         let cells: Vec<Option<String>> = names
             .iter()
             .map(|name| {
@@ -200,10 +202,17 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
             .collect();
         if cells.iter().any(Option::is_some) {
             let mark = if label(results, subject) == Label::StandIn { " (stand-in)" } else { "" };
-            text += &format!("| {subject}{mark} |");
-            cells.into_iter().for_each(|cell| text += &format!(" {} |", cell.unwrap_or("–".to_owned())));
-            text.push('\n');
+            let mut row = format!("| {subject}{mark} |");
+            cells.into_iter().for_each(|cell| row += &format!(" {} |", cell.unwrap_or("–".to_owned())));
+            rows.push((Family::of(subject), row + "\n"));
         }
+    }
+    let families: Vec<Family> = rows.iter().map(|(family, _)| *family).collect();
+    for ((_, row), heading) in rows.iter().zip(families::headings(&families)) {
+        if let Some(heading) = heading {
+            text += &format!("| **{heading}** |{}\n", " |".repeat(names.len()));
+        }
+        text += row;
     }
     text
 }
@@ -256,6 +265,7 @@ mod tests {
             "# A \\| B\n",
             "| wireguard-go has the worst latency | holds today | wireguard-go 91 (90 to 92) µs;",
             "| subject | idle, median, µs |\n|---|---:|\n",
+            "|---:|\n| **OpenVPN in user space** | |\n| openvpn-udp | 61 (60–62) |\n| **WireGuard in user space** | |\n",
             "| strongswan (stand-in) | 11 (10–12) |\n",
             "\n*Published*, not measured here: Dekker and Spaans 2020",
             "| *TCP, 64 bytes, Mbit/s* | *186* | *179* |",

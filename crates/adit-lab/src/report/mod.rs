@@ -1,6 +1,7 @@
 //! What a run says: a page for people, and two files for programs.
 
 mod bars;
+mod families;
 mod markdown;
 mod page;
 mod plot;

@@ -1,4 +1,4 @@
-//! The program with folders of results that nobody measured.
+//! The program with made-up folders of results.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod schema;

@@ -11,6 +11,7 @@ use adit_core::{
     Cipher, DataEvent, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, SessionLimits,
     Severity, Transport, TunnelSettings, UserPassword,
 };
+use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -25,7 +26,6 @@ use crate::lifetime::Lifetime;
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
-use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
 
@@ -204,7 +204,7 @@ impl Connection {
         self.up.is_some()
     }
 
-    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         self.session.is_revoked(lists)
     }
 

@@ -7,6 +7,7 @@ use adit_core::{
     Command, DataEvent, Event, Instant, Notice, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome,
     Transport, UserPassword,
 };
+use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -19,7 +20,6 @@ use crate::params::{ClientParams, ControlParams, ServerParams};
 use crate::session::{Session, SessionOutput};
 use crate::support::{Authority, client_params, environment, server_params};
 use crate::tls::TlsConfig;
-use crate::verify::{CertificateDemand, PeerRequirements};
 use crate::wrap::WrapConfig;
 
 struct Rogue {
