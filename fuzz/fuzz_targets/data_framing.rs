@@ -8,13 +8,21 @@ use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, StaticFraming,
 };
+use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
+    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, VNET_HEADER_LEN, split,
 };
 use libfuzzer_sys::fuzz_target;
 
 fn path() -> Path {
     Path::Udp { socket: 0, remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 1194)) }
+}
+
+/// Which end of the tunnel.
+#[derive(Clone, Copy)]
+enum Role {
+    Client,
+    Server,
 }
 
 struct End {
@@ -52,13 +60,13 @@ impl End {
         let key_len = if epochs { 32 } else { cipher.key_len() };
         // With CBC and DATA_V2, half of all choices: a static key, where both ends are alike.
         let without_exchange = !cipher.is_aead() && choice & 0x81 == 0x80;
-        let (role, wire, peer, key_id) = match role {
-            _ if without_exchange => (Role::Client, Wire::OpenVpnStatic, PeerId::SERVER, 0),
-            Role::Client => (role, Wire::OpenVpn, PeerId::SERVER, 3),
-            Role::Server => (role, Wire::OpenVpn, PeerId(5), 3),
+        let (config, peer, key_id) = match role {
+            _ if without_exchange => (Config::new(openvpn::StaticKey), PeerId::SERVER, 0),
+            Role::Client => (Config::new(openvpn::Client), PeerId::SERVER, 3),
+            Role::Server => (Config::new(openvpn::Server), PeerId(5), 3),
         };
-        let (egress, ingress, _) =
-            adit_dataplane::new(Config { role, wire, client_to_client: choice & 0x80 != 0 });
+        let client_to_client = choice & 0x80 != 0;
+        let (egress, ingress, _) = adit_dataplane::new(Config { client_to_client, ..config });
         let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
         let [seal, open] = keys.map(|seed| DirectionKey {
             key: vec![seed; key_len].into(),

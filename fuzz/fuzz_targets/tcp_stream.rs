@@ -7,7 +7,8 @@ use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming,
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
-use adit_dataplane::{Config, Inbox, Ingress, MergePolicy, Outbox, Role, StreamError, Wire, split};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Inbox, Ingress, MergePolicy, Outbox, StreamError, split};
 use libfuzzer_sys::fuzz_target;
 
 const PEER: PeerId = PeerId::SERVER;
@@ -17,8 +18,7 @@ fn path() -> Path {
 }
 
 fn client() -> Ingress {
-    let (mut egress, mut ingress, _) =
-        adit_dataplane::new(Config { role: Role::Client, wire: Wire::OpenVpn, client_to_client: false });
+    let (mut egress, mut ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
     let key = || DirectionKey::aead(vec![7; 16].into(), [7; 8]);
     let framing = Framing::OpenVpn(OpenVpnFraming {
         header: OpenVpnHeader::V2 { peer_id: 1 },

@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use adit_core::{
     Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
+use adit_dataplane::codec::wireguard;
 use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
+    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, VNET_HEADER_LEN, split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -27,8 +28,7 @@ fn path() -> Path {
 impl End {
     /// The index by which this end names its session, the other end's, and the bytes of both keys.
     fn new((own, other): (u32, u32), [seal, open]: [u8; 2]) -> Self {
-        let config = Config { role: Role::Server, wire: Wire::WireGuard, client_to_client: false };
-        let (egress, ingress, _) = adit_dataplane::new(config);
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(wireguard::Sockets));
         let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) };
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let session = SessionId(u64::from(own));

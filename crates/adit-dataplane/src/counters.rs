@@ -9,7 +9,7 @@ use adit_core::PeerId;
 
 /// Why a packet or datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Drop {
+pub enum DropReason {
     /// No peer has a route to the packet's destination.
     NoRoute,
     /// An order named a peer that is not there, or a datagram came from an unknown one.
@@ -34,36 +34,36 @@ pub enum Drop {
     Flood,
 }
 
-impl Drop {
+impl DropReason {
     /// All reasons, in the order of [`DirectionSnapshot::drops`].
-    pub const ALL: [Drop; 11] = [
-        Drop::NoRoute,
-        Drop::NoPeer,
-        Drop::NoSession,
-        Drop::Replay,
-        Drop::BadTag,
-        Drop::BadSource,
-        Drop::Malformed,
-        Drop::TooBig,
-        Drop::Compressed,
-        Drop::Exhausted,
-        Drop::Flood,
+    pub const ALL: [DropReason; 11] = [
+        DropReason::NoRoute,
+        DropReason::NoPeer,
+        DropReason::NoSession,
+        DropReason::Replay,
+        DropReason::BadTag,
+        DropReason::BadSource,
+        DropReason::Malformed,
+        DropReason::TooBig,
+        DropReason::Compressed,
+        DropReason::Exhausted,
+        DropReason::Flood,
     ];
 
     /// The reason in words.
     pub const fn text(self) -> &'static str {
         match self {
-            Drop::NoRoute => "no route to the destination",
-            Drop::NoPeer => "no such peer",
-            Drop::NoSession => "no session",
-            Drop::Replay => "replayed or too old",
-            Drop::BadTag => "wrong tag: forged, damaged, or other keys",
-            Drop::BadSource => "inner source address not behind that peer",
-            Drop::Malformed => "malformed",
-            Drop::TooBig => "too big for a datagram",
-            Drop::Compressed => "compressed (adit never decompresses)",
-            Drop::Exhausted => "session used up, new keys are overdue",
-            Drop::Flood => "too many protocol messages at once",
+            DropReason::NoRoute => "no route to the destination",
+            DropReason::NoPeer => "no such peer",
+            DropReason::NoSession => "no session",
+            DropReason::Replay => "replayed or too old",
+            DropReason::BadTag => "wrong tag: forged, damaged, or other keys",
+            DropReason::BadSource => "inner source address not behind that peer",
+            DropReason::Malformed => "malformed",
+            DropReason::TooBig => "too big for a datagram",
+            DropReason::Compressed => "compressed (adit never decompresses)",
+            DropReason::Exhausted => "session used up, new keys are overdue",
+            DropReason::Flood => "too many protocol messages at once",
         }
     }
 }
@@ -119,7 +119,7 @@ impl PeerCounter {
 struct Direction {
     /// Counts of the peers that have gone.
     departed: PeerCounter,
-    drops: [Cell; Drop::ALL.len()],
+    drops: [Cell; DropReason::ALL.len()],
 }
 
 /// A half of the data plane, as a writer of counters.
@@ -200,7 +200,7 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn drop_one(&self, half: Half, reason: Drop) {
+    pub(crate) fn drop_one(&self, half: Half, reason: DropReason) {
         if let Some(cell) = self.direction(half).drops.get(reason as usize) {
             cell.add(1);
         }
@@ -252,7 +252,7 @@ fn read(counter: Option<&Arc<PeerCounter>>) -> (u64, u64) {
 
 impl Direction {
     fn snapshot(&self) -> DirectionSnapshot {
-        let mut drops = [0; Drop::ALL.len()];
+        let mut drops = [0; DropReason::ALL.len()];
         for (value, cell) in drops.iter_mut().zip(&self.drops) {
             *value = cell.get();
         }
@@ -288,8 +288,8 @@ pub struct DirectionSnapshot {
     pub packets: u64,
     /// Their bytes as UDP or TCP payload.
     pub bytes: u64,
-    /// Drops by reason, in the order of [`Drop::ALL`].
-    pub drops: [u64; Drop::ALL.len()],
+    /// Drops by reason, in the order of [`DropReason::ALL`].
+    pub drops: [u64; DropReason::ALL.len()],
 }
 
 impl DirectionSnapshot {
@@ -302,7 +302,7 @@ impl DirectionSnapshot {
     }
 
     /// How many were dropped for that reason.
-    pub fn dropped(&self, reason: Drop) -> u64 {
+    pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or(0)
     }
 }
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn reasons_are_in_order() {
-        for (index, reason) in Drop::ALL.into_iter().enumerate() {
+        for (index, reason) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, index);
         }
     }

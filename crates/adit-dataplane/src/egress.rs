@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Notice, Path, PeerId, SessionId};
+use adit_core::{Notice, Path, PeerConfig, PeerId, SessionId};
 
-use crate::counters::{Counters, Drop, Half, PeerCounter};
-use crate::event::{EgressEvent, PeerRoutes};
-use crate::framing::SealSession;
+use crate::codec::{Place, Run, Sealer};
+use crate::counters::{Counters, DropReason, Half, PeerCounter};
+use crate::event::EgressEvent;
 use crate::headers::Ip;
 use crate::mss;
 use crate::offload::{Offload, Segmentation};
 use crate::outbox::Outbox;
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
+use crate::slab::Slab;
 
 struct Session {
     id: SessionId,
-    seal: Box<SealSession>,
+    seal: Box<dyn Sealer>,
 }
 
 struct Peer {
@@ -29,13 +30,13 @@ struct Peer {
     /// Index of the session to seal with.
     active: Option<usize>,
     counter: Arc<PeerCounter>,
-    /// Who serves it, if another worker does. Then there are no sessions.
+    /// The worker that serves it, if it is another one. Then there are no sessions.
     worker: Option<u32>,
 }
 
 /// The half that seals. Owned by one thread.
 pub struct Egress {
-    peers: Vec<Option<Peer>>,
+    peers: Slab<Peer>,
     slots: BTreeMap<PeerId, u32>,
     routes: Routes,
     notices: Vec<Notice>,
@@ -47,7 +48,7 @@ pub struct Egress {
 impl Egress {
     pub(crate) fn new(counters: Counters) -> Self {
         Egress {
-            peers: Vec::new(),
+            peers: Slab::default(),
             slots: BTreeMap::new(),
             routes: Routes::default(),
             notices: Vec::new(),
@@ -60,7 +61,7 @@ impl Egress {
     pub fn apply(&mut self, event: EgressEvent, out: &mut Outbox) {
         match event {
             EgressEvent::AddPeer(peer) => self.add_peer(peer, None),
-            EgressEvent::AddForeign { peer, worker } => self.add_peer(peer, Some(worker)),
+            EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
             EgressEvent::RemovePeer(peer) => self.remove_peer(peer),
             EgressEvent::MovePeer { peer, path } => {
                 if let Some(peer) = self.peer(peer) {
@@ -69,12 +70,12 @@ impl Egress {
             }
             EgressEvent::Install { peer, session, seal } => {
                 if let Some(peer) = self.peer(peer) {
-                    peer.install(session, seal);
+                    peer.install(session, seal.0);
                 }
             }
             EgressEvent::Activate { peer, session } => {
                 if self.peer(peer).is_some_and(|peer| !peer.activate(session)) {
-                    self.counters.drop_one(Half::Egress, Drop::NoSession);
+                    self.counters.drop_one(Half::Egress, DropReason::NoSession);
                 }
             }
             EgressEvent::Retire { peer, session } => {
@@ -91,7 +92,7 @@ impl Egress {
     #[inline]
     pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) {
         if self.seal_or_pass(offload, packet, out).is_some() {
-            self.counters.drop_one(Half::Egress, Drop::NoSession);
+            self.counters.drop_one(Half::Egress, DropReason::NoSession);
         }
     }
 
@@ -100,7 +101,7 @@ impl Egress {
     #[inline]
     pub fn seal_or_pass(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
-        if reason == Drop::NoSession
+        if reason == DropReason::NoSession
             && let Some(worker) = self.worker_for(packet)
         {
             return Some(worker);
@@ -112,7 +113,7 @@ impl Egress {
     /// The other worker that serves the peer which the packet is for.
     fn worker_for(&self, packet: &[u8]) -> Option<u32> {
         let slot = self.routes.lookup(Ip::parse(packet)?.destination)?;
-        self.peers.get(slot as usize)?.as_ref()?.worker
+        self.peers.get(slot)?.worker
     }
 
     /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
@@ -125,14 +126,14 @@ impl Egress {
         std::mem::take(&mut self.notices)
     }
 
-    fn try_seal(&mut self, offload: &Offload, packet: &mut [u8], out: &mut Outbox) -> Result<(), Drop> {
-        let ip = Ip::parse(packet).ok_or(Drop::Malformed)?;
-        let slot = self.routes.lookup(ip.destination).ok_or(Drop::NoRoute)?;
-        let peer = self.peers.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Drop::NoPeer)?;
+    fn try_seal(&mut self, offload: &Offload, packet: &mut [u8], out: &mut Outbox) -> Result<(), DropReason> {
+        let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
+        let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
+        let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         // What is passed on must be whole.
-        peer.active.ok_or(Drop::NoSession)?;
+        peer.active.ok_or(DropReason::NoSession)?;
         let sealed = if offload.segmentation == Segmentation::None {
-            let packet = packet.get_mut(..ip.len).ok_or(Drop::Malformed)?;
+            let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(offload, packet)?;
             if let Some(max) = peer.max_mss {
                 mss::clamp(packet, &ip, max);
@@ -140,15 +141,16 @@ impl Egress {
             peer.seal(packet, out)
         } else {
             let segments = Segments::new(offload, packet, &ip, &mut self.template)?;
-            peer.seal_segments(&segments, &self.template, packet, out)
+            let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
+            peer.seal_run(run, out)
         };
         peer.note_limit(&mut self.notices);
         sealed
     }
 
     fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut Outbox) {
-        let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut()) {
-            None => Err(Drop::NoPeer),
+        let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
+            None => Err(DropReason::NoPeer),
             Some(peer) => {
                 let before = peer.counter.bytes();
                 let sealed = peer.seal(payload, out);
@@ -164,70 +166,52 @@ impl Egress {
 
     /// The peer an order is about. Orders for one that is not there are counted.
     fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
-        let found = self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut());
+        let found = self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot));
         if found.is_none() {
-            self.counters.drop_one(Half::Egress, Drop::NoPeer);
+            self.counters.drop_one(Half::Egress, DropReason::NoPeer);
         }
         found
     }
 
-    fn add_peer(&mut self, config: PeerRoutes, worker: Option<u32>) {
-        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot as usize)?.as_ref());
+    fn add_peer(&mut self, config: PeerConfig, worker: Option<u32>) {
+        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot));
         if known.is_some_and(|known| known.worker != worker) {
-            // It changed hands: nothing that it had is left.
+            // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove_peer(config.peer);
         }
-        let slot = match self.slots.get(&config.peer) {
-            Some(slot) => *slot,
+        let PeerConfig { peer: id, path, routes, max_mss, .. } = config;
+        let slot = match self.slots.get(&id).copied() {
+            Some(slot) => {
+                if let Some(peer) = self.peers.get_mut(slot) {
+                    (peer.path, peer.max_mss) = (path, max_mss);
+                }
+                slot
+            }
             None => {
-                let slot = self.peers.iter().position(Option::is_none).unwrap_or_else(|| {
-                    self.peers.push(None);
-                    self.peers.len() - 1
-                });
-                self.slots.insert(config.peer, slot as u32);
-                slot as u32
+                let counter = match worker {
+                    None => self.counters.add_peer(Half::Egress, id),
+                    // It counts nothing here.
+                    Some(_) => Arc::default(),
+                };
+                let (sessions, active) = (Vec::new(), None);
+                let slot = self.peers.insert(Peer { id, path, max_mss, sessions, active, counter, worker });
+                self.slots.insert(id, slot);
+                slot
             }
         };
-        self.routes.remove(slot);
-        for net in config.routes {
-            self.routes.insert(net, slot);
-        }
-        let Some(place) = self.peers.get_mut(slot as usize) else { return };
-        match place {
-            Some(peer) => {
-                peer.path = config.path;
-                peer.max_mss = config.max_mss;
-            }
-            None => {
-                *place = Some(Peer {
-                    id: config.peer,
-                    path: config.path,
-                    max_mss: config.max_mss,
-                    sessions: Vec::new(),
-                    active: None,
-                    counter: match worker {
-                        None => self.counters.add_peer(Half::Egress, config.peer),
-                        // It counts nothing here.
-                        Some(_) => Arc::default(),
-                    },
-                    worker,
-                });
-            }
-        }
+        self.routes.replace(slot, routes);
     }
 
     fn remove_peer(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
         self.routes.remove(slot);
-        if let Some(place) = self.peers.get_mut(slot as usize) {
-            *place = None;
-        }
+        self.peers.remove(slot);
         self.counters.remove_peer(Half::Egress, id);
     }
 }
 
 impl Peer {
-    fn install(&mut self, id: SessionId, seal: Box<SealSession>) {
+    fn install(&mut self, id: SessionId, seal: Box<dyn Sealer>) {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.retire(id);
         self.sessions.push(Session { id, seal });
@@ -248,28 +232,27 @@ impl Peer {
 
     /// Seals one payload.
     #[inline]
-    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Drop> {
-        let session = self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(Drop::NoSession)?;
-        let layout = session.seal.layout(payload.first().copied(), payload.len());
-        let place = out.reserve(&self.path, layout.datagram).ok_or(Drop::TooBig)?;
-        session.seal.seal(payload, place, layout.payload)?;
-        out.commit();
-        self.counter.add(1, layout.datagram as u64);
+    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), DropReason> {
+        let session =
+            self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
+        let mut place = Place::new(out, &self.path);
+        session.seal.seal(payload, &mut place)?;
+        place.commit();
+        let (datagrams, bytes) = place.taken();
+        self.counter.add(datagrams, bytes);
         Ok(())
     }
 
-    fn seal_segments(
-        &mut self,
-        segments: &Segments,
-        template: &[u8],
-        super_packet: &mut [u8],
-        out: &mut Outbox,
-    ) -> Result<(), Drop> {
-        for index in 0..segments.count() {
-            let packet = segments.take(index, template, super_packet).ok_or(Drop::Malformed)?;
-            self.seal(packet, out)?;
-        }
-        Ok(())
+    /// Seals the packets of a super-packet, up to the first that cannot be.
+    #[inline]
+    fn seal_run(&mut self, mut run: Run<'_>, out: &mut Outbox) -> Result<(), DropReason> {
+        let session =
+            self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
+        let mut place = Place::new(out, &self.path);
+        let sealed = session.seal.seal_run(&mut run, &mut place);
+        let (datagrams, bytes) = place.taken();
+        self.counter.add(datagrams, bytes);
+        sealed
     }
 
     #[inline]

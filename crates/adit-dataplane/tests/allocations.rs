@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow,
 };
-use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Segmentation, Wire, split,
-};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Segmentation, split};
 
 fn path() -> Path {
     Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 1], 1194)) }
@@ -19,10 +18,9 @@ type Form = fn(OpenVpnFraming) -> Framing;
 
 /// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
 /// seals the other opens.
-fn end(role: Role, cipher: Cipher, form: Form) -> (Egress, Ingress) {
-    let (mut egress, mut ingress, _) =
-        adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client: false });
-    let (peer, session) = (PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 0));
+fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
+    let (mut egress, mut ingress, _) = adit_dataplane::new(config);
+    let (peer, session) = (PeerId::SERVER, openvpn::session_id(PeerId::SERVER, 0));
     let mac = MacKey { digest: Digest::Sha256, key: vec![7; 32].into(), iv_key: [7; 16].into() };
     let key = DirectionKey { key: vec![7; 32].into(), implicit_iv: [7; 8], mac: Some(mac) };
     let events = [
@@ -89,8 +87,8 @@ fn sealing_and_opening_allocate_nothing() {
 }
 
 fn sealing_and_opening(cipher: Cipher, form: Form) {
-    let (mut egress, _) = end(Role::Client, cipher, form);
-    let (_, mut ingress) = end(Role::Server, cipher, form);
+    let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form);
+    let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form);
     let (mut outbox, mut inbox) = (Outbox::new(), Inbox::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);
     let mut packet = original.clone();

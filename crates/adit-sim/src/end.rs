@@ -1,15 +1,16 @@
 //! One end of tunnels: a protocol machine and a data plane, driven as the driver drives them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
     Challenge, ClientNews, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId,
     PeerInfo, PoolEntry, Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
 };
+use adit_dataplane::codec::{Demultiplexer, openvpn};
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
-    split,
+    Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, split,
 };
 use adit_openvpn::{Client, Server};
 
@@ -155,13 +156,12 @@ impl End {
     /// An end whose machine was just made; call [`End::drain`] next.
     pub(crate) fn new(machine: Machine, scenario: &Scenario, skew: i64) -> Self {
         let client_to_client = scenario.client_to_client;
-        let role = match machine {
-            Machine::Server(_) if scenario.point.is_none() => adit_dataplane::Role::Server,
-            Machine::ForeignServer(_) => adit_dataplane::Role::Server,
-            _ => adit_dataplane::Role::Client,
+        let demultiplexer: Arc<dyn Demultiplexer> = match machine {
+            Machine::Server(_) if scenario.point.is_none() => Arc::new(openvpn::Server),
+            Machine::ForeignServer(_) => Arc::new(openvpn::Server),
+            _ => Arc::new(openvpn::Client),
         };
-        let (egress, ingress, counters) =
-            adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client });
+        let (egress, ingress, counters) = adit_dataplane::new(Config { demultiplexer, client_to_client });
         End {
             machine,
             egress,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_dataplane::Drop;
+use adit_dataplane::DropReason;
 
 use crate::end::{End, Machine};
 use crate::identity::client_name;
@@ -93,7 +93,7 @@ impl World {
             let Some(end) = end else { return 0 };
             let snapshot = end.counters.snapshot();
             let all: u64 = snapshot.ingress.drops.iter().chain(&snapshot.egress.drops).sum();
-            all - snapshot.ingress.dropped(Drop::BadSource)
+            all - snapshot.ingress.dropped(DropReason::BadSource)
         };
         let drops: Vec<u64> = self.ends.iter().map(count).collect();
         if self.drops.is_empty() {

@@ -13,9 +13,8 @@ use adit_core::{
     Cipher, Command, DataEvent, Digest, Ended, Event, Framing, Instant, Notice, Path, PeerId, Protocol,
     Transport, UnixTime,
 };
-use adit_dataplane::{
-    Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
-};
+use adit_dataplane::codec::openvpn as codec;
+use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, split};
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
@@ -55,8 +54,7 @@ struct End {
 
 impl End {
     fn new(params: StaticParams, now: Instant, seed: [u8; 32]) -> Self {
-        let config = Config { role: Role::Client, wire: Wire::OpenVpnStatic, client_to_client: false };
-        let (egress, ingress, counters) = adit_dataplane::new(config);
+        let (egress, ingress, counters) = adit_dataplane::new(Config::new(codec::StaticKey));
         let mut end = End {
             machine: StaticTunnel::new(params, now, seed),
             egress,

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 use super::packets::Flow;
 use super::world::{End, client, tcp, three, udp};
+use crate::codec::testing;
 use crate::offload::VNET_HEADER_LEN;
-use crate::{Inbox, MergePolicy, Offload, Role, Wire};
+use crate::{Inbox, MergePolicy, Offload};
 
 /// Bytes that get past the first checks more often than chance would have it.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
@@ -46,12 +47,12 @@ proptest! {
     fn from_the_net(
         datagrams in proptest::collection::vec(datagram(), 1..8),
         segment in 0usize..300,
-        wireguard: bool,
+        indices: bool,
     ) {
         let bytes: Vec<u8> = datagrams.concat();
         let (mut server, mut one, _) = three(true);
-        let mut wg = End::new(Role::Server, Wire::WireGuard, false);
-        let ends = if wireguard { vec![&mut wg] } else { vec![&mut server, &mut one] };
+        let mut indexed = End::new(testing::indexed(), false);
+        let ends = if indices { vec![&mut indexed] } else { vec![&mut server, &mut one] };
         for end in ends {
             prop_assert!(end.receive(udp(1), &bytes, segment).packets.is_empty());
             let mut stream = bytes.clone();

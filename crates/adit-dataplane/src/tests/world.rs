@@ -2,14 +2,17 @@
 
 use std::net::SocketAddr;
 
+use std::sync::Arc;
+
 use adit_core::{
-    Cipher, CompressionFraming, ConnectionId, DataEvent, Digest, DirectionKey, Framing, Install, IpNet,
-    MacKey, Notice, OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    Cipher, ConnectionId, DataEvent, IpNet, Notice, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 
+use crate::codec::testing::{self, Framing, session_id, v2};
+use crate::codec::{Demultiplexer, SessionCodec};
 use crate::{
-    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Passed, Role,
-    VNET_HEADER_LEN, Wire, split,
+    Config, Counters, DropReason, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload,
+    OpenSession, Outbox, Passed, SealSession, VNET_HEADER_LEN, split,
 };
 
 /// A UDP path from that address.
@@ -23,25 +26,6 @@ pub(crate) fn tcp(last: u8) -> Path {
         connection: ConnectionId(u32::from(last)),
         remote: SocketAddr::from(([192, 0, 2, last], 1194)),
     }
-}
-
-/// A direction's key made of one byte. What is no AEAD gets HMAC-SHA256.
-pub(crate) fn key(cipher: Cipher, seed: u8) -> DirectionKey {
-    let digest = Digest::Sha256;
-    let mac = MacKey { digest, key: vec![!seed; digest.output_len()].into(), iv_key: [seed; 16].into() };
-    DirectionKey {
-        mac: (!cipher.is_aead()).then_some(mac),
-        ..DirectionKey::aead(vec![seed; cipher.key_len()].into(), [seed ^ 0x5a; 8])
-    }
-}
-
-/// A `DATA_V2` framing.
-pub(crate) fn v2(peer_id: u32, key_id: u8) -> Framing {
-    openvpn(OpenVpnHeader::V2 { peer_id }, key_id, CompressionFraming::None)
-}
-
-pub(crate) fn openvpn(header: OpenVpnHeader, key_id: u8, compression: CompressionFraming) -> Framing {
-    Framing::OpenVpn(OpenVpnFraming { header, key_id, compression })
 }
 
 /// What an inbox held, copied out.
@@ -66,8 +50,18 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub(crate) fn new(role: Role, wire: Wire, client_to_client: bool) -> Self {
-        let (egress, ingress, counters) = crate::new(Config { role, wire, client_to_client });
+    /// An end with one peer.
+    pub(crate) fn client() -> Self {
+        End::new(testing::client(), false)
+    }
+
+    /// An end with many peers.
+    pub(crate) fn server(client_to_client: bool) -> Self {
+        End::new(testing::server(), client_to_client)
+    }
+
+    pub(crate) fn new(demultiplexer: Arc<dyn Demultiplexer>, client_to_client: bool) -> Self {
+        let (egress, ingress, counters) = crate::new(Config { demultiplexer, client_to_client });
         End { egress, ingress, counters, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) }
     }
 
@@ -95,16 +89,16 @@ impl End {
         cipher: Cipher,
         (seal, open): (u8, u8),
     ) {
-        let key = |seed| match framing {
-            // A secret, of which the keys are made.
-            Framing::OpenVpnEpoch(_) => DirectionKey::aead(vec![seed; 32].into(), [0; 8]),
-            _ => key(cipher, seed),
-        };
-        let (seal, open) = (key(seal), key(open));
-        let install =
-            Install { peer, session, framing, cipher, seal, open, replay_window: ReplayWindow::default() };
-        self.apply(DataEvent::Install(Box::new(install)));
+        if let Some(codec) = testing::session(framing, cipher, (seal, open), ReplayWindow::default()) {
+            self.install_codec(peer, session, codec);
+        }
         self.apply(DataEvent::Activate { peer, session });
+    }
+
+    pub(crate) fn install_codec(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
+        let (seal, open) = (SealSession(codec.seal), OpenSession(codec.open));
+        self.egress.apply(EgressEvent::Install { peer, session, seal }, &mut self.outbox);
+        self.ingress.apply(IngressEvent::Install { peer, session, open });
     }
 
     /// Seals packets and gives the trains' path, segment and bytes.
@@ -157,11 +151,11 @@ impl End {
         arrived
     }
 
-    pub(crate) fn dropped_in(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped_in(&self, reason: DropReason) -> u64 {
         self.counters.snapshot().ingress.dropped(reason)
     }
 
-    pub(crate) fn dropped_out(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped_out(&self, reason: DropReason) -> u64 {
         self.counters.snapshot().egress.dropped(reason)
     }
 }
@@ -171,17 +165,11 @@ pub(crate) fn inner(n: u8) -> [String; 2] {
     [format!("10.0.0.{n}/32"), format!("fd00::{n:x}/128")]
 }
 
-/// A client that reaches its server by `path`, and whose peer-id there is `n`.
+/// A client that reaches its server by `path`, and which names itself `n` there.
 pub(crate) fn client(n: u8, path: Path, cipher: Cipher) -> End {
-    let mut end = End::new(Role::Client, Wire::OpenVpn, false);
+    let mut end = End::client();
     end.add_peer(PeerId::SERVER, path, &["0.0.0.0/0", "::/0"], None);
-    end.install(
-        PeerId::SERVER,
-        SessionId::openvpn(PeerId::SERVER, 0),
-        v2(n.into(), 0),
-        cipher,
-        (n, n | 0x80),
-    );
+    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v2(n.into(), 0), cipher, (n, n | 0x80));
     end
 }
 
@@ -190,13 +178,13 @@ pub(crate) fn admit(server: &mut End, n: u8, path: Path, cipher: Cipher) {
     let routes = inner(n);
     let peer = PeerId(n.into());
     server.add_peer(peer, path, &[&routes[0], &routes[1]], None);
-    server.install(peer, SessionId::openvpn(peer, 0), v2(n.into(), 0), cipher, (n | 0x80, n));
+    server.install(peer, session_id(peer, 0), v2(n.into(), 0), cipher, (n | 0x80, n));
 }
 
 /// A server with clients 1 and 2, which come by `udp(1)` and `udp(2)`.
 pub(crate) fn three(client_to_client: bool) -> (End, End, End) {
     let cipher = Cipher::Aes256Gcm;
-    let mut server = End::new(Role::Server, Wire::OpenVpn, client_to_client);
+    let mut server = End::server(client_to_client);
     admit(&mut server, 1, udp(1), cipher);
     admit(&mut server, 2, udp(2), cipher);
     (server, client(1, udp(9), cipher), client(2, udp(9), cipher))

@@ -225,15 +225,17 @@ impl<P: Protocol> Driver<P> {
             gro: offloads.udp_receive.is_on(),
         };
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
+        let steering = config.dataplane.demultiplexer.steering();
         let mut sockets = Vec::new();
         let mut listeners = Vec::new();
         for listen in &config.listen {
             let failed = |source| DriverError::Listen { listen: *listen, source };
             match listen.transport {
                 Transport::Udp => {
-                    let group =
-                        UdpSocket::bind_group(listen.address, workers, &udp_options).map_err(failed)?;
-                    let beside = UdpSocket::bind_beside(&group, &homes, &udp_options).map_err(failed)?;
+                    let group = UdpSocket::bind_group(listen.address, workers, steering, &udp_options)
+                        .map_err(failed)?;
+                    let beside =
+                        UdpSocket::bind_beside(&group, &homes, steering, &udp_options).map_err(failed)?;
                     sockets.push(group);
                     sockets.extend(beside);
                 }
@@ -351,7 +353,7 @@ impl<P: Protocol> Driver<P> {
         }
         let mut workers = Vec::new();
         for (number, (tun, handovers)) in queues.into_iter().zip(receivers).enumerate() {
-            let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane);
+            let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane.clone());
             let (mail, orders) = mailbox().map_err(DriverError::Start)?;
             let handed = Arc::new(AtomicU64::new(0));
             let data_loop = DataLoop {

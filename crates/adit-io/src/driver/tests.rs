@@ -15,7 +15,8 @@ use adit_core::{
     OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, RedirectGateway, Rejected, ReplayWindow,
     SessionId, TunnelSettings,
 };
-use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::*;
@@ -28,6 +29,13 @@ use crate::{OffloadSwitches, clock};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A control packet's opcode (`CONTROL_V1`), so that the data plane takes it for control.
 const CONTROL: u8 = 4 << 3;
+
+/// Which end of the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Server,
+}
 
 /// What a test hears of a driver.
 #[derive(Debug, PartialEq)]
@@ -199,7 +207,10 @@ fn config(role: Role) -> DriverConfig {
         max_connections: 100,
         resolv_conf: None,
         kill_switch: false,
-        dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
+        dataplane: match role {
+            Role::Client => Config::new(openvpn::Client),
+            Role::Server => Config::new(openvpn::Server),
+        },
     }
 }
 
@@ -229,7 +240,8 @@ struct Running {
 }
 
 fn start(config: DriverConfig, address: &str) -> Running {
-    let (toy, heard) = Toy::new(config.dataplane.role, address);
+    let role = if config.remotes.is_empty() { Role::Server } else { Role::Client };
+    let (toy, heard) = Toy::new(role, address);
     start_toy(config, toy, heard)
 }
 

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 use adit_core::{
     Cipher, Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, Protocol, UnixTime,
 };
-use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Outbox, Role, Wire, split};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Outbox, split};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::wrap::WrapConfig;
@@ -184,11 +185,7 @@ impl Runner {
     fn begin_some(&mut self) {
         while self.members.len() < IN_FLIGHT + self.shared.connected.load(Ordering::Relaxed) {
             let Some(socket) = self.waiting.pop() else { return };
-            let (egress, ingress, counters) = adit_dataplane::new(Config {
-                role: Role::Client,
-                wire: Wire::OpenVpn,
-                client_to_client: false,
-            });
+            let (egress, ingress, counters) = adit_dataplane::new(Config::new(openvpn::Client));
             let client = Client::new(self.params.clone(), self.now(), seed());
             let index = self.members.len();
             self.members.push(Member { socket, client, egress, ingress, counters, traffic: None, up: false });

@@ -8,8 +8,9 @@ use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, MacKey, Notice,
     OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, Transport,
 };
+use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
+    Config, Counters, Egress, EgressEvent, Inbox, Ingress, MergePolicy, Offload, Outbox, split,
 };
 use ipnet::{IpNet, Ipv4Net};
 
@@ -70,9 +71,8 @@ impl Tunnel {
         };
         let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let path = path(case.transport());
-        let config = |role| Config { role, wire: Wire::OpenVpn, client_to_client: false };
-        let (mut egress, _, _) = adit_dataplane::new(config(Role::Client));
-        let (_, mut ingress, counters) = adit_dataplane::new(config(Role::Server));
+        let (mut egress, _, _) = adit_dataplane::new(Config::new(openvpn::Client));
+        let (_, mut ingress, counters) = adit_dataplane::new(Config::new(openvpn::Server));
         let mut outbox = Outbox::new();
         for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
             if let (Some(event), _) = split(event) {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Instant, PeerId, PeerInfo, TableUsage};
-use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
+use adit_dataplane::{DirectionSnapshot, DropReason, Snapshot};
 use adit_io::{Confined, IoStatus, Layer, OffloadState, OffloadStatus, WorkerStatus};
 use serde::{Deserialize, Serialize};
 
@@ -208,7 +208,8 @@ fn offload(state: &OffloadState) -> Switch {
 }
 
 fn direction(snapshot: &DirectionSnapshot) -> Direction {
-    let drops = Drop::ALL.into_iter().map(|reason| (reason.text().to_owned(), snapshot.dropped(reason)));
+    let drops =
+        DropReason::ALL.into_iter().map(|reason| (reason.text().to_owned(), snapshot.dropped(reason)));
     Direction {
         packets: snapshot.packets,
         bytes: snapshot.bytes,

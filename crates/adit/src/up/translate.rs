@@ -9,6 +9,7 @@ use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config, PointConfig, ServerConfig};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
+use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
@@ -32,22 +33,12 @@ const TXQUEUELEN: u32 = 1000;
 
 /// What the driver needs for `config`.
 pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
-    let (role, client_to_client, listen, remotes) = match &config.role {
-        file::Role::Client(client) => (dataplane::Role::Client, false, Vec::new(), remotes(client)),
-        file::Role::Server(server) => (
-            dataplane::Role::Server,
-            server.client_to_client,
-            server.listen.iter().map(listen).collect(),
-            Vec::new(),
-        ),
-        // One peer, whatever peer-id it sends: the data plane of a client.
-        file::Role::Point(point) => {
-            (dataplane::Role::Client, false, point.listen.iter().map(listen).collect(), Vec::new())
+    let (client_to_client, listen, remotes) = match &config.role {
+        file::Role::Client(client) => (false, Vec::new(), remotes(client)),
+        file::Role::Server(server) => {
+            (server.client_to_client, server.listen.iter().map(listen).collect(), Vec::new())
         }
-    };
-    let wire = match config.secret {
-        None => dataplane::Wire::OpenVpn,
-        Some(_) => dataplane::Wire::OpenVpnStatic,
+        file::Role::Point(point) => (false, point.listen.iter().map(listen).collect(), Vec::new()),
     };
     DriverConfig {
         tun: TunConfig {
@@ -67,7 +58,17 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
-        dataplane: dataplane::Config { role, wire, client_to_client },
+        dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+    }
+}
+
+/// How the data plane tells apart what arrives at the sockets.
+fn demultiplexer(config: &Config) -> Arc<dyn Demultiplexer> {
+    match (&config.secret, &config.role) {
+        (Some(_), _) => Arc::new(openvpn_codec::StaticKey),
+        (None, file::Role::Server(_)) => Arc::new(openvpn_codec::Server),
+        // One peer, whatever peer-id it sends.
+        (None, file::Role::Client(_) | file::Role::Point(_)) => Arc::new(openvpn_codec::Client),
     }
 }
 

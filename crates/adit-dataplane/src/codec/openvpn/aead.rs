@@ -3,12 +3,12 @@
 //! `DATA_V2`: opcode and key id (1), peer-id (3), packet id (4), tag (16), ciphertext; all in front of the
 //! tag is authenticated. `DATA_V1` has no peer-id, and authenticates the packet id alone.
 
-use adit_core::{CompressionFraming, OpenVpnFraming, OpenVpnHeader, PeerId, SessionId};
+use std::ops::Range;
 
-use super::{Class, Layout, Plain, compression};
-use crate::Role;
+use super::{Compression, DataFraming, DataHeader, compression};
 use crate::aead::{Aead, NONCE_LEN, TAG_LEN};
-use crate::counters::Drop;
+use crate::codec::{Decode, Encode, Layout, Plain, Window};
+use crate::counters::DropReason;
 
 /// The last packet id; a session never goes round.
 pub(super) const COUNTER_MAX: u64 = 0xffff_ffff;
@@ -16,42 +16,10 @@ pub(super) const COUNTER_MAX: u64 = 0xffff_ffff;
 pub(super) const COUNTER_WARN: u64 = 0xff00_0000;
 
 pub(super) const DATA_V1: u8 = 6;
-const DATA_V2: u8 = 9;
-/// Peer-id that says nothing: look at the address (ssl.h, `MAX_PEER_ID`).
-const NO_PEER_ID: u32 = 0x00ff_ffff;
+pub(super) const DATA_V2: u8 = 9;
 pub(super) const V1_HEADER: usize = 1;
 pub(super) const V2_HEADER: usize = 4;
 pub(super) const PACKET_ID: usize = 4;
-/// The longest control packet: none carries more than 2048 bytes (OpenVPN common.h `TLS_CHANNEL_BUF_SIZE`), beside a
-/// wrapped client key of at most 1024, an HMAC and headers.
-pub(crate) const MAX_CONTROL: usize = 4096;
-
-/// A client has one peer and takes any peer-id for it: the peer-id is authenticated, and lies in the AAD.
-#[inline]
-pub(super) fn classify(role: Role, datagram: &[u8]) -> Class {
-    let Some(&first) = datagram.first() else { return Class::Malformed };
-    let key_id = first & 7;
-    match first >> 3 {
-        DATA_V2 => {
-            let Some(&[a, b, c]) = datagram.get(1..).and_then(|rest| rest.first_chunk()) else {
-                return Class::Malformed;
-            };
-            let peer = u32::from_be_bytes([0, a, b, c]);
-            match role {
-                Role::Client => Class::Session(SessionId::openvpn(PeerId::SERVER, key_id)),
-                Role::Server if peer == NO_PEER_ID => Class::ByPath(key_id),
-                Role::Server => Class::Session(SessionId::openvpn(PeerId(peer), key_id)),
-            }
-        }
-        DATA_V1 => match role {
-            Role::Client => Class::Session(SessionId::openvpn(PeerId::SERVER, key_id)),
-            Role::Server => Class::ByPath(key_id),
-        },
-        // Anybody can send these, and they wait in memory.
-        _ if datagram.len() > MAX_CONTROL => Class::Malformed,
-        _ => Class::Control,
-    }
-}
 
 fn nonce(packet_id: [u8; PACKET_ID], iv: [u8; 8]) -> [u8; NONCE_LEN] {
     let mut nonce = [0; NONCE_LEN];
@@ -71,11 +39,11 @@ impl Header {
     /// Nothing.
     pub(super) const NONE: Header = Header { bytes: [0; V2_HEADER], len: 0 };
 
-    pub(super) fn new(framing: OpenVpnFraming) -> Self {
+    pub(super) fn new(framing: DataFraming) -> Self {
         let key_id = framing.key_id & 7;
         match framing.header {
-            OpenVpnHeader::V1 => Header { bytes: [DATA_V1 << 3 | key_id, 0, 0, 0], len: V1_HEADER },
-            OpenVpnHeader::V2 { peer_id } => {
+            DataHeader::V1 => Header { bytes: [DATA_V1 << 3 | key_id, 0, 0, 0], len: V1_HEADER },
+            DataHeader::V2 { peer_id } => {
                 let [_, a, b, c] = peer_id.to_be_bytes();
                 Header { bytes: [DATA_V2 << 3 | key_id, a, b, c], len: V2_HEADER }
             }
@@ -106,11 +74,11 @@ pub(super) struct Sealer {
     aead: Box<dyn Aead>,
     header: Header,
     iv: [u8; 8],
-    compression: CompressionFraming,
+    compression: Compression,
 }
 
 impl Sealer {
-    pub(super) fn new(framing: OpenVpnFraming, aead: Box<dyn Aead>, iv: [u8; 8]) -> Self {
+    pub(super) fn new(framing: DataFraming, aead: Box<dyn Aead>, iv: [u8; 8]) -> Self {
         Sealer { aead, header: Header::new(framing), iv, compression: framing.compression }
     }
 
@@ -119,23 +87,10 @@ impl Sealer {
         self.header.len + PACKET_ID + TAG_LEN
     }
 
-    #[inline]
-    pub(super) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
-        let (before, after) = compression::room(self.compression, first);
-        let payload = self.body() + before;
-        Layout { payload, datagram: payload + payload_len + after }
-    }
-
-    /// Whether nothing but the payload is sealed.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.compression == CompressionFraming::None
-    }
-
     /// Seals a payload that lies in its place. `None` if the datagram has not the length that `layout` gave,
     /// or the AEAD refuses.
     #[inline]
-    pub(super) fn seal(&self, counter: u64, datagram: &mut [u8], payload_len: usize) -> Option<()> {
+    fn seal(&self, counter: u64, datagram: &mut [u8], payload_len: usize) -> Option<()> {
         let (nonce, aad, tag, body) = self.prepare(counter, datagram)?;
         compression::frame(self.compression, body, payload_len)?;
         *tag = self.aead.seal(nonce, aad, body).ok()?;
@@ -144,7 +99,7 @@ impl Sealer {
 
     /// Seals a payload that lies elsewhere. `None` as above.
     #[inline]
-    pub(super) fn seal_from(&self, counter: u64, payload: &[u8], datagram: &mut [u8]) -> Option<()> {
+    fn seal_from(&self, counter: u64, payload: &[u8], datagram: &mut [u8]) -> Option<()> {
         let (nonce, aad, tag, body) = self.prepare(counter, datagram)?;
         self.aead.seal_from(nonce, aad, payload, body, tag).ok()
     }
@@ -173,30 +128,50 @@ impl Sealer {
     }
 }
 
+impl Encode for Sealer {
+    #[inline]
+    fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
+        let (before, after) = compression::room(self.compression, first);
+        let payload = self.body() + before;
+        Layout { payload, datagram: payload + payload_len + after }
+    }
+
+    #[inline]
+    fn encode(&self, counter: u64, payload: &[u8], datagram: &mut [u8], layout: Layout) -> Option<()> {
+        if self.compression == Compression::None {
+            return self.seal_from(counter, payload, datagram);
+        }
+        // The compression byte must be sealed with the payload: that is done in place.
+        let place = layout.payload..layout.payload.checked_add(payload.len())?;
+        datagram.get_mut(place)?.copy_from_slice(payload);
+        self.seal(counter, datagram, payload.len())
+    }
+}
+
 /// Nonce, what is authenticated, and the places of tag and ciphertext.
 type Parts<'d> = ([u8; NONCE_LEN], &'d [u8], &'d mut [u8; TAG_LEN], &'d mut [u8]);
 
 pub(super) struct Opener {
     aead: Box<dyn Aead>,
     iv: [u8; 8],
-    pub(super) compression: CompressionFraming,
+    compression: Compression,
 }
 
 impl Opener {
-    pub(super) fn new(framing: OpenVpnFraming, aead: Box<dyn Aead>, iv: [u8; 8]) -> Self {
+    pub(super) fn new(framing: DataFraming, aead: Box<dyn Aead>, iv: [u8; 8]) -> Self {
         Opener { aead, iv, compression: framing.compression }
     }
 
     /// Opens either version, as the datagram's opcode says.
     #[inline]
-    pub(super) fn open(&self, datagram: &mut [u8]) -> Result<Plain, Drop> {
+    fn open(&self, datagram: &mut [u8]) -> Result<Plain, DropReason> {
         let header_len = header_len(datagram);
-        self.open_with(datagram, header_len).unwrap_or(Err(Drop::Malformed))
+        self.open_with(datagram, header_len).unwrap_or(Err(DropReason::Malformed))
     }
 
     /// `None` if the datagram is too short.
     #[inline]
-    fn open_with(&self, datagram: &mut [u8], header_len: usize) -> Option<Result<Plain, Drop>> {
+    fn open_with(&self, datagram: &mut [u8], header_len: usize) -> Option<Result<Plain, DropReason>> {
         let end = datagram.len();
         let (authenticated, rest) = datagram.split_at_mut_checked(header_len + PACKET_ID)?;
         let (tag, body) = rest.split_first_chunk_mut::<TAG_LEN>()?;
@@ -207,10 +182,22 @@ impl Opener {
         }
         let aad: &[u8] = if header_len == V1_HEADER { &id } else { authenticated };
         if self.aead.open(nonce(id, self.iv), aad, tag, body).is_err() {
-            return Some(Err(Drop::BadTag));
+            return Some(Err(DropReason::BadTag));
         }
         let payload = header_len + PACKET_ID + TAG_LEN..end;
         Some(Ok(Plain { counter: u64::from(packet_id), payload }))
+    }
+}
+
+impl Decode for Opener {
+    #[inline]
+    fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
+        self.open(datagram)
+    }
+
+    #[inline]
+    fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, DropReason> {
+        compression::unframe(self.compression, datagram, payload)
     }
 }
 
@@ -234,7 +221,7 @@ mod tests {
             aead: aead(),
             header: Header { bytes: [7, 0, 0, 23], len: V2_HEADER },
             iv,
-            compression: CompressionFraming::None,
+            compression: Compression::None,
         };
         let plain = b"The quick little fox jumps over the bureaucratic hurdles";
         let layout = sealer.layout(plain.first().copied(), plain.len());
@@ -251,7 +238,7 @@ mod tests {
         assert_eq!(datagram[8..24], tag);
         assert_eq!(datagram[34..40], [0xa8, 0x2e, 0x6b, 0x17, 0x06, 0xd9]);
 
-        let opener = Opener { aead: aead(), iv, compression: CompressionFraming::None };
+        let opener = Opener { aead: aead(), iv, compression: Compression::None };
         let opened = opener.open(&mut datagram).expect("opens");
         assert_eq!((opened.counter, opened.payload.clone()), (1, 24..datagram.len()));
         assert_eq!(datagram[opened.payload], *plain);

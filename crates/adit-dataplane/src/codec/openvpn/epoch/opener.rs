@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Cipher, CompressionFraming, DirectionKey, Instant, OpenVpnFraming, ReplayWindow};
+use adit_core::{Cipher, Instant, ReplayWindow};
 
 use super::keys::{Epoch, EpochKey};
 use super::{COUNTER_BITS, COUNTER_MAX, FRONT, PACKET_ID, Wanted, usage_max};
 use crate::aead::{AeadError, TAG_LEN};
-use crate::counters::Drop;
-use crate::framing::openvpn::{V2_HEADER, header_len};
-use crate::framing::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened, blocks};
+use crate::codec::openvpn::aead::{V2_HEADER, header_len};
+use crate::codec::openvpn::{Compression, DataFraming, Key, compression};
+use crate::codec::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened, Opener as OpenerTrait, blocks};
+use crate::counters::DropReason;
 use crate::replay::{Freshness, Window};
 
 /// How many epochs after the current one a receiver takes packets of (OpenVPN ssl.c, `init_epoch_keys`).
@@ -30,9 +31,9 @@ struct Met {
     window: Window,
 }
 
-pub(in crate::framing) struct Opener {
+pub(in crate::codec::openvpn) struct Opener {
     cipher: Cipher,
-    pub(in crate::framing) compression: CompressionFraming,
+    compression: Compression,
     replay: ReplayWindow,
     /// The epoch that packets came in before the current one.
     retiring: Option<Met>,
@@ -52,10 +53,10 @@ pub(in crate::framing) struct Opener {
 impl Opener {
     /// # Errors
     /// The key is no epoch's secret, or the cipher is no AEAD.
-    pub(in crate::framing) fn new(
-        framing: OpenVpnFraming,
+    pub(in crate::codec::openvpn) fn new(
+        framing: DataFraming,
         cipher: Cipher,
-        key: &DirectionKey,
+        key: &Key,
         replay: ReplayWindow,
     ) -> Result<Self, AeadError> {
         let newest = Epoch::first(cipher, &key.key)?;
@@ -111,37 +112,33 @@ impl Opener {
         self.future.iter_mut().find(|key| key.key.number == epoch)
     }
 
-    /// The time goes on.
-    pub(in crate::framing) fn tick(&mut self, now: Instant) {
-        let retiring = self.retiring.iter_mut();
-        retiring.chain([&mut self.current]).for_each(|met| met.window.tick(now));
-    }
-
     /// Verifies, decrypts in place and judges freshness. `Err` says why not.
-    // A call of its own, so that the other framings do not pay for it.
-    #[inline(never)]
-    pub(in crate::framing) fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, Drop> {
+    #[inline]
+    fn open_framed(&mut self, datagram: &mut [u8]) -> Result<Opened, DropReason> {
         let end = datagram.len();
         if header_len(datagram) != V2_HEADER {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         }
-        let (front, rest) = datagram.split_first_chunk_mut::<FRONT>().ok_or(Drop::Malformed)?;
-        let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(Drop::Malformed)?;
-        let id: [u8; PACKET_ID] = *front.last_chunk().ok_or(Drop::Malformed)?;
+        let (front, rest) = datagram.split_first_chunk_mut::<FRONT>().ok_or(DropReason::Malformed)?;
+        let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(DropReason::Malformed)?;
+        let id: [u8; PACKET_ID] = *front.last_chunk().ok_or(DropReason::Malformed)?;
         let id = u64::from_be_bytes(id);
         let epoch = (id >> COUNTER_BITS) as u16;
-        let found = self.find(epoch).ok_or(Drop::NoSession)?;
+        let found = self.find(epoch).ok_or(DropReason::NoSession)?;
         if found.failed_tags >= FAILED_TAGS_MAX {
-            return Err(Drop::Exhausted);
+            return Err(DropReason::Exhausted);
         }
         if found.key.aead.open(found.key.nonce(id), front, tag, body).is_err() {
             found.failed_tags += 1;
             self.note_failure(epoch);
-            return Err(Drop::BadTag);
+            return Err(DropReason::BadTag);
         }
         match self.accept(epoch, id & COUNTER_MAX, blocks(end)) {
-            Freshness::Replayed => Err(Drop::Replay),
-            freshness => Ok(Opened { payload: FRONT..end - TAG_LEN, newest: freshness == Freshness::Newest }),
+            Freshness::Replayed => Err(DropReason::Replay),
+            freshness => {
+                let payload = compression::unframe(self.compression, datagram, FRONT..end - TAG_LEN);
+                Ok(Opened { payload, newest: freshness == Freshness::Newest })
+            }
         }
     }
 
@@ -214,5 +211,22 @@ impl Opener {
     pub(super) fn wear(&mut self, used: u64, failed_tags: u64) {
         self.used = used;
         self.current.key.failed_tags = failed_tags;
+    }
+}
+
+impl OpenerTrait for Opener {
+    #[inline]
+    fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, DropReason> {
+        self.open_framed(datagram)
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let retiring = self.retiring.iter_mut();
+        retiring.chain([&mut self.current]).for_each(|met| met.window.tick(now));
+    }
+
+    /// Another epoch's key takes over from one whose tags failed too often; no new session is needed.
+    fn limit_near(&self) -> bool {
+        false
     }
 }

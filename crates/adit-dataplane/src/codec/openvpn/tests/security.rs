@@ -1,41 +1,30 @@
 //! Faults that OpenVPN had in its data channel, each with a test that fails if adit had it too.
 
-use adit_core::{Cipher, DataEvent, DirectionKey, Framing, Notice, PeerId, SessionId};
+use adit_core::{Cipher, DataEvent, Notice, PeerId, SessionId};
 
-use super::packets::Flow;
-use super::world::{End, client, key, three, udp, v2};
-use crate::{Drop, EgressEvent, Offload, SealSession};
+use crate::codec::openvpn::{Framing, session_id};
+use crate::codec::testing::{sealer_in_epoch, v2, with_epochs, worn_sealer};
+use crate::tests::packets::Flow;
+use crate::tests::world::{End, client, three, udp};
+use crate::{DropReason, EgressEvent, Offload};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
-const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 
 /// A client whose session has sealed much already.
 fn worn(counter: u64, used: u64) -> End {
     let mut end = client(1, udp(9), CIPHER);
-    let mut seal = SealSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1)).expect("the key fits");
-    seal.wear(counter, used);
     let peer = PeerId::SERVER;
-    let install = EgressEvent::Install { peer, session: SESSION, seal: Box::new(seal) };
+    let install = EgressEvent::Install { peer, session: SESSION, seal: worn_sealer(counter, used) };
     end.egress.apply(install, &mut end.outbox);
     end.apply(DataEvent::Activate { peer, session: SESSION });
     end
 }
 
-/// That framing, with epochs.
-fn with_epochs(framing: Framing) -> Framing {
-    match framing {
-        Framing::OpenVpn(framing) => Framing::OpenVpnEpoch(framing),
-        other => other,
-    }
-}
-
 /// The client seals in that epoch from now on.
 fn go_to(end: &mut End, session: SessionId, framing: Framing, epoch: u16) {
-    let key = DirectionKey::aead(vec![1; 32].into(), [0; 8]);
-    let mut seal = SealSession::new(framing, CIPHER, &key).expect("the key fits");
-    seal.wear_epoch(epoch);
-    let peer = PeerId::SERVER;
-    end.egress.apply(EgressEvent::Install { peer, session, seal: Box::new(seal) }, &mut end.outbox);
+    let (peer, seal) = (PeerId::SERVER, sealer_in_epoch(framing, epoch));
+    end.egress.apply(EgressEvent::Install { peer, session, seal }, &mut end.outbox);
     end.apply(DataEvent::Activate { peer, session });
 }
 
@@ -47,10 +36,10 @@ fn cve_2017_7479_packet_ids_that_run_out_drop_packets_and_nothing_else() {
     assert_eq!(ids, [[0xff, 0xff, 0xff, 0xfe], [0xff; 4]]);
     for dropped in 1..=3 {
         assert!(end.send(Offload::NONE, &packet).is_empty(), "no packet id comes twice");
-        assert_eq!(end.dropped_out(Drop::Exhausted), dropped);
+        assert_eq!(end.dropped_out(DropReason::Exhausted), dropped);
     }
     // New keys, and it goes on.
-    end.install(PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 1), v2(1, 1), CIPHER, (1, 0x81));
+    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), v2(1, 1), CIPHER, (1, 0x81));
     assert_eq!(end.send_one(&packet)[4..8], [0, 0, 0, 1]);
 }
 
@@ -90,11 +79,11 @@ fn cve_2017_7508_malformed_ipv6_packets_pass_or_are_dropped() {
 fn cve_2025_15497_a_jump_over_all_epochs_that_have_keys() {
     let framing = with_epochs(v2(1, 1));
     let (mut server, mut end, _) = three(false);
-    server.install(PeerId(1), SessionId::openvpn(PeerId(1), 1), framing, CIPHER, (2, 1));
+    server.install(PeerId(1), session_id(PeerId(1), 1), framing, CIPHER, (2, 1));
     let mut epoch = 1;
     let mut arrives = |server: &mut End, jump: u16| {
         epoch += jump;
-        go_to(&mut end, SessionId::openvpn(PeerId::SERVER, 1), framing, epoch);
+        go_to(&mut end, session_id(PeerId::SERVER, 1), framing, epoch);
         let sealed = end.send_one(&Flow { source: 1, ..Flow::default() }.udp(b"x"));
         assert_eq!(sealed[4..6], epoch.to_be_bytes());
         server.receive(udp(1), &sealed, sealed.len()).packets.len()
@@ -103,7 +92,7 @@ fn cve_2025_15497_a_jump_over_all_epochs_that_have_keys() {
         assert_eq!(arrives(&mut server, jump), 1, "{jump} further");
     }
     assert_eq!(arrives(&mut server, 5), 0, "no key is made for what comes from further");
-    assert_eq!(server.dropped_in(Drop::NoSession), 1);
+    assert_eq!(server.dropped_in(DropReason::NoSession), 1);
 }
 
 /// Epochs end too: new keys are asked for long before, and once.
@@ -130,7 +119,7 @@ fn nothing_is_sealed_beyond_what_a_key_bears() {
     let mut end = worn(1, max - cost);
     end.send_one(&packet);
     assert!(end.send(Offload::NONE, &packet).is_empty());
-    assert_eq!(end.dropped_out(Drop::Exhausted), 1);
+    assert_eq!(end.dropped_out(DropReason::Exhausted), 1);
     let mut end = worn(1, max - cost + 1);
     assert!(end.send(Offload::NONE, &packet).is_empty());
 }

@@ -1,16 +1,15 @@
-//! Tunnels with a static key: the same keys at every start, and nobody who says who is who.
+//! Tunnels with a static key: the same keys at every start, and no handshake that says which peer it is.
 
-use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Framing, Install, MacKey, Notice, PeerId, ReplayWindow, SessionId,
-    StaticFraming,
-};
+use adit_core::{Cipher, DataEvent, Notice, Path, PeerId, ReplayWindow, SessionId};
 
-use super::packets::Flow;
-use super::world::{End, key, tcp, udp};
-use crate::{Drop, Offload, OpenSession, Role, Wire};
+use crate::codec::openvpn::{MacKey, opener, session, session_id};
+use crate::codec::testing::{self, key, static_key};
+use crate::tests::packets::Flow;
+use crate::tests::world::{End, tcp, udp};
+use crate::{DropReason, Offload};
 
 const CIPHER: Cipher = Cipher::Aes256Cbc;
-const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 /// Some autumn.
 const TODAY: u32 = 1_790_000_000;
 
@@ -22,20 +21,14 @@ fn begin(end: &mut End, began: u32, (seal, open, ivs): (u8, u8, u8)) {
         key
     };
     let peer = PeerId::SERVER;
-    end.apply(DataEvent::Install(Box::new(Install {
-        peer,
-        session: SESSION,
-        framing: Framing::OpenVpnStatic(StaticFraming { began, compression: CompressionFraming::None }),
-        cipher: CIPHER,
-        seal: with_ivs(seal),
-        open: with_ivs(open),
-        replay_window: ReplayWindow::default(),
-    })));
+    let keys = (&with_ivs(seal), &with_ivs(open));
+    let codec = session(static_key(began), CIPHER, keys, ReplayWindow::default()).expect("the keys fit");
+    end.install_codec(peer, SESSION, codec);
     end.apply(DataEvent::Activate { peer, session: SESSION });
 }
 
 fn end(began: u32, keys: (u8, u8, u8)) -> End {
-    let mut end = End::new(Role::Client, Wire::OpenVpnStatic, false);
+    let mut end = End::new(testing::all_data(), false);
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], None);
     begin(&mut end, began, keys);
     end
@@ -58,7 +51,7 @@ fn every_datagram_is_data() {
         let arrived = east.receive(udp(1), &[opcode; 90], 90);
         assert!(arrived.control.is_empty() && arrived.packets.is_empty() && arrived.notices.is_empty());
     }
-    assert_eq!(east.dropped_in(Drop::Malformed) + east.dropped_in(Drop::BadTag), 256);
+    assert_eq!(east.dropped_in(DropReason::Malformed) + east.dropped_in(DropReason::BadTag), 256);
 }
 
 #[test]
@@ -69,7 +62,7 @@ fn what_was_taken_is_not_taken_again_in_the_next_session() {
     assert_eq!(east.receive(udp(9), &sealed, sealed.len()).packets.len(), 1);
     begin(&mut east, TODAY + 60, (1, 1, 0x20));
     assert!(east.receive(udp(9), &sealed, sealed.len()).packets.is_empty());
-    assert_eq!(east.dropped_in(Drop::Replay), 1);
+    assert_eq!(east.dropped_in(DropReason::Replay), 1);
     let next = west.send_one(&packet);
     assert_eq!(east.receive(udp(9), &next, next.len()).packets.len(), 1);
 }
@@ -100,7 +93,7 @@ fn what_is_thrown_back_is_refused() {
     // The same after a new start within one run.
     begin(&mut west, TODAY + 100, (1, 1, 0x10));
     assert!(west.receive(udp(77), &sealed, sealed.len()).packets.is_empty());
-    assert_eq!(west.dropped_in(Drop::Replay), 2);
+    assert_eq!(west.dropped_in(DropReason::Replay), 2);
     assert_eq!(east.receive(udp(9), &sealed, sealed.len()).packets.len(), 1);
     let answer = east.send_one(&packet);
     assert_eq!(west.receive(udp(9), &answer, answer.len()).packets.len(), 1, "it does not push out the peer");
@@ -113,7 +106,7 @@ fn the_peer_is_where_its_key_is() {
     west.add_peer(PeerId::SERVER, tcp(9), &["0.0.0.0/0", "::/0"], None);
     for (path, told) in [(udp(3), true), (tcp(4), true), (tcp(4), false)] {
         let mut sealed = east.send_one(&packet);
-        if matches!(path, adit_core::Path::Tcp { .. }) {
+        if matches!(path, Path::Tcp { .. }) {
             sealed.splice(0..0, (sealed.len() as u16).to_be_bytes());
         }
         let arrived = west.receive(path, &sealed, sealed.len());
@@ -124,21 +117,21 @@ fn the_peer_is_where_its_key_is() {
     }
 }
 
-/// Strangers could end the tunnel otherwise: there are no other keys to go on to.
+/// Unauthenticated peers could end the tunnel otherwise: there are no other keys to go on to.
 #[test]
 fn no_number_of_forged_datagrams_wears_the_key_out() {
-    let framing = StaticFraming { began: TODAY, compression: CompressionFraming::None };
-    let (framing, replay) = (Framing::OpenVpnStatic(framing), ReplayWindow::default());
-    let mut open = OpenSession::new(framing, CIPHER, &key(CIPHER, 1), replay).expect("the key fits");
-    assert_eq!(open.open(&mut [0; 96]), Err(Drop::BadTag));
-    assert_eq!(format!("{open:?}"), "OpenSession { failed_tags: 0, .. }");
+    let (framing, replay) = (static_key(TODAY), ReplayWindow::default());
+    let mut open = opener(framing, CIPHER, &key(CIPHER, 1), replay).expect("the key fits");
+    for _ in 0..3 {
+        assert_eq!(open.open(&mut [0; 96]), Err(DropReason::BadTag));
+    }
+    assert!(!open.limit_near());
 }
 
 #[test]
 fn an_aead_is_no_cipher_for_it() {
-    let mut end = End::new(Role::Client, Wire::OpenVpnStatic, false);
+    let mut end = End::new(testing::all_data(), false);
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0"], None);
-    let framing = Framing::OpenVpnStatic(StaticFraming { began: 1, compression: CompressionFraming::None });
-    end.install(PeerId::SERVER, SESSION, framing, Cipher::Aes256Gcm, (1, 1));
+    end.install(PeerId::SERVER, SESSION, static_key(1), Cipher::Aes256Gcm, (1, 1));
     assert!(end.send(Offload::NONE, &Flow::default().udp(b"x")).is_empty());
 }

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use adit_core::{Cipher, CompressionFraming, Digest, DirectionKey, MacKey, OpenVpnFraming, StaticFraming};
+use adit_core::{Cipher, Digest};
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
     UnboundCipherKey,
@@ -18,10 +18,11 @@ use aws_lc_rs::cipher::{
 use aws_lc_rs::hmac;
 use aws_lc_rs::iv::FixedLength;
 
-use super::openvpn::{Header, PACKET_ID, header_len};
-use super::{Layout, Plain, compression};
+use super::aead::{Header, PACKET_ID, header_len};
+use super::{Compression, DataFraming, Key, MacKey, StaticFraming, compression};
 use crate::aead::AeadError;
-use crate::counters::Drop;
+use crate::codec::{Decode, Encode, Layout, Plain, Window};
+use crate::counters::DropReason;
 
 const BLOCK: usize = 16;
 /// A packet id with its time.
@@ -31,13 +32,13 @@ const LONG_PACKET_ID: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     /// A header, and a short packet id.
-    Short(OpenVpnFraming),
+    Short(DataFraming),
     /// A long packet id.
     Long(StaticFraming),
 }
 
-impl From<OpenVpnFraming> for Form {
-    fn from(framing: OpenVpnFraming) -> Self {
+impl From<DataFraming> for Form {
+    fn from(framing: DataFraming) -> Self {
         Form::Short(framing)
     }
 }
@@ -63,7 +64,7 @@ impl Form {
         }
     }
 
-    fn compression(self) -> CompressionFraming {
+    fn compression(self) -> Compression {
         match self {
             Form::Short(framing) => framing.compression,
             Form::Long(framing) => framing.compression,
@@ -111,7 +112,7 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(form: impl Into<Form>, cipher: Cipher, key: &DirectionKey) -> Result<Self, AeadError> {
+    pub(super) fn new(form: impl Into<Form>, cipher: Cipher, key: &Key) -> Result<Self, AeadError> {
         let (mac, parts) = mac_key(cipher, key)?;
         let form = form.into();
         Ok(Sealer {
@@ -129,16 +130,9 @@ impl Sealer {
         self.header.len + self.mac_len + BLOCK
     }
 
-    pub(super) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
-        let (before, after) = compression::room(self.form.compression(), first);
-        let packet_id = self.form.packet_id();
-        let plain = packet_id + before + payload_len + after;
-        let padding = BLOCK - plain % BLOCK;
-        Layout { payload: self.body() + packet_id + before, datagram: self.body() + plain + padding }
-    }
-
-    /// `None` if the datagram has not the length that `layout` gave, or the library refuses.
-    pub(super) fn seal(&self, counter: u64, datagram: &mut [u8], payload: Range<usize>) -> Option<()> {
+    /// Seals a payload that lies in its place. `None` if the datagram has not the length that `layout` gave, or the
+    /// library refuses.
+    fn seal(&self, counter: u64, datagram: &mut [u8], payload: Range<usize>) -> Option<()> {
         let (counter, began) = (u32::try_from(counter).ok()?, self.form.began());
         let compression = self.form.compression();
         let framing = payload.start.checked_sub(self.body() + self.form.packet_id())?;
@@ -164,17 +158,33 @@ impl Sealer {
     }
 }
 
+impl Encode for Sealer {
+    fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
+        let (before, after) = compression::room(self.form.compression(), first);
+        let packet_id = self.form.packet_id();
+        let plain = packet_id + before + payload_len + after;
+        let padding = BLOCK - plain % BLOCK;
+        Layout { payload: self.body() + packet_id + before, datagram: self.body() + plain + padding }
+    }
+
+    fn encode(&self, counter: u64, payload: &[u8], datagram: &mut [u8], layout: Layout) -> Option<()> {
+        let place = layout.payload..layout.payload.checked_add(payload.len())?;
+        datagram.get_mut(place.clone())?.copy_from_slice(payload);
+        self.seal(counter, datagram, place)
+    }
+}
+
 pub(super) struct Opener {
     cipher: DecryptingKey,
     mac: hmac::Key,
     mac_len: usize,
-    pub(super) compression: CompressionFraming,
+    compression: Compression,
     /// In the long form: what our own IVs are made with.
     own_ivs: Option<Ivs>,
 }
 
 impl Opener {
-    pub(super) fn new(form: impl Into<Form>, cipher: Cipher, key: &DirectionKey) -> Result<Self, AeadError> {
+    pub(super) fn new(form: impl Into<Form>, cipher: Cipher, key: &Key) -> Result<Self, AeadError> {
         let (mac, parts) = mac_key(cipher, key)?;
         let form = form.into();
         Ok(Opener {
@@ -190,32 +200,32 @@ impl Opener {
     }
 
     /// Whether it opens the long form.
-    pub(super) fn is_static(&self) -> bool {
+    fn is_static(&self) -> bool {
         self.own_ivs.is_some()
     }
 
     /// Opens the long form; or either version of the short one, as the datagram's opcode says.
-    pub(super) fn open(&self, datagram: &mut [u8]) -> Result<Plain, Drop> {
+    fn open(&self, datagram: &mut [u8]) -> Result<Plain, DropReason> {
         let header_len = if self.is_static() { 0 } else { header_len(datagram) };
-        self.open_with(datagram, header_len).unwrap_or(Err(Drop::Malformed))
+        self.open_with(datagram, header_len).unwrap_or(Err(DropReason::Malformed))
     }
 
     /// `None` if the datagram is too short, or no whole blocks. Nothing is decrypted before the HMAC was
     /// verified, so that bad padding can only come from who has the keys; it counts as a bad tag all the
     /// same.
-    fn open_with(&self, datagram: &mut [u8], header_len: usize) -> Option<Result<Plain, Drop>> {
+    fn open_with(&self, datagram: &mut [u8], header_len: usize) -> Option<Result<Plain, DropReason>> {
         let end = datagram.len();
         let (mac, sealed) = datagram.get_mut(header_len..)?.split_at_mut_checked(self.mac_len)?;
         if sealed.len() < 2 * BLOCK || sealed.len() % BLOCK != 0 {
             return None;
         }
         if hmac::verify(&self.mac, sealed, mac).is_err() {
-            return Some(Err(Drop::BadTag));
+            return Some(Err(DropReason::BadTag));
         }
         let (iv, body) = sealed.split_first_chunk_mut::<BLOCK>()?;
         let context = DecryptionContext::Iv128(FixedLength::from(&*iv));
         let plain = self.cipher.decrypt(body, context).ok()?;
-        let Some(padding) = padding(plain) else { return Some(Err(Drop::BadTag)) };
+        let Some(padding) = padding(plain) else { return Some(Err(DropReason::BadTag)) };
         let (id, rest) = plain.split_first_chunk::<PACKET_ID>()?;
         let counter = u32::from_be_bytes(*id);
         if counter == 0 {
@@ -227,13 +237,38 @@ impl Opener {
                 let number = number(u32::from_be_bytes(*rest.first_chunk()?), counter);
                 // Where both directions have one key, anybody can send us what we sent.
                 if own.iv(number)? == *iv {
-                    return Some(Err(Drop::Replay));
+                    return Some(Err(DropReason::Replay));
                 }
                 (number, LONG_PACKET_ID)
             }
         };
         let payload = header_len + self.mac_len + BLOCK + packet_id..end.checked_sub(padding)?;
         (payload.start <= payload.end).then_some(Ok(Plain { counter: number, payload }))
+    }
+}
+
+impl Decode for Opener {
+    fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
+        self.open(datagram)
+    }
+
+    fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, DropReason> {
+        compression::unframe(self.compression, datagram, payload)
+    }
+}
+
+/// The same under a static key.
+pub(super) struct StaticOpener(pub(super) Opener);
+
+impl Decode for StaticOpener {
+    const KEY_STAYS: bool = true;
+
+    fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason> {
+        self.0.decode(datagram, seen)
+    }
+
+    fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, DropReason> {
+        self.0.unframe(datagram, payload)
     }
 }
 
@@ -245,7 +280,7 @@ fn padding(plain: &[u8]) -> Option<usize> {
     ((1..=BLOCK).contains(&len) && padding.iter().all(|byte| *byte == last)).then_some(len)
 }
 
-fn cipher_key(cipher: Cipher, key: &DirectionKey) -> Result<UnboundCipherKey, AeadError> {
+fn cipher_key(cipher: Cipher, key: &Key) -> Result<UnboundCipherKey, AeadError> {
     let algorithm = match cipher {
         Cipher::Aes128Cbc => &AES_128,
         Cipher::Aes192Cbc => &AES_192,
@@ -258,7 +293,7 @@ fn cipher_key(cipher: Cipher, key: &DirectionKey) -> Result<UnboundCipherKey, Ae
         .map_err(|_| AeadError::KeyLength { cipher, found: key.key.len() })
 }
 
-fn mac_key(cipher: Cipher, key: &DirectionKey) -> Result<(hmac::Key, &MacKey), AeadError> {
+fn mac_key(cipher: Cipher, key: &Key) -> Result<(hmac::Key, &MacKey), AeadError> {
     let parts = key.mac.as_ref().filter(|mac| mac.key.len() == mac.digest.output_len());
     let parts = parts.ok_or(AeadError::MacKey { cipher })?;
     let algorithm = match parts.digest {

@@ -1,12 +1,12 @@
 //! Vectors, and what is refused.
 
-use adit_core::OpenVpnHeader;
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::openvpn::DataHeader;
 
 const CBC: [Cipher; 3] = [Cipher::Aes128Cbc, Cipher::Aes192Cbc, Cipher::Aes256Cbc];
-const V2: OpenVpnHeader = OpenVpnHeader::V2 { peer_id: 9 };
+const V2: DataHeader = DataHeader::V2 { peer_id: 9 };
 
 fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
@@ -16,9 +16,9 @@ fn counting(from: u8, len: usize) -> Vec<u8> {
     (from..).take(len).collect()
 }
 
-fn key(cipher: Cipher, digest: Digest) -> DirectionKey {
+fn key(cipher: Cipher, digest: Digest) -> Key {
     let iv_key = counting(0xc0, 16).try_into().expect("16 bytes");
-    DirectionKey {
+    Key {
         key: counting(0, cipher.key_len()).into(),
         implicit_iv: [0; 8],
         mac: Some(MacKey { digest, key: counting(0x40, digest.output_len()).into(), iv_key: zeroed(iv_key) }),
@@ -35,7 +35,7 @@ fn pair(cipher: Cipher, digest: Digest, form: impl Into<Form>) -> (Sealer, Opene
     (sealer, Opener::new(form, cipher, &key).expect("the key fits"))
 }
 
-fn with_time(began: u32, compression: CompressionFraming) -> StaticFraming {
+fn with_time(began: u32, compression: Compression) -> StaticFraming {
     StaticFraming { began, compression }
 }
 
@@ -48,8 +48,8 @@ fn other_end(cipher: Cipher, digest: Digest, framing: StaticFraming) -> Opener {
     Opener::new(framing, cipher, &key).expect("the key fits")
 }
 
-fn framing(header: OpenVpnHeader, key_id: u8) -> OpenVpnFraming {
-    OpenVpnFraming { header, key_id, compression: CompressionFraming::None }
+fn framing(header: DataHeader, key_id: u8) -> DataFraming {
+    DataFraming { header, key_id, compression: Compression::None }
 }
 
 fn sealed(sealer: &Sealer, counter: u64, payload: &[u8]) -> Vec<u8> {
@@ -70,7 +70,7 @@ fn known_vectors() {
         (
             Cipher::Aes128Cbc,
             Digest::Sha1,
-            framing(OpenVpnHeader::V1, 5),
+            framing(DataHeader::V1, 5),
             &b"hello, old world"[..],
             "35d0f842db74fc52ed42c4b0b05be16dc9419762919b38b101a6650561aa875050e296961deedbcc4a1f85d01164\
              6643a202e94b616a41df758615f7cd8a3b77d4a253e98e",
@@ -78,7 +78,7 @@ fn known_vectors() {
         (
             Cipher::Aes192Cbc,
             Digest::Sha384,
-            framing(OpenVpnHeader::V2 { peer_id: 0x12_3456 }, 1),
+            framing(DataHeader::V2 { peer_id: 0x12_3456 }, 1),
             b"12bytes fits",
             "49123456564a02800459d88a614c88be11b33ee5999a5b322f711e705d208de1e592377112ddd0cc012869396001\
              65be36d0d08d9b38b101a6650561aa875050e296961dcf2064b0bdbe0ba5dc691b0bc46ffa1758afa91d98f3dcd9\
@@ -121,7 +121,7 @@ fn known_vectors_with_time() {
              593c4da6e27258a97f725e4f23c5e08fae9c",
         ),
     ];
-    let framing = with_time(0x6a01_0203, CompressionFraming::None);
+    let framing = with_time(0x6a01_0203, Compression::None);
     for (cipher, digest, payload, expected) in cases {
         let (sealer, _) = pair(cipher, digest, framing);
         let mut datagram = sealed(&sealer, 258, payload);
@@ -160,7 +160,7 @@ fn what_openvpn_sealed() {
         ),
     ];
     for (cipher, digest, number, datagram) in cases {
-        let opener = other_end(cipher, digest, with_time(0, CompressionFraming::None));
+        let opener = other_end(cipher, digest, with_time(0, Compression::None));
         let mut datagram = hex(datagram);
         let plain = opener.open(&mut datagram).expect("opens");
         assert_eq!((plain.counter, &datagram[plain.payload]), (number, &hex(ping)[..]), "{cipher}");
@@ -170,16 +170,16 @@ fn what_openvpn_sealed() {
 #[test]
 fn what_we_sealed_is_refused_when_it_comes_back() {
     let (cipher, digest) = (Cipher::Aes256Cbc, Digest::Sha256);
-    let framing = with_time(1_790_000_000, CompressionFraming::None);
+    let framing = with_time(1_790_000_000, Compression::None);
     let (sealer, opener) = pair(cipher, digest, framing);
     let datagram = sealed(&sealer, 1, b"to the other end");
-    assert_eq!(opener.open(&mut datagram.clone()).err(), Some(Drop::Replay));
+    assert_eq!(opener.open(&mut datagram.clone()).err(), Some(DropReason::Replay));
     assert!(other_end(cipher, digest, framing).open(&mut datagram.clone()).is_ok());
 }
 
 #[test]
 fn a_long_packet_id_must_be_whole() {
-    let opener = other_end(Cipher::Aes128Cbc, Digest::Sha1, with_time(1, CompressionFraming::None));
+    let opener = other_end(Cipher::Aes128Cbc, Digest::Sha1, with_time(1, Compression::None));
     let open = |plain: &[u8]| {
         let mut datagram = authentic(plain);
         opener.open(&mut datagram[4..]).map(|plain| (plain.counter, plain.payload.len()))
@@ -191,8 +191,12 @@ fn a_long_packet_id_must_be_whole() {
     };
     assert_eq!(open(&block([0, 0, 0, 2, 0, 0, 0, 9], 8)), Ok((9 << 32 | 2, 0)));
     assert_eq!(open(&block([0, 0, 0, 2, 0, 0, 0, 9], 1)), Ok((9 << 32 | 2, 7)));
-    assert_eq!(open(&block([0, 0, 0, 0, 0, 0, 0, 9], 8)), Err(Drop::Malformed), "packet id 0");
-    assert_eq!(open(&block([0, 0, 0, 2, 0, 9, 9, 9], 9)), Err(Drop::Malformed), "padding over the time");
+    assert_eq!(open(&block([0, 0, 0, 0, 0, 0, 0, 9], 8)), Err(DropReason::Malformed), "packet id 0");
+    assert_eq!(
+        open(&block([0, 0, 0, 2, 0, 9, 9, 9], 9)),
+        Err(DropReason::Malformed),
+        "padding over the time"
+    );
     for len in 0..64 {
         assert!(opener.open(&mut vec![0; len]).is_err());
     }
@@ -231,13 +235,13 @@ fn what_only_the_peer_can_get_wrong() {
     };
     assert_eq!(open(&block(1, 12, 12)), Ok(0));
     assert_eq!(open(&block(1, 1, 1)), Ok(11));
-    assert_eq!(open(&block(0, 12, 12)), Err(Drop::Malformed), "packet id 0");
-    assert_eq!(open(&block(1, 13, 13)), Err(Drop::BadTag), "padding over the packet id");
+    assert_eq!(open(&block(0, 12, 12)), Err(DropReason::Malformed), "packet id 0");
+    assert_eq!(open(&block(1, 13, 13)), Err(DropReason::BadTag), "padding over the packet id");
     for (padding, last) in [(0, 0), (17, 17), (11, 12), (255, 255)] {
-        assert_eq!(open(&block(1, padding, last)), Err(Drop::BadTag), "{padding} {last}");
+        assert_eq!(open(&block(1, padding, last)), Err(DropReason::BadTag), "{padding} {last}");
     }
-    assert_eq!(open(&[16; BLOCK]), Err(Drop::Malformed), "no room for a packet id");
-    assert_eq!(open(&[]), Err(Drop::Malformed));
+    assert_eq!(open(&[16; BLOCK]), Err(DropReason::Malformed), "no room for a packet id");
+    assert_eq!(open(&[]), Err(DropReason::Malformed));
 }
 
 /// Padding is 1 to 16 bytes, and each of them says how many. Zeros are none, however much stands before them.
@@ -252,14 +256,14 @@ fn padding_is_checked_for_every_length() {
             plain[..PACKET_ID].copy_from_slice(&[0, 0, 0, 1]);
             let padding = usize::from(last);
             if !(1..=BLOCK.min(room)).contains(&padding) {
-                assert_eq!(open(&plain), Err(Drop::BadTag), "{last} at the end of {length} bytes");
+                assert_eq!(open(&plain), Err(DropReason::BadTag), "{last} at the end of {length} bytes");
                 continue;
             }
             assert_eq!(open(&plain), Ok(room - padding), "{last} at the end of {length} bytes");
             for at in length - padding..length - 1 {
                 let mut wrong = plain.clone();
                 wrong[at] ^= last;
-                assert_eq!(open(&wrong), Err(Drop::BadTag), "{last}, but 0 at {at} of {length} bytes");
+                assert_eq!(open(&wrong), Err(DropReason::BadTag), "{last}, but 0 at {at} of {length} bytes");
             }
         }
     }
@@ -285,8 +289,8 @@ proptest! {
         cipher in prop::sample::select(&CBC[..]),
         digest in prop::sample::select(&Digest::ALL[..]),
         compression in prop::sample::select(&[
-            CompressionFraming::None, CompressionFraming::LzoNo, CompressionFraming::Stub,
-            CompressionFraming::StubV2,
+            Compression::None, Compression::LzoNo, Compression::Stub,
+            Compression::StubV2,
         ][..]),
         (began, counter) in (any::<u32>(), 1u32..),
         first in prop_oneof![Just(0x50u8), Just(0x45), any::<u8>()],
@@ -306,7 +310,7 @@ proptest! {
 
         let mut forged = datagram.clone();
         forged[flip.index(datagram.len())] ^= 1;
-        prop_assert_eq!(opener.open(&mut forged).err(), Some(Drop::BadTag));
+        prop_assert_eq!(opener.open(&mut forged).err(), Some(DropReason::BadTag));
         let mut cut = datagram[..flip.index(datagram.len())].to_vec();
         prop_assert!(opener.open(&mut cut).is_err());
     }
@@ -317,16 +321,16 @@ proptest! {
         digest in prop::sample::select(&Digest::ALL[..]),
         v1: bool,
         compression in prop::sample::select(&[
-            CompressionFraming::None, CompressionFraming::LzoNo, CompressionFraming::Stub,
-            CompressionFraming::StubV2,
+            Compression::None, Compression::LzoNo, Compression::Stub,
+            Compression::StubV2,
         ][..]),
         counter in 1u32..,
         first in prop_oneof![Just(0x50u8), Just(0x45), any::<u8>()],
         payload in proptest::collection::vec(any::<u8>(), 0..100),
         flip: prop::sample::Index,
     ) {
-        let header = if v1 { OpenVpnHeader::V1 } else { V2 };
-        let (sealer, opener) = pair(cipher, digest, OpenVpnFraming { header, key_id: 0, compression });
+        let header = if v1 { DataHeader::V1 } else { V2 };
+        let (sealer, opener) = pair(cipher, digest, DataFraming { header, key_id: 0, compression });
         let payload: Vec<u8> = [first].into_iter().chain(payload).collect();
         let datagram = sealed(&sealer, counter.into(), &payload);
         let mut bytes = datagram.clone();
@@ -338,7 +342,7 @@ proptest! {
         let mut forged = datagram.clone();
         let at = sealer.header.len + flip.index(datagram.len() - sealer.header.len);
         forged[at] ^= 1;
-        prop_assert_eq!(opener.open(&mut forged).err(), Some(Drop::BadTag));
+        prop_assert_eq!(opener.open(&mut forged).err(), Some(DropReason::BadTag));
         let mut cut = datagram[..flip.index(datagram.len())].to_vec();
         prop_assert!(opener.open(&mut cut).is_err());
     }

@@ -1,23 +1,23 @@
-use adit_core::{OpenVpnHeader, ReplayWindow};
+use adit_core::ReplayWindow;
 use proptest::prelude::*;
 use zeroize::Zeroizing;
 
 use super::opener::{FUTURE, LAST_EPOCH};
 use super::*;
-use crate::counters::Drop;
-use crate::framing::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened};
+use crate::codec::openvpn::DataHeader;
+use crate::codec::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened, Opener as _};
 
 const PLAIN: &[u8] = b"The quick little fox jumps over the bureaucratic hurdles";
 
-fn framing() -> OpenVpnFraming {
-    let header = OpenVpnHeader::V2 { peer_id: 23 };
-    OpenVpnFraming { header, key_id: 0, compression: CompressionFraming::None }
+fn framing() -> DataFraming {
+    let header = DataHeader::V2 { peer_id: 23 };
+    DataFraming { header, key_id: 0, compression: Compression::None }
 }
 
-fn key(byte: u8) -> DirectionKey {
+fn key(byte: u8) -> Key {
     let mut secret = Zeroizing::new(vec![0; 32]);
     secret[0] = byte;
-    DirectionKey::aead(secret, [0; 8])
+    Key::aead(secret, [0; 8])
 }
 
 /// What became of a datagram.
@@ -25,7 +25,7 @@ fn key(byte: u8) -> DirectionKey {
 enum Fate {
     Newest,
     Late,
-    Dropped(Drop),
+    Dropped(DropReason),
 }
 
 /// Two ends: what each seals with, the other opens with.
@@ -45,7 +45,7 @@ impl End {
     fn try_seal(&mut self) -> Option<Vec<u8>> {
         let layout = self.sealer.layout(PLAIN.first().copied(), PLAIN.len());
         let mut datagram = vec![0xaa; layout.datagram];
-        self.sealer.seal(PLAIN, &mut datagram, layout.payload)?;
+        self.sealer.seal_at(PLAIN, &mut datagram, layout.payload)?;
         Some(datagram)
     }
 
@@ -56,7 +56,7 @@ impl End {
     fn open(&mut self, mut datagram: Vec<u8>) -> Fate {
         match self.opener.open(&mut datagram) {
             Ok(Opened { payload, newest }) => {
-                assert_eq!(datagram[payload], *PLAIN);
+                assert_eq!(datagram[payload.expect("not compressed")], *PLAIN);
                 if newest { Fate::Newest } else { Fate::Late }
             }
             Err(reason) => Fate::Dropped(reason),
@@ -91,14 +91,14 @@ fn pair() -> (End, End) {
 fn openvpn_known_vector() {
     let text = b"abcdefgh01234567ABCDEFGHjkuchenl";
     let material: Vec<u8> = (0..32u8).map(|i| text[usize::from(i)] ^ i).collect();
-    let key = DirectionKey::aead(Zeroizing::new(material), [0; 8]);
+    let key = Key::aead(Zeroizing::new(material), [0; 8]);
     let mut sealer = Sealer::new(framing(), Cipher::Aes256Gcm, &key).expect("fits");
     sealer.wear(4, 1, 0);
     sealer.header = [7, 0, 0, 23];
     let layout = sealer.layout(PLAIN.first().copied(), PLAIN.len());
     assert_eq!(layout, Layout { payload: 12, datagram: 28 + PLAIN.len() });
     let mut datagram = vec![0xaa; layout.datagram];
-    sealer.seal(PLAIN, &mut datagram, layout.payload).expect("seals");
+    sealer.seal_at(PLAIN, &mut datagram, layout.payload).expect("seals");
     assert_eq!(datagram[..12], [7, 0, 0, 23, 0, 4, 0, 0, 0, 0, 0, 1]);
     assert_eq!(datagram[18..24], [0x36, 0xaa, 0xb4, 0xd4, 0x9c, 0xe6]);
     let tag =
@@ -112,13 +112,13 @@ fn openvpn_known_vector() {
 
     let mut opener = Opener::new(framing(), Cipher::Aes256Gcm, &key, ReplayWindow::default()).expect("fits");
     let opened = opener.open(&mut datagram).expect("opens");
-    assert_eq!((opened.newest, &datagram[opened.payload]), (true, PLAIN));
+    assert_eq!((opened.newest, &datagram[opened.payload.expect("not compressed")]), (true, PLAIN));
 }
 
 #[test]
 fn what_has_no_epochs_is_refused() {
     let (cipher, key) = (Cipher::Aes256Gcm, key(1));
-    let v1 = OpenVpnFraming { header: OpenVpnHeader::V1, ..framing() };
+    let v1 = DataFraming { header: DataHeader::V1, ..framing() };
     assert!(Sealer::new(v1, cipher, &key).is_err());
     assert!(Sealer::new(framing(), Cipher::Aes256Cbc, &key).is_err());
     assert!(Opener::new(framing(), Cipher::Aes256Cbc, &key, ReplayWindow::default()).is_err());
@@ -138,7 +138,7 @@ fn only_near_epochs_are_opened() {
     assert_eq!(east.open(west.seal_in(5)), Fate::Newest);
     assert_eq!(there(&mut east, &[1, 3, 4, 5, 9, 10]), [4, 5, 9]);
     let far = west.seal_in(10);
-    assert_eq!(east.open(far), Fate::Dropped(Drop::NoSession));
+    assert_eq!(east.open(far), Fate::Dropped(DropReason::NoSession));
 }
 
 /// A packet of the very last epoch that there is a key for.
@@ -152,7 +152,7 @@ fn a_jump_over_exactly_all_coming_epochs() {
         assert_eq!(east.open(west.seal()), Fate::Newest);
     }
     let too_far = east.current() + FUTURE + 1;
-    assert_eq!(east.open(west.seal_in(too_far)), Fate::Dropped(Drop::NoSession));
+    assert_eq!(east.open(west.seal_in(too_far)), Fate::Dropped(DropReason::NoSession));
 }
 
 /// Keys of coming epochs are made when a packet names one, and once, whoever sends it.
@@ -165,8 +165,8 @@ fn keys_of_coming_epochs_are_made_once() {
     forged[30] ^= 1;
     let far = west.seal_in(6);
     for _ in 0..3 {
-        assert_eq!(east.open(forged.clone()), Fate::Dropped(Drop::BadTag));
-        assert_eq!(east.open(far.clone()), Fate::Dropped(Drop::NoSession));
+        assert_eq!(east.open(forged.clone()), Fate::Dropped(DropReason::BadTag));
+        assert_eq!(east.open(far.clone()), Fate::Dropped(DropReason::NoSession));
         assert_eq!(east.opener.epochs(), (1, vec![2, 3, 4]));
     }
     forged[30] ^= 1;
@@ -200,15 +200,15 @@ fn each_epoch_has_its_own_window() {
     assert_eq!(east.open(early[2].clone()), Fate::Late);
     assert_eq!(east.open(early[1].clone()), Fate::Late);
     for datagram in early.iter().chain([&turned]) {
-        assert_eq!(east.open(datagram.clone()), Fate::Dropped(Drop::Replay));
+        assert_eq!(east.open(datagram.clone()), Fate::Dropped(DropReason::Replay));
     }
     assert_eq!(east.open(west.seal_in(3)), Fate::Newest);
     assert_eq!(
         east.open(early[0].clone()),
-        Fate::Dropped(Drop::NoSession),
+        Fate::Dropped(DropReason::NoSession),
         "two epochs back there is no key"
     );
-    assert_eq!(east.open(turned), Fate::Dropped(Drop::Replay), "what retires remembers what it saw");
+    assert_eq!(east.open(turned), Fate::Dropped(DropReason::Replay), "what retires remembers what it saw");
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn failed_tags_end_an_epoch_and_not_the_session() {
     east.opener.wear(0, FAILED_TAGS_MAX - 1);
     let mut bad = west.seal();
     bad[30] ^= 1;
-    assert_eq!(east.open(bad), Fate::Dropped(Drop::BadTag));
-    assert_eq!(east.open(west.seal()), Fate::Dropped(Drop::Exhausted));
+    assert_eq!(east.open(bad), Fate::Dropped(DropReason::BadTag));
+    assert_eq!(east.open(west.seal()), Fate::Dropped(DropReason::Exhausted));
     assert_eq!(east.open(west.seal_in(2)), Fate::Newest);
 }
 
@@ -293,7 +293,7 @@ fn epochs_run_out() {
         assert_eq!(east.open(west.seal_in(epoch)), Fate::Newest);
         assert_eq!(west.sealer.is_near_end(), epoch >= 0xf000);
     }
-    assert_eq!(east.open(west.seal_in(LAST_EPOCH + 1)), Fate::Dropped(Drop::NoSession));
+    assert_eq!(east.open(west.seal_in(LAST_EPOCH + 1)), Fate::Dropped(DropReason::NoSession));
     west.seal_in(u16::MAX);
     west.sealer.wear(u16::MAX, 7, GCM_MAX);
     assert_eq!(west.try_seal(), None, "nothing is sealed with a key that is used up");
@@ -329,9 +329,9 @@ proptest! {
                     let which = index.index(sent.len());
                     let before = east.current();
                     match east.open(sent[which].clone()) {
-                        Fate::Dropped(Drop::Replay) => prop_assert!(epoch_of(&sent[which]) <= before),
+                        Fate::Dropped(DropReason::Replay) => prop_assert!(epoch_of(&sent[which]) <= before),
                         Fate::Dropped(reason) => {
-                            prop_assert_eq!(reason, Drop::NoSession);
+                            prop_assert_eq!(reason, DropReason::NoSession);
                             prop_assert!(epoch_of(&sent[which]) < before, "a key that is needed is there");
                         }
                         _ => prop_assert!(opened.insert(which), "opened twice"),

@@ -11,13 +11,15 @@ mod opener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use adit_core::{Cipher, CompressionFraming, DirectionKey, OpenVpnFraming};
+use adit_core::Cipher;
 
 use self::keys::{Epoch, EpochKey};
 pub(super) use self::opener::Opener;
-use super::openvpn::{Header, V2_HEADER};
-use super::{GCM_MAX, Layout, blocks, compression};
+use super::aead::{Header, V2_HEADER};
+use super::{Compression, DataFraming, Key, compression};
 use crate::aead::{AeadError, TAG_LEN};
+use crate::codec::{GCM_MAX, Layout, Place, Sealer as SealerTrait, blocks};
+use crate::counters::DropReason;
 
 /// Epoch and counter.
 const PACKET_ID: usize = 8;
@@ -54,7 +56,7 @@ impl Wanted {
 pub(super) struct Sealer {
     cipher: Cipher,
     header: [u8; V2_HEADER],
-    compression: CompressionFraming,
+    compression: Compression,
     epoch: Epoch,
     key: EpochKey,
     /// The counter of the next packet.
@@ -64,16 +66,13 @@ pub(super) struct Sealer {
     /// ... and how many may be.
     used_max: u64,
     wanted: Wanted,
+    warned: bool,
 }
 
 impl Sealer {
     /// # Errors
     /// The key is no epoch's secret, the cipher is no AEAD, or the framing is not `DATA_V2`.
-    pub(super) fn new(
-        framing: OpenVpnFraming,
-        cipher: Cipher,
-        key: &DirectionKey,
-    ) -> Result<Self, AeadError> {
+    pub(super) fn new(framing: DataFraming, cipher: Cipher, key: &Key) -> Result<Self, AeadError> {
         let epoch = Epoch::first(cipher, &key.key)?;
         Ok(Sealer {
             cipher,
@@ -85,6 +84,7 @@ impl Sealer {
             used: 0,
             used_max: usage_max(cipher),
             wanted: Wanted::default(),
+            warned: false,
         })
     }
 
@@ -94,7 +94,7 @@ impl Sealer {
     }
 
     #[inline]
-    pub(super) fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
+    fn layout(&self, first: Option<u8>, payload_len: usize) -> Layout {
         let (before, after) = compression::room(self.compression, first);
         let payload = FRONT + before;
         Layout { payload, datagram: payload + payload_len + after + TAG_LEN }
@@ -102,15 +102,14 @@ impl Sealer {
 
     /// Whether epochs are running out, and new keys are due.
     #[inline]
-    pub(super) fn is_near_end(&self) -> bool {
+    fn is_near_end(&self) -> bool {
         self.epoch.number >= EPOCH_WARN
     }
 
     /// Seals a payload, which goes to `at`. `None` if the datagram has not the length that `layout` gave, the
     /// AEAD refuses, or there are no more epochs.
-    // A call of its own, so that the other framings do not pay for it.
-    #[inline(never)]
-    pub(super) fn seal(&mut self, payload: &[u8], datagram: &mut [u8], at: usize) -> Option<()> {
+    #[inline]
+    fn seal_at(&mut self, payload: &[u8], datagram: &mut [u8], at: usize) -> Option<()> {
         let id = self.next_id(blocks(datagram.len()))?;
         let nonce = self.key.nonce(id);
         let (front, rest) = datagram.split_first_chunk_mut::<FRONT>()?;
@@ -118,7 +117,7 @@ impl Sealer {
         header.copy_from_slice(&self.header);
         packet_id.copy_from_slice(&id.to_be_bytes());
         let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
-        if self.compression == CompressionFraming::None {
+        if self.compression == Compression::None {
             return self.key.aead.seal_from(nonce, front, payload, body, tag).ok();
         }
         // What surrounds the payload must be sealed with it: that is done in place.
@@ -167,6 +166,21 @@ impl Sealer {
             self.turn(epoch).expect("there are as many");
         }
         (self.counter, self.used) = (counter, used);
+    }
+}
+
+impl SealerTrait for Sealer {
+    #[inline]
+    fn seal(&mut self, payload: &[u8], place: &mut Place<'_>) -> Result<(), DropReason> {
+        let layout = self.layout(payload.first().copied(), payload.len());
+        let datagram = place.datagram(layout.datagram)?;
+        self.seal_at(payload, datagram, layout.payload).ok_or(DropReason::Exhausted)
+    }
+
+    fn take_limit_near(&mut self) -> bool {
+        let near = !self.warned && self.is_near_end();
+        self.warned |= near;
+        near
     }
 }
 
