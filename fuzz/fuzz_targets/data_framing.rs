@@ -9,9 +9,7 @@ use adit_core::{
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, StaticFraming,
 };
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, VNET_HEADER_LEN, split,
-};
+use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, VNET_HEADER_LEN, split};
 use libfuzzer_sys::fuzz_target;
 
 fn path() -> Path {
@@ -87,7 +85,14 @@ impl End {
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(policy), peer };
-        end.apply(DataEvent::AddPeer(PeerConfig { peer, path: path(), routes, max_mss: None, roams: false }));
+        end.apply(DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path()),
+            routes,
+            max_mss: None,
+            roams: false,
+            staging: false,
+        }));
         end.apply(DataEvent::Install(Box::new(Install {
             peer,
             session,

@@ -28,10 +28,11 @@ fn client() -> Ingress {
     let events = [
         DataEvent::AddPeer(PeerConfig {
             peer: PEER,
-            path: path(),
+            path: Some(path()),
             routes: Vec::new(),
             max_mss: Some(1400),
             roams: false,
+            staging: false,
         }),
         DataEvent::Install(Box::new(Install {
             peer: PEER,

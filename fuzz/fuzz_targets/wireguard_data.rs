@@ -7,9 +7,7 @@ use adit_core::{
     Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 use adit_dataplane::codec::wireguard;
-use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, VNET_HEADER_LEN, split,
-};
+use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, VNET_HEADER_LEN, split};
 use libfuzzer_sys::fuzz_target;
 
 const PEER: PeerId = PeerId(1);
@@ -35,10 +33,11 @@ impl End {
         let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [0; 8]);
         end.apply(DataEvent::AddPeer(PeerConfig {
             peer: PEER,
-            path: path(),
+            path: Some(path()),
             routes,
             max_mss: None,
             roams: false,
+            staging: false,
         }));
         end.apply(DataEvent::Install(Box::new(Install {
             peer: PEER,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::{
-    Challenge, ChallengeResponse, ClientNews, ClientRuling, Ended, Install, Path, PeerConfig, PeerId,
+    Challenge, ChallengeResponse, ClientNews, ClientRuling, Ended, Install, IpNet, Path, PeerConfig, PeerId,
     PeerInfo, PeerSettings, PoolEntry, Script, ScriptId, ScriptOutcome, SessionId, TunnelSettings,
 };
 
@@ -91,6 +91,20 @@ pub enum DataEvent {
         peer: PeerId,
         /// Its path.
         path: Path,
+    },
+    /// One more route of a peer. A prefix that another peer had moves.
+    AddRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix behind it.
+        route: IpNet,
+    },
+    /// One route of a peer less. A prefix that another peer has by now stays with that one.
+    RemoveRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
     },
     /// A new session; opens at once, seals when activated. One with the same id is replaced.
     Install(Box<Install>),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Notice, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{Instant, Notice, Path, PeerConfig, PeerId, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -15,6 +15,7 @@ use crate::outbox::Outbox;
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
 use crate::slab::Slab;
+use crate::staging::{StagedBytes, Staging};
 
 struct Session {
     id: SessionId,
@@ -23,7 +24,8 @@ struct Session {
 
 struct Peer {
     id: PeerId,
-    path: Path,
+    /// `None`: not known yet.
+    path: Option<Path>,
     max_mss: Option<u16>,
     /// A handful at most.
     sessions: Vec<Session>,
@@ -32,6 +34,8 @@ struct Peer {
     counter: Arc<PeerCounter>,
     /// The worker that serves it, if it is another one. Then there are no sessions.
     worker: Option<u32>,
+    /// What waits for a session or a path; `None` where it is dropped.
+    staging: Option<Box<Staging>>,
 }
 
 /// The half that seals. Owned by one thread.
@@ -43,6 +47,8 @@ pub struct Egress {
     /// The headers of the super-packet that is being cut.
     template: Vec<u8>,
     counters: Counters,
+    staged: StagedBytes,
+    now: Instant,
 }
 
 impl Egress {
@@ -54,18 +60,42 @@ impl Egress {
             notices: Vec::new(),
             template: Vec::new(),
             counters,
+            staged: StagedBytes::default(),
+            now: Instant::ORIGIN,
         }
     }
 
-    /// Follows an order. An injected payload is sealed into `out`.
+    /// Says what time it is: as often as there is something to seal, and the clock is cheap.
+    #[inline]
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Follows an order. An injected payload is sealed into `out`, and so is what waited for a session or a path that
+    /// is there now.
     pub fn apply(&mut self, event: EgressEvent, out: &mut Outbox) {
         match event {
-            EgressEvent::AddPeer(peer) => self.add_peer(peer, None),
+            EgressEvent::AddPeer(config) => {
+                let peer = config.peer;
+                self.add_peer(config, None);
+                self.send_staged(peer, out);
+            }
             EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
             EgressEvent::RemovePeer(peer) => self.remove_peer(peer),
             EgressEvent::MovePeer { peer, path } => {
-                if let Some(peer) = self.peer(peer) {
-                    peer.path = path;
+                if let Some(known) = self.peer(peer) {
+                    known.path = Some(path);
+                    self.send_staged(peer, out);
+                }
+            }
+            EgressEvent::AddRoute { peer, route } => {
+                if let Some(slot) = self.slot(peer) {
+                    self.routes.insert(route, slot);
+                }
+            }
+            EgressEvent::RemoveRoute { peer, route } => {
+                if let Some(slot) = self.slot(peer) {
+                    self.routes.delete(route, slot);
                 }
             }
             EgressEvent::Install { peer, session, seal } => {
@@ -77,6 +107,7 @@ impl Egress {
                 if self.peer(peer).is_some_and(|peer| !peer.activate(session)) {
                     self.counters.drop_one(Half::Egress, DropReason::NoSession);
                 }
+                self.send_staged(peer, out);
             }
             EgressEvent::Retire { peer, session } => {
                 if let Some(peer) = self.peer(peer) {
@@ -101,19 +132,51 @@ impl Egress {
     #[inline]
     pub fn seal_or_pass(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
-        if reason == DropReason::NoSession
-            && let Some(worker) = self.worker_for(packet)
-        {
-            return Some(worker);
+        if reason == DropReason::NoSession {
+            self.without_session(offload, packet)
+        } else {
+            self.count(reason)
         }
+    }
+
+    /// What becomes of a packet that cannot be sealed now: another worker serves the peer, or it waits, or it is
+    /// dropped.
+    #[cold]
+    fn without_session(&mut self, offload: Offload, packet: &[u8]) -> Option<u32> {
+        let Some(slot) = Ip::parse(packet).and_then(|ip| self.routes.lookup(ip.destination)) else {
+            return self.count(DropReason::NoRoute);
+        };
+        let Some(peer) = self.peers.get_mut(slot) else { return self.count(DropReason::NoPeer) };
+        if peer.worker.is_some() {
+            return peer.worker;
+        }
+        let Some(staging) = &mut peer.staging else { return self.count(DropReason::NoSession) };
+        let dropped = staging.push(offload, packet, &mut self.staged);
+        if staging.take_notice(self.now) {
+            self.notices.push(Notice::Wanted { peer: peer.id });
+        }
+        (0..dropped).for_each(|_| self.counters.drop_one(Half::Egress, DropReason::NoSession));
+        None
+    }
+
+    fn count(&self, reason: DropReason) -> Option<u32> {
         self.counters.drop_one(Half::Egress, reason);
         None
     }
 
-    /// The other worker that serves the peer which the packet is for.
-    fn worker_for(&self, packet: &[u8]) -> Option<u32> {
-        let slot = self.routes.lookup(Ip::parse(packet)?.destination)?;
-        self.peers.get(slot)?.worker
+    /// Seals what waited for that peer, if it can be sealed by now.
+    fn send_staged(&mut self, id: PeerId, out: &mut Outbox) {
+        let Some(slot) = self.slots.get(&id).copied() else { return };
+        while let Some(peer) = self.peers.get_mut(slot)
+            && peer.active.is_some()
+            && peer.path.is_some()
+            && let Some((offload, mut packet)) =
+                peer.staging.as_mut().and_then(|staging| staging.pop(&mut self.staged))
+        {
+            if let Err(reason) = self.try_seal(&offload, &mut packet, out) {
+                self.counters.drop_one(Half::Egress, reason);
+            }
+        }
     }
 
     /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
@@ -121,7 +184,7 @@ impl Egress {
         self.seal_packet(Offload::NONE, packet, out);
     }
 
-    /// What the protocol should hear: [`Notice::LimitNear`].
+    /// What the protocol should hear: [`Notice::LimitNear`], [`Notice::Wanted`].
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -130,8 +193,9 @@ impl Egress {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
         let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
-        // What is passed on must be whole.
+        // What is passed on, or waits, must be whole.
         peer.active.ok_or(DropReason::NoSession)?;
+        peer.path.ok_or(DropReason::NoSession)?;
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(offload, packet)?;
@@ -164,13 +228,18 @@ impl Egress {
         }
     }
 
-    /// The peer an order is about. Orders for one that is not there are counted.
-    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
-        let found = self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot));
-        if found.is_none() {
+    /// The slot of the peer an order is about. Orders for one that is not there are counted.
+    fn slot(&self, id: PeerId) -> Option<u32> {
+        let slot = self.slots.get(&id).copied();
+        if slot.is_none() {
             self.counters.drop_one(Half::Egress, DropReason::NoPeer);
         }
-        found
+        slot
+    }
+
+    /// The peer an order is about. Orders for one that is not there are counted.
+    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.slot(id).and_then(|slot| self.peers.get_mut(slot))
     }
 
     fn add_peer(&mut self, config: PeerConfig, worker: Option<u32>) {
@@ -179,11 +248,16 @@ impl Egress {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove_peer(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, max_mss, .. } = config;
+        let PeerConfig { peer: id, path, routes, max_mss, staging, .. } = config;
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
                 if let Some(peer) = self.peers.get_mut(slot) {
                     (peer.path, peer.max_mss) = (path, max_mss);
+                    if !staging && let Some(mut staging) = peer.staging.take() {
+                        staging.clear(&mut self.staged);
+                    } else if staging {
+                        peer.staging.get_or_insert_default();
+                    }
                 }
                 slot
             }
@@ -194,7 +268,9 @@ impl Egress {
                     Some(_) => Arc::default(),
                 };
                 let (sessions, active) = (Vec::new(), None);
-                let slot = self.peers.insert(Peer { id, path, max_mss, sessions, active, counter, worker });
+                let staging = staging.then(Box::default);
+                let peer = Peer { id, path, max_mss, sessions, active, counter, worker, staging };
+                let slot = self.peers.insert(peer);
                 self.slots.insert(id, slot);
                 slot
             }
@@ -205,7 +281,9 @@ impl Egress {
     fn remove_peer(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
         self.routes.remove(slot);
-        self.peers.remove(slot);
+        if let Some(mut staging) = self.peers.remove(slot).and_then(|peer| peer.staging) {
+            staging.clear(&mut self.staged);
+        }
         self.counters.remove_peer(Half::Egress, id);
     }
 }
@@ -235,7 +313,7 @@ impl Peer {
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), DropReason> {
         let session =
             self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
-        let mut place = Place::new(out, &self.path);
+        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
         session.seal.seal(payload, &mut place)?;
         place.commit();
         let (datagrams, bytes) = place.taken();
@@ -248,7 +326,7 @@ impl Peer {
     fn seal_run(&mut self, mut run: Run<'_>, out: &mut Outbox) -> Result<(), DropReason> {
         let session =
             self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
-        let mut place = Place::new(out, &self.path);
+        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
         let sealed = session.seal.seal_run(&mut run, &mut place);
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);

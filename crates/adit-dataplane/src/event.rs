@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use adit_core::{DataEvent, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{DataEvent, IpNet, Path, PeerConfig, PeerId, SessionId};
 
 use crate::codec::{Opener, Sealer, SessionCodec, from_core};
 
@@ -44,6 +44,20 @@ pub enum EgressEvent {
         peer: PeerId,
         /// Its new path.
         path: Path,
+    },
+    /// One more route of a peer.
+    AddRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
+    /// One route of a peer less.
+    RemoveRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
     },
     /// A session that may be activated.
     Install {
@@ -99,6 +113,20 @@ pub enum IngressEvent {
         /// Its new path.
         path: Path,
     },
+    /// One more route of a peer.
+    AddRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
+    /// One route of a peer less.
+    RemoveRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
     /// A session that opens at once.
     Install {
         /// The peer.
@@ -143,6 +171,12 @@ pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
         }
         DataEvent::MovePeer { peer, path } => {
             (Some(EgressEvent::MovePeer { peer, path }), Some(IngressEvent::MovePeer { peer, path }))
+        }
+        DataEvent::AddRoute { peer, route } => {
+            (Some(EgressEvent::AddRoute { peer, route }), Some(IngressEvent::AddRoute { peer, route }))
+        }
+        DataEvent::RemoveRoute { peer, route } => {
+            (Some(EgressEvent::RemoveRoute { peer, route }), Some(IngressEvent::RemoveRoute { peer, route }))
         }
         DataEvent::Install(install) => {
             let (peer, session) = (install.peer, install.session);

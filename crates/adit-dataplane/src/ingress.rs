@@ -125,6 +125,8 @@ impl Ingress {
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
             IngressEvent::RemovePeer(peer) => self.peers.remove(peer),
             IngressEvent::MovePeer { peer, path } => self.peers.relocate(peer, path),
+            IngressEvent::AddRoute { peer, route } => self.peers.add_route(peer, route),
+            IngressEvent::RemoveRoute { peer, route } => self.peers.remove_route(peer, route),
             IngressEvent::Install { peer, session, open } => self.peers.install(peer, session, open.0),
             IngressEvent::InstallRemote { peer, session } => self.peers.install_remote(peer, session),
             IngressEvent::Retire { session, .. } => {
@@ -328,7 +330,7 @@ impl Ingress {
         }
         // Late datagrams say nothing about where the peer is now.
         let newest = opened.newest && session.number == peer.latest;
-        if newest && (source.path != peer.path || peer.moved.is_some()) {
+        if newest && (peer.path != Some(source.path) || peer.moved.is_some()) {
             let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
             peer.note_path(slot, source.path, anywhere, paths, out);
         }

@@ -40,6 +40,7 @@ mod replay;
 mod routes;
 mod segment;
 mod slab;
+mod staging;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Notice, Path, PeerConfig, PeerId, SessionId, Transport};
+use adit_core::{IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Transport};
 
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -39,7 +39,8 @@ pub(crate) enum Owner {
 
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
-    pub(crate) path: Path,
+    /// `None`: not known yet.
+    pub(crate) path: Option<Path>,
     /// Another path, which the protocol was told of: it did not answer yet, or refused it.
     pub(crate) moved: Option<Path>,
     pub(crate) roams: bool,
@@ -98,7 +99,7 @@ impl Peers {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, max_mss, roams } = config;
+        let PeerConfig { peer: id, path, routes, max_mss, roams, .. } = config;
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
                 self.change(slot, path, max_mss, roams);
@@ -118,12 +119,14 @@ impl Peers {
                 slot
             }
         };
-        self.paths.insert(path, slot);
+        if let Some(path) = path {
+            self.paths.insert(path, slot);
+        }
         self.routes.replace(slot, routes);
     }
 
     /// New facts about a peer that is known.
-    fn change(&mut self, slot: u32, path: Path, max_mss: Option<u16>, roams: bool) {
+    fn change(&mut self, slot: u32, path: Option<Path>, max_mss: Option<u16>, roams: bool) {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         peer.leave_paths(slot, &mut self.paths);
         (peer.path, peer.max_mss, peer.roams, peer.moves) = (path, max_mss, roams, MOVES);
@@ -145,12 +148,26 @@ impl Peers {
     pub(crate) fn relocate(&mut self, id: PeerId, path: Path) {
         let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
         let Some(peer) = self.peers.get_mut(slot) else { return };
-        let refused = peer.moved.filter(|_| peer.path == path);
+        let refused = peer.moved.filter(|_| peer.path == Some(path));
         peer.leave_paths(slot, &mut self.paths);
         self.paths.insert(path, slot);
-        peer.path = path;
+        peer.path = Some(path);
         // It is not asked about again.
         peer.moved = refused;
+    }
+
+    pub(crate) fn add_route(&mut self, id: PeerId, route: IpNet) {
+        match self.slots.get(&id) {
+            Some(slot) => self.routes.insert(route, *slot),
+            None => self.count_no_peer(),
+        }
+    }
+
+    pub(crate) fn remove_route(&mut self, id: PeerId, route: IpNet) {
+        match self.slots.get(&id) {
+            Some(slot) => self.routes.delete(route, *slot),
+            None => self.count_no_peer(),
+        }
     }
 
     pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, mut open: Box<dyn Opener>) {
@@ -219,8 +236,9 @@ impl Peer {
         paths: &mut BTreeMap<Path, u32>,
         out: &mut Inbox,
     ) {
-        let is_back = path == self.path;
-        let udp = path.transport() == Transport::Udp && self.path.transport() == Transport::Udp;
+        let is_back = self.path == Some(path);
+        let is_udp = |path: &Path| path.transport() == Transport::Udp;
+        let udp = is_udp(&path) && self.path.as_ref().is_none_or(is_udp);
         if self.moved == Some(path) || !(is_back || udp || anywhere) || (self.moves == 0 && !is_back) {
             return;
         }
@@ -247,8 +265,10 @@ impl Peer {
     /// Leaves all its paths to others.
     fn leave_paths(&mut self, slot: u32, paths: &mut BTreeMap<Path, u32>) {
         self.release(slot, paths);
-        if paths.get(&self.path) == Some(&slot) {
-            paths.remove(&self.path);
+        if let Some(path) = &self.path
+            && paths.get(path) == Some(&slot)
+        {
+            paths.remove(path);
         }
     }
 }

@@ -40,7 +40,6 @@ impl Routes {
         self.owned.entry(slot).or_default().insert(net);
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "routes do not change one by one yet"))]
     /// Removes a route of that slot; one that another slot has by now stays.
     pub(crate) fn delete(&mut self, net: IpNet, slot: u32) {
         let net = net.trunc();

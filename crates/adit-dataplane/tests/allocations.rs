@@ -26,10 +26,11 @@ fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
     let events = [
         DataEvent::AddPeer(PeerConfig {
             peer,
-            path: path(),
+            path: Some(path()),
             routes: vec!["10.0.0.0/8".parse().expect("a network")],
             max_mss: Some(1400),
             roams: true,
+            staging: false,
         }),
         DataEvent::Install(Box::new(Install {
             peer,

@@ -476,13 +476,7 @@ impl Protocol for Server {
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
         self.now = now;
-        let id = match &notice {
-            Notice::Traffic { peer, .. }
-            | Notice::FirstOpened { peer, .. }
-            | Notice::Moved { peer, .. }
-            | Notice::Message { peer, .. }
-            | Notice::LimitNear { peer, .. } => self.by_data_id(*peer),
-        };
+        let id = self.by_data_id(notice.peer());
         if let Notice::Moved { path, .. } = notice {
             self.moved(id, path);
         } else if let Some(peer) = self.peers.get_mut(&id) {

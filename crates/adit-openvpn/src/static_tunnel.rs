@@ -229,10 +229,11 @@ impl StaticTunnel {
         let roams = anywhere && path != NOWHERE;
         self.data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
-            path,
+            path: Some(path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss,
             roams,
+            staging: false,
         }));
     }
 
@@ -572,6 +573,8 @@ impl Protocol for StaticTunnel {
                 DataMessage::OccRequest => self.tell_options(),
                 _ => {}
             },
+            // Its peer has no staging.
+            Notice::Wanted { .. } => {}
             // The numbers of packets run out: they begin again, later.
             Notice::LimitNear { .. } => {
                 self.begin();

@@ -124,7 +124,7 @@ impl End {
 /// Where the data plane shall send.
 fn reached(events: &[Event]) -> Vec<Path> {
     let path = |event: &Event| match event {
-        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => Some(*path),
+        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => *path,
         _ => None,
     };
     events.iter().filter_map(path).collect()

@@ -4,6 +4,7 @@ mod garbage;
 mod limits;
 mod merging;
 pub(crate) mod packets;
+mod peers;
 mod roaming;
 mod tunnel;
 mod workers;

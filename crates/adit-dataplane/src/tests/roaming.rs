@@ -142,7 +142,14 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
     let (mut server, mut one, _) = three(false);
     let routes: Vec<IpNet> = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
     let (peer, path) = (PeerId(1), udp(1));
-    server.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: false }));
+    server.apply(DataEvent::AddPeer(PeerConfig {
+        peer,
+        path: Some(path),
+        routes,
+        max_mss: None,
+        roams: false,
+        staging: false,
+    }));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     order(&mut server, 1, udp(7));

@@ -33,7 +33,14 @@ fn pick(workers: &mut [End; 2], n: u8) -> [&mut End; 2] {
 
 fn know(end: &mut End, n: u8, path: Path) {
     let routes = inner(n).iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-    let config = PeerConfig { peer: PeerId(n.into()), path, routes, max_mss: None, roams: true };
+    let config = PeerConfig {
+        peer: PeerId(n.into()),
+        path: Some(path),
+        routes,
+        max_mss: None,
+        roams: true,
+        staging: false,
+    };
     let (egress, ingress) = remote_peer(config, u32::from(n % 2));
     end.egress.apply(egress, &mut end.outbox);
     end.ingress.apply(ingress);
@@ -147,7 +154,14 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     assert!(odd.counters.snapshot().peers.is_empty());
     // Now the odd one serves it.
     let routes: Vec<IpNet> = inner(2).iter().map(|net| net.parse().expect("a network")).collect();
-    let config = PeerConfig { peer: PeerId(2), path: udp(2), routes, max_mss: None, roams: true };
+    let config = PeerConfig {
+        peer: PeerId(2),
+        path: Some(udp(2)),
+        routes,
+        max_mss: None,
+        roams: true,
+        staging: false,
+    };
     let (egress, ingress) = remote_peer(config.clone(), 1);
     even.egress.apply(egress, &mut even.outbox);
     even.ingress.apply(ingress);

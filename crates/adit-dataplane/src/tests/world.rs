@@ -77,7 +77,14 @@ impl End {
 
     pub(crate) fn add_peer(&mut self, peer: PeerId, path: Path, routes: &[&str], max_mss: Option<u16>) {
         let routes = routes.iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-        self.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss, roams: true }));
+        self.apply(DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes,
+            max_mss,
+            roams: true,
+            staging: false,
+        }));
     }
 
     /// Installs and activates. Seals with key `seal`, opens with key `open`.

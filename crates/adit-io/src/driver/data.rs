@@ -104,7 +104,9 @@ impl Running {
         while !self.stopped {
             let timeout = self.links.closing().then_some(CLOSE_PATIENCE);
             self.wait(timeout, &mut ready)?;
-            self.ingress.tick(coarse_clock());
+            let now = coarse_clock();
+            self.ingress.tick(now);
+            self.egress.tick(now);
             for event in &ready {
                 self.look_after(*event, &mut received)?;
             }

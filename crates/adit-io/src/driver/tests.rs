@@ -110,7 +110,14 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
     let framing = OpenVpnFraming { header, key_id: 0, compression: CompressionFraming::None };
     let routes = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: false }),
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes,
+            max_mss: None,
+            roams: false,
+            staging: false,
+        }),
         DataEvent::Install(Box::new(Install {
             peer,
             session,

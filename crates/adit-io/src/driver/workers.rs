@@ -63,7 +63,19 @@ impl Workers {
             }
             DataEvent::MovePeer { peer, path } => {
                 if let Some(served) = self.peers.get_mut(&peer) {
-                    served.config.path = path;
+                    served.config.path = Some(path);
+                }
+                self.tell_all(&event);
+            }
+            DataEvent::AddRoute { peer, route } => {
+                if let Some(served) = self.peers.get_mut(&peer) {
+                    served.config.routes.push(route);
+                }
+                self.tell_all(&event);
+            }
+            DataEvent::RemoveRoute { peer, route } => {
+                if let Some(served) = self.peers.get_mut(&peer) {
+                    served.config.routes.retain(|other| *other != route);
                 }
                 self.tell_all(&event);
             }
@@ -84,9 +96,9 @@ impl Workers {
     /// The worker that serves a new peer: the one to which the kernel steers its datagrams
     /// ([`adit_dataplane::codec::Steering`]). Connections belong to the first worker.
     fn worker_for(&self, config: &PeerConfig) -> usize {
-        match config.path.transport() {
-            Transport::Udp => config.peer.0 as usize % self.all.len().max(1),
-            Transport::Tcp => 0,
+        match config.path.map(|path| path.transport()) {
+            Some(Transport::Udp) | None => config.peer.0 as usize % self.all.len().max(1),
+            Some(Transport::Tcp) => 0,
         }
     }
 

@@ -522,10 +522,11 @@ impl Connection {
     fn come_up(&mut self, now: Instant, pushed: Pushed, params: &Params, events: &mut VecDeque<Event>) {
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
-            path: self.path,
+            path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: None,
             roams: false,
+            staging: false,
         })));
         let settings =
             TunnelSettings { addresses: pushed.addresses.clone(), mtu: 1500, ..TunnelSettings::default() };

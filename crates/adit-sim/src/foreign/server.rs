@@ -184,10 +184,11 @@ impl ForeignServer {
         }
         self.events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PEER,
-            path: connection.path,
+            path: Some(connection.path),
             routes: self.network.client.iter().copied().map(IpNet::from).collect(),
             max_mss: None,
             roams: false,
+            staging: false,
         })));
         let first = connection.keys.ready();
         let info = self.connection.as_ref().map(|connection| self.info(connection));

@@ -229,7 +229,14 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent; 3
         replay_window: ReplayWindow::default(),
     };
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes: vec![behind], max_mss: None, roams: false }),
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes: vec![behind],
+            max_mss: None,
+            roams: false,
+            staging: false,
+        }),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
     ]

@@ -57,7 +57,14 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
     let id = SessionId::openvpn(peer, 0);
     let cipher = Cipher::Aes256Gcm;
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: true }),
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes,
+            max_mss: None,
+            roams: true,
+            staging: false,
+        }),
         DataEvent::Install(Box::new(Install {
             peer,
             session: id,

@@ -93,10 +93,11 @@ impl Connection {
         let Terms { agreement, settings, .. } = terms;
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
-            path: self.path,
+            path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
             roams: self.params.float,
+            staging: false,
         })));
         self.session.agreed(now, terms.dynamic)?;
         self.link.agree(agreement, &self.session, events)?;

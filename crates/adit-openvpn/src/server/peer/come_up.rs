@@ -41,10 +41,11 @@ impl Peer {
         let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: self.id,
-            path: self.path,
+            path: Some(self.path),
             routes: lease.networks(),
             max_mss,
             roams: true,
+            staging: false,
         })));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };

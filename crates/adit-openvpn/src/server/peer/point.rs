@@ -34,10 +34,11 @@ impl Peer {
         };
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: self.id,
-            path: self.path,
+            path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, &agreement),
             roams: self.params.point.as_ref().is_some_and(|point| point.only_from.is_none()),
+            staging: false,
         })));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });
