@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use adit_core::PeerId;
+use adit_core::{Instant, PeerId};
 
 /// Why a packet or datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,21 @@ impl Cell {
     }
 }
 
+/// A moment with one writer; never, until the first.
+#[derive(Debug, Default)]
+struct Stamp(Cell);
+
+impl Stamp {
+    #[inline]
+    fn set(&self, now: Instant) {
+        self.0.0.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Instant> {
+        Some(self.0.get()).filter(|nanos| *nanos != 0).map(Instant::from_nanos)
+    }
+}
+
 /// What one half counts for one peer. Alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -92,6 +107,9 @@ pub(crate) struct PeerCounter {
     bytes: Cell,
     /// Of these, what carried the protocol's own messages.
     message_bytes: Cell,
+    keepalives: Cell,
+    last_data: Stamp,
+    last_keepalive: Stamp,
 }
 
 impl PeerCounter {
@@ -100,6 +118,26 @@ impl PeerCounter {
     pub(crate) fn add(&self, datagrams: u64, bytes: u64) {
         self.datagrams.add(datagrams);
         self.bytes.add(bytes);
+    }
+
+    /// One of the datagrams carried data.
+    #[inline]
+    pub(crate) fn stamp_data(&self, now: Instant) {
+        self.last_data.set(now);
+    }
+
+    /// One of the datagrams was a keepalive.
+    pub(crate) fn add_keepalive(&self, now: Instant) {
+        self.keepalives.add(1);
+        self.last_keepalive.set(now);
+    }
+
+    fn activity(&self) -> Activity {
+        Activity {
+            keepalives: self.keepalives.get(),
+            last_data: self.last_data.get(),
+            last_keepalive: self.last_keepalive.get(),
+        }
     }
 
     /// All bytes counted so far.
@@ -188,6 +226,17 @@ impl Counters {
         let registry = self.registry();
         let pair = registry.get(&peer)?;
         Some((read(pair.received.as_ref()).1, read(pair.sent.as_ref()).1))
+    }
+
+    /// Keepalives, and when data and keepalives passed last, as the halves were told the time.
+    pub fn liveness(&self, peer: PeerId) -> Option<Liveness> {
+        let registry = self.registry();
+        let pair = registry.get(&peer)?;
+        let activity = |half: &Option<Arc<PeerCounter>>| half.as_ref().map(|half| half.activity());
+        Some(Liveness {
+            received: activity(&pair.received).unwrap_or_default(),
+            sent: activity(&pair.sent).unwrap_or_default(),
+        })
     }
 
     /// Of those bytes, in both directions, what carried the protocol's own messages. To be asked after
@@ -305,6 +354,26 @@ impl DirectionSnapshot {
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or(0)
     }
+}
+
+/// Keepalives and data of one direction, apart. Messages of the protocol's own are neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Keepalives since the peer was added.
+    pub keepalives: u64,
+    /// When the last packet passed.
+    pub last_data: Option<Instant>,
+    /// When the last keepalive passed.
+    pub last_keepalive: Option<Instant>,
+}
+
+/// Both directions of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Liveness {
+    /// What came from it, authentic and new.
+    pub received: Activity,
+    /// What was sealed for it.
+    pub sent: Activity,
 }
 
 /// Totals of one peer since it was added.

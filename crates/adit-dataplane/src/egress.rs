@@ -7,7 +7,7 @@ use adit_core::{Instant, Notice, Path, PeerConfig, PeerId, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
-use crate::event::EgressEvent;
+use crate::event::{EgressEvent, SealSession};
 use crate::headers::Ip;
 use crate::mss;
 use crate::offload::{Offload, Segmentation};
@@ -20,6 +20,9 @@ use crate::staging::{StagedBytes, Staging};
 struct Session {
     id: SessionId,
     seal: Box<dyn Sealer>,
+    is_keepalive: fn(&[u8]) -> bool,
+    /// When it seals no more.
+    expires: Option<Instant>,
 }
 
 struct Peer {
@@ -100,7 +103,7 @@ impl Egress {
             }
             EgressEvent::Install { peer, session, seal } => {
                 if let Some(peer) = self.peer(peer) {
-                    peer.install(session, seal.0);
+                    peer.install(session, seal);
                 }
             }
             EgressEvent::Activate { peer, session } => {
@@ -168,8 +171,7 @@ impl Egress {
     fn send_staged(&mut self, id: PeerId, out: &mut Outbox) {
         let Some(slot) = self.slots.get(&id).copied() else { return };
         while let Some(peer) = self.peers.get_mut(slot)
-            && peer.active.is_some()
-            && peer.path.is_some()
+            && peer.is_ready(self.now)
             && let Some((offload, mut packet)) =
                 peer.staging.as_mut().and_then(|staging| staging.pop(&mut self.staged))
         {
@@ -194,8 +196,9 @@ impl Egress {
         let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         // What is passed on, or waits, must be whole.
-        peer.active.ok_or(DropReason::NoSession)?;
-        peer.path.ok_or(DropReason::NoSession)?;
+        if !peer.is_ready(self.now) {
+            return Err(DropReason::NoSession);
+        }
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(offload, packet)?;
@@ -208,6 +211,9 @@ impl Egress {
             let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
             peer.seal_run(run, out)
         };
+        if sealed.is_ok() {
+            peer.counter.stamp_data(self.now);
+        }
         peer.note_limit(&mut self.notices);
         sealed
     }
@@ -215,9 +221,13 @@ impl Egress {
     fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut Outbox) {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
             None => Err(DropReason::NoPeer),
+            Some(peer) if !peer.is_ready(self.now) => Err(DropReason::NoSession),
             Some(peer) => {
                 let before = peer.counter.bytes();
                 let sealed = peer.seal(payload, out);
+                if sealed.is_ok() && peer.sends_keepalive(payload) {
+                    peer.counter.add_keepalive(self.now);
+                }
                 peer.counter.add_message(peer.counter.bytes().wrapping_sub(before));
                 peer.note_limit(&mut self.notices);
                 sealed
@@ -289,10 +299,11 @@ impl Egress {
 }
 
 impl Peer {
-    fn install(&mut self, id: SessionId, seal: Box<dyn Sealer>) {
+    fn install(&mut self, id: SessionId, session: SealSession) {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.retire(id);
-        self.sessions.push(Session { id, seal });
+        let SealSession { codec: seal, is_keepalive, expires } = session;
+        self.sessions.push(Session { id, seal, is_keepalive, expires });
     }
 
     /// False, and no change, if there is no such session.
@@ -306,6 +317,23 @@ impl Peer {
         let active = self.active.and_then(|index| self.sessions.get(index)).map(|session| session.id);
         self.sessions.retain(|session| session.id != id);
         self.active = active.and_then(|active| self.sessions.iter().position(|session| session.id == active));
+    }
+
+    #[inline]
+    fn active(&self) -> Option<&Session> {
+        self.sessions.get(self.active?)
+    }
+
+    /// Whether it is known where the peer is, and there is a session to seal with.
+    #[inline]
+    fn is_ready(&self, now: Instant) -> bool {
+        let is_alive = |session: &Session| session.expires.is_none_or(|expires| now < expires);
+        self.path.is_some() && self.active().is_some_and(is_alive)
+    }
+
+    /// Whether that payload is a keepalive of its session.
+    fn sends_keepalive(&self, payload: &[u8]) -> bool {
+        self.active().is_some_and(|session| (session.is_keepalive)(payload))
     }
 
     /// Seals one payload.

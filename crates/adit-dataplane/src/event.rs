@@ -2,12 +2,16 @@
 
 use std::fmt;
 
-use adit_core::{DataEvent, IpNet, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{DataEvent, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
 
-use crate::codec::{Opener, Sealer, SessionCodec, from_core};
+use crate::codec::{Opener, Sealer, from_core};
 
 /// The sealing half of a session, on its way to [`crate::Egress`].
-pub struct SealSession(pub(crate) Box<dyn Sealer>);
+pub struct SealSession {
+    pub(crate) codec: Box<dyn Sealer>,
+    pub(crate) is_keepalive: fn(&[u8]) -> bool,
+    pub(crate) expires: Option<Instant>,
+}
 
 impl fmt::Debug for SealSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,7 +20,11 @@ impl fmt::Debug for SealSession {
 }
 
 /// The opening half of a session, on its way to [`crate::Ingress`].
-pub struct OpenSession(pub(crate) Box<dyn Opener>);
+pub struct OpenSession {
+    pub(crate) codec: Box<dyn Opener>,
+    pub(crate) is_keepalive: fn(&[u8]) -> bool,
+    pub(crate) expires: Option<Instant>,
+}
 
 impl fmt::Debug for OpenSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,12 +188,11 @@ pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
         }
         DataEvent::Install(install) => {
             let (peer, session) = (install.peer, install.session);
-            let Ok(SessionCodec { seal, open, .. }) = from_core::session(&install) else {
-                return (None, None);
-            };
+            let Ok(codec) = from_core::session(&install) else { return (None, None) };
+            let (seal, open) = codec.halves();
             (
-                Some(EgressEvent::Install { peer, session, seal: SealSession(seal) }),
-                Some(IngressEvent::Install { peer, session, open: OpenSession(open) }),
+                Some(EgressEvent::Install { peer, session, seal }),
+                Some(IngressEvent::Install { peer, session, open }),
             )
         }
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),

@@ -61,6 +61,7 @@ pub struct Ingress {
     /// The session found last: datagrams come in runs.
     last: Option<(SessionId, Owner)>,
     counters: Counters,
+    now: Instant,
     next_tick: Instant,
 }
 
@@ -113,6 +114,7 @@ impl Ingress {
             client_to_client: config.client_to_client,
             last: None,
             counters,
+            now: Instant::ORIGIN,
             next_tick: Instant::ORIGIN,
         }
     }
@@ -127,7 +129,7 @@ impl Ingress {
             IngressEvent::MovePeer { peer, path } => self.peers.relocate(peer, path),
             IngressEvent::AddRoute { peer, route } => self.peers.add_route(peer, route),
             IngressEvent::RemoveRoute { peer, route } => self.peers.remove_route(peer, route),
-            IngressEvent::Install { peer, session, open } => self.peers.install(peer, session, open.0),
+            IngressEvent::Install { peer, session, open } => self.peers.install(peer, session, open),
             IngressEvent::InstallRemote { peer, session } => self.peers.install_remote(peer, session),
             IngressEvent::Retire { session, .. } => {
                 self.peers.retire(session);
@@ -160,9 +162,10 @@ impl Ingress {
     }
 
     /// Says what time it is: as often as there is something to open, and the clock is cheap. Replay windows are
-    /// limited in time by it; without it they are limited in packets alone.
+    /// limited in time by it, sessions expire by it, and the last data and keepalives of a peer are stamped with it.
     #[inline]
     pub fn tick(&mut self, now: Instant) {
+        self.now = now;
         if now >= self.next_tick {
             self.tick_sessions(now);
         }
@@ -310,6 +313,9 @@ impl Ingress {
     ) -> Result<(), DropReason> {
         let Peers { peers, sessions, paths, .. } = &mut self.peers;
         let session = sessions.get_mut(index).ok_or(DropReason::NoSession)?;
+        if session.expires.is_some_and(|expires| expires <= self.now) {
+            return Err(DropReason::NoSession);
+        }
         let slot = session.peer;
         let peer = peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         let datagram = bytes.get_mut(range.clone()).ok_or(DropReason::Malformed)?;
@@ -339,12 +345,18 @@ impl Ingress {
         let bytes_of = bytes.get_mut(payload.clone()).ok_or(DropReason::Malformed)?;
         match bytes_of.first().map(|first| first >> 4) {
             Some(4 | 6) => {}
-            None => return Ok(()),
-            Some(_) => {
+            first => {
+                if (session.is_keepalive)(bytes_of) {
+                    peer.counter.add_keepalive(self.now);
+                }
+                if first.is_none() {
+                    return Ok(());
+                }
                 peer.counter.add_message(range.len() as u64);
                 return message(peer.id, session.id, bytes_of, out);
             }
         }
+        peer.counter.stamp_data(self.now);
         let ip = Ip::parse(bytes_of).ok_or(DropReason::Malformed)?;
         if let Some(max) = peer.max_mss {
             mss::clamp(bytes_of, &ip, max);

@@ -47,7 +47,7 @@ mod tests;
 use std::sync::Arc;
 
 use codec::Demultiplexer;
-pub use counters::{Counters, DirectionSnapshot, DropReason, PeerSnapshot, Snapshot};
+pub use counters::{Activity, Counters, DirectionSnapshot, DropReason, Liveness, PeerSnapshot, Snapshot};
 pub use egress::Egress;
 pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, remote_peer, split};
 pub use inbox::{Inbox, MergePolicy, Passed, TunPacket};

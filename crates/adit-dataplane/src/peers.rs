@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Transport};
+use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Transport};
 
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
-use crate::event::EgressEvent;
+use crate::event::{EgressEvent, OpenSession};
 use crate::inbox::Inbox;
 use crate::routes::Routes;
 use crate::slab::Slab;
@@ -23,6 +23,9 @@ pub(crate) struct Session {
     /// The peer's slot.
     pub(crate) peer: u32,
     pub(crate) open: Box<dyn Opener>,
+    pub(crate) is_keepalive: fn(&[u8]) -> bool,
+    /// When it opens no more.
+    pub(crate) expires: Option<Instant>,
     pub(crate) used: bool,
     /// Later sessions have higher numbers, from 1 on.
     pub(crate) number: u64,
@@ -170,13 +173,15 @@ impl Peers {
         }
     }
 
-    pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, mut open: Box<dyn Opener>) {
+    pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, session: OpenSession) {
         let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
+        let OpenSession { codec: mut open, is_keepalive, expires } = session;
         if let Some(window) = self.retire(id).and_then(|mut replaced| replaced.take_window()) {
             open.adopt_window(window);
         }
         self.installed += 1;
-        let session = Session { id, peer: slot, open, used: false, number: self.installed };
+        let number = self.installed;
+        let session = Session { id, peer: slot, open, is_keepalive, expires, used: false, number };
         let index = self.sessions.insert(session);
         self.own(slot, id, Owner::Here(index));
     }

@@ -19,10 +19,13 @@ pub mod wireguard;
 
 use std::fmt;
 
+use adit_core::Instant;
+
 pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
 pub use self::from_core::is_steered;
 pub use self::open::{Decode, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
+use crate::event::{OpenSession, SealSession};
 pub use crate::replay::Window;
 
 /// Failed tags after which a session opens no more (RFC 9001 §6.6 has 2^36 for ChaCha20-Poly1305, and no
@@ -48,9 +51,27 @@ pub struct SessionCodec {
     pub seal: Box<dyn Sealer>,
     /// Opens what we receive.
     pub open: Box<dyn Opener>,
+    /// Whether a payload is a keepalive: it is counted apart from data, and says only that the peer is there.
+    pub is_keepalive: fn(&[u8]) -> bool,
+    /// From then on nothing is sealed or opened any more.
+    pub expires: Option<Instant>,
     /// Whether what the peer sends bears the number that [`Demultiplexer::steering`] goes by. If not, the kernel
     /// brings it to the first worker, which then serves the peer.
     pub steered: bool,
+}
+
+impl SessionCodec {
+    /// A codec whose keepalives are empty payloads, that does not expire, and whose datagrams can be steered.
+    pub fn new(seal: Box<dyn Sealer>, open: Box<dyn Opener>) -> Self {
+        SessionCodec { seal, open, is_keepalive: <[u8]>::is_empty, expires: None, steered: true }
+    }
+
+    /// What each half of the data plane gets.
+    pub(crate) fn halves(self) -> (SealSession, OpenSession) {
+        let SessionCodec { seal, open, is_keepalive, expires, .. } = self;
+        let seal = SealSession { codec: seal, is_keepalive, expires };
+        (seal, OpenSession { codec: open, is_keepalive, expires })
+    }
 }
 
 impl fmt::Debug for SessionCodec {

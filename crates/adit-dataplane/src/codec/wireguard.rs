@@ -34,11 +34,8 @@ pub fn session(
 ) -> Result<SessionCodec, AeadError> {
     let sealer = Sealer { aead: aws_lc(cipher, seal)?, remote_index, mtu };
     let limits = UsageLimits::of(cipher, 0, COUNTER_WARN, COUNTER_MAX);
-    Ok(SessionCodec {
-        seal: Box::new(CountingSealer::new(sealer, limits)),
-        open: Box::new(WindowedOpener::new(Opener(aws_lc(cipher, open)?), replay)),
-        steered: true,
-    })
+    let opener = WindowedOpener::new(Opener(aws_lc(cipher, open)?), replay);
+    Ok(SessionCodec::new(Box::new(CountingSealer::new(sealer, limits)), Box::new(opener)))
 }
 
 /// For all sockets. The id of a session is the receiver index that we chose for it.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, PeerConfig, PeerId};
+use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, PeerConfig, PeerId, ReplayWindow};
 
 use super::packets::Flow;
 use super::world::{End, admit, client, three, udp};
-use crate::codec::testing::{session_id, v2};
-use crate::{DropReason, Offload};
+use crate::codec::SessionCodec;
+use crate::codec::testing::{self, session_id, v2};
+use crate::{Activity, DropReason, Liveness, Offload};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
 const ONE: PeerId = PeerId(1);
@@ -128,4 +129,64 @@ fn the_one_peer_of_a_client_has_routes_too() {
         assert_eq!(one.receive(udp(9), &sealed, sealed.len()).packets.len(), taken, "from {source}");
     }
     assert_eq!(one.dropped_in(DropReason::BadSource), 1);
+}
+
+#[test]
+fn keepalives_and_data_are_counted_apart() {
+    let (mut server, mut one, _) = three(false);
+    // A message of the protocol's own is neither.
+    let sends: [(u64, &[u8]); 5] = [
+        (1000, &Flow { source: 1, destination: 77, ..Flow::default() }.udp(b"x")),
+        (2000, b""),
+        (3000, &[0x2a; 7]),
+        (4000, b""),
+        (5000, b"\xffmessage"),
+    ];
+    for (time, payload) in sends {
+        one.egress.tick(at(time));
+        server.ingress.tick(at(time + 10));
+        match payload.first() {
+            Some(0x45) => one.egress.seal_packet(Offload::NONE, &mut payload.to_vec(), &mut one.outbox),
+            _ => one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: payload.to_vec() }),
+        }
+        let sealed = one.flush().remove(0).2;
+        server.receive(udp(1), &sealed, sealed.len());
+    }
+    let activity = |later: u64| Activity {
+        keepalives: 2,
+        last_data: Some(at(1000 + later)),
+        last_keepalive: Some(at(4000 + later)),
+    };
+    let expected = Liveness { received: activity(10), sent: Activity::default() };
+    assert_eq!(server.counters.liveness(ONE), Some(expected));
+    let expected = Liveness { received: Activity::default(), sent: activity(0) };
+    assert_eq!(one.counters.liveness(PeerId::SERVER), Some(expected));
+    assert_eq!(server.counters.traffic(ONE), Some((5, 0)), "each is a datagram");
+    assert_eq!(server.counters.liveness(PeerId(9)), None);
+}
+
+#[test]
+fn an_expired_session_neither_seals_nor_opens() {
+    let (mut server, mut one, _) = three(false);
+    let expiring = || {
+        let codec = testing::session(v2(1, 0), CIPHER, (0x81, 1), ReplayWindow::default()).expect("it fits");
+        SessionCodec { expires: Some(at(180_000)), ..codec }
+    };
+    server.apply(DataEvent::AddPeer(PeerConfig { path: Some(udp(1)), ..config(true) }));
+    server.install_codec(ONE, session_id(ONE, 0), expiring());
+    server.apply(DataEvent::Activate { peer: ONE, session: session_id(ONE, 0) });
+    for (time, works) in [(0, true), (179_999, true), (180_000, false), (500_000, false)] {
+        server.egress.tick(at(time));
+        server.ingress.tick(at(time));
+        assert_eq!(server.send(Offload::NONE, &packet(1)).is_empty(), !works, "at {time} ms");
+        let sealed = one.send_one(&Flow { source: 1, destination: 77, ..Flow::default() }.udp(b"x"));
+        assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets.len(), usize::from(works));
+        server.apply(DataEvent::Inject { peer: ONE, payload: vec![] });
+        assert_eq!(server.flush().is_empty(), !works);
+    }
+    assert_eq!(server.egress.take_notices(), vec![Notice::Wanted { peer: ONE }; 2]);
+    assert_eq!(server.dropped_in(DropReason::NoSession), 2);
+    // New keys, and what waited leaves.
+    server.install(ONE, session_id(ONE, 1), v2(1, 1), CIPHER, (0x82, 2));
+    assert_eq!(server.flush().len(), 1);
 }

@@ -12,7 +12,7 @@ use crate::codec::testing::{self, Framing, session_id, v2};
 use crate::codec::{Demultiplexer, SessionCodec};
 use crate::{
     Config, Counters, DropReason, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload,
-    OpenSession, Outbox, Passed, SealSession, VNET_HEADER_LEN, split,
+    Outbox, Passed, VNET_HEADER_LEN, split,
 };
 
 /// A UDP path from that address.
@@ -103,7 +103,7 @@ impl End {
     }
 
     pub(crate) fn install_codec(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
-        let (seal, open) = (SealSession(codec.seal), OpenSession(codec.open));
+        let (seal, open) = codec.halves();
         self.egress.apply(EgressEvent::Install { peer, session, seal }, &mut self.outbox);
         self.ingress.apply(IngressEvent::Install { peer, session, open });
     }

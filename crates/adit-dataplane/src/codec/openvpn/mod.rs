@@ -125,6 +125,14 @@ impl fmt::Debug for MacKey {
     }
 }
 
+/// OpenVPN's ping (ping.c, `ping_string`).
+const PING: [u8; 16] =
+    [0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48];
+
+fn is_keepalive(payload: &[u8]) -> bool {
+    payload.is_empty() || payload == PING
+}
+
 /// The codec of a session: seals with the one key, opens with the other.
 ///
 /// # Errors
@@ -143,11 +151,11 @@ pub fn session(
         let opener = epoch::Opener::new(data, cipher, open, replay)?;
         let mut sealer = epoch::Sealer::new(data, cipher, seal)?;
         sealer.follow(&opener);
-        return Ok(SessionCodec { seal: Box::new(sealer), open: Box::new(opener), steered });
+        let codec = SessionCodec::new(Box::new(sealer), Box::new(opener));
+        return Ok(SessionCodec { is_keepalive, steered, ..codec });
     }
-    let seal = sealer(framing, cipher, seal)?;
-    let open = opener(framing, cipher, open, replay)?;
-    Ok(SessionCodec { seal, open, steered })
+    let codec = SessionCodec::new(sealer(framing, cipher, seal)?, opener(framing, cipher, open, replay)?);
+    Ok(SessionCodec { is_keepalive, steered, ..codec })
 }
 
 /// The sealing half alone. In the epoch format it does not follow any opening half.

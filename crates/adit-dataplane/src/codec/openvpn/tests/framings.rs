@@ -107,3 +107,16 @@ fn data_v1_and_peer_id_ffffff_go_by_path() {
     let sealed = one.send_one(&packet(1, 77));
     assert_eq!(server.receive(udp(5), &sealed, sealed.len()).packets.len(), 1, "it moved");
 }
+
+#[test]
+fn pings_are_keepalives_and_still_messages() {
+    let (mut server, mut one, _) = three(false);
+    let ping = crate::codec::openvpn::PING.to_vec();
+    one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: ping.clone() });
+    let sealed = one.flush().remove(0).2;
+    let notices = server.receive(udp(1), &sealed, sealed.len()).notices;
+    let is_ping = |notice: &Notice| matches!(notice, Notice::Message { payload, .. } if *payload == ping);
+    assert_eq!(notices.iter().filter(|notice| is_ping(notice)).count(), 1);
+    assert_eq!(server.counters.liveness(PeerId(1)).map(|liveness| liveness.received.keepalives), Some(1));
+    assert_eq!(one.counters.liveness(PeerId::SERVER).map(|liveness| liveness.sent.keepalives), Some(1));
+}
