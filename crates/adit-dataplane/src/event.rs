@@ -4,7 +4,7 @@ use std::fmt;
 
 use adit_core::{DataEvent, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
 
-use crate::codec::{Opener, Sealer, from_core};
+use crate::codec::{Opener, Sealer, SessionCodec, from_core};
 
 /// The sealing half of a session, on its way to [`crate::Egress`].
 pub struct SealSession {
@@ -167,6 +167,12 @@ pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent)
     (EgressEvent::AddRemotePeer { peer: peer.clone(), worker }, IngressEvent::AddRemotePeer { peer, worker })
 }
 
+/// Gives both halves of the peer's worker a session with that codec.
+pub fn install(peer: PeerId, session: SessionId, codec: SessionCodec) -> (EgressEvent, IngressEvent) {
+    let (seal, open) = codec.halves();
+    (EgressEvent::Install { peer, session, seal }, IngressEvent::Install { peer, session, open })
+}
+
 /// Divides an order for the two halves. An install whose keys do not fit its cipher yields nothing, so that its packets
 /// count as [`crate::DropReason::NoSession`]; the key schedules of the protocols always fit.
 pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
@@ -187,13 +193,9 @@ pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
             (Some(EgressEvent::RemoveRoute { peer, route }), Some(IngressEvent::RemoveRoute { peer, route }))
         }
         DataEvent::Install(install) => {
-            let (peer, session) = (install.peer, install.session);
             let Ok(codec) = from_core::session(&install) else { return (None, None) };
-            let (seal, open) = codec.halves();
-            (
-                Some(EgressEvent::Install { peer, session, seal }),
-                Some(IngressEvent::Install { peer, session, open }),
-            )
+            let (egress, ingress) = self::install(install.peer, install.session, codec);
+            (Some(egress), Some(ingress))
         }
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),
         DataEvent::Retire { peer, session } => {

@@ -49,7 +49,7 @@ use std::sync::Arc;
 use codec::Demultiplexer;
 pub use counters::{Activity, Counters, DirectionSnapshot, DropReason, Liveness, PeerSnapshot, Snapshot};
 pub use egress::Egress;
-pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, remote_peer, split};
+pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
 pub use inbox::{Inbox, MergePolicy, Passed, TunPacket};
 pub use ingress::{Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};

@@ -11,8 +11,8 @@ use adit_core::{
 use crate::codec::testing::{self, Framing, session_id, v2};
 use crate::codec::{Demultiplexer, SessionCodec};
 use crate::{
-    Config, Counters, DropReason, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload,
-    Outbox, Passed, VNET_HEADER_LEN, split,
+    Config, Counters, DropReason, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Passed,
+    VNET_HEADER_LEN, install, split,
 };
 
 /// A UDP path from that address.
@@ -103,9 +103,9 @@ impl End {
     }
 
     pub(crate) fn install_codec(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
-        let (seal, open) = codec.halves();
-        self.egress.apply(EgressEvent::Install { peer, session, seal }, &mut self.outbox);
-        self.ingress.apply(IngressEvent::Install { peer, session, open });
+        let (egress, ingress) = install(peer, session, codec);
+        self.egress.apply(egress, &mut self.outbox);
+        self.ingress.apply(ingress);
     }
 
     /// Seals packets and gives the trains' path, segment and bytes.
