@@ -8,7 +8,7 @@ use adit_core::{
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{Config, Inbox, Ingress, MergePolicy, Outbox, StreamError, split};
+use adit_dataplane::{Config, Ingress, MergePolicy, ReceiveBatch, StreamError, TransmitBatch, split};
 use libfuzzer_sys::fuzz_target;
 
 const PEER: PeerId = PeerId::SERVER;
@@ -46,7 +46,7 @@ fn client() -> Ingress {
     ];
     for event in events {
         let (out, inward) = split(event);
-        out.into_iter().for_each(|event| egress.apply(event, &mut Outbox::new()));
+        out.into_iter().for_each(|event| egress.apply(event, &mut TransmitBatch::new()));
         inward.into_iter().for_each(|event| ingress.apply(event));
     }
     ingress
@@ -55,15 +55,19 @@ fn client() -> Ingress {
 /// The control datagrams on a stream that arrives in pieces of that size, and how it ended.
 fn receive(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<usize, StreamError>) {
     let mut ingress = client();
-    let mut inbox = Inbox::new(MergePolicy::TcpAndUdp);
+    let mut receive_batch = ReceiveBatch::new(MergePolicy::TcpAndUdp);
     let mut control = Vec::new();
     let mut buffer = Vec::new();
     for bytes in stream.chunks(piece.max(1)) {
         buffer.extend_from_slice(bytes);
-        let outcome = ingress.open_stream(path(), &mut buffer, &mut inbox);
-        control.extend(inbox.control().iter().map(|(_, range)| buffer[range.clone()].to_vec()));
-        assert_eq!(inbox.packets().count() + inbox.relay().len(), 0, "a packet that nobody sealed");
-        inbox.clear();
+        let outcome = ingress.open_stream(path(), &mut buffer, &mut receive_batch);
+        control.extend(receive_batch.control().iter().map(|(_, range)| buffer[range.clone()].to_vec()));
+        assert_eq!(
+            receive_batch.packets().count() + receive_batch.relay().len(),
+            0,
+            "a packet that nobody sealed"
+        );
+        receive_batch.clear();
         match outcome {
             Ok(used) => drop(buffer.drain(..used)),
             Err(error) => return (control, Err(error)),

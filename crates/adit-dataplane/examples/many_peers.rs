@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
 use adit_dataplane::codec::{SessionCodec, wireguard};
-use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, install, split};
+use adit_dataplane::{
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,
+};
 
 /// The peer whose flow passes meanwhile.
 const FLOW: u32 = u32::MAX;
@@ -55,8 +57,8 @@ type Step = fn(&mut Plane, u32);
 struct Plane {
     egress: Egress,
     ingress: Ingress,
-    outbox: Outbox,
-    inbox: Inbox,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
 }
 
 fn path(number: u32) -> Path {
@@ -77,12 +79,17 @@ fn codec(number: u32) -> SessionCodec {
 impl Plane {
     fn new() -> Self {
         let (egress, ingress, _) = adit_dataplane::new(Config::new(wireguard::Sockets));
-        Plane { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) }
+        Plane {
+            egress,
+            ingress,
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+        }
     }
 
     fn apply(&mut self, event: DataEvent) {
         let (egress, ingress) = split(event);
-        egress.into_iter().for_each(|event| self.egress.apply(event, &mut self.outbox));
+        egress.into_iter().for_each(|event| self.egress.apply(event, &mut self.transmit_batch));
         ingress.into_iter().for_each(|event| self.ingress.apply(event));
     }
 
@@ -100,7 +107,7 @@ impl Plane {
     fn install(&mut self, number: u32) {
         let (peer, session) = (PeerId(number), SessionId(number.into()));
         let (egress, ingress) = install(peer, session, codec(number));
-        self.egress.apply(egress, &mut self.outbox);
+        self.egress.apply(egress, &mut self.transmit_batch);
         self.ingress.apply(ingress);
         self.apply(DataEvent::Activate { peer, session });
     }
@@ -121,14 +128,14 @@ impl Plane {
         let IpAddr::V4(address) = route(FLOW).addr() else { return false };
         packet[12..16].copy_from_slice(&address.octets());
         packet[16..20].copy_from_slice(&address.octets());
-        self.outbox.clear();
-        self.egress.seal_packet(Offload::NONE, &mut packet, &mut self.outbox);
-        let Some(mut sealed) = self.outbox.iter().next().map(|batch| batch.bytes.to_vec()) else {
+        self.transmit_batch.clear();
+        self.egress.seal_packet(Offload::NONE, &mut packet, &mut self.transmit_batch);
+        let Some(mut sealed) = self.transmit_batch.iter().next().map(|batch| batch.bytes.to_vec()) else {
             return false;
         };
-        self.ingress.open_datagrams(path(FLOW), &mut sealed, 0, &mut self.inbox);
-        let passed = self.inbox.packets().count() == 1;
-        self.inbox.clear();
+        self.ingress.open_datagrams(path(FLOW), &mut sealed, 0, &mut self.receive_batch);
+        let passed = self.receive_batch.packets().count() == 1;
+        self.receive_batch.clear();
         passed
     }
 }

@@ -11,11 +11,11 @@ use crate::event::{EgressEvent, SealSession};
 use crate::headers::Ip;
 use crate::mss;
 use crate::offload::{Offload, Segmentation};
-use crate::outbox::Outbox;
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
 use crate::slab::Slab;
 use crate::staging::{StagedBytes, Staging};
+use crate::transmit::TransmitBatch;
 
 struct Session {
     id: SessionId,
@@ -76,7 +76,7 @@ impl Egress {
 
     /// Follows an order. An injected payload is sealed into `out`, and so is what waited for a session or a path that
     /// is there now.
-    pub fn apply(&mut self, event: EgressEvent, out: &mut Outbox) {
+    pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
         match event {
             EgressEvent::AddPeer(config) => {
                 let peer = config.peer;
@@ -124,7 +124,7 @@ impl Egress {
     /// Seals one read from the TUN device: a packet, or a super-packet that is cut on the way, for which
     /// `packet` is used up. What cannot be sent is dropped and counted.
     #[inline]
-    pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) {
+    pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut TransmitBatch) {
         if self.seal_or_pass(offload, packet, out).is_some() {
             self.counters.drop_one(Half::Egress, DropReason::NoSession);
         }
@@ -133,7 +133,12 @@ impl Egress {
     /// The same, but what is for a peer that another worker serves is left to the caller, who hands it to
     /// that worker.
     #[inline]
-    pub fn seal_or_pass(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) -> Option<u32> {
+    pub fn seal_or_pass(
+        &mut self,
+        offload: Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
         if reason == DropReason::NoSession {
             self.without_session(offload, packet)
@@ -168,7 +173,7 @@ impl Egress {
     }
 
     /// Seals what waited for that peer, if it can be sealed by now.
-    fn send_staged(&mut self, id: PeerId, out: &mut Outbox) {
+    fn send_staged(&mut self, id: PeerId, out: &mut TransmitBatch) {
         let Some(slot) = self.slots.get(&id).copied() else { return };
         while let Some(peer) = self.peers.get_mut(slot)
             && peer.is_ready(self.now)
@@ -181,8 +186,8 @@ impl Egress {
         }
     }
 
-    /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
-    pub fn relay_packet(&mut self, packet: &mut [u8], out: &mut Outbox) {
+    /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::ReceiveBatch::relay`]).
+    pub fn relay_packet(&mut self, packet: &mut [u8], out: &mut TransmitBatch) {
         self.seal_packet(Offload::NONE, packet, out);
     }
 
@@ -191,7 +196,12 @@ impl Egress {
         std::mem::take(&mut self.notices)
     }
 
-    fn try_seal(&mut self, offload: &Offload, packet: &mut [u8], out: &mut Outbox) -> Result<(), DropReason> {
+    fn try_seal(
+        &mut self,
+        offload: &Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Result<(), DropReason> {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
         let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
@@ -218,7 +228,7 @@ impl Egress {
         sealed
     }
 
-    fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut Outbox) {
+    fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut TransmitBatch) {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
             None => Err(DropReason::NoPeer),
             Some(peer) if !peer.is_ready(self.now) => Err(DropReason::NoSession),
@@ -338,7 +348,7 @@ impl Peer {
 
     /// Seals one payload.
     #[inline]
-    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), DropReason> {
+    fn seal(&mut self, payload: &[u8], out: &mut TransmitBatch) -> Result<(), DropReason> {
         let session =
             self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
         let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
@@ -351,7 +361,7 @@ impl Peer {
 
     /// Seals the packets of a super-packet, up to the first that cannot be.
     #[inline]
-    fn seal_run(&mut self, mut run: Run<'_>, out: &mut Outbox) -> Result<(), DropReason> {
+    fn seal_run(&mut self, mut run: Run<'_>, out: &mut TransmitBatch) -> Result<(), DropReason> {
         let session =
             self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
         let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);

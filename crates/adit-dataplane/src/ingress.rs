@@ -12,9 +12,9 @@ use crate::codec::{Class, Demultiplexer, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::IngressEvent;
 use crate::headers::Ip;
-use crate::inbox::Inbox;
-use crate::outbox::MAX_DATAGRAM;
 use crate::peers::{MOVES, Owner, Peers};
+use crate::receive::ReceiveBatch;
+use crate::transmit::MAX_DATAGRAM;
 use crate::{Config, mss};
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
@@ -183,20 +183,20 @@ impl Ingress {
     }
 
     /// Opens the datagrams of one receive call: all `segment` bytes long, the last perhaps shorter.
-    pub fn open_datagrams(&mut self, path: Path, bytes: &mut [u8], segment: usize, out: &mut Inbox) {
+    pub fn open_datagrams(&mut self, path: Path, bytes: &mut [u8], segment: usize, out: &mut ReceiveBatch) {
         self.gather_datagrams(path, bytes, 0..bytes.len(), segment, out);
         out.finish(bytes);
     }
 
     /// The same for datagrams that lie in a part of a buffer, `within`. Packets of the next call may be merged
-    /// with these until [`Inbox::finish`] is called.
+    /// with these until [`ReceiveBatch::finish`] is called.
     pub fn gather_datagrams(
         &mut self,
         path: Path,
         buffer: &mut [u8],
         within: Range<usize>,
         segment: usize,
-        out: &mut Inbox,
+        out: &mut ReceiveBatch,
     ) {
         let segment = if segment == 0 { within.len() } else { segment };
         let source = self.source(path);
@@ -214,7 +214,7 @@ impl Ingress {
         &mut self,
         path: Path,
         bytes: &mut [u8],
-        out: &mut Inbox,
+        out: &mut ReceiveBatch,
     ) -> Result<usize, StreamError> {
         let source = self.source(path);
         let longest_first = self.rules.get(source.rules).map_or(MAX_RECORD, |rules| rules.longest_first);
@@ -259,7 +259,7 @@ impl Ingress {
     }
 
     #[inline]
-    fn open_one(&mut self, source: Source, bytes: &mut [u8], range: Range<usize>, out: &mut Inbox) {
+    fn open_one(&mut self, source: Source, bytes: &mut [u8], range: Range<usize>, out: &mut ReceiveBatch) {
         let datagram = bytes.get(range.clone()).unwrap_or_default();
         let Some(rules) = self.rules.get(source.rules) else { return };
         let owner = match rules.demultiplexer.classify(datagram) {
@@ -309,7 +309,7 @@ impl Ingress {
         bytes: &mut [u8],
         range: Range<usize>,
         index: u32,
-        out: &mut Inbox,
+        out: &mut ReceiveBatch,
     ) -> Result<(), DropReason> {
         let Peers { peers, sessions, paths, .. } = &mut self.peers;
         let session = sessions.get_mut(index).ok_or(DropReason::NoSession)?;
@@ -373,7 +373,7 @@ impl Ingress {
         bytes: &[u8],
         packet: Range<usize>,
         ip: &Ip,
-        out: &mut Inbox,
+        out: &mut ReceiveBatch,
     ) -> Result<(), DropReason> {
         if self.peers.routes.lookup(ip.source) != Some(slot) {
             return Err(DropReason::BadSource);
@@ -395,7 +395,12 @@ impl Ingress {
     }
 }
 
-fn message(peer: PeerId, session: SessionId, payload: &[u8], out: &mut Inbox) -> Result<(), DropReason> {
+fn message(
+    peer: PeerId,
+    session: SessionId,
+    payload: &[u8],
+    out: &mut ReceiveBatch,
+) -> Result<(), DropReason> {
     if !out.admit_message() {
         return Err(DropReason::Flood);
     }

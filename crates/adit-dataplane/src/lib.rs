@@ -1,17 +1,17 @@
 //! adit's data plane: sessions, codecs, AEAD, replay, routes, segmentation and merging.
 //!
 //! It is pure: no I/O, no clock, no randomness, no threads. A driver reads packets and datagrams in
-//! batches, hands them to one of two halves, and writes out what it finds in its own [`Outbox`] or
-//! [`Inbox`]:
+//! batches, hands them to one of two halves, and writes out what it finds in its own [`TransmitBatch`] or
+//! [`ReceiveBatch`]:
 //!
-//! - [`Egress`] turns what the TUN device gives (perhaps a 64 KB super-packet) into trains of sealed
+//! - [`Egress`] turns what the TUN device gives (perhaps a 64 KB super-packet) into GSO batches of sealed
 //!   datagrams, copied once, from the TUN buffer into the place they are sent from.
 //! - [`Ingress`] opens datagrams where they lie in the receive buffer and merges runs of one flow into
 //!   super-packets by naming ranges of that buffer; it copies nothing.
 //!
 //! The halves are owned by one thread each and share nothing but [`Counters`], and what the two halves of one session's
 //! codec may share. When a peer comes from another address, the half that opens leaves an order for the one that seals
-//! in [`Inbox::orders`], which the driver passes on at once. A protocol's [`adit_core::DataEvent`] is divided for them
+//! in [`ReceiveBatch::orders`], which the driver passes on at once. A protocol's [`adit_core::DataEvent`] is divided for them
 //! by [`split`].
 //!
 //! How packets look on the wire, and how datagrams name their session, is in values of [`codec`]: one with each session,
@@ -19,7 +19,7 @@
 //!
 //! A server may have several pairs of halves, one a *worker*. Each peer is served by one of them, which alone
 //! has its sessions; the others know it by [`remote_peer`] and leave to the caller what they meet of it
-//! ([`Egress::seal_or_pass`], [`Inbox::passed`]).
+//! ([`Egress::seal_or_pass`], [`ReceiveBatch::passed`]).
 #![forbid(unsafe_code)]
 
 pub mod aead;
@@ -29,13 +29,12 @@ mod counters;
 mod egress;
 mod event;
 mod headers;
-mod inbox;
 mod ingress;
 mod merge;
 mod mss;
 mod offload;
-mod outbox;
 mod peers;
+mod receive;
 mod replay;
 mod routes;
 mod segment;
@@ -43,6 +42,7 @@ mod slab;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod transmit;
 
 use std::sync::Arc;
 
@@ -50,10 +50,10 @@ use codec::Demultiplexer;
 pub use counters::{Activity, Counters, DirectionSnapshot, DropReason, Liveness, PeerSnapshot, Snapshot};
 pub use egress::Egress;
 pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
-pub use inbox::{Inbox, MergePolicy, Passed, TunPacket};
 pub use ingress::{Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
-pub use outbox::{MAX_DATAGRAM, MAX_SEGMENTS, Outbox, Train};
+pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};
+pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 
 /// What a data plane is made for.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Tra
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
 use crate::event::{EgressEvent, OpenSession};
-use crate::inbox::Inbox;
+use crate::receive::ReceiveBatch;
 use crate::routes::Routes;
 use crate::slab::Slab;
 
@@ -239,7 +239,7 @@ impl Peer {
         path: Path,
         anywhere: bool,
         paths: &mut BTreeMap<Path, u32>,
-        out: &mut Inbox,
+        out: &mut ReceiveBatch,
     ) {
         let is_back = self.path == Some(path);
         let is_udp = |path: &Path| path.transport() == Transport::Udp;

@@ -7,7 +7,9 @@ use adit_core::{
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow,
 };
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Segmentation, split};
+use adit_dataplane::{
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, Segmentation, TransmitBatch, split,
+};
 
 fn path() -> Path {
     Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 1], 1194)) }
@@ -47,7 +49,7 @@ fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
         })),
         DataEvent::Activate { peer, session },
     ];
-    let mut out = Outbox::new();
+    let mut out = TransmitBatch::new();
     for event in events {
         let (for_egress, for_ingress) = split(event);
         for_egress.into_iter().for_each(|event| egress.apply(event, &mut out));
@@ -90,23 +92,24 @@ fn sealing_and_opening_allocate_nothing() {
 fn sealing_and_opening(cipher: Cipher, form: Form) {
     let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form);
     let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form);
-    let (mut outbox, mut inbox) = (Outbox::new(), Inbox::new(MergePolicy::TcpAndUdp));
+    let (mut transmit_batch, mut receive_batch) =
+        (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);
     let mut packet = original.clone();
     let mut buffer = vec![0; 65_536];
     let mut merged = 0;
     let mut round = || {
         packet.copy_from_slice(&original);
-        egress.seal_packet(offload, &mut packet, &mut outbox);
-        for train in outbox.iter() {
-            let bytes = &mut buffer[..train.bytes.len()];
-            bytes.copy_from_slice(train.bytes);
-            ingress.open_datagrams(path(), bytes, train.segment, &mut inbox);
-            merged += inbox.packets().filter(|packet| packet.pieces().count() == 40).count();
-            inbox.notices().clear();
-            inbox.clear();
+        egress.seal_packet(offload, &mut packet, &mut transmit_batch);
+        for gso_batch in transmit_batch.iter() {
+            let bytes = &mut buffer[..gso_batch.bytes.len()];
+            bytes.copy_from_slice(gso_batch.bytes);
+            ingress.open_datagrams(path(), bytes, gso_batch.segment, &mut receive_batch);
+            merged += receive_batch.packets().filter(|packet| packet.pieces().count() == 40).count();
+            receive_batch.notices().clear();
+            receive_batch.clear();
         }
-        outbox.clear();
+        transmit_batch.clear();
         drop(egress.take_notices());
     };
     // The first round grows the buffers.

@@ -12,7 +12,7 @@ use adit_dataplane::codec::{
     WindowedOpener,
 };
 use adit_dataplane::{
-    Config, DropReason, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, install, split,
+    Config, DropReason, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,
 };
 
 const CIPHER: Cipher = Cipher::ChaCha20Poly1305;
@@ -96,21 +96,21 @@ fn codec(first: u64) -> SessionCodec {
 struct End {
     egress: Egress,
     ingress: Ingress,
-    outbox: Outbox,
-    inbox: Inbox,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
 }
 
 impl End {
     fn new(first: u64) -> Self {
         let (egress, ingress, _) = adit_dataplane::new(Config::new(Sockets));
-        let inbox = Inbox::new(MergePolicy::Off);
-        let mut end = End { egress, ingress, outbox: Outbox::new(), inbox };
+        let receive_batch = ReceiveBatch::new(MergePolicy::Off);
+        let mut end = End { egress, ingress, transmit_batch: TransmitBatch::new(), receive_batch };
         let routes = vec!["0.0.0.0/0".parse().expect("a network")];
         let config =
             PeerConfig { peer: PEER, path: Some(path(0)), routes, max_mss: None, roams: true, staging: true };
         end.apply(DataEvent::AddPeer(config));
         let (egress, ingress) = install(PEER, SESSION, codec(first));
-        end.egress.apply(egress, &mut end.outbox);
+        end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer: PEER, session: SESSION });
         end
@@ -118,24 +118,25 @@ impl End {
 
     fn apply(&mut self, event: DataEvent) {
         let (egress, ingress) = split(event);
-        egress.into_iter().for_each(|event| self.egress.apply(event, &mut self.outbox));
+        egress.into_iter().for_each(|event| self.egress.apply(event, &mut self.transmit_batch));
         ingress.into_iter().for_each(|event| self.ingress.apply(event));
     }
 
     fn seal(&mut self, packet: &[u8]) -> Vec<u8> {
-        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.outbox);
-        let sealed = self.outbox.iter().next().expect("one").bytes.to_vec();
-        self.outbox.clear();
+        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.transmit_batch);
+        let sealed = self.transmit_batch.iter().next().expect("one").bytes.to_vec();
+        self.transmit_batch.clear();
         sealed
     }
 
     /// How many packets and how many control datagrams came out.
     fn open(&mut self, socket: u32, datagram: &[u8]) -> (usize, usize) {
         let mut bytes = datagram.to_vec();
-        self.ingress.open_datagrams(path(socket), &mut bytes, 0, &mut self.inbox);
-        let packets: Vec<Range<usize>> = self.inbox.packets().flat_map(|packet| packet.pieces()).collect();
-        let counted = (packets.len(), self.inbox.control().len());
-        self.inbox.clear();
+        self.ingress.open_datagrams(path(socket), &mut bytes, 0, &mut self.receive_batch);
+        let packets: Vec<Range<usize>> =
+            self.receive_batch.packets().flat_map(|packet| packet.pieces()).collect();
+        let counted = (packets.len(), self.receive_batch.control().len());
+        self.receive_batch.clear();
         counted
     }
 }

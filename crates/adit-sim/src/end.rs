@@ -10,7 +10,8 @@ use adit_core::{
 };
 use adit_dataplane::codec::{Demultiplexer, openvpn};
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, split,
+    Config, Counters, Egress, EgressEvent, Ingress, IngressEvent, MergePolicy, Offload, ReceiveBatch,
+    TransmitBatch, split,
 };
 use adit_openvpn::{Client, Server};
 
@@ -135,8 +136,8 @@ pub(crate) struct End {
     egress: Egress,
     ingress: Ingress,
     pub(crate) counters: Counters,
-    outbox: Outbox,
-    inbox: Inbox,
+    outbox: TransmitBatch,
+    inbox: ReceiveBatch,
     /// Beginnings of records of TCP streams.
     streams: BTreeMap<Path, Vec<u8>>,
     /// Peers in the data plane, and the traffic that the machine was last told of.
@@ -167,8 +168,8 @@ impl End {
             egress,
             ingress,
             counters,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),

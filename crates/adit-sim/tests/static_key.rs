@@ -14,7 +14,9 @@ use adit_core::{
     Transport, UnixTime,
 };
 use adit_dataplane::codec::openvpn as codec;
-use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, split};
+use adit_dataplane::{
+    Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
+};
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
@@ -40,8 +42,8 @@ struct End {
     egress: Egress,
     ingress: Ingress,
     counters: Counters,
-    outbox: Outbox,
-    inbox: Inbox,
+    outbox: TransmitBatch,
+    inbox: ReceiveBatch,
     told: (u64, u64),
     /// When its last session began, in seconds since 1970.
     began: u64,
@@ -60,8 +62,8 @@ impl End {
             egress,
             ingress,
             counters,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
             told: (0, 0),
             began: 0,
             sent: BTreeSet::new(),

@@ -4,12 +4,12 @@ use adit_core::{Cipher, Path};
 
 use super::{GCM_MAX, GCM_WARN, blocks};
 use crate::counters::DropReason;
-use crate::outbox::Outbox;
 use crate::segment::Segments;
+use crate::transmit::TransmitBatch;
 
 /// Where sealed datagrams of one peer go. A codec asks for room once for each datagram and fills all of it.
 pub struct Place<'a> {
-    outbox: &'a mut Outbox,
+    transmit_batch: &'a mut TransmitBatch,
     path: &'a Path,
     len: usize,
     datagrams: u64,
@@ -17,8 +17,8 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    pub(crate) fn new(outbox: &'a mut Outbox, path: &'a Path) -> Self {
-        Place { outbox, path, len: 0, datagrams: 0, bytes: 0 }
+    pub(crate) fn new(transmit_batch: &'a mut TransmitBatch, path: &'a Path) -> Self {
+        Place { transmit_batch, path, len: 0, datagrams: 0, bytes: 0 }
     }
 
     /// Room for a datagram of `len` bytes. Its content is what lay there before. It is sent if the codec then
@@ -29,13 +29,13 @@ impl<'a> Place<'a> {
     #[inline]
     pub fn datagram(&mut self, len: usize) -> Result<&mut [u8], DropReason> {
         self.len = len;
-        self.outbox.reserve(self.path, len).ok_or(DropReason::TooBig)
+        self.transmit_batch.reserve(self.path, len).ok_or(DropReason::TooBig)
     }
 
     /// Takes the datagram that was filled.
     #[inline]
     pub(crate) fn commit(&mut self) {
-        self.outbox.commit();
+        self.transmit_batch.commit();
         self.datagrams += 1;
         self.bytes += self.len as u64;
     }

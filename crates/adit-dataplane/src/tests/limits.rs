@@ -18,7 +18,7 @@ const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 fn worn(end: &mut End, counter: u64, used: u64) {
     let peer = PeerId::SERVER;
     let install = EgressEvent::Install { peer, session: SESSION, seal: worn_sealer(counter, used) };
-    end.egress.apply(install, &mut end.outbox);
+    end.egress.apply(install, &mut end.transmit_batch);
     end.apply(DataEvent::Activate { peer, session: SESSION });
 }
 
@@ -102,8 +102,8 @@ fn compressed_payloads_are_dropped() {
         (0x81, 1),
     );
     one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: b"\x69compressed".to_vec() });
-    let trains = one.flush();
-    let arrived = server.receive(udp(1), &trains[0].2, trains[0].1);
+    let gso_batches = one.flush();
+    let arrived = server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1);
     assert!(arrived.packets.is_empty());
     assert_eq!(server.dropped_in(DropReason::Compressed), 1);
 }
@@ -120,8 +120,8 @@ fn messages_are_bounded() {
     let messages = notices.iter().filter(|notice| matches!(notice, Notice::Message { .. })).count();
     assert_eq!((messages, server.dropped_in(DropReason::Flood)), (64, 36));
     one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: vec![0x2a; 3000] });
-    let trains = one.flush();
-    let notices = server.receive(udp(1), &trains[0].2, trains[0].1).notices;
+    let gso_batches = one.flush();
+    let notices = server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1).notices;
     assert!(matches!(&notices[..], [Notice::Message { payload, .. }] if payload.len() == 1024));
     assert_eq!(server.counters.traffic(PeerId(1)), Some((101, 0)));
 }
@@ -151,23 +151,25 @@ fn streams_may_break_anywhere_but_not_lose_step() {
     let mut one = client(1, tcp(9), CIPHER);
     let packets: Vec<Vec<u8>> = (1..60usize).map(|len| Flow::default().udp(&vec![1; len * 7])).collect();
     for packet in &packets {
-        one.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut one.outbox);
+        one.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut one.transmit_batch);
     }
     let stream: Vec<u8> = one.flush().into_iter().flat_map(|(_, _, bytes)| bytes).collect();
     let (mut buffer, mut found) = (Vec::new(), Vec::new());
     for chunk in stream.chunks(333) {
         buffer.extend_from_slice(chunk);
-        let used = server.ingress.open_stream(tcp(1), &mut buffer, &mut server.inbox).expect("in step");
-        for packet in server.inbox.packets() {
+        let used =
+            server.ingress.open_stream(tcp(1), &mut buffer, &mut server.receive_batch).expect("in step");
+        for packet in server.receive_batch.packets() {
             found.push(packet.pieces().flat_map(|piece| buffer[piece].to_vec()).collect::<Vec<u8>>());
         }
-        server.inbox.clear();
+        server.receive_batch.clear();
         buffer.drain(..used);
     }
     assert_eq!(found, packets);
     assert!(buffer.is_empty());
     let advice = testing::server().stream_advice();
-    let mut open = |bytes: &[u8]| server.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut server.inbox);
+    let mut open =
+        |bytes: &[u8]| server.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut server.receive_batch);
     assert_eq!(open(&[0, 0, 1]), Err(StreamError::Empty(advice)));
     assert_eq!(open(&[0, 1, 0x20, 0, 0]), Err(StreamError::Empty(advice)), "after a whole record");
     assert_eq!(open(&[0xff, 0xff]), Err(StreamError::Oversize { len: 0xffff, advice }));
@@ -182,8 +184,9 @@ fn a_connection_without_a_peer_carries_control_packets_alone() {
     let unframed = [0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7];
     let advice = testing::server().stream_advice();
     let first = |len| StreamError::OversizeFirst { len, longest: 4096, advice };
-    let open =
-        |end: &mut End, bytes: &[u8]| end.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut end.inbox);
+    let open = |end: &mut End, bytes: &[u8]| {
+        end.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut end.receive_batch)
+    };
     assert_eq!(open(&mut server, &unframed), Err(first(0x38d6)));
     assert_eq!(open(&mut server, &[0x10, 0x01]), Err(first(4097)));
     assert_eq!(open(&mut server, &[0x10, 0x00]), Ok(0));
@@ -231,8 +234,8 @@ fn unfinished_checksums_are_finished() {
     let sum = !packets::checksum(&[&whole[12..20], &[0, 6, 0, len]]);
     unfinished[36..38].copy_from_slice(&sum.to_be_bytes());
     let offload = Offload { needs_checksum: true, checksum_start: 20, checksum_offset: 16, ..Offload::NONE };
-    let trains = one.send(offload, &unfinished);
-    assert_eq!(server.receive(udp(1), &trains[0].2, trains[0].1).packets, [whole]);
+    let gso_batches = one.send(offload, &unfinished);
+    assert_eq!(server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1).packets, [whole]);
 }
 
 /// Anybody can send control packets, and they wait in memory for the protocol: what is longer than any of them can be

@@ -146,7 +146,9 @@ fn keepalives_and_data_are_counted_apart() {
         one.egress.tick(at(time));
         server.ingress.tick(at(time + 10));
         match payload.first() {
-            Some(0x45) => one.egress.seal_packet(Offload::NONE, &mut payload.to_vec(), &mut one.outbox),
+            Some(0x45) => {
+                one.egress.seal_packet(Offload::NONE, &mut payload.to_vec(), &mut one.transmit_batch)
+            }
             _ => one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: payload.to_vec() }),
         }
         let sealed = one.flush().remove(0).2;

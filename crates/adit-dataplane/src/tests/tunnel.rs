@@ -56,9 +56,9 @@ fn forged_replayed_and_foreign_datagrams_are_dropped_and_counted() {
 fn routes_choose_the_peer() {
     let (mut server, mut one, mut two) = three(false);
     for (n, end) in [(1, &mut one), (2, &mut two)] {
-        let trains = server.send(Offload::NONE, &packet(77, n));
-        assert_eq!(trains[0].0, udp(n));
-        assert_eq!(end.receive(udp(9), &trains[0].2, trains[0].1).packets, [packet(77, n)]);
+        let gso_batches = server.send(Offload::NONE, &packet(77, n));
+        assert_eq!(gso_batches[0].0, udp(n));
+        assert_eq!(end.receive(udp(9), &gso_batches[0].2, gso_batches[0].1).packets, [packet(77, n)]);
     }
     assert!(server.send(Offload::NONE, &packet(77, 3)).is_empty());
     assert_eq!(server.dropped_out(DropReason::NoRoute), 1);
@@ -78,10 +78,10 @@ fn clients_reach_each_other_only_when_told() {
             continue;
         }
         assert_eq!((arrived.packets.len(), arrived.relay.len()), (0, 1));
-        server.egress.relay_packet(&mut arrived.relay[0].clone(), &mut server.outbox);
-        let trains = server.flush();
-        assert_eq!(trains[0].0, udp(2));
-        assert_eq!(two.receive(udp(9), &trains[0].2, trains[0].1).packets, [packet(1, 2)]);
+        server.egress.relay_packet(&mut arrived.relay[0].clone(), &mut server.transmit_batch);
+        let gso_batches = server.flush();
+        assert_eq!(gso_batches[0].0, udp(2));
+        assert_eq!(two.receive(udp(9), &gso_batches[0].2, gso_batches[0].1).packets, [packet(1, 2)]);
         let sealed = one.send_one(&packet(1, 77));
         assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets.len(), 1, "others go to the device");
         server.add_peer(PeerId(2), udp(2), &["0.0.0.0/0"], None);
@@ -172,7 +172,7 @@ fn a_super_packet_comes_out_as_it_went_in() {
     for (v6, path) in [(false, udp as fn(u8) -> _), (true, udp), (false, tcp), (true, tcp)] {
         let mut server = End::server(false);
         admit(&mut server, 1, path(1), Cipher::Aes256Gcm);
-        server.inbox.set_policy(MergePolicy::Tcp);
+        server.receive_batch.set_policy(MergePolicy::Tcp);
         let mut one = client(1, path(9), Cipher::Aes256Gcm);
         let flow = Flow {
             v6,
@@ -193,15 +193,15 @@ fn a_super_packet_comes_out_as_it_went_in() {
             checksum_start: start as u16,
             checksum_offset: 16,
         };
-        let trains = one.send(offload, &packet);
-        assert_eq!(trains.len(), 1);
+        let gso_batches = one.send(offload, &packet);
+        assert_eq!(gso_batches.len(), 1);
         assert_eq!(one.counters.traffic(PeerId::SERVER), Some((0, 29)));
         // As the kernel hands it over: only the pseudo-header is summed up.
         let len = packet.len() - start;
         let addresses = if v6 { 8..40 } else { 12..20 };
         let sum = !packets::checksum(&[&packet[addresses], &[0, 6, (len >> 8) as u8, len as u8]]);
         packet[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
-        let arrived = server.receive(path(1), &trains[0].2, trains[0].1);
+        let arrived = server.receive(path(1), &gso_batches[0].2, gso_batches[0].1);
         assert_eq!(arrived.headers, [offload.to_vnet_header()]);
         assert_eq!(arrived.packets, [packet]);
     }

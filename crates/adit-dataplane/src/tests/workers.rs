@@ -42,7 +42,7 @@ fn know(end: &mut End, n: u8, path: Path) {
         staging: false,
     };
     let (egress, ingress) = remote_peer(config, u32::from(n % 2));
-    end.egress.apply(egress, &mut end.outbox);
+    end.egress.apply(egress, &mut end.transmit_batch);
     end.ingress.apply(ingress);
     know_session(end, n);
 }
@@ -58,14 +58,17 @@ fn packets_for_others_peers_are_passed_on() {
     let mut workers = workers(&[1, 2]);
     let [even, odd] = &mut workers;
     let for_one = packet(77, 1);
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut even.outbox), Some(1));
-    assert!(even.outbox.is_empty());
-    assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut odd.outbox), None);
+    assert_eq!(
+        even.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut even.transmit_batch),
+        Some(1)
+    );
+    assert!(even.transmit_batch.is_empty());
+    assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut odd.transmit_batch), None);
     assert_eq!(odd.flush().len(), 1);
     // Who does not pass it on loses it, and counts it.
     assert!(even.send(Offload::NONE, &for_one).is_empty());
     assert_eq!((even.dropped_out(DropReason::NoSession), odd.dropped_out(DropReason::NoSession)), (1, 0));
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 9), &mut even.outbox), None);
+    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 9), &mut even.transmit_batch), None);
     assert_eq!(even.dropped_out(DropReason::NoRoute), 1);
 }
 
@@ -74,20 +77,20 @@ fn datagrams_of_others_peers_are_passed_on_untouched() {
     let mut workers = workers(&[1, 2]);
     let mut one = client(1, udp(9), CIPHER);
     let mut two = client(2, udp(9), CIPHER);
-    let mut train = Vec::new();
+    let mut gso_batch = Vec::new();
     for _ in 0..3 {
-        train.extend(one.send_one(&packet(1, 77)));
+        gso_batch.extend(one.send_one(&packet(1, 77)));
     }
-    let segment = train.len() / 3;
-    train.extend(two.send_one(&packet(2, 77)));
-    train.extend(one.send_one(&packet(1, 77)));
+    let segment = gso_batch.len() / 3;
+    gso_batch.extend(two.send_one(&packet(2, 77)));
+    gso_batch.extend(one.send_one(&packet(1, 77)));
     let [even, odd] = &mut workers;
-    let arrived = even.receive(udp(1), &train, segment);
+    let arrived = even.receive(udp(1), &gso_batch, segment);
     assert_eq!(arrived.packets.len(), 1, "its own peer's");
     let datagrams = |range| Passed::Datagrams { worker: 1, path: udp(1), segment, range };
-    let rows = [datagrams(0..3 * segment), datagrams(4 * segment..train.len())];
+    let rows = [datagrams(0..3 * segment), datagrams(4 * segment..gso_batch.len())];
     assert_eq!(arrived.passed, rows, "what is in a row stays together");
-    let first = train[..3 * segment].to_vec();
+    let first = gso_batch[..3 * segment].to_vec();
     assert_eq!(odd.receive(udp(1), &first, segment).packets.len(), 3);
     assert_eq!(even.counters.snapshot().ingress.drops, [0; DropReason::ALL.len()]);
 }
@@ -135,7 +138,7 @@ fn clients_of_two_workers_reach_each_other() {
     let sealed = two.send_one(&packet(2, 1));
     let arrived = even.receive(udp(2), &sealed, sealed.len());
     assert!(matches!(arrived.passed[..], [Passed::Packet { worker: 1, .. }]));
-    odd.egress.relay_packet(&mut packet(2, 1), &mut odd.outbox);
+    odd.egress.relay_packet(&mut packet(2, 1), &mut odd.transmit_batch);
     assert_eq!(odd.flush()[0].0, udp(1));
     let sealed = two.send_one(&packet(2, 4));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).relay.len(), 1, "its own");
@@ -163,12 +166,15 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
         staging: false,
     };
     let (egress, ingress) = remote_peer(config.clone(), 1);
-    even.egress.apply(egress, &mut even.outbox);
+    even.egress.apply(egress, &mut even.transmit_batch);
     even.ingress.apply(ingress);
     know_session(even, 2);
     odd.apply(DataEvent::AddPeer(config));
     odd.install(PeerId(2), session_id(PeerId(2), 0), v2(2, 0), CIPHER, (0x82, 2));
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.outbox), Some(1));
+    assert_eq!(
+        even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.transmit_batch),
+        Some(1)
+    );
     let sealed = two.send_one(&packet(2, 77));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).passed.len(), 1);
     assert_eq!(odd.receive(udp(2), &sealed, sealed.len()).packets.len(), 1);

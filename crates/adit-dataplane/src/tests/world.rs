@@ -11,7 +11,7 @@ use adit_core::{
 use crate::codec::testing::{self, Framing, session_id, v2};
 use crate::codec::{Demultiplexer, SessionCodec};
 use crate::{
-    Config, Counters, DropReason, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Passed,
+    Config, Counters, DropReason, Egress, Ingress, MergePolicy, Offload, Passed, ReceiveBatch, TransmitBatch,
     VNET_HEADER_LEN, install, split,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn tcp(last: u8) -> Path {
     }
 }
 
-/// What an inbox held, copied out.
+/// What an receive batch held, copied out.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
     pub(crate) packets: Vec<Vec<u8>>,
@@ -45,8 +45,8 @@ pub(crate) struct End {
     pub(crate) egress: Egress,
     pub(crate) ingress: Ingress,
     pub(crate) counters: Counters,
-    pub(crate) outbox: Outbox,
-    pub(crate) inbox: Inbox,
+    pub(crate) transmit_batch: TransmitBatch,
+    pub(crate) receive_batch: ReceiveBatch,
 }
 
 impl End {
@@ -62,13 +62,19 @@ impl End {
 
     pub(crate) fn new(demultiplexer: Arc<dyn Demultiplexer>, client_to_client: bool) -> Self {
         let (egress, ingress, counters) = crate::new(Config { demultiplexer, client_to_client });
-        End { egress, ingress, counters, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) }
+        End {
+            egress,
+            ingress,
+            counters,
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+        }
     }
 
     pub(crate) fn apply(&mut self, event: DataEvent) {
         let (egress, ingress) = split(event);
         if let Some(event) = egress {
-            self.egress.apply(event, &mut self.outbox);
+            self.egress.apply(event, &mut self.transmit_batch);
         }
         if let Some(event) = ingress {
             self.ingress.apply(event);
@@ -104,57 +110,62 @@ impl End {
 
     pub(crate) fn install_codec(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
         let (egress, ingress) = install(peer, session, codec);
-        self.egress.apply(egress, &mut self.outbox);
+        self.egress.apply(egress, &mut self.transmit_batch);
         self.ingress.apply(ingress);
     }
 
-    /// Seals packets and gives the trains' path, segment and bytes.
+    /// Seals packets and gives the GSO batches' path, segment and bytes.
     pub(crate) fn send(&mut self, offload: Offload, packet: &[u8]) -> Vec<(Path, usize, Vec<u8>)> {
-        self.egress.seal_packet(offload, &mut packet.to_vec(), &mut self.outbox);
+        self.egress.seal_packet(offload, &mut packet.to_vec(), &mut self.transmit_batch);
         self.flush()
     }
 
     pub(crate) fn flush(&mut self) -> Vec<(Path, usize, Vec<u8>)> {
-        let trains =
-            self.outbox.iter().map(|train| (train.path, train.segment, train.bytes.to_vec())).collect();
-        self.outbox.clear();
-        trains
+        let gso_batches = self
+            .transmit_batch
+            .iter()
+            .map(|gso_batch| (gso_batch.path, gso_batch.segment, gso_batch.bytes.to_vec()))
+            .collect();
+        self.transmit_batch.clear();
+        gso_batches
     }
 
     /// Seals one packet that leaves as one datagram.
     pub(crate) fn send_one(&mut self, packet: &[u8]) -> Vec<u8> {
-        let mut trains = self.send(Offload::NONE, packet);
-        assert_eq!(trains.len(), 1);
-        trains.pop().expect("one").2
+        let mut gso_batches = self.send(Offload::NONE, packet);
+        assert_eq!(gso_batches.len(), 1);
+        gso_batches.pop().expect("one").2
     }
 
     /// Takes in what arrived from `path`.
     pub(crate) fn receive(&mut self, path: Path, bytes: &[u8], segment: usize) -> Arrived {
         let mut buffer = bytes.to_vec();
         match path {
-            Path::Udp { .. } => self.ingress.open_datagrams(path, &mut buffer, segment, &mut self.inbox),
+            Path::Udp { .. } => {
+                self.ingress.open_datagrams(path, &mut buffer, segment, &mut self.receive_batch)
+            }
             Path::Tcp { .. } => {
-                let used = self.ingress.open_stream(path, &mut buffer, &mut self.inbox);
+                let used = self.ingress.open_stream(path, &mut buffer, &mut self.receive_batch);
                 assert_eq!(used, Ok(bytes.len()));
             }
         }
-        let inbox = &mut self.inbox;
-        for order in inbox.orders().drain(..) {
-            self.egress.apply(order, &mut self.outbox);
+        let receive_batch = &mut self.receive_batch;
+        for order in receive_batch.orders().drain(..) {
+            self.egress.apply(order, &mut self.transmit_batch);
         }
         let copy = |range: &std::ops::Range<usize>| buffer[range.clone()].to_vec();
         let arrived = Arrived {
-            headers: inbox.packets().map(|packet| *packet.header()).collect(),
-            packets: inbox
+            headers: receive_batch.packets().map(|packet| *packet.header()).collect(),
+            packets: receive_batch
                 .packets()
                 .map(|packet| packet.pieces().flat_map(|piece| copy(&piece)).collect())
                 .collect(),
-            control: inbox.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
-            relay: inbox.relay().iter().map(copy).collect(),
-            passed: inbox.passed().to_vec(),
-            notices: inbox.notices().clone(),
+            control: receive_batch.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
+            relay: receive_batch.relay().iter().map(copy).collect(),
+            passed: receive_batch.passed().to_vec(),
+            notices: receive_batch.notices().clone(),
         };
-        inbox.clear();
+        receive_batch.clear();
         arrived
     }
 

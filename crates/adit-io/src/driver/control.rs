@@ -185,7 +185,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
-                    Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Handovers => {}
+                    Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }
             self.follow_network();

@@ -8,7 +8,7 @@ mod control;
 mod counters;
 mod data;
 mod egress;
-mod handover;
+mod forward;
 mod ingress;
 mod links;
 mod mail;
@@ -39,7 +39,7 @@ use thiserror::Error;
 use self::control::Control;
 use self::counters::LinkCounters;
 use self::data::DataLoop;
-use self::handover::Colleagues;
+use self::forward::OtherWorkers;
 use self::mail::{DataMail, Mail};
 use self::status::LossCounters;
 pub use self::status::{IoStatus, Losses, WorkerStatus};
@@ -352,24 +352,24 @@ impl<P: Protocol> Driver<P> {
             receivers.push(receiver);
         }
         let mut workers = Vec::new();
-        for (number, (tun, handovers)) in queues.into_iter().zip(receivers).enumerate() {
+        for (number, (tun, forwards)) in queues.into_iter().zip(receivers).enumerate() {
             let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane.clone());
             let (mail, orders) = mailbox().map_err(DriverError::Start)?;
-            let handed = Arc::new(AtomicU64::new(0));
+            let forwarded = Arc::new(AtomicU64::new(0));
             let data_loop = DataLoop {
                 merge: merge_policy(&tun),
                 tun,
                 egress,
                 ingress,
                 mail: orders,
-                handovers,
-                colleagues: Colleagues::new(boxes.clone(), Arc::clone(&handed)),
+                forwards,
+                others: OtherWorkers::new(boxes.clone(), Arc::clone(&forwarded)),
                 control: self.mail.clone(),
                 losses: Arc::clone(losses),
                 back_pressure: !self.config.remotes.is_empty(),
             };
             threads.start(number, mail.clone(), self.mail.clone(), || data_loop.run())?;
-            workers.push(Worker { mail, counters, handed });
+            workers.push(Worker { mail, counters, forwarded });
         }
         Ok(Workers::new(workers))
     }

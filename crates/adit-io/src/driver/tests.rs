@@ -16,7 +16,7 @@ use adit_core::{
     SessionId, TunnelSettings,
 };
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, split};
+use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::*;
@@ -287,16 +287,16 @@ impl Running {
 struct Peer {
     egress: Egress,
     ingress: Ingress,
-    outbox: Outbox,
+    transmit_batch: TransmitBatch,
 }
 
 impl Peer {
     fn new(role: Role, path: Path) -> Peer {
         let (egress, ingress, _) = adit_dataplane::new(config(role).dataplane);
-        let mut peer = Peer { egress, ingress, outbox: Outbox::new() };
+        let mut peer = Peer { egress, ingress, transmit_batch: TransmitBatch::new() };
         for event in peer_events(role, path) {
             let (out, into) = split(event);
-            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.outbox));
+            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.transmit_batch));
             into.into_iter().for_each(|event| peer.ingress.apply(event));
         }
         peer
@@ -304,16 +304,16 @@ impl Peer {
 
     /// The IPv4 packet in a datagram or record, if there is one.
     fn open(&mut self, path: Path, bytes: &mut [u8]) -> Option<Vec<u8>> {
-        let mut inbox = Inbox::default();
-        self.ingress.open_datagrams(path, bytes, bytes.len(), &mut inbox);
-        let range = inbox.packets().next()?.pieces().next()?;
+        let mut receive_batch = ReceiveBatch::default();
+        self.ingress.open_datagrams(path, bytes, bytes.len(), &mut receive_batch);
+        let range = receive_batch.packets().next()?.pieces().next()?;
         Some(bytes[range].to_vec()).filter(|packet| packet[0] >> 4 == 4)
     }
 
     fn seal(&mut self, packet: &[u8]) -> Vec<u8> {
-        self.outbox.clear();
-        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.outbox);
-        self.outbox.iter().next().unwrap().bytes.to_vec()
+        self.transmit_batch.clear();
+        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.transmit_batch);
+        self.transmit_batch.iter().next().unwrap().bytes.to_vec()
     }
 }
 

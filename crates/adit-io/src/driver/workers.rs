@@ -25,8 +25,8 @@ pub const MAX_WORKERS: usize = 8;
 pub(super) struct Worker {
     pub(super) mail: Mailbox<DataMail>,
     pub(super) counters: Counters,
-    /// How much it handed to others.
-    pub(super) handed: Arc<AtomicU64>,
+    /// How much it forwarded.
+    pub(super) forwarded: Arc<AtomicU64>,
 }
 
 /// A peer, and who serves it.
@@ -202,7 +202,7 @@ impl Workers {
                 peers: snapshot.peers.len(),
                 packets_sent: snapshot.egress.packets,
                 packets_received: snapshot.ingress.packets,
-                handed_over: worker.handed.load(Ordering::Relaxed),
+                handed_over: worker.forwarded.load(Ordering::Relaxed),
             });
             total.merge(snapshot);
         }

@@ -225,19 +225,19 @@ mod tests {
     }
 
     #[test]
-    fn trains_stay_together() {
+    fn a_gso_batch_stays_together() {
         in_fresh_network(|| {
             let address = "127.0.0.1:0".parse().unwrap();
             let group = UdpSocket::bind_group(address, 2, RULE, &options(true)).unwrap();
             let sender = UdpSocket::bind(address, &options(true)).unwrap();
-            let train: Vec<u8> = (0..20).flat_map(|_| datagram(9, 7)).collect();
-            sender.send(&train, train.len() / 20, group[0].local_address().unwrap()).unwrap();
+            let gso_batch: Vec<u8> = (0..20).flat_map(|_| datagram(9, 7)).collect();
+            sender.send(&gso_batch, gso_batch.len() / 20, group[0].local_address().unwrap()).unwrap();
             assert!(wait_readable(&group[1]).unwrap());
             let mut total = 0;
             while let Some((bytes, _)) = receive(&group[1]) {
                 total += bytes.len();
             }
-            assert_eq!(total, train.len());
+            assert_eq!(total, gso_batch.len());
         });
     }
 

@@ -12,7 +12,7 @@ use adit_core::{
     Cipher, Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, Protocol, UnixTime,
 };
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Outbox, split};
+use adit_dataplane::{Config, Counters, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::wrap::WrapConfig;
@@ -75,8 +75,8 @@ impl Swarm {
             waiting: sockets,
             members: Vec::new(),
             shared: Arc::clone(&shared),
-            inbox: Inbox::new(MergePolicy::Off),
-            outbox: Outbox::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
             datagram: Vec::new(),
         };
         Ok(Swarm { shared, thread: Some(std::thread::spawn(move || runner.run())) })
@@ -148,8 +148,8 @@ struct Runner {
     /// In the reverse order of `waiting`: the number an event brings counts from the other end.
     members: Vec<Member>,
     shared: Arc<Shared>,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: ReceiveBatch,
+    outbox: TransmitBatch,
     datagram: Vec<u8>,
 }
 
@@ -277,7 +277,14 @@ impl Runner {
 }
 
 impl Member {
-    fn follow(&mut self, event: Event, now: Instant, path: Path, shared: &Shared, outbox: &mut Outbox) {
+    fn follow(
+        &mut self,
+        event: Event,
+        now: Instant,
+        path: Path,
+        shared: &Shared,
+        outbox: &mut TransmitBatch,
+    ) {
         match event {
             Event::Data(order) => {
                 match &order {

@@ -57,7 +57,7 @@ impl<P: Protocol> Control<'_, P> {
         tables
     }
 
-    /// Which offloads are in use. The kernel may have refused to cut trains since the start.
+    /// Which offloads are in use. The kernel may have refused to cut GSO batches since the start.
     fn offloads(&self) -> OffloadStatus {
         let mut offloads = self.offloads.clone();
         if let Some(error) = self.sockets.values().flatten().find_map(|socket| socket.gso_refusal()) {

@@ -131,10 +131,10 @@ impl Client {
         assert_eq!(socket.recv(&mut answer).unwrap(), 2);
         let path = Path::Udp { socket: 0, remote: server };
         let (egress, ingress, _) = adit_dataplane::new(config(Role::Client).dataplane);
-        let mut peer = Peer { egress, ingress, outbox: Outbox::new() };
+        let mut peer = Peer { egress, ingress, transmit_batch: TransmitBatch::new() };
         for event in session(Role::Client, number, marks, path) {
             let (out, into) = split(event);
-            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.outbox));
+            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.transmit_batch));
             into.into_iter().for_each(|event| peer.ingress.apply(event));
         }
         Client { number, socket, peer, path }

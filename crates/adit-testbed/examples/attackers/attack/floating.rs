@@ -8,7 +8,7 @@ use adit_core::{
     Cipher, Command, DataEvent, Event, Instant, Path, PeerId, Protocol as _, Transport, UnixTime,
 };
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Outbox, split};
+use adit_dataplane::{Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::wrap::WrapConfig;
@@ -27,8 +27,8 @@ struct Floater {
     client: Client,
     egress: Egress,
     ingress: Ingress,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: ReceiveBatch,
+    outbox: TransmitBatch,
     path: Path,
     sockets: [UdpSocket; 2],
     up: bool,
@@ -92,8 +92,8 @@ impl Floater {
             client: Client::new(params, Instant::ORIGIN, seed),
             egress,
             ingress,
-            inbox: Inbox::new(MergePolicy::Off),
-            outbox: Outbox::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
             path: Path::Udp { socket: 0, remote: target },
             sockets: [open()?, open()?],
             up: false,

@@ -16,7 +16,7 @@ fn worn(counter: u64, used: u64) -> End {
     let mut end = client(1, udp(9), CIPHER);
     let peer = PeerId::SERVER;
     let install = EgressEvent::Install { peer, session: SESSION, seal: worn_sealer(counter, used) };
-    end.egress.apply(install, &mut end.outbox);
+    end.egress.apply(install, &mut end.transmit_batch);
     end.apply(DataEvent::Activate { peer, session: SESSION });
     end
 }
@@ -24,7 +24,7 @@ fn worn(counter: u64, used: u64) -> End {
 /// The client seals in that epoch from now on.
 fn go_to(end: &mut End, session: SessionId, framing: Framing, epoch: u16) {
     let (peer, seal) = (PeerId::SERVER, sealer_in_epoch(framing, epoch));
-    end.egress.apply(EgressEvent::Install { peer, session, seal }, &mut end.outbox);
+    end.egress.apply(EgressEvent::Install { peer, session, seal }, &mut end.transmit_batch);
     end.apply(DataEvent::Activate { peer, session });
 }
 

@@ -1,20 +1,20 @@
-//! Sealed datagrams on their way out, in trains that one system call can send.
+//! Sealed datagrams on their way out, in GSO batches that one system call can send.
 
 use adit_core::{Path, Transport};
 
-/// The largest datagram, and the largest train: UDP's limit over IPv4.
+/// The largest datagram, and the largest GSO batch: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
-/// The most datagrams in a train (`UDP_MAX_SEGMENTS` of older kernels).
+/// The most datagrams in a GSO batch (`UDP_MAX_SEGMENTS` of older kernels).
 pub const MAX_SEGMENTS: usize = 64;
 
-/// How many of the last trains are looked at for one that a datagram may join.
+/// How many of the last GSO batches are looked at for one that a datagram may join.
 const LOOK_BACK: usize = 16;
 /// Bytes in front of each record on a stream.
 const RECORD_HEADER: usize = 2;
-/// Bytes after which a train of records need not wait for more.
+/// Bytes after which a GSO batch of records need not wait for more.
 const STREAM_FULL: usize = 60 * 1024;
-/// Bytes a train can hold: a largest record with its length.
-const TRAIN_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
+/// Bytes a GSO batch can hold: a largest record with its length.
+const GSO_BATCH_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 
 /// Datagrams for one path that can leave in one system call.
 ///
@@ -22,7 +22,7 @@ const TRAIN_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 /// [`MAX_DATAGRAM`] bytes. TCP: whole records with their 16-bit lengths, one after the other, of any sizes;
 /// `segment` means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Train<'a> {
+pub struct GsoBatch<'a> {
     /// Where to.
     pub path: Path,
     /// Bytes of each datagram (UDP).
@@ -31,23 +31,23 @@ pub struct Train<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A train under construction. Its buffer is kept from batch to batch.
+/// A GSO batch under construction. Its buffer is kept from batch to batch.
 struct Slot {
     path: Path,
     buffer: Vec<u8>,
     used: usize,
     segment: usize,
     limits: Limits,
-    /// Nothing can join it: it is full, a shorter datagram ended it, or a newer train took its place.
+    /// Nothing can join it: it is full, a shorter datagram ended it, or a newer GSO batch took its place.
     closed: bool,
 }
 
-/// What may join a train.
+/// What may join a GSO batch.
 #[derive(Clone, Copy)]
 struct Limits {
     /// Bytes in front of each datagram.
     prefix: usize,
-    /// A shorter datagram ends the train, ...
+    /// A shorter datagram ends the GSO batch, ...
     shortest: usize,
     /// ... and a longer one cannot join.
     longest: usize,
@@ -58,7 +58,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// Of a train whose first datagram has that length.
+    /// Of a GSO batch whose first datagram has that length.
     fn of(transport: Transport, len: usize) -> Limits {
         match transport {
             Transport::Udp => {
@@ -69,7 +69,7 @@ impl Limits {
                 prefix: RECORD_HEADER,
                 shortest: 0,
                 longest: MAX_DATAGRAM,
-                room: TRAIN_BYTES,
+                room: GSO_BATCH_BYTES,
                 full: STREAM_FULL,
             },
         }
@@ -83,8 +83,8 @@ impl Slot {
         !self.closed && len <= limits.longest && self.used + limits.prefix + len <= limits.room
     }
 
-    fn train(&self) -> Train<'_> {
-        Train {
+    fn gso_batch(&self) -> GsoBatch<'_> {
+        GsoBatch {
             path: self.path,
             segment: self.segment,
             bytes: self.buffer.get(..self.used).unwrap_or_default(),
@@ -92,44 +92,44 @@ impl Slot {
     }
 }
 
-/// Trains of sealed datagrams. Owned by the driver, filled by [`crate::Egress`]; datagrams for one path
+/// GSO batches of sealed datagrams. Owned by the driver, filled by [`crate::Egress`]; datagrams for one path
 /// leave in the order they were sealed.
 #[derive(Default)]
-pub struct Outbox {
+pub struct TransmitBatch {
     slots: Vec<Slot>,
     /// Slots in use; the others keep their buffers for later.
     used: usize,
     /// How many of those in use are closed.
     closed: usize,
-    /// The slot and length of the place that [`Outbox::reserve`] gave and [`Outbox::commit`] has not yet
+    /// The slot and length of the place that [`TransmitBatch::reserve`] gave and [`TransmitBatch::commit`] has not yet
     /// taken; without one, the length is 0.
     reserved: (usize, usize),
 }
 
-impl Outbox {
-    /// An empty outbox. Buffers of 64 KB are allocated as trains need them and kept.
+impl TransmitBatch {
+    /// An empty transmit batch. Buffers of 64 KB are allocated as GSO batches need them and kept.
     pub fn new() -> Self {
-        Outbox::default()
+        TransmitBatch::default()
     }
 
-    /// The trains, in the order to send them.
-    pub fn iter(&self) -> impl Iterator<Item = Train<'_>> {
-        self.slots.iter().take(self.used).map(Slot::train)
+    /// The GSO batches, in the order to send them.
+    pub fn iter(&self) -> impl Iterator<Item = GsoBatch<'_>> {
+        self.slots.iter().take(self.used).map(Slot::gso_batch)
     }
 
-    /// The trains that nothing can join any more, in the order to send them. While packets keep coming only
+    /// The GSO batches that nothing can join any more, in the order to send them. While packets keep coming only
     /// these need to leave: the others fill up.
-    pub fn complete(&self) -> impl Iterator<Item = Train<'_>> {
-        self.slots.iter().take(self.used).filter(|slot| slot.closed).map(Slot::train)
+    pub fn complete(&self) -> impl Iterator<Item = GsoBatch<'_>> {
+        self.slots.iter().take(self.used).filter(|slot| slot.closed).map(Slot::gso_batch)
     }
 
-    /// Whether there are complete trains.
+    /// Whether there are complete GSO batches.
     #[inline]
     pub fn has_complete(&self) -> bool {
         self.closed > 0
     }
 
-    /// Forgets the complete trains and keeps their buffers.
+    /// Forgets the complete GSO batches and keeps their buffers.
     pub fn clear_complete(&mut self) {
         let mut kept = 0;
         for index in 0..self.used {
@@ -143,7 +143,7 @@ impl Outbox {
         self.reserved = (0, 0);
     }
 
-    /// How many trains there are.
+    /// How many GSO batches there are.
     pub fn len(&self) -> usize {
         self.used
     }
@@ -153,14 +153,14 @@ impl Outbox {
         self.used == 0
     }
 
-    /// Forgets all trains and keeps their buffers.
+    /// Forgets all GSO batches and keeps their buffers.
     pub fn clear(&mut self) {
         self.used = 0;
         self.closed = 0;
         self.reserved = (0, 0);
     }
 
-    /// A place for a datagram of `len` bytes. It is sent if [`Outbox::commit`] follows, and forgotten if
+    /// A place for a datagram of `len` bytes. It is sent if [`TransmitBatch::commit`] follows, and forgotten if
     /// not. `None` if `len` is 0 or more than [`MAX_DATAGRAM`].
     #[inline]
     pub(crate) fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]> {
@@ -177,7 +177,7 @@ impl Outbox {
         slot.buffer.get_mut(start..start + len)
     }
 
-    /// Takes the datagram that was written where [`Outbox::reserve`] said.
+    /// Takes the datagram that was written where [`TransmitBatch::reserve`] said.
     #[inline]
     pub(crate) fn commit(&mut self) {
         let (index, len) = std::mem::take(&mut self.reserved);
@@ -202,7 +202,7 @@ impl Outbox {
         }
     }
 
-    /// Closes the train to the same path that slot number `newest` follows.
+    /// Closes the GSO batch to the same path that slot number `newest` follows.
     fn supersede(&mut self, newest: usize) {
         let Some((slot, older)) = self.slots.get_mut(..=newest).and_then(<[Slot]>::split_last_mut) else {
             return;
@@ -214,7 +214,7 @@ impl Outbox {
         }
     }
 
-    /// The newest train to that path, if it admits the datagram. An older one never does: the datagram
+    /// The newest GSO batch to that path, if it admits the datagram. An older one never does: the datagram
     /// would overtake others.
     #[inline]
     fn find(&self, path: &Path, len: usize) -> Option<usize> {
@@ -233,7 +233,7 @@ impl Outbox {
         let limits = Limits::of(path.transport(), len);
         if self.slots.len() <= index {
             // Zeroed memory comes untouched from the system: only pages that are written cost anything.
-            let buffer = vec![0; TRAIN_BYTES];
+            let buffer = vec![0; GSO_BATCH_BYTES];
             self.slots.push(Slot { path: *path, buffer, used: 0, segment: len, limits, closed: false });
         }
         let slot = &mut self.slots[index];
@@ -253,16 +253,16 @@ mod tests {
     use super::*;
     use crate::tests::world::{tcp, udp};
 
-    fn put(out: &mut Outbox, path: Path, bytes: &[u8]) {
+    fn put(out: &mut TransmitBatch, path: Path, bytes: &[u8]) {
         out.reserve(&path, bytes.len()).expect("fits").copy_from_slice(bytes);
         out.commit();
     }
 
-    fn cut<'a>(train: &Train<'a>) -> Vec<&'a [u8]> {
-        if train.path.transport() == Transport::Udp {
-            return train.bytes.chunks(train.segment).collect();
+    fn cut<'a>(gso_batch: &GsoBatch<'a>) -> Vec<&'a [u8]> {
+        if gso_batch.path.transport() == Transport::Udp {
+            return gso_batch.bytes.chunks(gso_batch.segment).collect();
         }
-        let (mut rest, mut records) = (train.bytes, Vec::new());
+        let (mut rest, mut records) = (gso_batch.bytes, Vec::new());
         while let Some((prefix, tail)) = rest.split_first_chunk() {
             let (record, tail) = tail.split_at(usize::from(u16::from_be_bytes(*prefix)));
             records.push(record);
@@ -273,41 +273,41 @@ mod tests {
 
     #[test]
     fn full_segments_fill_a_train() {
-        let mut out = Outbox::new();
+        let mut out = TransmitBatch::new();
         for _ in 0..46 {
             put(&mut out, udp(1), &[7; 1472]);
         }
         put(&mut out, udp(1), &[7; 100]);
         put(&mut out, udp(1), &[7; 1472]);
-        let lens: Vec<usize> = out.iter().map(|train| train.bytes.len()).collect();
-        assert_eq!(lens, [44 * 1472, 2 * 1472 + 100, 1472], "a shorter one ends a train");
+        let lens: Vec<usize> = out.iter().map(|gso_batch| gso_batch.bytes.len()).collect();
+        assert_eq!(lens, [44 * 1472, 2 * 1472 + 100, 1472], "a shorter one ends a gso_batch");
     }
 
     #[test]
     fn open_trains_stay_while_complete_ones_leave() {
-        let mut out = Outbox::new();
+        let mut out = TransmitBatch::new();
         for _ in 0..46 {
             put(&mut out, udp(1), &[7; 1472]);
         }
         put(&mut out, udp(2), &[8; 100]);
-        assert_eq!(out.complete().map(|train| train.bytes.len()).collect::<Vec<_>>(), [44 * 1472]);
+        assert_eq!(out.complete().map(|gso_batch| gso_batch.bytes.len()).collect::<Vec<_>>(), [44 * 1472]);
         out.clear_complete();
         assert!(!out.has_complete());
         put(&mut out, udp(1), &[7; 1472]);
-        let lens: Vec<usize> = out.iter().map(|train| train.bytes.len()).collect();
-        assert_eq!(lens, [3 * 1472, 100], "the rest of the first train was joined");
+        let lens: Vec<usize> = out.iter().map(|gso_batch| gso_batch.bytes.len()).collect();
+        assert_eq!(lens, [3 * 1472, 100], "the rest of the first gso_batch was joined");
     }
 
     #[test]
     fn what_is_not_committed_is_forgotten() {
-        let mut out = Outbox::new();
+        let mut out = TransmitBatch::new();
         out.reserve(&udp(1), 10).expect("fits");
         assert!(out.is_empty());
         put(&mut out, udp(2), b"sent");
         out.reserve(&udp(2), 4).expect("fits").copy_from_slice(b"lost");
         out.commit();
         out.commit();
-        assert_eq!(out.iter().map(|train| train.bytes.to_vec()).collect::<Vec<_>>(), [b"sentlost"]);
+        assert_eq!(out.iter().map(|gso_batch| gso_batch.bytes.to_vec()).collect::<Vec<_>>(), [b"sentlost"]);
         assert!(out.reserve(&udp(1), 0).is_none() && out.reserve(&udp(1), MAX_DATAGRAM + 1).is_none());
         out.clear();
         assert_eq!(out.len(), 0);
@@ -322,18 +322,18 @@ mod tests {
                 (0u8..14, any::<bool>(), prop_oneof![Just(1400usize), 1..50usize, 1..20_000usize]), 1..120),
             early in 1usize..200,
         ) {
-            let mut out = Outbox::new();
+            let mut out = TransmitBatch::new();
             put(&mut out, udp(99), b"an earlier batch");
             out.clear();
             let mut expected: Vec<(Path, Vec<u8>)> = Vec::new();
             let mut found: Vec<(Path, Vec<u8>)> = Vec::new();
-            let mut send = |train: Train<'_>| {
-                assert!(train.bytes.len() <= TRAIN_BYTES);
-                let datagrams = cut(&train);
-                if train.path.transport() == Transport::Udp {
-                    assert!(train.bytes.len() <= MAX_DATAGRAM && datagrams.len() <= MAX_SEGMENTS);
+            let mut send = |gso_batch: GsoBatch<'_>| {
+                assert!(gso_batch.bytes.len() <= GSO_BATCH_BYTES);
+                let datagrams = cut(&gso_batch);
+                if gso_batch.path.transport() == Transport::Udp {
+                    assert!(gso_batch.bytes.len() <= MAX_DATAGRAM && datagrams.len() <= MAX_SEGMENTS);
                 }
-                found.extend(datagrams.into_iter().map(|bytes| (train.path, bytes.to_vec())));
+                found.extend(datagrams.into_iter().map(|bytes| (gso_batch.path, bytes.to_vec())));
             };
             for (index, (last, stream, len)) in datagrams.into_iter().enumerate() {
                 let path = if stream { tcp(last) } else { udp(last) };

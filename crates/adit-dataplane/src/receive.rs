@@ -66,7 +66,7 @@ pub(crate) struct Item {
 /// What [`crate::Ingress`] found. Owned by the driver and used over and over. Ranges are offsets into the
 /// buffer given to [`crate::Ingress`].
 #[derive(Default)]
-pub struct Inbox {
+pub struct ReceiveBatch {
     policy: MergePolicy,
     items: Vec<Item>,
     pieces: Vec<Piece>,
@@ -125,10 +125,10 @@ impl<'a> TunPacket<'a> {
     }
 }
 
-impl Inbox {
-    /// An empty inbox.
+impl ReceiveBatch {
+    /// An empty receive batch.
     pub fn new(policy: MergePolicy) -> Self {
-        Inbox { policy, ..Inbox::default() }
+        ReceiveBatch { policy, ..ReceiveBatch::default() }
     }
 
     /// Changes what may be merged, from the next batch on.
@@ -237,7 +237,7 @@ impl Inbox {
     }
 
     /// The same for all but the newest packet for the device, if what follows in the next receive may still
-    /// join it. It is then left out of [`Inbox::packets`] and survives [`Inbox::clear`]. Gives the part of the
+    /// join it. It is then left out of [`ReceiveBatch::packets`] and survives [`ReceiveBatch::clear`]. Gives the part of the
     /// buffer that must stay as it is until it is finished, too.
     pub fn finish_but_newest(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
         let newest = self.items.len().checked_sub(1)?;
