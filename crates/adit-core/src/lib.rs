@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod challenge;
-mod client_news;
 mod dns;
 mod event;
 mod ids;
@@ -18,15 +17,13 @@ mod peer_settings;
 pub mod prefix_table;
 mod printable;
 mod protocol;
-mod script;
 mod session;
 mod time;
 mod tunnel;
 
-pub use challenge::{AuthRetry, Challenge, ChallengeResponse, StaticChallenge};
-pub use client_news::{ClientNews, ClientRuling, ClientStep};
+pub use challenge::{AuthRetry, StaticChallenge};
 pub use dns::{DnsOptions, is_domain};
-pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
+pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use name_field::NameField;
 pub use notice::Notice;
@@ -35,7 +32,6 @@ pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionL
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
-pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,

@@ -81,9 +81,9 @@ pub struct Dns {
     pub only_for: Vec<String>,
 }
 
-/// A peer as `status` and the log show it.
+/// A peer as `status` and the log show it. `D` is [`crate::Protocol::Detail`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerInfo {
+pub struct PeerInfo<D> {
     /// The name it proved (certificate common name), or what stands for it.
     pub name: String,
     /// Where it is.
@@ -92,11 +92,7 @@ pub struct PeerInfo {
     pub addresses: Vec<IpAddr>,
     /// The data cipher.
     pub cipher: Cipher,
-    /// The data channel has OpenVPN's epoch format, in which a key that was used enough makes way for the next.
-    pub epochs: bool,
-    /// The TLS version and suite of the control channel, as text.
-    pub tls: String,
-    /// Renegotiations completed.
+    /// Rekeys completed.
     pub rekeys: u64,
     /// When the last handshake ended.
     pub last_handshake: crate::Instant,
@@ -104,12 +100,10 @@ pub struct PeerInfo {
     pub since: crate::Instant,
     /// When it was last heard.
     pub heard: crate::Instant,
-    /// The username that was judged; empty if none was.
-    pub username: String,
     /// Networks behind it, besides its inner addresses.
     pub routes: Vec<IpNet>,
-    /// Which of all peers that ever began a handshake here it is, from 0.
-    pub number: u64,
+    /// What only its protocol has.
+    pub detail: D,
 }
 
 /// Why a machine ended for good.

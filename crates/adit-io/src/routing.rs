@@ -211,7 +211,7 @@ impl Routing {
             let _ = self.netlink.add_route(route);
         }
         self.routes = inward;
-        for route in &around {
+        for route in &bypass {
             let there = outward.contains(route) && is_there(route);
             if there || self.netlink.replace_route(route).is_ok() {
                 self.routes.push(route.clone());

@@ -29,6 +29,7 @@ pub mod peer_info;
 mod pool;
 mod pushed;
 pub mod reliable;
+pub mod request;
 pub mod revocation;
 mod server;
 mod session;

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
-    ReplayWindow, Route, SessionLimits, Transport, UnixTime, UserPassword,
+    ReplayWindow, Route, SessionLimits, Transport, UnixTime,
 };
 
 use crate::access::AccessParams;
 use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
+use crate::request::UserPassword;
 use crate::revocation::Revocations;
 use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
@@ -41,7 +42,7 @@ pub struct ControlParams {
     pub retransmit: Duration,
     /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
     pub wall_at_origin: UnixTime,
-    /// The lists that `tls` judges by, to be replaced by [`adit_core::Command::RevocationList`].
+    /// The lists that `tls` judges by, to be replaced by [`crate::request::Reply::RevocationList`].
     pub revocations: Option<Revocations>,
     /// `x509-username-field`: what names the peer.
     pub name_fields: NameFields,
@@ -236,7 +237,7 @@ impl ClientParams {
 /// How a client uses a username and a password.
 #[derive(Clone, Debug)]
 pub struct UserAuth {
-    /// Those at hand; without, they are asked for by [`adit_core::Event::AskCredentials`] before the first
+    /// Those at hand; without, they are asked for by [`crate::request::Request::Credentials`] before the first
     /// connection.
     pub credentials: Option<UserPassword>,
     /// `auth-retry`.
@@ -328,7 +329,7 @@ pub struct PointParams {
     /// Our own end of the tunnel.
     pub local: LocalSettings,
     /// The only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
@@ -368,7 +369,7 @@ pub struct StaticParams {
     /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
     pub float: bool,
     /// Who waits: the only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
     /// Who waits: `explicit-exit-notify`.
     pub exit_notify: bool,
@@ -418,7 +419,7 @@ impl StaticParams {
 /// What differs from client to client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerClientParams {
-    /// `client-config-dir`: ask with [`adit_core::Event::WantPeerSettings`] before a client is let in.
+    /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
     pub ask: bool,
     /// `ifconfig-pool-persist`: who had which address of the pool before.
     pub remembered: Vec<PoolEntry>,

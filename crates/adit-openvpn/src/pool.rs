@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv6Net, PeerSettings, PoolEntry};
+use adit_core::{IpNet, Ipv6Net, PoolEntry};
 
 use crate::params::ServerParams;
+use crate::request::PeerSettings;
 
 /// Slots whose last name is remembered; further ones are not.
 const MAX_REMEMBERED: usize = 65_536;

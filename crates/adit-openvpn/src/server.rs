@@ -27,8 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo, Protocol, Rejected,
-    ScriptId, Severity, Transport,
+    Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, Protocol, Rejected, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -36,6 +35,7 @@ use zeroize::Zeroizing;
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::pool::Pool;
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::Sid;
 use half_open::HalfOpen;
 use log_budget::LogBudget;
@@ -132,9 +132,14 @@ impl Server {
         }
     }
 
-    /// The clients that are up.
-    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
+    /// Disconnects a client after telling it why.
+    fn kill(&mut self, now: Instant, client: u64, message: &str) {
+        let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client) else {
+            return;
+        };
+        peer.send_message(now, message);
+        // It is sent once: a client that does not receive it notices by the silence.
+        self.remove(id, "disconnected on request", Severity::Info);
     }
 
     /// Clients in the middle of their first handshake.
@@ -167,7 +172,7 @@ impl Server {
         let verdict = peer.settle(self.now, &mut self.events);
         let (path, lines, half_open_state) = (peer.path(), peer.take_lines(), peer.half_open_state());
         self.report_lines(path, lines);
-        if let Some(half_open_state) = standing
+        if let Some(half_open_state) = half_open_state
             && let Some(evicted) = self.half_open.note(path, id, half_open_state)
         {
             self.evict(evicted);
@@ -404,6 +409,11 @@ fn peek_sid(datagram: &[u8]) -> Option<Sid> {
 }
 
 impl Protocol for Server {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let id = match self.peer_of(path, datagram) {
@@ -437,18 +447,8 @@ impl Protocol for Server {
                 }
                 self.settle(id);
             }
-            Command::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
             Command::Disconnect { peer } => {
                 self.remove(self.by_data_id(peer), "disconnected on request", Severity::Info)
-            }
-            Command::Dismiss { client, message } => {
-                let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client)
-                else {
-                    return;
-                };
-                peer.send_message(now, &message);
-                // It is sent once: who does not hear it notices by the silence.
-                self.remove(id, "disconnected on request", Severity::Info);
             }
             Command::Restart => {
                 let ids: Vec<PeerId> = self.peers.keys().copied().collect();
@@ -459,18 +459,25 @@ impl Protocol for Server {
                 self.tls_crypt_v2_verify.clear(&mut self.events);
                 self.pre_auth.renew(&self.params, secret(&mut self.rng));
             }
-            Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
-            Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
-            // Who may be anywhere has no names to be known by.
-            Command::PeerAddresses(addresses) => {
+            // Its routes may fail one by one, which the driver reports.
+            Command::NotUp { .. } | Command::OpenFailed { .. } => {}
+        }
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.now = now;
+        match reply {
+            Reply::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
+            Reply::ScriptDone { id, outcome } => self.script_done(id, &outcome),
+            Reply::ClientDecision { client, key, decision } => self.ruled(client, key, &decision),
+            Reply::KillClient { client, message } => self.kill(now, client, &message),
+            // A peer that may have any address is known by no name.
+            Reply::PeerAddresses(addresses) => {
                 self.only_from = self.only_from.take().map(|_| addresses);
             }
-            Command::RevocationList(content) => self.take_revocations(&content),
-            // Its routes may fail one by one, which the driver reports.
-            Command::NotUp { .. }
-            | Command::OpenFailed { .. }
-            | Command::Credentials(_)
-            | Command::Response(_) => {}
+            Reply::RevocationList(content) => self.take_revocations(&content),
+            // For clients.
+            Reply::Credentials(_) | Reply::ChallengeResponse(_) => {}
         }
     }
 
@@ -539,5 +546,9 @@ impl Protocol for Server {
             self.events.extend(self.after_words.drain(..));
         }
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
     }
 }

@@ -6,12 +6,10 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected,
-    Transport,
-};
+use adit_core::{Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Transport};
 use adit_openvpn::Client;
 use adit_openvpn::params::{ClientParams, PullAction, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, roams, server_params};

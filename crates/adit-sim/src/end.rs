@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use adit_core::{
-    Challenge, ClientNews, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId,
-    PeerInfo, PoolEntry, Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
+    Command, Ended, Framing, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
+    TunnelSettings,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
     split,
+};
+use adit_openvpn::request::{
+    Challenge, ClientEvent, DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request, Script, ScriptId,
 };
 use adit_openvpn::{Client, Server};
 
@@ -23,6 +26,10 @@ const MAX_ROUNDS: usize = 64;
 /// Events and datagrams after one input; more means that a queue has no bound.
 const MAX_OUTPUTS: usize = 4096;
 
+/// Any of the machines.
+pub(crate) type AnyProtocol =
+    dyn Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing>;
+
 /// A protocol machine.
 pub(crate) enum Machine {
     Client(Box<Client>),
@@ -34,7 +41,7 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    fn protocol(&mut self) -> &mut dyn Protocol {
+    fn protocol(&mut self) -> &mut AnyProtocol {
         match self {
             Machine::Client(client) => client.as_mut(),
             Machine::Server(server) => server.as_mut(),
@@ -90,12 +97,12 @@ pub(crate) enum Effect {
     PeerUp(PeerId, Box<PeerInfo>),
     /// A peer is gone, for this reason.
     PeerDown(PeerId, String),
-    /// A question, which [`End::command`] answers.
+    /// A question, which [`End::reply`] answers.
     Ask(Question),
     /// Nobody waits for that script any more.
     Dropped(ScriptId),
     /// A program that judges clients is told this.
-    Told(Box<ClientNews>),
+    Told(Box<ClientEvent>),
     /// A name has that address of the pool.
     Leased(PoolEntry),
     /// For the log.
@@ -272,6 +279,13 @@ impl End {
         self.drain()
     }
 
+    /// The adapter's answer to a question.
+    pub(crate) fn reply(&mut self, now: Instant, reply: Reply) -> Result<(), Violation> {
+        self.set_clock(now);
+        self.machine.protocol().handle_reply(now, reply);
+        self.drain()
+    }
+
     /// A TCP connection is gone.
     pub(crate) fn closed(&mut self, now: Instant, path: Path, reason: String) -> Result<(), Violation> {
         self.streams.remove(&path);
@@ -349,21 +363,23 @@ impl End {
             Event::Up(settings) => self.effects.push(Effect::Up(settings)),
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
-            Event::WantPeerSettings { peer, name } => {
-                self.effects.push(Effect::Ask(Question::Settings(peer, name)));
-            }
-            Event::AskCredentials { .. } => self.effects.push(Effect::Ask(Question::Credentials)),
-            Event::AskResponse(challenge) => {
-                self.effects.push(Effect::Ask(Question::Challenge(challenge)));
-            }
-            Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
+            Event::Request(request) => self.requested(request),
             Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
-            Event::DropScript(id) => self.effects.push(Effect::Dropped(id)),
-            Event::Client(news) => self.effects.push(Effect::Told(news)),
         }
+    }
+
+    fn requested(&mut self, request: Request) {
+        self.effects.push(match request {
+            Request::PeerSettings { peer, name } => Effect::Ask(Question::Settings(peer, name)),
+            Request::Credentials { .. } => Effect::Ask(Question::Credentials),
+            Request::Challenge(challenge) => Effect::Ask(Question::Challenge(challenge)),
+            Request::Leased(entry) => Effect::Leased(entry),
+            Request::RunScript(script) => Effect::Ask(Question::Script(script, false)),
+            Request::CancelScript(id) => Effect::Dropped(id),
+            Request::Client(news) => Effect::Told(news),
+        });
     }
 
     fn follow_data(&mut self, order: DataEvent) {

@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, DataEvent, Digest, Ended, Event, Framing, Instant, Notice, Path, PeerId, Protocol,
-    Transport, UnixTime,
+    Cipher, Command, Digest, Ended, Framing, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
 };
 use adit_dataplane::{
     Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
 };
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 use rand_chacha::ChaCha8Rng;

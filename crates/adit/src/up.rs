@@ -155,7 +155,7 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     for warning in &parsed.warnings {
         log.log(Severity::Warning, warning);
     }
-    let early = StartupSignals::watch().map_err(no_signals)?;
+    let signals = StartupSignals::watch().map_err(no_signals)?;
     let Some(management) = open_management(args, parsed, &mut log)? else {
         return start_with(args, parsed, log, None, &signals);
     };
@@ -478,7 +478,7 @@ fn per_client_files(args: &Args, parsed: &Parsed) -> Result<Option<PerClient>, F
 }
 
 /// The thread that knows them.
-fn start_clients<P: Protocol + 'static>(
+fn start_clients<P: StatusSource>(
     files: Option<PerClient>,
     helper: &HelperAccess,
     handle: &Handle<P>,

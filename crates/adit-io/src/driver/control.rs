@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
+    Command, ConnectionId, DataEvent, Ended, Event, EventOf, Framing, Instant, Notice, OpenFailure, Path,
+    PeerId, Protocol, Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
 };
 use adit_dataplane::StreamError;
 
@@ -22,7 +22,7 @@ use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::status::{LossCounters, count};
 use super::workers::Workers;
-use super::{Driver, DriverError, Inspection, Observer};
+use super::{Driver, DriverError, Observer, Order};
 use crate::clock;
 use crate::config::Remote;
 use crate::fair_queue::FairQueue;
@@ -54,9 +54,9 @@ const ACCEPT_BATCH: usize = 16;
 /// Between two lines in the log about datagrams that a listening socket could not send.
 const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) struct Control<'a, P> {
+pub(super) struct Control<'a, P: Protocol> {
     protocol: P,
-    observer: &'a mut dyn Observer,
+    observer: &'a mut dyn Observer<P>,
     tun: Arc<Tun>,
     system: System,
     link: LinkCounters,
@@ -89,7 +89,7 @@ pub(super) struct Control<'a, P> {
     datagrams: FairQueue<Subscriber, (Path, Vec<u8>)>,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
-    inspections: mpsc::Receiver<Inspection<P>>,
+    orders: mpsc::Receiver<Order<P>>,
     workers: Workers,
     poller: Poller,
     next_tick: Instant,
@@ -104,11 +104,11 @@ pub(super) struct Control<'a, P> {
     ended: Option<Ended>,
 }
 
-impl<'a, P: Protocol> Control<'a, P> {
+impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
     pub(super) fn new(
         driver: Driver<P>,
         protocol: P,
-        observer: &'a mut dyn Observer,
+        observer: &'a mut dyn Observer<P>,
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
@@ -139,7 +139,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             mail: driver.mail_receiver,
             datagrams: FairQueue::new(DATAGRAM_LIMIT),
             own_mail: driver.mail,
-            inspections: driver.inspection_receiver,
+            orders: driver.order_receiver,
             workers,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
@@ -190,7 +190,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             }
             self.follow_network();
             self.work()?;
-            self.inspect();
+            self.take_orders();
             self.check_time();
         }
     }
@@ -270,7 +270,6 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
-                Mail::Command(command) => self.protocol.handle_command(now, command),
                 #[cfg(debug_assertions)]
                 Mail::Probed(outcome) => self.report(Severity::Info, None, outcome),
                 Mail::Died { thread, why } => return Err(DriverError::Thread { thread, why }),
@@ -400,7 +399,24 @@ impl<'a, P: Protocol> Control<'a, P> {
         busy
     }
 
-    fn carry_out(&mut self, event: Event) {
+    /// Carries out what came by a [`super::Handle`].
+    fn take_orders(&mut self) {
+        while self.ended.is_none()
+            && let Ok(order) = self.orders.try_recv()
+        {
+            match order {
+                Order::Command(command) => self.protocol.handle_command(clock(), command),
+                Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
+                Order::Inspect(inspection) => {
+                    self.inspect(inspection);
+                    continue;
+                }
+            }
+            self.pump();
+        }
+    }
+
+    fn carry_out(&mut self, event: EventOf<P>) {
         match event {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
@@ -415,17 +431,9 @@ impl<'a, P: Protocol> Control<'a, P> {
                 self.system.undo();
                 self.watch_network();
             }
+            Event::Request(request) => return self.observer.request(request, self.tun.name()),
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
-            Event::PeerUp { .. }
-            | Event::PeerDown { .. }
-            | Event::WantPeerSettings { .. }
-            | Event::Leased(_)
-            | Event::AskCredentials { .. }
-            | Event::AskResponse(_)
-            | Event::RunScript(_)
-            | Event::DropScript(_)
-            | Event::Client(_)
-            | Event::Report(_) => {}
+            Event::PeerUp { .. } | Event::PeerDown { .. } | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());
     }

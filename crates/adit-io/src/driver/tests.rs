@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, RedirectGateway, Rejected, ReplayWindow,
-    SessionId, TunnelSettings,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, RedirectGateway, Rejected,
+    ReplayWindow, SessionId, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -24,6 +24,8 @@ use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
 use crate::{OffloadSwitches, clock};
+
+type Event = adit_core::Event<(), Framing, ()>;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A control packet's opcode (`CONTROL_V1`), so that the data plane takes it for control.
@@ -117,6 +119,11 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
 }
 
 impl Protocol for Toy {
+    type Request = ();
+    type Reply = ();
+    type Detail = ();
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         assert!(!self.panics, "told to panic");
         thread::sleep(self.slow);
@@ -152,6 +159,8 @@ impl Protocol for Toy {
         }
     }
 
+    fn handle_reply(&mut self, _now: Instant, (): ()) {}
+
     fn handle_notice(&mut self, _now: Instant, notice: Notice) {
         let _ = self.heard.send(Heard::Notice(notice));
     }
@@ -171,11 +180,15 @@ impl Protocol for Toy {
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo<()>)> {
+        Vec::new()
+    }
 }
 
 struct Log(Sender<Heard>);
 
-impl Observer for Log {
+impl<P: Protocol<Request = (), Codec = Framing, Detail = ()>> Observer<P> for Log {
     fn event(&mut self, event: &Event, tun_name: &str) {
         let word = match event {
             Event::Up(_) => format!("up {tun_name}"),
@@ -186,6 +199,8 @@ impl Observer for Log {
         };
         let _ = self.0.send(Heard::Event(word));
     }
+
+    fn request(&mut self, (): (), _tun_name: &str) {}
 }
 
 fn config(role: Role) -> DriverConfig {

@@ -7,13 +7,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Event, Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
+use adit_core::{Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
 use super::pre_check::answer_length;
 use super::rate::{AnswerLimit, ClientLimit, Permit, silence};
 use crate::params::{Rate, ServerParams, TlsCryptV2};
+use crate::request::Event;
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
 use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
 use crate::wrap::{Opened, WrapConfig};

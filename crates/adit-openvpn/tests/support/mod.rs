@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, ConnectionId, DataEvent, Event, Instant, Notice, Path, PeerId, Protocol, SessionLimits,
-    Transport, UnixTime,
+    Cipher, Command, ConnectionId, Instant, Notice, Path, PeerId, Protocol, SessionLimits, Transport,
+    UnixTime,
 };
 use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
@@ -23,6 +23,7 @@ use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, PerClientParams,
     RemoteParams, ServerParams,
 };
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
 use rcgen::{

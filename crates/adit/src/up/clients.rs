@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use adit_config::openvpn::{
     PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file, print_pool_file,
 };
-use adit_core::{Command, PeerId, PeerSettings, PoolEntry, Protocol, Severity};
+use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
+use adit_openvpn::request::{PeerSettings, Reply};
 
 use crate::log::Logger;
 
@@ -33,7 +34,7 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Starts the thread. `remembered` is what the pool's file said.
-    pub(super) fn start<P: Protocol + 'static>(
+    pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         (files, helper): (PerClient, HelperFiles),
         remembered: Vec<PoolEntry>,
         handle: Handle<P>,
@@ -48,7 +49,7 @@ impl Clients {
                     Ok(Job::Leased(entry)) => leases.note(entry),
                     Ok(Job::LookUp { peer, name }) => {
                         let settings = settings_of(&files, &helper, &name, &mut log).map(Box::new);
-                        handle.command(Command::PeerSettings { peer, name, settings });
+                        handle.reply(Reply::PeerSettings { peer, name, settings });
                     }
                     Err(RecvTimeoutError::Timeout) => leases.write(&helper, &mut log),
                     Err(RecvTimeoutError::Disconnected) => return leases.write(&helper, &mut log),

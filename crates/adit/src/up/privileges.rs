@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
-use adit_core::{Event, IpNet, RouteVia};
+use adit_core::{EventOf, IpNet, Protocol, RouteVia};
 use adit_io::{Account, Confined, Helper, Observer, Policy, Scripts};
 
 use super::scripts;
@@ -97,9 +97,18 @@ pub(super) struct Starting<O, F> {
     pub(super) begin: Option<F>,
 }
 
-impl<O: Observer, F: FnOnce() -> Result<(), String>> Observer for Starting<O, F> {
-    fn event(&mut self, event: &Event, tun_name: &str) {
+impl<P, O, F> Observer<P> for Starting<O, F>
+where
+    P: Protocol,
+    O: Observer<P>,
+    F: FnOnce() -> Result<(), String>,
+{
+    fn event(&mut self, event: &EventOf<P>, tun_name: &str) {
         self.observer.event(event, tun_name);
+    }
+
+    fn request(&mut self, request: P::Request, tun_name: &str) {
+        self.observer.request(request, tun_name);
     }
 
     fn started(&mut self) -> Result<(), String> {

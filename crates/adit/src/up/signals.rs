@@ -36,7 +36,7 @@ pub(super) struct StartupSignals {
 impl StartupSignals {
     pub(super) fn watch() -> io::Result<Self> {
         let (free, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
-        let mut early = StartupSignals { free, reasons: AtomicUsize::new(0), caught, actions: Vec::new() };
+        let mut signals = StartupSignals { free, reasons: AtomicUsize::new(0), caught, actions: Vec::new() };
         for signal in ENDS {
             let number = signal.unsigned_abs() as usize;
             let note = register_usize(signal, Arc::clone(&signals.caught), number)?;

@@ -72,6 +72,11 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
 }
 
 impl Protocol for Many {
+    type Request = ();
+    type Reply = ();
+    type Detail = ();
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         let [_, number, marks] = *datagram else { return Err(Rejected::Malformed("no hello")) };
         let marks = [Marks::PeerId, Marks::NoPeerId, Marks::Old][usize::from(marks)];
@@ -85,6 +90,8 @@ impl Protocol for Many {
             self.events.push_back(Event::Ended(Ended::Shutdown));
         }
     }
+
+    fn handle_reply(&mut self, _now: Instant, (): ()) {}
 
     fn handle_notice(&mut self, _now: Instant, _notice: Notice) {}
 
@@ -102,6 +109,10 @@ impl Protocol for Many {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo<()>)> {
+        Vec::new()
     }
 }
 

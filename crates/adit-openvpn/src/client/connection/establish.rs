@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{
-    Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity,
-};
+use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
 use crate::control_message::redacted;
@@ -15,6 +13,7 @@ use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, max_mss};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
+use crate::request::{DataEvent, Event};
 
 impl Connection {
     /// The push is complete: the tunnel can come up.

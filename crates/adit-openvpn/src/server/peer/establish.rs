@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{DataEvent, Event, Instant, OpenVpnHeader, PeerConfig, PeerSettings, Severity};
+use adit_core::{Instant, OpenVpnHeader, PeerConfig, Severity};
 
 use super::{Peer, Up, Verdict};
 use crate::control_message::encode_push_reply;
@@ -12,6 +12,7 @@ use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
 use crate::negotiate::{choose_cipher, iv_proto, max_mss};
 use crate::pool::Lease;
+use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
 /// A push reply that was just sent is not sent again.

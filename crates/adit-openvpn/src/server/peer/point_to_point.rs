@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use adit_core::{DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
+use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
 
 use super::{Peer, Up, Verdict};
 use crate::data_keys::Agreement;
@@ -11,6 +11,7 @@ use crate::data_message;
 use crate::lifetime::Lifetime;
 use crate::negotiate::{iv_proto, max_mss, point_terms};
 use crate::pool::Lease;
+use crate::request::{DataEvent, Event};
 use crate::wire::Role;
 
 impl Peer {

@@ -240,7 +240,7 @@ mod tests {
 
     fn why(settings: &Management) -> String {
         match ManagementListener::open(settings) {
-            Ok(listener) => format!("open: {door}"),
+            Ok(listener) => format!("open: {listener}"),
             Err((_, why)) => why,
         }
     }
@@ -308,7 +308,7 @@ mod tests {
             let listener = ManagementListener::open(&settings(ManagementAddress::Unix(path.clone())));
             let mut listener = listener.unwrap_or_else(|(_, why)| panic!("{why}"));
             (listener.user, listener.group) = (user, group);
-            door
+            listener
         };
         let user = getuid().as_raw();
         let group = rustix::process::getgid().as_raw();

@@ -113,7 +113,7 @@ impl Management {
         let journal = Journal::new(usize::try_from(settings.log_cache).unwrap_or(usize::MAX), waker);
         let notes = journal.clone();
         log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
-        log.log(Severity::Info, format_args!("management: listening on {door}"));
+        log.log(Severity::Info, format_args!("management: listening on {listener}"));
         let questions = Arc::new(PendingQueries::new(settings.hold, journal.clone()));
         let (pending_auths, tunnel) = (PendingAuths::default(), Place::default());
         let context = CommandContext {

@@ -1,6 +1,6 @@
 use super::*;
-use adit_core::ScriptFile;
 use adit_io::{Helper, Policy};
+use adit_openvpn::request::ScriptFile;
 use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
