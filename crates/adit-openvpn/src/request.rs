@@ -2,17 +2,18 @@
 
 mod challenge;
 mod client_event;
+mod peer_settings;
 mod script;
 
 use std::fmt;
 use std::net::IpAddr;
 
 use adit_core::{Framing, PeerId, PoolEntry};
-pub use adit_core::{PeerSettings, PushChange};
 use zeroize::Zeroizing;
 
 pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
+pub use self::peer_settings::{PeerSettings, PushChange};
 pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The events of the machines.

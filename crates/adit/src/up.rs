@@ -1,5 +1,6 @@
 //! `adit up`: runs a configuration until it is told to stop.
 
+mod client_settings;
 mod clients;
 mod credentials;
 mod expiry;

@@ -1,9 +1,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use adit_core::PeerSettings;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
+
+use super::PeerSettings;
 
 /// A step of a server's client, for a management client that authenticates clients and accounts for them
 /// (`management-client-auth`).

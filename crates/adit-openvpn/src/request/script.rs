@@ -2,9 +2,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::PeerSettings;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
+
+use super::PeerSettings;
 
 /// Names one run of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,13 +8,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{
-    PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file, print_pool_file,
-};
+use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file, print_pool_file};
 use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
 use adit_openvpn::request::{PeerSettings, Reply};
 
+use super::client_settings;
 use crate::log::Logger;
 
 /// The file for clients that have none of their own.
@@ -109,7 +108,7 @@ fn settings_of(
         None => read(DEFAULT)?,
     };
     let Some((shown, text)) = found else { return Ok(PeerSettings::default()) };
-    let (settings, doubts) = parse_client_file(&shown, &text).map_err(|failure| failure.to_string())?;
+    let (settings, doubts) = client_settings::parse(&shown, &text).map_err(|failure| failure.to_string())?;
     for doubt in doubts {
         log.log(Severity::Warning, doubt);
     }
