@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, DataEvent, Ended, Event, EventOf, Framing, Instant, Notice, OpenFailure, Path,
-    PeerId, Protocol, Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
+    PeerId, Protocol, Rejected, Report, Severity, SourcePrefix, Transport, TunnelSettings,
 };
 use adit_dataplane::StreamError;
 
@@ -86,7 +86,7 @@ pub(super) struct Control<'a, P: Protocol> {
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// Control datagrams over UDP that wait for their turn.
-    datagrams: FairQueue<Subscriber, (Path, Vec<u8>)>,
+    datagrams: FairQueue<SourcePrefix, (Path, Vec<u8>)>,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
@@ -253,7 +253,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
             match mail {
                 // Anybody can send these, so each address has its turn when many wait.
                 Mail::Datagram { path, bytes } if path.transport() == Transport::Udp && self.is_behind() => {
-                    if !self.datagrams.offer(path.subscriber(), (path, bytes)) {
+                    if !self.datagrams.offer(path.source_prefix(), (path, bytes)) {
                         count(&self.losses.control_full);
                     }
                     continue;

@@ -180,7 +180,7 @@ impl PreAuth {
         larger: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         let permit = self.limit(larger).ask(now, places);
         check_permit(permit, params, path, larger, events)
     }
@@ -194,7 +194,7 @@ impl PreAuth {
         larger: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         let permit = self.limit(larger).foresee(now, places);
         check_permit(permit, params, path, larger, events)
     }
@@ -222,7 +222,7 @@ impl PreAuth {
             return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
         };
         check_age(now, params, &first)?;
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         self.answer_limit.credit(places);
         self.small_answer_limit.credit(places);
         Ok(PendingClient { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })
