@@ -6,7 +6,6 @@
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
 
-mod challenge;
 mod dns;
 mod event;
 mod ids;
@@ -22,7 +21,6 @@ mod session;
 mod time;
 mod tunnel;
 
-pub use challenge::{AuthRetry, StaticChallenge};
 pub use dns::{DnsOptions, is_domain};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
@@ -39,6 +37,6 @@ pub use session::{
     OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,
 };
 pub use time::{Instant, UnixTime};
-pub use tunnel::{Dns, Ended, PeerInfo, RedirectGateway, Route, RouteVia, TunnelSettings};
+pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteVia, TunnelSettings};
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};

@@ -14,7 +14,7 @@ pub struct SessionLimits {
 pub struct IdleLimit {
     /// In this time...
     pub after: Duration,
-    ///... at least so many bytes must pass, both directions together and without the protocol's own messages;
+    /// ... at least so many bytes must pass, both directions together and without the protocol's own messages;
     /// 0: any packet will do.
     pub bytes: u64,
 }

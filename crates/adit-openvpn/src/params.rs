@@ -1,25 +1,27 @@
 //! What the configuration says, as the state machines take it.
 
-pub use adit_core::{AuthRetry, StaticChallenge};
+mod user_auth;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
+    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, Redirect,
     ReplayWindow, Route, SessionLimits, Transport, UnixTime,
 };
 
 use crate::access::AccessParams;
 use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
-use crate::request::UserPassword;
 use crate::revocation::Revocations;
 use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
 use crate::wrap::v2::ServerKey;
 use crate::wrap::{KeyDirection, WrapConfig};
+
+pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
 /// What both roles need for the control channel.
 #[derive(Clone)]
@@ -234,21 +236,6 @@ impl ClientParams {
     }
 }
 
-/// How a client uses a username and a password.
-#[derive(Clone, Debug)]
-pub struct UserAuth {
-    /// Those at hand; without, they are asked for by [`crate::request::Request::Credentials`] before the first
-    /// connection.
-    pub credentials: Option<UserPassword>,
-    /// `auth-retry`.
-    pub retry: AuthRetry,
-    /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
-    /// asked for again when they are needed again.
-    pub nocache: bool,
-    /// `static-challenge`: a question of the file's, whose answer goes with the password.
-    pub challenge: Option<StaticChallenge>,
-}
-
 /// What a `pull-filter` does with an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullAction {
@@ -266,7 +253,7 @@ pub struct LocalSettings {
     /// `route` and `route-ipv6`.
     pub routes: Vec<Route>,
     /// `redirect-gateway`.
-    pub redirect_gateway: Option<RedirectGateway>,
+    pub redirect: Option<Redirect>,
     /// `block-ipv6`.
     pub block_ipv6: bool,
     /// `dhcp-option DNS`, `dhcp-option DOMAIN`.

@@ -238,7 +238,7 @@ impl<P: Protocol<Codec = Framing>> Driver<P> {
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let mut routing = Routing::new(tun.name()).map_err(device)?;
         routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
-        if !config.remotes.is_empty() {
+        if config.changes_routing {
             routing.set_tunnel_group().map_err(device)?;
         }
         let offloads = try_offloads(&tun, config.tun.offloads);
@@ -308,7 +308,7 @@ impl<P: Protocol<Codec = Framing>> Driver<P> {
         let network = network.then(|| helper::Network {
             device: self.tun.name().to_owned(),
             resolv_conf: self.config.resolv_conf.clone(),
-            is_client: !self.config.remotes.is_empty(),
+            changes_routing: self.config.changes_routing,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {
@@ -387,7 +387,7 @@ impl<P: Protocol<Codec = Framing>> Driver<P> {
                 colleagues: Colleagues::new(boxes.clone(), Arc::clone(&handed)),
                 control: self.mail.clone(),
                 losses: Arc::clone(losses),
-                back_pressure: !self.config.remotes.is_empty(),
+                back_pressure: self.config.single_peer,
             };
             threads.start(number, mail.clone(), self.mail.clone(), || data_loop.run())?;
             workers.push(Worker { mail, counters, handed });
@@ -396,10 +396,10 @@ impl<P: Protocol<Codec = Framing>> Driver<P> {
     }
 }
 
-/// How many workers there will be. A client has one peer, and one peer is served by one worker.
+/// How many workers there will be. One peer is served by one worker.
 fn workers(config: &DriverConfig) -> Result<usize, DriverError> {
     match config.workers {
-        _ if !config.remotes.is_empty() => Ok(1),
+        _ if config.single_peer => Ok(1),
         many if many > MAX_WORKERS => Err(DriverError::Workers(many)),
         some => Ok(some.max(1)),
     }

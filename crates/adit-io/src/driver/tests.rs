@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, RedirectGateway, Rejected,
-    ReplayWindow, SessionId, TunnelSettings,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Redirect, Rejected, ReplayWindow,
+    SessionId, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -48,7 +48,7 @@ struct Toy {
     path: Option<Path>,
     heard: Sender<Heard>,
     panics: bool,
-    redirect_gateway: Option<RedirectGateway>,
+    redirect: Option<Redirect>,
     /// What each datagram takes.
     slow: Duration,
 }
@@ -65,7 +65,7 @@ impl Toy {
             path: None,
             heard,
             panics: false,
-            redirect_gateway: None,
+            redirect: None,
             slow: Duration::ZERO,
         };
         match role {
@@ -80,7 +80,7 @@ impl Toy {
         self.events.push_back(Event::Up(TunnelSettings {
             addresses,
             mtu: 1400,
-            redirect_gateway: self.redirect_gateway,
+            redirect: self.redirect,
             ..TunnelSettings::default()
         }));
     }
@@ -206,6 +206,8 @@ impl<P: Protocol<Request = (), Codec = Framing, Detail = ()>> Observer<P> for Lo
 fn config(role: Role) -> DriverConfig {
     DriverConfig {
         tun: TunConfig::default(),
+        single_peer: role == Role::Client,
+        changes_routing: role == Role::Client,
         listen: Vec::new(),
         multihome: false,
         remotes: Vec::new(),
@@ -647,7 +649,7 @@ fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let config = client_config(Transport::Udp, server.local_addr().unwrap());
         let (mut toy, heard) = Toy::new(Role::Client, "10.9.0.1/24");
-        toy.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
+        toy.redirect = Some(Redirect { ipv4: true, ..Redirect::default() });
         let driver = Driver::new(config).unwrap();
         let (handle, addresses) = (driver.handle(), driver.local_addresses());
         let mut log = Log(toy.heard.clone());

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
-use adit_config::openvpn::{UserAuth, UserPass};
-use adit_core::{Protocol, Severity, StaticChallenge};
+use adit_config::openvpn::{StaticChallenge, UserAuth, UserPass};
+use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperAccess};
 use adit_openvpn::request::{Challenge, ChallengeResponse, Reply, UserPassword};
 use zeroize::Zeroizing;

@@ -12,6 +12,10 @@ use adit_io::{Account, Confined, Helper, Observer, Policy, Scripts};
 use super::scripts;
 use crate::helper;
 
+/// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
+/// "Environmental Variables").
+const SCRIPT_VARIABLES: [&str; 4] = ["IV_", "UV_", "X509_", "OPENVPN_"];
+
 /// What was given up, once it was: `adit status` shows it.
 pub(crate) type Confinement = Arc<OnceLock<Confined>>;
 
@@ -60,6 +64,7 @@ pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Ac
     policy.scripts = scripts::any(&server.access).then(|| Scripts {
         commands: scripts::commands(&server.access),
         variables: server.access.env.iter().map(|(name, _)| name.clone()).collect(),
+        prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
     });
 }

@@ -95,7 +95,7 @@ impl Watcher {
             Event::Up(settings) => {
                 self.addresses.clone_from(&settings.addresses);
                 self.note("ASSIGN_IP", "", true, None);
-                if !settings.routes.is_empty() || settings.redirect_gateway.is_some() {
+                if !settings.routes.is_empty() || settings.redirect.is_some() {
                     self.note("ADD_ROUTES", "", false, None);
                 }
                 if self.server {
