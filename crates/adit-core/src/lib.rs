@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod dns;
+mod drive;
 mod event;
 mod ids;
 mod limits;
@@ -22,6 +23,7 @@ mod time;
 mod tunnel;
 
 pub use dns::{DnsOptions, is_domain};
+pub use drive::{Drive, drive, drive_once};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use limits::{IdleLimit, SessionLimits};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Framing, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
-    TunnelSettings,
+    Command, Drive, Ended, Framing, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
+    TunnelSettings, drive_once,
 };
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
@@ -148,6 +148,8 @@ pub(crate) struct End {
     /// Peers in the data plane, and the traffic that the machine was last told of.
     traffic: BTreeMap<PeerId, (u64, u64)>,
     effects: Vec<Effect>,
+    /// Effects that there were before the machine was drained.
+    drained: usize,
     mail: Vec<Mail>,
     /// Whether orders reach the data plane by way of the world.
     orders_are_late: bool,
@@ -179,6 +181,7 @@ impl End {
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),
+            drained: 0,
             mail: Vec::new(),
             orders_are_late: scenario.order_lag > Duration::ZERO,
             wake: None,
@@ -321,21 +324,10 @@ impl End {
 
     /// Takes from the machine all it has to say: events before datagrams, until it says nothing.
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
-        let before = self.effects.len();
+        self.drained = self.effects.len();
+        let mut datagram = Vec::new();
         for _ in 0..MAX_ROUNDS {
-            let mut idle = true;
-            while let Some(event) = self.machine.protocol().poll_event() {
-                idle = false;
-                self.follow(event);
-                self.check_outputs(before)?;
-            }
-            let mut datagram = Vec::new();
-            while let Some(path) = self.machine.protocol().poll_transmit(&mut datagram) {
-                idle = false;
-                self.effects.push(Effect::Control { path, datagram: std::mem::take(&mut datagram) });
-                self.check_outputs(before)?;
-            }
-            if idle {
+            if !drive_once(self, &mut datagram)? {
                 self.wake = self.machine.poll_timeout();
                 return Ok(());
             }
@@ -343,8 +335,8 @@ impl End {
         Err(Violation::new(format!("a machine still talked after {MAX_ROUNDS} rounds of draining")))
     }
 
-    fn check_outputs(&self, before: usize) -> Result<(), Violation> {
-        if self.effects.len() - before > MAX_OUTPUTS {
+    fn check_outputs(&self) -> Result<(), Violation> {
+        if self.effects.len() - self.drained > MAX_OUTPUTS {
             return Err(Violation::new(format!(
                 "one input made more than {MAX_OUTPUTS} events and datagrams"
             )));
@@ -439,5 +431,24 @@ impl End {
             }
         }
         self.outbox.clear();
+    }
+}
+
+impl Drive for End {
+    type Protocol = AnyProtocol;
+    type Error = Violation;
+
+    fn protocol(&mut self) -> &mut AnyProtocol {
+        self.machine.protocol()
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Violation> {
+        self.follow(event);
+        self.check_outputs()
+    }
+
+    fn transmit(&mut self, path: Path, datagram: &[u8]) -> Result<(), Violation> {
+        self.effects.push(Effect::Control { path, datagram: datagram.to_vec() });
+        self.check_outputs()
     }
 }

@@ -3,6 +3,7 @@
 mod inspect;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, DataEvent, Ended, Event, EventOf, Framing, Instant, Notice, OpenFailure, Path,
-    PeerId, Protocol, Rejected, Report, Severity, SourcePrefix, Transport, TunnelSettings,
+    Command, ConnectionId, DataEvent, Drive, Ended, Event, EventOf, Framing, Instant, Notice, OpenFailure,
+    Path, PeerId, Protocol, Rejected, Report, Severity, SourcePrefix, Transport, TunnelSettings, drive,
 };
 use adit_dataplane::StreamError;
 
@@ -112,6 +113,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
+        let changes_routing = driver.config.changes_routing;
         let mut control = Control {
             protocol,
             observer,
@@ -153,7 +155,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
-        if !control.remotes.is_empty() {
+        if changes_routing {
             for report in control.system.recover() {
                 control.tell(report);
             }
@@ -377,26 +379,10 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
     /// again, as last words are followed by events. Most rounds of a handshake have nothing for the data
     /// threads, which then sleep on.
     fn pump(&mut self) {
-        while self.pump_once() {}
-        self.workers.wake();
-    }
-
-    /// True if there was anything.
-    fn pump_once(&mut self) -> bool {
-        let mut busy = false;
-        while let Some(event) = self.protocol.poll_event() {
-            busy = true;
-            self.carry_out(event);
-        }
         let mut datagram = std::mem::take(&mut self.scratch);
-        datagram.clear();
-        while let Some(path) = self.protocol.poll_transmit(&mut datagram) {
-            busy = true;
-            self.transmit(path, &datagram);
-            datagram.clear();
-        }
+        let Ok(()) = drive(self, &mut datagram);
         self.scratch = datagram;
-        busy
+        self.workers.wake();
     }
 
     /// Carries out what came by a [`super::Handle`].
@@ -467,7 +453,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
         self.observer.event(&Event::Report(report), self.tun.name());
     }
 
-    fn transmit(&mut self, path: Path, datagram: &[u8]) {
+    fn send(&mut self, path: Path, datagram: &[u8]) {
         match path {
             Path::Udp { socket, remote } => {
                 let Some(socket) = self.sockets.get(&socket).and_then(|group| group.first()) else {
@@ -668,6 +654,25 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
     fn rest_listeners(&mut self) {
         self.listeners.iter().for_each(|listener| self.poller.remove(listener));
         self.listeners_rest = true;
+    }
+}
+
+impl<P: Protocol<Codec = Framing>> Drive for Control<'_, P> {
+    type Protocol = P;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut P {
+        &mut self.protocol
+    }
+
+    fn event(&mut self, event: EventOf<P>) -> Result<(), Infallible> {
+        self.carry_out(event);
+        Ok(())
+    }
+
+    fn transmit(&mut self, path: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        self.send(path, datagram);
+        Ok(())
     }
 }
 
