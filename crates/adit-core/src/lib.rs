@@ -1,46 +1,44 @@
 //! The nouns that adit's protocols, data plane and driver share.
 //!
-//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is whoever
-//! sits at the other end; a *session* is one set of data keys between us and a peer. Protocols decide
+//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is the
+//! other end; a *session* is one set of data keys between us and a peer. Protocols decide
 //! (they are values in, values out), the data plane moves packets, the driver touches the world; this
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
 
-mod challenge;
-mod client_news;
 mod dns;
+mod drive;
 mod event;
 mod ids;
+mod limits;
 mod name_field;
 mod notice;
 mod path;
-mod peer_settings;
+mod pool_entry;
 pub mod prefix_table;
 mod printable;
 mod protocol;
-mod script;
 mod session;
 mod time;
 mod tunnel;
 
-pub use challenge::{AuthRetry, Challenge, ChallengeResponse, StaticChallenge};
-pub use client_news::{ClientNews, ClientRuling, ClientStep};
 pub use dns::{DnsOptions, is_domain};
-pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
+pub use drive::{Drive, drive, drive_once};
+pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
+pub use limits::{IdleLimit, SessionLimits};
 pub use name_field::NameField;
 pub use notice::Notice;
-pub use path::{Path, Subscriber, Transport};
-pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionLimits};
+pub use path::{Path, Transport};
+pub use pool_entry::PoolEntry;
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
-pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,
 };
 pub use time::{Instant, UnixTime};
-pub use tunnel::{Dns, Ended, PeerInfo, RedirectGateway, Route, RouteVia, TunnelSettings};
+pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteVia, TunnelSettings};
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};

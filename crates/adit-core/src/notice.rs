@@ -35,7 +35,7 @@ pub enum Notice {
         /// Where it is now.
         path: Path,
     },
-    /// An authenticated payload that is no IP packet: the protocol's own message (OpenVPN ping, OCC).
+    /// An authenticated payload that is no IP packet: a message of the protocol's own.
     Message {
         /// The peer.
         peer: PeerId,

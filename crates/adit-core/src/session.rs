@@ -252,14 +252,16 @@ pub enum CompressionFraming {
 }
 
 /// A new session for the data plane: it opens from now on; it seals once activated.
+///
+/// `C` is [`crate::Protocol::Codec`].
 #[derive(Clone, Debug)]
-pub struct Install {
+pub struct Install<C = Framing> {
     /// Whose session.
     pub peer: PeerId,
     /// The id by which incoming datagrams name it.
     pub session: SessionId,
     /// The wire form.
-    pub framing: Framing,
+    pub framing: C,
     /// The cipher.
     pub cipher: Cipher,
     /// Key for what we send.

@@ -11,7 +11,7 @@ pub struct AccessParams {
     /// `auth-user-pass-verify`: who judges usernames and passwords.
     pub verify: Option<PasswordScript>,
     /// `management-client-auth`: a program judges usernames and passwords, too, and hears of clients
-    /// ([`adit_core::Event::Client`]).
+    /// ([`crate::request::Request::Client`]).
     pub management: bool,
     /// `auth-user-pass-optional`: clients without username and password are judged, too.
     pub optional: bool,
@@ -76,7 +76,7 @@ impl AccessParams {
         self.verify.is_some() || self.management
     }
 
-    /// Whether clients are judged before they are let in by somebody who wants to know of them.
+    /// Whether a script or the management client authenticates clients and is informed of their connections.
     pub(crate) fn asks_others(&self) -> bool {
         self.wants_password() || self.tls_verify.is_some()
     }

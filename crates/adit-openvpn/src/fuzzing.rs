@@ -1,5 +1,5 @@
-//! Doors for the fuzz targets to readers that the crate keeps to itself, with what each promises. Built for
-//! fuzzers and tests alone; the tests show that the doors lead somewhere.
+//! Entry points for the fuzz targets to the crate's private decoders, with what each promises. Built for
+//! fuzzers and tests alone; the tests show that each entry point reaches its decoder.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{NameField, PeerRequirements, Purpose};
 ///
 /// # Panics
 ///
-/// If what they amount to is no tunnel that could be set up, or says what nobody may push.
+/// If what they amount to is no tunnel that could be set up, or holds an option that must not be pushed.
 pub fn pushed(options: &[&str], route_nopull: bool) -> usize {
     let mut pushed = Pushed::default();
     let mut taken = 0;
@@ -45,7 +45,7 @@ pub fn pushed(options: &[&str], route_nopull: bool) -> usize {
     let Dns { search, only_for, .. } = &settings.dns;
     assert!(search.iter().chain(only_for).all(|domain| is_domain(domain)), "{:?}", settings.dns);
     if route_nopull {
-        assert!(settings.routes.is_empty() && settings.redirect_gateway.is_none());
+        assert!(settings.routes.is_empty() && settings.redirect.is_none());
         assert_eq!(settings.dns, Dns::default());
     }
     let of = |v4| settings.addresses.iter().filter(|it| matches!(it, IpNet::V4(_)) == v4).count();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doors_lead_somewhere() {
+    fn each_entry_point_reaches_its_decoder() {
         let options = ["ifconfig 10.8.0.2 255.255.255.0", "topology subnet", "dhcp-option DOMAIN $(x)"];
         assert_eq!(pushed(&options, false), 2);
         let params = judged::tokens();

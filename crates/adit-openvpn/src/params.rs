@@ -1,13 +1,14 @@
 //! What the configuration says, as the state machines take it.
 
-pub use adit_core::{AuthRetry, StaticChallenge};
+mod user_auth;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
-    ReplayWindow, Route, SessionLimits, Transport, UnixTime, UserPassword,
+    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, Redirect,
+    ReplayWindow, Route, SessionLimits, Transport, UnixTime,
 };
 
 use crate::access::AccessParams;
@@ -19,6 +20,8 @@ use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
 use crate::wrap::v2::ServerKey;
 use crate::wrap::{KeyDirection, WrapConfig};
+
+pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
 /// What both roles need for the control channel.
 #[derive(Clone)]
@@ -41,7 +44,7 @@ pub struct ControlParams {
     pub retransmit: Duration,
     /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
     pub wall_at_origin: UnixTime,
-    /// The lists that `tls` judges by, to be replaced by [`adit_core::Command::RevocationList`].
+    /// The lists that `tls` judges by, to be replaced by [`crate::request::Reply::RevocationList`].
     pub revocations: Option<Revocations>,
     /// `x509-username-field`: what names the peer.
     pub name_fields: NameFields,
@@ -233,21 +236,6 @@ impl ClientParams {
     }
 }
 
-/// How a client uses a username and a password.
-#[derive(Clone, Debug)]
-pub struct UserAuth {
-    /// Those at hand; without, they are asked for by [`adit_core::Event::AskCredentials`] before the first
-    /// connection.
-    pub credentials: Option<UserPassword>,
-    /// `auth-retry`.
-    pub retry: AuthRetry,
-    /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
-    /// asked for again when they are needed again.
-    pub nocache: bool,
-    /// `static-challenge`: a question of the file's, whose answer goes with the password.
-    pub challenge: Option<StaticChallenge>,
-}
-
 /// What a `pull-filter` does with an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullAction {
@@ -265,7 +253,7 @@ pub struct LocalSettings {
     /// `route` and `route-ipv6`.
     pub routes: Vec<Route>,
     /// `redirect-gateway`.
-    pub redirect_gateway: Option<RedirectGateway>,
+    pub redirect: Option<Redirect>,
     /// `block-ipv6`.
     pub block_ipv6: bool,
     /// `dhcp-option DNS`, `dhcp-option DOMAIN`.
@@ -316,7 +304,7 @@ pub struct ServerParams {
     pub per_client: PerClientParams,
     /// Who is let in, besides what TLS says, and which scripts run for it.
     pub access: AccessParams,
-    /// What strangers get.
+    /// How initial packets of unauthenticated peers are answered.
     pub admission: AdmissionParams,
     /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
     pub point: Option<PointParams>,
@@ -328,11 +316,11 @@ pub struct PointParams {
     /// Our own end of the tunnel.
     pub local: LocalSettings,
     /// The only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
-    /// `single-session`: while the peer is here, nobody takes its place.
+    /// `single-session`: while the peer is connected, no other takes its place.
     pub single: bool,
 }
 
@@ -368,7 +356,7 @@ pub struct StaticParams {
     /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
     pub float: bool,
     /// Who waits: the only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
     /// Who waits: `explicit-exit-notify`.
     pub exit_notify: bool,
@@ -418,7 +406,7 @@ impl StaticParams {
 /// What differs from client to client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerClientParams {
-    /// `client-config-dir`: ask with [`adit_core::Event::WantPeerSettings`] before a client is let in.
+    /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
     pub ask: bool,
     /// `ifconfig-pool-persist`: who had which address of the pool before.
     pub remembered: Vec<PoolEntry>,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv6Net, PeerSettings, PoolEntry};
+use adit_core::{IpNet, Ipv6Net, PoolEntry};
 
 use crate::params::ServerParams;
+use crate::request::PeerSettings;
 
 /// Slots whose last name is remembered; further ones are not.
 const MAX_REMEMBERED: usize = 65_536;
@@ -113,7 +114,7 @@ impl Pool {
         Some(lease)
     }
 
-    /// Keeps the pool from giving out the fixed addresses of a lease. Nobody else has them now.
+    /// Keeps the pool from giving out the fixed addresses of a lease. No other lease holds them now.
     pub(crate) fn reserve(&mut self, lease: &mut Lease) {
         for address in &lease.fixed {
             if let Some(slot) = self.slot_of_address(*address)
@@ -154,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// Slots that nobody had first, so that a name that comes back finds its own.
+    /// Slots that were never used come first, so that a returning name gets its former address.
     fn free_slot(&mut self) -> Option<u32> {
         if self.used.len() >= usize::try_from(self.slots).unwrap_or(usize::MAX) {
             return None;

@@ -37,7 +37,7 @@ pub enum RevocationError {
 pub(crate) enum Lists {
     /// Signed lists of the authorities.
     Signed(Vec<SignedList>),
-    /// Serial numbers in decimal, whoever issued them (`crl-verify DIRECTORY dir`).
+    /// Serial numbers in decimal, of any issuer (`crl-verify DIRECTORY dir`).
     Serials(BTreeSet<String>),
 }
 

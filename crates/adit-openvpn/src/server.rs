@@ -1,25 +1,25 @@
 //! An OpenVPN server: admits clients, gives them addresses and settings, renews their keys.
 
 mod admission;
+mod authentication;
 mod connect;
 mod cookie;
-mod door;
-mod entry;
 mod environment;
-mod gate;
+mod establish;
+mod evict;
 mod half_open;
-mod key_judge;
 mod limits;
 mod log_budget;
 mod peer;
-mod prospect;
+mod pre_auth;
+mod pre_check;
 mod rate;
 mod reports;
-mod room;
 mod settings;
 mod silent;
 #[cfg(test)]
 mod tests;
+mod tls_crypt_v2_verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -27,8 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo, Protocol, Rejected,
-    ScriptId, Severity, Transport,
+    Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, Protocol, Rejected, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -36,13 +35,14 @@ use zeroize::Zeroizing;
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::pool::Pool;
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::Sid;
-use door::Door;
 use half_open::HalfOpen;
-use key_judge::KeyJudge;
 use log_budget::LogBudget;
 use peer::{Peer, Verdict};
+use pre_auth::PreAuth;
 use silent::SilentConnections;
+use tls_crypt_v2_verify::TlsCryptV2Verify;
 
 /// How long clients get to acknowledge our goodbye.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
@@ -75,8 +75,8 @@ pub struct Server {
     log_budget: LogBudget,
     /// The tables of which the log said that they make room, and when it may say so again.
     told_full: BTreeMap<&'static str, Instant>,
-    door: Door,
-    key_judge: KeyJudge,
+    pre_auth: PreAuth,
+    tls_crypt_v2_verify: TlsCryptV2Verify,
     pool: Pool,
     next_peer: u32,
     /// Clients that began a handshake; numbers them for scripts.
@@ -84,12 +84,12 @@ pub struct Server {
     events: VecDeque<Event>,
     goodbye_until: Option<Instant>,
     ended: bool,
-    /// Addresses that `learn-address` knows and nobody has now; a client that takes over from its own earlier
+    /// Addresses that `learn-address` was told of and that no client has now; a client that takes over from its own earlier
     /// connection has them again in a moment. Each with the name of the script that would say so.
     vacated: BTreeMap<IpNet, (ScriptId, IpAddr)>,
 }
 
-/// A secret for the door.
+/// A secret for the cookies.
 fn secret(rng: &mut ChaCha20Rng) -> Zeroizing<[u8; 32]> {
     let mut secret = Zeroizing::new([0; 32]);
     rng.fill_bytes(secret.as_mut_slice());
@@ -102,7 +102,7 @@ impl Server {
         let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
         let mut rng = ChaCha20Rng::from_seed(seed);
         Server {
-            door: Door::new(&params, secret(&mut rng)),
+            pre_auth: PreAuth::new(&params, secret(&mut rng)),
             control: Arc::new(params.control.clone()),
             rng,
             now,
@@ -120,7 +120,7 @@ impl Server {
             silent: SilentConnections::new(),
             log_budget: LogBudget::new(),
             told_full: BTreeMap::new(),
-            key_judge: KeyJudge::new(),
+            tls_crypt_v2_verify: TlsCryptV2Verify::new(),
             pool: Pool::new(&params),
             next_peer: 0,
             admitted: 0,
@@ -132,9 +132,14 @@ impl Server {
         }
     }
 
-    /// The clients that are up.
-    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
+    /// Disconnects a client after telling it why.
+    fn kill(&mut self, now: Instant, client: u64, message: &str) {
+        let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client) else {
+            return;
+        };
+        peer.send_message(now, message);
+        // It is sent once: a client that does not receive it notices by the silence.
+        self.remove(id, "disconnected on request", Severity::Info);
     }
 
     /// Clients in the middle of their first handshake.
@@ -165,16 +170,16 @@ impl Server {
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let verdict = peer.settle(self.now, &mut self.events);
-        let (path, lines, standing) = (peer.path(), peer.take_lines(), peer.standing());
+        let (path, lines, half_open_state) = (peer.path(), peer.take_lines(), peer.half_open_state());
         self.report_lines(path, lines);
-        if let Some(standing) = standing
-            && let Some(evicted) = self.half_open.note(path, id, standing)
+        if let Some(half_open_state) = half_open_state
+            && let Some(evicted) = self.half_open.note(path, id, half_open_state)
         {
             self.evict(evicted);
         }
         match verdict {
             Verdict::Continue => {}
-            Verdict::Authenticated => self.welcome(id),
+            Verdict::Authenticated => self.request_client_config(id),
             Verdict::Remove { reason, severity } => return self.remove(id, &reason, severity),
             Verdict::End(ended) => return self.end(ended),
         }
@@ -308,7 +313,7 @@ impl Server {
 
     fn closed(&mut self, path: Path, reason: &str) {
         self.silent.remove(path);
-        self.key_judge.closed(path, &mut self.events);
+        self.tls_crypt_v2_verify.closed(path, &mut self.events);
         let gone: Vec<PeerId> = self.at(path).collect();
         for id in gone {
             self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
@@ -386,7 +391,7 @@ impl Server {
 
     /// The peer that a datagram belongs to. `None`: it was answered, and that is all for now.
     fn peer_of(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
-        // Nobody can be answered there (RFC 768: the source port is zero if it is not used).
+        // No answer can be sent to port 0 (RFC 768: the source port is zero if it is not used).
         if path.remote().port() == 0 {
             return Err(Rejected::Unexpected("source port 0"));
         }
@@ -404,6 +409,11 @@ fn peek_sid(datagram: &[u8]) -> Option<Sid> {
 }
 
 impl Protocol for Server {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let id = match self.peer_of(path, datagram) {
@@ -437,18 +447,8 @@ impl Protocol for Server {
                 }
                 self.settle(id);
             }
-            Command::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
             Command::Disconnect { peer } => {
                 self.remove(self.by_data_id(peer), "disconnected on request", Severity::Info)
-            }
-            Command::Dismiss { client, message } => {
-                let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client)
-                else {
-                    return;
-                };
-                peer.send_message(now, &message);
-                // It is sent once: who does not hear it notices by the silence.
-                self.remove(id, "disconnected on request", Severity::Info);
             }
             Command::Restart => {
                 let ids: Vec<PeerId> = self.peers.keys().copied().collect();
@@ -456,21 +456,28 @@ impl Protocol for Server {
                     self.remove(id, "told to restart", Severity::Info);
                 }
                 // Else a late packet could begin one of them again, under the same ids as before.
-                self.key_judge.clear(&mut self.events);
-                self.door.renew(&self.params, secret(&mut self.rng));
+                self.tls_crypt_v2_verify.clear(&mut self.events);
+                self.pre_auth.renew(&self.params, secret(&mut self.rng));
             }
-            Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
-            Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
-            // Who may be anywhere has no names to be known by.
-            Command::PeerAddresses(addresses) => {
+            // Its routes may fail one by one, which the driver reports.
+            Command::NotUp { .. } | Command::OpenFailed { .. } => {}
+        }
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.now = now;
+        match reply {
+            Reply::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
+            Reply::ScriptDone { id, outcome } => self.script_done(id, &outcome),
+            Reply::ClientDecision { client, key, decision } => self.ruled(client, key, &decision),
+            Reply::KillClient { client, message } => self.kill(now, client, &message),
+            // A peer that may have any address is known by no name.
+            Reply::PeerAddresses(addresses) => {
                 self.only_from = self.only_from.take().map(|_| addresses);
             }
-            Command::RevocationList(content) => self.take_revocations(&content),
-            // Its routes may fail one by one, which the driver reports.
-            Command::NotUp { .. }
-            | Command::OpenFailed { .. }
-            | Command::Credentials(_)
-            | Command::Response(_) => {}
+            Reply::RevocationList(content) => self.take_revocations(&content),
+            // For clients.
+            Reply::Credentials(_) | Reply::ChallengeResponse(_) => {}
         }
     }
 
@@ -511,7 +518,7 @@ impl Protocol for Server {
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
-        if let Some((path, datagram)) = self.last_words.pop_front().or_else(|| self.door.poll_answer()) {
+        if let Some((path, datagram)) = self.last_words.pop_front().or_else(|| self.pre_auth.poll_answer()) {
             buf.extend_from_slice(&datagram);
             return Some(path);
         }
@@ -533,5 +540,9 @@ impl Protocol for Server {
             self.events.extend(self.after_words.drain(..));
         }
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
     }
 }

@@ -15,7 +15,7 @@ use crate::revocation::RevocationError;
 /// cRLSign as [`certificate::key_usage`] counts.
 const CRL_SIGN: u16 = 0x02;
 
-/// A revocation list, with what its judgement needs.
+/// A revocation list, with what its evaluation needs.
 pub(crate) struct SignedList {
     /// The serial numbers.
     revoked: CertRevocationList<'static>,

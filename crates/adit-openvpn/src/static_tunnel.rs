@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Framing, Install, Instant, IpNet, Ipv4Net, Ipv6Net, Notice,
-    OpenFailure, Path, PeerConfig, PeerId, PeerInfo, PrefixShares, PrefixTable, Protocol, Rejected, Report,
-    SessionId, Severity, StaticFraming, TableUsage, Transport, TunnelSettings,
+    Command, Ended, Framing, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenFailure, Path, PeerConfig, PeerId,
+    PrefixShares, PrefixTable, Protocol, Rejected, Report, SessionId, Severity, StaticFraming, TableUsage,
+    Transport, TunnelSettings,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -24,6 +24,7 @@ use crate::liveness::{Due, Liveness};
 use crate::negotiate::{Shape, max_mss_within};
 use crate::occ::static_options_string;
 use crate::params::StaticParams;
+use crate::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
 use crate::wrap::KeyDirection;
 
 /// The one session.
@@ -123,16 +124,6 @@ impl StaticTunnel {
         tunnel
     }
 
-    /// How full the table is that anybody can fill.
-    pub fn tables(&self) -> Vec<TableUsage> {
-        if self.params.waits() { vec![self.unproven.usage()] } else { Vec::new() }
-    }
-
-    /// The peer, when it was heard.
-    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        self.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
-    }
-
     fn peer_info(&self) -> Option<PeerInfo> {
         let since = self.up?;
         Some(PeerInfo {
@@ -140,15 +131,12 @@ impl StaticTunnel {
             path: self.path?,
             addresses: self.params.local.peer_address.into_iter().collect(),
             cipher: self.params.cipher,
-            epochs: false,
-            tls: "static key".to_owned(),
             rekeys: 0,
             last_handshake: since,
             since,
             heard: self.liveness.last_heard(),
-            username: String::new(),
             routes: Vec::new(),
-            number: 0,
+            detail: PeerDetail { tls: "static key".to_owned(), ..PeerDetail::default() },
         })
     }
 
@@ -159,7 +147,7 @@ impl StaticTunnel {
             peer_address: local.peer_address,
             mtu: self.params.tun_mtu,
             routes: local.routes.clone(),
-            redirect_gateway: local.redirect_gateway,
+            redirect: local.redirect,
             block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),
             server,
@@ -175,7 +163,7 @@ impl StaticTunnel {
     }
 
     /// A session begins, later than all before it. That must not come about more than once a second, least of all by
-    /// what strangers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
+    /// what unauthenticated peers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
     fn begin(&mut self) {
         let passed = (self.now - Instant::ORIGIN).as_secs();
         let wall = self.params.wall_at_origin.0.saturating_add(passed);
@@ -200,7 +188,7 @@ impl StaticTunnel {
         })));
     }
 
-    /// Nothing was heard. With one key for both directions, somebody may have sent us what we sent in an earlier run,
+    /// Nothing was heard. With one key for both directions, an attacker may have replayed to us what we sent in an earlier run,
     /// and that is later than all that the peer sends: what was taken must be forgotten, as OpenVPN does. With keys
     /// for each direction that cannot be, and nothing is taken twice.
     fn forgive(&mut self) {
@@ -278,7 +266,7 @@ impl StaticTunnel {
         self.params.remotes.get(self.remote).map_or("the other end", |remote| remote.name.as_str())
     }
 
-    /// There is a path to the remote; or somebody opened a connection to us.
+    /// There is a path to the remote, or a connection was accepted.
     fn opened(&mut self, path: Path) {
         match self.state {
             State::Opening => {
@@ -330,7 +318,7 @@ impl StaticTunnel {
             return;
         }
         if !self.may_be_at(path) {
-            // Whoever hears both ends can send what one sent from as many addresses as there are.
+            // An attacker who sees both ends' datagrams can replay them from any number of addresses.
             if std::mem::replace(&mut self.told_elsewhere, true) {
                 return;
             }
@@ -339,7 +327,7 @@ impl StaticTunnel {
                 None => "it gets no answer".to_owned(),
             };
             let text = format!(
-                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as whoever \
+                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as anyone who \
                  overhears its datagrams can send them again from any address. If the other end may change its \
                  address, write `float`; if it is here for good, correct `remote`"
             );
@@ -356,11 +344,11 @@ impl StaticTunnel {
         if self.up.is_some() {
             self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
         }
-        self.come_up();
+        self.establish();
     }
 
     /// The peer was heard.
-    fn come_up(&mut self) {
+    fn establish(&mut self) {
         if !self.heard || self.up.is_some() || self.path.is_none() {
             return;
         }
@@ -502,10 +490,10 @@ impl StaticTunnel {
                 self.data(DataEvent::Inject { peer: PeerId::SERVER, payload });
             }
             Some(Due::Timeout) => {
-                // A stranger's connection, and its silence, ends nothing.
+                // An unauthenticated connection, and its silence, ends nothing.
                 let exits = self.liveness.exits() && (self.up.is_some() || !self.params.waits());
                 let directive = if exits { "ping-exit" } else { "ping-restart" };
-                let seconds = self.liveness.patience().as_secs();
+                let seconds = self.liveness.timeout().as_secs();
                 let reason = format!("nothing heard from the other end for {seconds} s ({directive})");
                 if exits {
                     return self.be_over(&reason);
@@ -519,6 +507,11 @@ impl StaticTunnel {
 }
 
 impl Protocol for StaticTunnel {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, _: Path, _: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         Err(Rejected::Unexpected("with a static key all datagrams are data"))
@@ -532,21 +525,18 @@ impl Protocol for StaticTunnel {
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
-            Command::PeerAddresses(addresses) => {
-                self.params.only_from = self.params.only_from.take().map(|_| addresses);
-            }
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::Restart
-            | Command::PeerSettings { .. }
-            | Command::ScriptDone { .. }
-            | Command::Rule { .. }
-            | Command::Credentials(_)
-            | Command::Response(_)
-            | Command::RevocationList(_)
             | Command::Rekey { .. }
-            | Command::Disconnect { .. }
-            | Command::Dismiss { .. } => {}
+            | Command::Disconnect { .. } => {}
+        }
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.now = now;
+        if let Reply::PeerAddresses(addresses) = reply {
+            self.params.only_from = self.params.only_from.take().map(|_| addresses);
         }
     }
 
@@ -559,13 +549,13 @@ impl Protocol for StaticTunnel {
             Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
                 self.liveness.traffic(now, received, sent);
                 self.heard |= received > std::mem::replace(&mut self.received, received);
-                self.come_up();
+                self.establish();
                 let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
                 self.lifetime.traffic(now, bytes);
             }
             Notice::FirstOpened { .. } => {
                 self.heard = true;
-                self.come_up();
+                self.establish();
             }
             Notice::Moved { path, .. } => self.moved(path),
             Notice::Message { payload, .. } => match data_message::classify(&payload) {
@@ -611,5 +601,13 @@ impl Protocol for StaticTunnel {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        if self.params.waits() { vec![self.unproven.usage()] } else { Vec::new() }
     }
 }

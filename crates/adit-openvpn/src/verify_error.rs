@@ -31,7 +31,7 @@ pub(crate) enum NotThePeer {
     Fingerprint { subject: String, found: String },
     #[error("the certificate that issued its certificate is none of those in verify-hash")]
     IssuerFingerprint,
-    #[error("its certificate has a NUL in its subject: somebody tries to pass for somebody else")]
+    #[error("its certificate has a NUL in its subject: an attempt to impersonate another name")]
     Nul,
     #[error("its certificate cannot be read: {0}")]
     Unreadable(String),
@@ -67,7 +67,9 @@ pub(crate) enum NotThePeer {
         "its certificate cannot be a {wanted}'s: its keyUsage needs digitalSignature, and its nsCertType, if it has one, must say {wanted}"
     )]
     WrongKey { wanted: &'static str },
-    #[error("the revocation list (crl-verify) of {issuer} {reason}, so nobody below that CA can be let in")]
+    #[error(
+        "the revocation list (crl-verify) of {issuer} {reason}, so no client below that CA can be accepted"
+    )]
     List { issuer: String, reason: String },
     #[error("the CA certificate {} {}", .0.subject, .0.fault)]
     Authority(Faulty),

@@ -6,9 +6,10 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Event, PeerId, PeerSettings, Protocol, ScriptOutcome};
+use adit_core::{Command, PeerId, Protocol};
+use adit_openvpn::request::{Event, PeerSettings, Reply, Request, ScriptOutcome};
 use support::judged::{
-    asked, end_of, ends, let_in, log_says, pair, renegotiate, reports, tokens, user, variable,
+    asked, assign_addresses, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate, writes,
 };
 use support::{Pair, traffic};
@@ -29,7 +30,10 @@ fn names(pair: &Pair) -> Vec<String> {
 }
 
 fn dropped(pair: &Pair) -> usize {
-    pair.server_events.iter().filter(|event| matches!(event, Event::DropScript(_))).count()
+    pair.server_events
+        .iter()
+        .filter(|event| matches!(event, Event::Request(Request::CancelScript(_))))
+        .count()
 }
 
 #[test]
@@ -41,7 +45,7 @@ fn a_password_in_the_environment() {
     // What is not wiped does not hold it.
     assert!(script.env.iter().all(|(_, value)| !value.contains("s3 cret")));
     assert_eq!(variable(script, "common_name"), Some("alice"));
-    assert!(!let_in(&pair));
+    assert!(!assign_addresses(&pair));
     ends(&mut pair, VERIFY, 0, &[]);
     assert!(pair.is_up());
     assert_eq!(names(&pair), ["alice"]);
@@ -55,7 +59,7 @@ fn a_password_in_a_file() {
     let file = script.files.iter().find(|file| file.is_argument).unwrap();
     assert_eq!(file.content.as_slice(), b"ann\ns3 cret\n");
     ends(&mut pair, VERIFY, 1, &["", "", "LOCKED: see the desk\nsecond line"]);
-    assert!(!let_in(&pair));
+    assert!(!assign_addresses(&pair));
     assert!(end_of(&pair).unwrap().contains("LOCKED: see the desk"), "{:?}", end_of(&pair));
     assert!(!end_of(&pair).unwrap().contains("second line"));
 }
@@ -86,7 +90,7 @@ fn the_name_of_a_client() {
         client.auth = None;
         server.access.verify = None;
     });
-    assert!(!let_in(&nobody) && log_says(&nobody.server_events, "nothing names it"));
+    assert!(!assign_addresses(&nobody) && log_says(&nobody.server_events, "nothing names it"));
 }
 
 /// A client can give any username where nothing judges it: it names the client nowhere.
@@ -109,7 +113,7 @@ fn a_username_that_nothing_judged_is_not_the_clients_name() {
         ends(&mut pair, "learn-address", 0, &[]);
         assert!(pair.is_up());
         let info = pair.server.peers().remove(0).1;
-        assert_eq!((info.name.as_str(), info.username.as_str()), ("alice", ""));
+        assert_eq!((info.name.as_str(), info.detail.username.as_str()), ("alice", ""));
         pair.advance(Duration::from_secs(1));
         renegotiate(&mut pair);
         let peer = pair.server.peers().remove(0).0;
@@ -144,7 +148,7 @@ fn an_answer_that_was_put_off() {
         let mut pair = pair(|_, _| {});
         ends(&mut pair, VERIFY, 2, &["", "", ""]);
         pair.advance(Duration::from_secs(20));
-        assert!(!let_in(&pair) && end_of(&pair).is_none());
+        assert!(!assign_addresses(&pair) && end_of(&pair).is_none());
         ends(&mut pair, VERIFY, 2, &[answer, "", ""]);
         assert_eq!((pair.is_up(), end_of(&pair).is_some()), (good, !good), "{answer}");
     }
@@ -175,7 +179,7 @@ fn scripts_that_never_answer() {
     assert_eq!((pair.server.half_open(), dropped(&pair)), (0, 1));
     // Too late.
     ends(&mut pair, VERIFY, 0, &[]);
-    assert!(!let_in(&pair));
+    assert!(!assign_addresses(&pair));
 }
 
 #[test]
@@ -252,10 +256,14 @@ fn a_token_brings_the_client_back() {
 #[test]
 fn a_password_that_is_asked_for() {
     let mut pair = pair(|client, _| client.auth.as_mut().unwrap().credentials = None);
-    assert!(pair.client_events.iter().any(|event| matches!(event, Event::AskCredentials { reason: None })));
+    assert!(
+        pair.client_events
+            .iter()
+            .any(|event| matches!(event, Event::Request(Request::Credentials { reason: None })))
+    );
     assert!(asked(&pair, VERIFY).is_empty() && pair.server.half_open() == 0);
     let said = user("s3 cret").credentials.unwrap();
-    pair.client.handle_command(pair.now, Command::Credentials(Ok(said)));
+    pair.client.handle_reply(pair.now, Reply::Credentials(Ok(said)));
     pair.exchange();
     ends(&mut pair, VERIFY, 0, &[]);
     assert_eq!(names(&pair), ["alice"]);
@@ -269,7 +277,7 @@ fn client_connect_says_what_holds_for_a_client() {
     assert_eq!(variable(script, "ifconfig_pool_remote_ip"), Some("10.8.0.2"));
     assert_eq!(variable(script, "trusted_ip"), Some("192.0.2.2"));
     assert_eq!(variable(script, "time_ascii"), Some("2026-01-01 00:00:01"));
-    assert!(!let_in(&pair));
+    assert!(!assign_addresses(&pair));
     let settings = PeerSettings {
         ipv4: Some(("10.8.0.77".parse().unwrap(), "255.255.255.0".parse().unwrap())),
         routes: vec!["192.168.7.0/24".parse().unwrap()],
@@ -320,7 +328,7 @@ fn client_connect_says_no() {
     ] {
         let mut pair = connecting();
         reports(&mut pair, "client-connect", outcome.clone());
-        assert!(!let_in(&pair) && end_of(&pair).is_some(), "{outcome:?}");
+        assert!(!assign_addresses(&pair) && end_of(&pair).is_some(), "{outcome:?}");
         // It was never connected.
         pair.advance(Duration::from_secs(10));
         assert!(pair.server.half_open() == 0 && asked(&pair, "client-disconnect").is_empty());
@@ -331,7 +339,7 @@ fn client_connect_says_no() {
 fn client_connect_puts_its_answer_off() {
     let mut pair = connecting();
     ends(&mut pair, "client-connect", 2, &["", ""]);
-    assert!(!let_in(&pair));
+    assert!(!assign_addresses(&pair));
     ends(&mut pair, "client-connect", 2, &["1", ""]);
     assert!(pair.is_up());
 }
@@ -343,7 +351,7 @@ fn a_client_that_leaves_takes_its_scripts_along() {
     pair.exchange();
     assert_eq!(dropped(&pair), 1);
     writes(&mut pair, Ok(PeerSettings::default()));
-    assert!(!let_in(&pair) && asked(&pair, "client-disconnect").is_empty());
+    assert!(!assign_addresses(&pair) && asked(&pair, "client-disconnect").is_empty());
 }
 
 #[test]

@@ -6,10 +6,11 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Challenge, ChallengeResponse, Command, Event, Protocol, ScriptFile};
+use adit_core::{Command, Protocol};
 use adit_openvpn::params::{AuthRetry, ClientParams, RemoteParams, ServerParams, StaticChallenge};
+use adit_openvpn::request::{Challenge, ChallengeResponse, Event, Reply, Request, ScriptFile};
 use support::Pair;
-use support::judged::{asked, end_of, ends, let_in, log_says, pair, tokens, variable};
+use support::judged::{asked, assign_addresses, end_of, ends, log_says, pair, tokens, variable};
 
 const VERIFY: &str = "user-pass-verify";
 const RESPONSE: &str = "client-crresponse";
@@ -19,7 +20,7 @@ const CRV1: &str = "CRV1:R,E:state:YW5uMg==:PIN of the day:";
 fn questions(pair: &Pair) -> Vec<&Challenge> {
     let mut questions = Vec::new();
     for event in &pair.client_events {
-        if let Event::AskResponse(challenge) = event {
+        if let Event::Request(Request::Challenge(challenge)) = event {
             questions.push(challenge);
         }
     }
@@ -34,7 +35,7 @@ fn answer(pair: &mut Pair, answer: Result<&str, &str>) {
 
 fn answer_to(pair: &mut Pair, id: u32, answer: Result<&str, &str>) {
     let answer = answer.map(|text| text.to_owned().into()).map_err(str::to_owned);
-    pair.client.handle_command(pair.now, Command::Response(ChallengeResponse { id, answer }));
+    pair.client.handle_reply(pair.now, Reply::ChallengeResponse(ChallengeResponse { id, answer }));
     pair.exchange();
 }
 
@@ -95,7 +96,7 @@ fn an_answer_that_did_not_do_is_asked_for_again() {
     ends(&mut pair, VERIFY, 1, &[]);
     pair.advance(Duration::from_secs(2));
     let credentials = support::judged::user("s3 cret").credentials.unwrap();
-    pair.client.handle_command(pair.now, Command::Credentials(Ok(credentials)));
+    pair.client.handle_reply(pair.now, Reply::Credentials(Ok(credentials)));
     pair.exchange();
     assert_eq!(questions(&pair).len(), 2);
     answer(&mut pair, Ok("2"));
@@ -114,7 +115,7 @@ fn a_dynamic_challenge() {
     });
     assert_eq!(shown(&pair), ["ann", "s3 cret"]);
     ends(&mut pair, VERIFY, 1, &["", "", CRV1]);
-    assert!(!let_in(&pair) && end_of(&pair).is_none());
+    assert!(!assign_addresses(&pair) && end_of(&pair).is_none());
     pair.advance(Duration::from_secs(2));
     let [Challenge { text, echo: true, .. }] = questions(&pair)[..] else { panic!("{:?}", questions(&pair)) };
     assert_eq!(text, "PIN of the day:");
@@ -203,7 +204,7 @@ fn a_question_while_the_server_waits() {
     assert_eq!(script.beside, Some(asked(&pair, VERIFY)[0].id));
     assert_eq!((variable(script, "username"), variable(script, "password")), (Some("ann"), None));
     ends(&mut pair, RESPONSE, 0, &[]);
-    assert!(!let_in(&pair) && end_of(&pair).is_none(), "the script itself lets nobody in");
+    assert!(!assign_addresses(&pair) && end_of(&pair).is_none(), "the script itself lets nobody in");
     ends(&mut pair, VERIFY, 2, &["1"]);
     assert!(pair.is_up());
     assert!(!log_says(&pair.server_events, "123456") && !log_says(&pair.server_events, "MTIzNDU2"));
@@ -236,11 +237,11 @@ fn a_wrong_answer_is_the_end() {
     let mut pair = texting();
     answer(&mut pair, Ok("654321"));
     ends(&mut pair, RESPONSE, 1, &[""]);
-    assert!(!let_in(&pair) && end_of(&pair).is_some());
+    assert!(!assign_addresses(&pair) && end_of(&pair).is_some());
     assert!(log_says(&pair.server_events, "client-crresponse says no"));
     // Whatever the other script says now.
     ends(&mut pair, VERIFY, 2, &["1"]);
-    assert!(!let_in(&pair));
+    assert!(!assign_addresses(&pair));
 }
 
 /// CR_RESPONSE as a client may send it, asked or not.

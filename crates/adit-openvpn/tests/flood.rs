@@ -1,4 +1,4 @@
-//! Strangers who flood a server with 100,000 datagrams a second of every kind: they cost it no memory, hardly a
+//! Unauthenticated peers that flood a server with 100,000 datagrams a second of every kind: they cost it no memory, hardly a
 //! line in the log, and no answer that hits a third party harder than they could themselves; and a client connects
 //! meanwhile as if nothing were.
 
@@ -11,8 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Command, Event, Instant, Path, Protocol, Transport, UnixTime};
+use adit_core::{Command, Instant, Path, Protocol, Transport, UnixTime};
 use adit_openvpn::params::{ClientParams, ServerParams, TlsCryptV2};
+use adit_openvpn::request::Event;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::v2::{ClientKey, Metadata, ServerKey};
@@ -21,7 +22,7 @@ use adit_openvpn::{Client, Role, Server};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::{Authority, WALL, client_params, server_params};
 
-/// Datagrams of strangers in a millisecond.
+/// Datagrams of unauthenticated peers in a millisecond.
 const RATE: usize = 100;
 /// How long a flood lasts, in milliseconds.
 const FLOOD: usize = 1000;
@@ -47,7 +48,7 @@ enum Source {
     One,
 }
 
-/// A kind of datagram that strangers send.
+/// A kind of datagram that unauthenticated peers send.
 struct Flood {
     name: &'static str,
     from: Source,
@@ -75,7 +76,7 @@ impl Flood {
     }
 }
 
-/// What became of strangers.
+/// What became of unauthenticated peers.
 #[derive(Debug, Default)]
 struct Cost {
     /// Lines in the log.
@@ -102,7 +103,7 @@ impl World {
         World { server, now, cost: Cost::default(), answers: BTreeMap::new() }
     }
 
-    /// A millisecond of strangers.
+    /// A millisecond of unauthenticated peers.
     fn flood(&mut self, flood: &mut Flood) {
         let mut answer = Vec::new();
         for _ in 0..RATE {

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Challenge, ClientNews, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId,
-    PeerInfo, PoolEntry, Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
+    Command, Drive, Ended, Framing, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
+    TunnelSettings, drive_once,
 };
 use adit_dataplane::codec::{Demultiplexer, openvpn};
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, IngressEvent, MergePolicy, Offload, ReceiveBatch,
     TransmitBatch, split,
+};
+use adit_openvpn::request::{
+    Challenge, ClientEvent, DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request, Script, ScriptId,
 };
 use adit_openvpn::{Client, Server};
 
@@ -25,6 +28,10 @@ const MAX_ROUNDS: usize = 64;
 /// Events and datagrams after one input; more means that a queue has no bound.
 const MAX_OUTPUTS: usize = 4096;
 
+/// Any of the machines.
+pub(crate) type AnyProtocol =
+    dyn Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing>;
+
 /// A protocol machine.
 pub(crate) enum Machine {
     Client(Box<Client>),
@@ -36,7 +43,7 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    fn protocol(&mut self) -> &mut dyn Protocol {
+    fn protocol(&mut self) -> &mut AnyProtocol {
         match self {
             Machine::Client(client) => client.as_mut(),
             Machine::Server(server) => server.as_mut(),
@@ -92,12 +99,12 @@ pub(crate) enum Effect {
     PeerUp(PeerId, Box<PeerInfo>),
     /// A peer is gone, for this reason.
     PeerDown(PeerId, String),
-    /// A question, which [`End::command`] answers.
+    /// A question, which [`End::reply`] answers.
     Ask(Question),
     /// Nobody waits for that script any more.
     Dropped(ScriptId),
     /// A program that judges clients is told this.
-    Told(Box<ClientNews>),
+    Told(Box<ClientEvent>),
     /// A name has that address of the pool.
     Leased(PoolEntry),
     /// For the log.
@@ -143,6 +150,8 @@ pub(crate) struct End {
     /// Peers in the data plane, and the traffic that the machine was last told of.
     traffic: BTreeMap<PeerId, (u64, u64)>,
     effects: Vec<Effect>,
+    /// Effects that there were before the machine was drained.
+    drained: usize,
     mail: Vec<Mail>,
     /// Whether orders reach the data plane by way of the world.
     orders_are_late: bool,
@@ -173,6 +182,7 @@ impl End {
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),
+            drained: 0,
             mail: Vec::new(),
             orders_are_late: scenario.order_lag > Duration::ZERO,
             wake: None,
@@ -273,6 +283,13 @@ impl End {
         self.drain()
     }
 
+    /// The adapter's answer to a question.
+    pub(crate) fn reply(&mut self, now: Instant, reply: Reply) -> Result<(), Violation> {
+        self.set_clock(now);
+        self.machine.protocol().handle_reply(now, reply);
+        self.drain()
+    }
+
     /// A TCP connection is gone.
     pub(crate) fn closed(&mut self, now: Instant, path: Path, reason: String) -> Result<(), Violation> {
         self.streams.remove(&path);
@@ -308,21 +325,10 @@ impl End {
 
     /// Takes from the machine all it has to say: events before datagrams, until it says nothing.
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
-        let before = self.effects.len();
+        self.drained = self.effects.len();
+        let mut datagram = Vec::new();
         for _ in 0..MAX_ROUNDS {
-            let mut idle = true;
-            while let Some(event) = self.machine.protocol().poll_event() {
-                idle = false;
-                self.follow(event);
-                self.check_outputs(before)?;
-            }
-            let mut datagram = Vec::new();
-            while let Some(path) = self.machine.protocol().poll_transmit(&mut datagram) {
-                idle = false;
-                self.effects.push(Effect::Control { path, datagram: std::mem::take(&mut datagram) });
-                self.check_outputs(before)?;
-            }
-            if idle {
+            if !drive_once(self, &mut datagram)? {
                 self.wake = self.machine.poll_timeout();
                 return Ok(());
             }
@@ -330,8 +336,8 @@ impl End {
         Err(Violation::new(format!("a machine still talked after {MAX_ROUNDS} rounds of draining")))
     }
 
-    fn check_outputs(&self, before: usize) -> Result<(), Violation> {
-        if self.effects.len() - before > MAX_OUTPUTS {
+    fn check_outputs(&self) -> Result<(), Violation> {
+        if self.effects.len() - self.drained > MAX_OUTPUTS {
             return Err(Violation::new(format!(
                 "one input made more than {MAX_OUTPUTS} events and datagrams"
             )));
@@ -350,21 +356,23 @@ impl End {
             Event::Up(settings) => self.effects.push(Effect::Up(settings)),
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
-            Event::WantPeerSettings { peer, name } => {
-                self.effects.push(Effect::Ask(Question::Settings(peer, name)));
-            }
-            Event::AskCredentials { .. } => self.effects.push(Effect::Ask(Question::Credentials)),
-            Event::AskResponse(challenge) => {
-                self.effects.push(Effect::Ask(Question::Challenge(challenge)));
-            }
-            Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
+            Event::Request(request) => self.requested(request),
             Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
-            Event::DropScript(id) => self.effects.push(Effect::Dropped(id)),
-            Event::Client(news) => self.effects.push(Effect::Told(news)),
         }
+    }
+
+    fn requested(&mut self, request: Request) {
+        self.effects.push(match request {
+            Request::PeerSettings { peer, name } => Effect::Ask(Question::Settings(peer, name)),
+            Request::Credentials { .. } => Effect::Ask(Question::Credentials),
+            Request::Challenge(challenge) => Effect::Ask(Question::Challenge(challenge)),
+            Request::Leased(entry) => Effect::Leased(entry),
+            Request::RunScript(script) => Effect::Ask(Question::Script(script, false)),
+            Request::CancelScript(id) => Effect::Dropped(id),
+            Request::Client(news) => Effect::Told(news),
+        });
     }
 
     fn follow_data(&mut self, order: DataEvent) {
@@ -424,5 +432,24 @@ impl End {
             }
         }
         self.outbox.clear();
+    }
+}
+
+impl Drive for End {
+    type Protocol = AnyProtocol;
+    type Error = Violation;
+
+    fn protocol(&mut self) -> &mut AnyProtocol {
+        self.machine.protocol()
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Violation> {
+        self.follow(event);
+        self.check_outputs()
+    }
+
+    fn transmit(&mut self, path: Path, datagram: &[u8]) -> Result<(), Violation> {
+        self.effects.push(Effect::Control { path, datagram: datagram.to_vec() });
+        self.check_outputs()
     }
 }

@@ -1,8 +1,7 @@
 //! What ends do, as the world and the model take it.
 
-use adit_core::{
-    ChallengeResponse, Command, Ended, PeerId, PeerInfo, Script, ScriptOutcome, Transport, UserPassword,
-};
+use adit_core::{Ended, PeerId, Transport};
+use adit_openvpn::request::{ChallengeResponse, PeerInfo, Reply, Script, ScriptOutcome, UserPassword};
 
 use crate::end::{Effect, Question};
 use crate::identity::client_name;
@@ -190,7 +189,7 @@ impl World {
         if self.lives[number] != life {
             return Ok(());
         }
-        let command = match question {
+        let reply = match question {
             Question::Script(script, later) => return self.script_ends(number, script, later),
             Question::Ruling { client, key, waited } => {
                 return self.program_rules(number, (client, key), waited);
@@ -198,18 +197,18 @@ impl World {
             Question::Settings(peer, name) => {
                 let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
                 let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
-                Command::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
+                Reply::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
             }
-            Question::Credentials => Command::Credentials(Ok(UserPassword {
+            Question::Credentials => Reply::Credentials(Ok(UserPassword {
                 username: client_name(number),
                 password: "correct horse".to_owned().into(),
             })),
             Question::Challenge(challenge) => {
                 let answer = Ok(format!("answer to {}", challenge.text).into());
-                Command::Response(ChallengeResponse { id: challenge.id, answer })
+                Reply::ChallengeResponse(ChallengeResponse { id: challenge.id, answer })
             }
         };
-        self.command(number, command)
+        self.reply(number, reply)
     }
 
     /// A script says yes; over a bad net also no, or nothing of use, or that it will say later.
@@ -217,7 +216,7 @@ impl World {
         if let Some(outcome) = self.asks_first(&script) {
             let id = script.id;
             self.schedule_answer(number, Question::Script(script, true));
-            return self.command(number, Command::ScriptDone { id, outcome });
+            return self.reply(number, Reply::ScriptDone { id, outcome });
         }
         let bad = self.net.faulty;
         let learns = script.argv.first().is_some_and(|name| name == LEARN);
@@ -243,7 +242,7 @@ impl World {
         if put_off {
             self.schedule_answer(number, Question::Script(script, true));
         }
-        self.command(number, Command::ScriptDone { id, outcome })
+        self.reply(number, Reply::ScriptDone { id, outcome })
     }
 
     /// A client is up at one end.

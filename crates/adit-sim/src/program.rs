@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adit_core::{ClientNews, ClientRuling, ClientStep, Command, PeerInfo};
+use adit_core::Protocol as _;
+use adit_openvpn::request::{ClientDecision, ClientEvent, ClientStep, PeerInfo, Reply};
 
 use crate::dice::Dice;
 use crate::end::{Machine, Question};
@@ -49,9 +50,9 @@ impl Program {
     }
 
     /// It is told something.
-    fn hear(&mut self, news: &ClientNews) -> Result<(), Violation> {
+    fn hear(&mut self, news: &ClientEvent) -> Result<(), Violation> {
         let wrong = |why: &str| Err(Violation::new(format!("the program is told {news:?}, but {why}")));
-        if let ClientStep::Asks { key, again, .. } = news.step {
+        if let ClientStep::AuthRequest { key, again, .. } = news.step {
             if self.gone.contains(&news.client) {
                 return wrong("that client is gone");
             }
@@ -66,13 +67,13 @@ impl Program {
             return wrong("knows no such client");
         };
         let holds = match &news.step {
-            ClientStep::Asks { .. } => true,
-            ClientStep::Responds { key, .. } => known.key == *key,
-            ClientStep::Enters { networks } => {
+            ClientStep::AuthRequest { .. } => true,
+            ClientStep::ChallengeResponse { key, .. } => known.key == *key,
+            ClientStep::Established { networks } => {
                 let first = !std::mem::replace(&mut known.entered, true);
                 first && known.accepted && !known.denied && networks.iter().any(|(_, own)| *own)
             }
-            ClientStep::Leaves => {
+            ClientStep::Disconnected => {
                 self.clients.remove(&news.client);
                 self.gone.insert(news.client)
             }
@@ -81,12 +82,12 @@ impl Program {
     }
 
     /// It says this of a client with these keys.
-    fn say(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+    fn say(&mut self, client: u64, key: u32, ruling: &ClientDecision) {
         let Some(known) = self.clients.get_mut(&client).filter(|known| known.key == key) else { return };
         match ruling {
-            ClientRuling::Accept(_) => known.accepted = true,
-            ClientRuling::Deny { .. } => known.denied = true,
-            ClientRuling::Wait { .. } => {}
+            ClientDecision::Accept(_) => known.accepted = true,
+            ClientDecision::Deny { .. } => known.denied = true,
+            ClientDecision::Pending { .. } => {}
         }
     }
 
@@ -111,24 +112,26 @@ impl Program {
 
 impl World {
     /// The program hears what happens to a client, and will answer if it is asked.
-    pub(crate) fn tell_program(&mut self, number: usize, news: &ClientNews) -> Result<(), Violation> {
+    pub(crate) fn tell_program(&mut self, number: usize, news: &ClientEvent) -> Result<(), Violation> {
         self.log(format_args!("end {number} tells the program: {news:?}"));
         self.program.hear(news)?;
         match &news.step {
-            ClientStep::Asks { key, .. } => {
+            ClientStep::AuthRequest { key, .. } => {
                 let question = Question::Ruling { client: news.client, key: *key, waited: false };
                 self.schedule_answer(number, question);
                 Ok(())
             }
-            ClientStep::Enters { networks } => self.check_told(news, networks.iter().filter(|(_, own)| *own)),
-            ClientStep::Responds { .. } | ClientStep::Leaves => Ok(()),
+            ClientStep::Established { networks } => {
+                self.check_told(news, networks.iter().filter(|(_, own)| *own))
+            }
+            ClientStep::ChallengeResponse { .. } | ClientStep::Disconnected => Ok(()),
         }
     }
 
     /// The addresses that the program hears of are those that the client has.
     fn check_told<'a>(
         &self,
-        news: &ClientNews,
+        news: &ClientEvent,
         own: impl Iterator<Item = &'a (adit_core::IpNet, bool)>,
     ) -> Result<(), Violation> {
         let told: Vec<_> = own.map(|(network, _)| network.addr()).collect();
@@ -151,16 +154,16 @@ impl World {
     ) -> Result<(), Violation> {
         let bad = self.net.faulty;
         let ruling = match self.program.dice.below(20) {
-            0 if bad => ClientRuling::Deny { reason: "not today".to_owned(), told: String::new() },
+            0 if bad => ClientDecision::Deny { reason: "not today".to_owned(), told: String::new() },
             1 if bad && !waited => return Ok(()),
             2..=6 if !waited => {
                 let text = "WEB_AUTH::https://login.example/".to_owned();
-                ClientRuling::Wait { text, timeout: WAIT }
+                ClientDecision::Pending { text, timeout: WAIT }
             }
-            _ => ClientRuling::Accept(None),
+            _ => ClientDecision::Accept(None),
         };
         let says_more = match ruling {
-            ClientRuling::Wait { .. } => true,
+            ClientDecision::Pending { .. } => true,
             _ => bad && !waited && self.program.dice.chance(100),
         };
         if says_more {
@@ -168,7 +171,7 @@ impl World {
         }
         self.log(format_args!("the program says of client {client} with keys {key}: {ruling:?}"));
         self.program.say(client, key, &ruling);
-        self.command(number, Command::Rule { client, key, ruling })
+        self.reply(number, Reply::ClientDecision { client, key, decision: ruling })
     }
 
     /// Those who are up were let in, and who is gone was told of.
@@ -179,7 +182,7 @@ impl World {
         if !self.scenario.program {
             return Ok(());
         }
-        let whom = |(_, info): (_, PeerInfo)| (info.number, info.name);
+        let whom = |(_, info): (_, PeerInfo)| (info.detail.number, info.name);
         let up: Vec<_> = server.peers().into_iter().map(whom).collect();
         self.program.check_up(&up, server.half_open())
     }
@@ -193,41 +196,41 @@ mod tests {
         Program::new(Dice::new(1, 1))
     }
 
-    fn news(client: u64, step: ClientStep) -> ClientNews {
-        ClientNews { client, step, env: Vec::new() }
+    fn news(client: u64, step: ClientStep) -> ClientEvent {
+        ClientEvent { client, step, env: Vec::new() }
     }
 
-    fn asks(client: u64, key: u32, again: bool) -> ClientNews {
-        news(client, ClientStep::Asks { key, again, password: String::new().into() })
+    fn asks(client: u64, key: u32, again: bool) -> ClientEvent {
+        news(client, ClientStep::AuthRequest { key, again, password: String::new().into() })
     }
 
-    fn enters(client: u64) -> ClientNews {
-        news(client, ClientStep::Enters { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
+    fn enters(client: u64) -> ClientEvent {
+        news(client, ClientStep::Established { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
     }
 
-    fn deny() -> ClientRuling {
-        ClientRuling::Deny { reason: String::new(), told: String::new() }
+    fn deny() -> ClientDecision {
+        ClientDecision::Deny { reason: String::new(), told: String::new() }
     }
 
     #[test]
     fn a_client_enters_after_a_yes_and_leaves_once() {
         let mut program = program();
         program.hear(&asks(4, 1, false)).unwrap();
-        program.say(4, 1, &ClientRuling::Accept(None));
+        program.say(4, 1, &ClientDecision::Accept(None));
         assert_eq!(program.hear(&enters(4)), Ok(()));
         assert_eq!(program.check_up(&[(4, "ann".to_owned())], 0), Ok(()));
         assert!(program.check_up(&[], 0).is_err(), "it is gone, and nobody said so");
         assert!(program.hear(&enters(4)).is_err(), "twice");
         assert_eq!(program.hear(&asks(4, 2, true)), Ok(()));
-        assert_eq!(program.hear(&news(4, ClientStep::Leaves)), Ok(()));
-        assert!(program.hear(&news(4, ClientStep::Leaves)).is_err(), "twice");
+        assert_eq!(program.hear(&news(4, ClientStep::Disconnected)), Ok(()));
+        assert!(program.hear(&news(4, ClientStep::Disconnected)).is_err(), "twice");
         assert!(program.hear(&asks(4, 1, false)).is_err(), "a number comes back");
         assert!(program.hear(&enters(5)).is_err(), "nobody asked");
     }
 
     #[test]
     fn nobody_enters_without_a_yes() {
-        for (key, ruling) in [(1, None), (1, Some(deny())), (2, Some(ClientRuling::Accept(None)))] {
+        for (key, ruling) in [(1, None), (1, Some(deny())), (2, Some(ClientDecision::Accept(None)))] {
             let mut program = program();
             program.hear(&asks(4, 1, false)).unwrap();
             if let Some(ruling) = ruling {
@@ -242,7 +245,7 @@ mod tests {
     fn nobody_stays_after_a_no() {
         let mut program = program();
         program.hear(&asks(4, 1, false)).unwrap();
-        program.say(4, 1, &ClientRuling::Accept(None));
+        program.say(4, 1, &ClientDecision::Accept(None));
         program.hear(&enters(4)).unwrap();
         program.say(4, 1, &deny());
         assert!(program.check_up(&[(4, "ann".to_owned())], 0).is_err());
@@ -255,7 +258,7 @@ mod tests {
         let mut program = self::program();
         program.hear(&asks(4, 1, false)).unwrap();
         assert!(program.hear(&asks(4, 2, true)).is_err(), "it is not in");
-        let response = ClientStep::Responds { key: 7, response: String::new().into() };
+        let response = ClientStep::ChallengeResponse { key: 7, response: String::new().into() };
         assert!(program.hear(&news(4, response)).is_err());
     }
 }

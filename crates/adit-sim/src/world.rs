@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use adit_core::{Command, Install, Instant, OpenFailure, Path, PoolEntry, Transport};
+use adit_core::{Command, Instant, OpenFailure, Path, PoolEntry, Transport};
 use adit_dataplane::{EgressEvent, IngressEvent};
+use adit_openvpn::request::{Install, Reply};
 use adit_openvpn::{Client, Server};
 
 use crate::crypto;
@@ -459,6 +460,16 @@ impl World {
         self.told_to_stop[number] |= command == Command::Shutdown;
         let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
         end.command(self.now, command)?;
+        self.settle(number)
+    }
+
+    pub(crate) fn reply(&mut self, number: usize, reply: Reply) -> Result<(), Violation> {
+        if self.is_asleep(number) {
+            return Ok(());
+        }
+        self.log(format_args!("end {number} is told: {reply:?}"));
+        let Some(end) = self.ends[number].as_mut() else { return Ok(()) };
+        end.reply(self.now, reply)?;
         self.settle(number)
     }
 

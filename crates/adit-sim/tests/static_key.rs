@@ -10,8 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, DataEvent, Digest, Ended, Event, Framing, Instant, Notice, Path, PeerId, Protocol,
-    Transport, UnixTime,
+    Cipher, Command, Digest, Ended, Framing, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
 };
 use adit_dataplane::codec::openvpn as codec;
 use adit_dataplane::{
@@ -19,6 +18,7 @@ use adit_dataplane::{
 };
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 use rand_chacha::ChaCha8Rng;

@@ -1,6 +1,6 @@
 //! `adit status`: what the running tunnels say of themselves.
 //!
-//! Each `adit up` listens on a Unix socket in [`DIRECTORY`]; whoever connects gets one JSON document.
+//! Each `adit up` listens on a Unix socket in [`DIRECTORY`]; each connection gets one JSON document.
 
 mod report;
 mod show;
@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{PeerId, PeerInfo, Protocol, TableUsage};
+use adit_core::{Framing, Protocol, TableUsage};
 use adit_io::Handle;
+use adit_openvpn::request::{PeerDetail, Reply, Request};
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
@@ -28,7 +29,7 @@ use report::Report;
 /// Where the sockets are.
 const DIRECTORY: &str = "/run/adit";
 /// How long a tunnel may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Show the running tunnels: peers, addresses, traffic, drops
 #[derive(clap::Args)]
@@ -40,21 +41,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A protocol that can be asked who its peers are.
-pub(crate) trait StatusSource: Send + 'static {
+/// A machine whose state `adit status` shows.
+pub(crate) trait StatusSource:
+    Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing> + Send + 'static
+{
     /// `client`, `server` or `static key`.
     const ROLE: &'static str;
-
-    /// The peers that are up.
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)>;
-
-    /// How full the tables are that anybody can fill.
-    fn tables(&self) -> Vec<TableUsage> {
-        Vec::new()
-    }
 }
 
-/// Tables beside those of the protocol and of the driver: each is asked when somebody wants to know.
+/// Tables beside those of the protocol and of the driver: each is read when a status is asked for.
 #[derive(Clone, Default)]
 pub(crate) struct OtherTables(Arc<Mutex<Vec<Usage>>>);
 
@@ -73,34 +68,14 @@ impl OtherTables {
 
 impl StatusSource for Client {
     const ROLE: &'static str = "client";
-
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        Client::peers(self)
-    }
 }
 
 impl StatusSource for Server {
     const ROLE: &'static str = "server";
-
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        Server::peers(self)
-    }
-
-    fn tables(&self) -> Vec<TableUsage> {
-        Server::tables(self)
-    }
 }
 
 impl StatusSource for StaticTunnel {
     const ROLE: &'static str = "static key";
-
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        StaticTunnel::peers(self)
-    }
-
-    fn tables(&self) -> Vec<TableUsage> {
-        StaticTunnel::tables(self)
-    }
 }
 
 /// The socket of a running tunnel; it goes when this does. In a sandbox it stays, and refuses connections, until the
@@ -139,7 +114,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().map_while(still_listening).flatten() {
-            // Whoever asked may be gone: nothing to do about it.
+            // The client may have closed the connection: nothing to do about it.
             let _ = answer(stream, &name, &handle, (&expiry, &confinement, &tables));
         }
     })?;
@@ -165,15 +140,15 @@ fn answer<P: Protocol + StatusSource>(
     handle.inspect(Box::new(move |protocol, snapshot, io_status| {
         let _ = sender.send(Report::new(&name, protocol, snapshot, io_status));
     }));
-    let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
+    let Ok(mut report) = receiver.recv_timeout(TIMEOUT) else { return Ok(()) };
     report.expiring = expiry.near(OffsetDateTime::now_utc());
     report.sandbox = confinement.get().map(report::sandbox).unwrap_or_default();
     report.tables.extend(tables.usage().iter().map(report::Table::new));
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }
 
-/// Sockets of tunnels that were killed. Whoever is asked makes its report, so only those are asked whose process is
+/// Sockets of tunnels that were killed. Connecting makes a process write its report, so only sockets are tried whose process is
 /// not to be seen: it may be in another container that has the same directory.
 fn remove_stale() {
     for path in sockets().into_iter().filter(|path| !has_process(path) && refuses(path)) {
@@ -181,7 +156,7 @@ fn remove_stale() {
     }
 }
 
-/// Whether nobody listens at a socket any more.
+/// Whether no process listens at a socket any more.
 fn refuses(socket: &Path) -> bool {
     UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -206,7 +181,7 @@ fn sockets() -> Vec<PathBuf> {
 
 fn ask(path: &Path) -> io::Result<Report> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text)?)

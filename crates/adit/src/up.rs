@@ -1,5 +1,6 @@
 //! `adit up`: runs a configuration until it is told to stop.
 
+mod client_settings;
 mod clients;
 mod credentials;
 mod expiry;
@@ -38,7 +39,7 @@ use crate::exit;
 use crate::log::Logger;
 use crate::status::{self, OtherTables, StatusSource};
 use clients::Clients;
-use credentials::Asker;
+use credentials::CredentialPrompt;
 pub(crate) use expiry::Expiry;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
@@ -50,7 +51,7 @@ use observer::LogObserver;
 use peer_names::PeerNames;
 pub(crate) use privileges::Confinement;
 use scripts::Scripts;
-use signals::Early;
+use signals::StartupSignals;
 use terminal::{Terminal, Waiting as _};
 use zeroize::Zeroizing;
 
@@ -155,14 +156,14 @@ fn start(args: &Args, parsed: &Parsed, mut log: Logger) -> Result<(), Failure> {
     for warning in &parsed.warnings {
         log.log(Severity::Warning, warning);
     }
-    let early = Early::watch().map_err(no_signals)?;
+    let signals = StartupSignals::watch().map_err(no_signals)?;
     let Some(management) = open_management(args, parsed, &mut log)? else {
-        return start_with(args, parsed, log, None, &early);
+        return start_with(args, parsed, log, None, &signals);
     };
     // Its socket may have a file, which goes first.
-    early.begin();
-    let outcome = hold_and_start(args, parsed, log, management, &early);
-    early.end();
+    signals.begin();
+    let outcome = hold_and_start(args, parsed, log, management, &signals);
+    signals.end();
     outcome
 }
 
@@ -172,12 +173,12 @@ fn hold_and_start(
     parsed: &Parsed,
     log: Logger,
     management: Management,
-    early: &Early,
+    signals: &StartupSignals,
 ) -> Result<(), Failure> {
-    if !management.hold(early) {
+    if !management.hold(signals) {
         return Err(Failure::World("told to end before `hold release`".to_owned()));
     }
-    start_with(args, parsed, log, Some(management), early)
+    start_with(args, parsed, log, Some(management), signals)
 }
 
 fn start_with(
@@ -185,7 +186,7 @@ fn start_with(
     parsed: &Parsed,
     mut log: Logger,
     management: Option<Management>,
-    early: &Early,
+    signals: &StartupSignals,
 ) -> Result<(), Failure> {
     let wall = UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000));
     let mut seed = [0; 32];
@@ -193,10 +194,10 @@ fn start_with(
     if let Some(secret) = &parsed.config.secret {
         let names = PeerNames::look_up(&parsed.config);
         let only_from = names.as_ref().map(PeerNames::addresses);
-        let params = static_tunnel::params(&parsed.config, secret, patience(parsed), (wall, only_from));
+        let params = static_tunnel::params(&parsed.config, secret, timeout(parsed), (wall, only_from));
         let expiry = Expiry::new(&args.file, &parsed.config.role);
         let watched = Watched { revocations: None, expiry, names };
-        return run_protocol(args, parsed, watched, (None, management), (log, early), |now| {
+        return run_protocol(args, parsed, watched, (None, management), (log, signals), |now| {
             StaticTunnel::new(params, now, seed)
         });
     }
@@ -204,8 +205,9 @@ fn start_with(
     let (lists, mut source) = revocations::load(parsed.config.tls.crl.as_ref(), &args.file, &expiry)
         .map_err(|error| at_line(parsed, &args.file, "crl-verify", &error))?;
     let questions = management.as_ref().and_then(Management::questions);
-    let credentials = unlock::credentials(&parsed.config, &args.file, &mut log, early, questions.as_deref())
-        .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
+    let credentials =
+        unlock::credentials(&parsed.config, &args.file, &mut log, signals, questions.as_deref())
+            .map_err(|(directive, why)| at_line(parsed, &args.file, directive, &why))?;
     expiry.note_certificates(&credentials);
     source.iter_mut().for_each(|source| source.set_authorities(&credentials.ca));
     for warning in translate::warnings(&parsed.config, &credentials, lists.as_ref()) {
@@ -216,16 +218,16 @@ fn start_with(
     let source = Watched { revocations: source, expiry, names };
     match &parsed.config.role {
         Role::Client(client) => {
-            let patience = patience(parsed);
+            let timeout = timeout(parsed);
             let mut params =
-                translate::client_params(&parsed.config, client, &credentials, patience, lists, wall)
+                translate::client_params(&parsed.config, client, &credentials, timeout, lists, wall)
                     .map_err(|error| locate(parsed, &args.file, &error))?;
-            let asker = Asker::new(client.auth.as_ref(), &args.file, questions);
+            let prompt = CredentialPrompt::new(client.auth.as_ref(), &args.file, questions);
             if let Some(auth) = &mut params.auth {
-                let answer = asker.first(&mut log, early);
+                let answer = prompt.first(&mut log, signals);
                 let answer = answer.map_err(|why| at_line(parsed, &args.file, "auth-user-pass", &why))?;
                 auth.credentials = Some(answer);
-                if asker.asks_all_at_once() {
+                if prompt.asks_all_at_once() {
                     auth.challenge = None;
                 } else if auth.challenge.is_some() {
                     Terminal::open().map_err(|why| at_line(parsed, &args.file, "static-challenge", &why))?;
@@ -235,7 +237,7 @@ fn start_with(
             if client.pull && Terminal::is_there() && !says {
                 params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
             }
-            run_protocol(args, parsed, source, (Some(asker), management), (log, early), |now| {
+            run_protocol(args, parsed, source, (Some(prompt), management), (log, signals), |now| {
                 Client::new(params, now, seed)
             })
         }
@@ -248,7 +250,7 @@ fn start_with(
             let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
                 .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
             params.per_client.remembered = remembered;
-            run_protocol(args, parsed, source, (None, management), (log, early), |now| {
+            run_protocol(args, parsed, source, (None, management), (log, signals), |now| {
                 Server::new(params, now, seed)
             })
         }
@@ -256,7 +258,7 @@ fn start_with(
             let params =
                 translate::point_params(&parsed.config, point, &credentials, lists, (wall, only_from))
                     .map_err(|error| locate(parsed, &args.file, &error))?;
-            run_protocol(args, parsed, source, (None, management), (log, early), |now| {
+            run_protocol(args, parsed, source, (None, management), (log, signals), |now| {
                 Server::new(params, now, seed)
             })
         }
@@ -265,7 +267,7 @@ fn start_with(
 
 /// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
 /// says so.
-fn patience(parsed: &Parsed) -> Option<Duration> {
+fn timeout(parsed: &Parsed) -> Option<Duration> {
     let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
     match &parsed.config.role {
         Role::Client(client) if mentioned => client.resolve_retry,
@@ -321,8 +323,8 @@ fn run_protocol<P: Protocol + StatusSource>(
     args: &Args,
     parsed: &Parsed,
     Watched { revocations, expiry, names }: Watched,
-    (mut asker, management): (Option<Asker>, Option<Management>),
-    (mut log, early): (Logger, &Early),
+    (mut prompt, management): (Option<CredentialPrompt>, Option<Management>),
+    (mut log, signals): (Logger, &StartupSignals),
     protocol: impl FnOnce(adit_core::Instant) -> P,
 ) -> Result<(), Failure> {
     let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
@@ -349,7 +351,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     privileges::complete(&mut policy, &parsed.config, account.as_ref());
     policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
     policy.revocations = revocations.as_ref().map(revocations::Source::watched);
-    policy.user_password = asker.as_ref().and_then(Asker::file);
+    policy.user_password = prompt.as_ref().and_then(CredentialPrompt::file);
     policy.removed_at_end = privileges::files_of(&parsed.config, socket.as_ref().map(status::Socket::path));
     policy.names = names.as_ref().map(PeerNames::hosts).unwrap_or_default();
     policy.without_sandbox = args.no_sandbox;
@@ -357,12 +359,12 @@ fn run_protocol<P: Protocol + StatusSource>(
     helper.reports().into_iter().for_each(|report| log.log(report.severity, report));
     let access = helper.access();
     driver.use_helper(access.clone(), network).map_err(no_helper)?;
-    if let Some(asker) = &mut asker {
-        asker.use_helper(access.clone());
+    if let Some(prompt) = &mut prompt {
+        prompt.use_helper(access.clone());
     }
     let clients = start_clients(per_client, &access, &handle, &log)?;
     signals::watch(handle.clone(), form, log.clone()).map_err(no_signals)?;
-    if early.hand_over() {
+    if signals.hand_over() {
         handle.command(Command::Shutdown);
     }
     if let Some(source) = revocations {
@@ -395,7 +397,7 @@ fn run_protocol<P: Protocol + StatusSource>(
     notify::connect();
     let watcher = management.as_ref().map(|it| it.attach(handle.clone(), form, log.clone()));
     let begin = begin(account, !args.no_sandbox, confinement, log.clone());
-    let observer = LogObserver::new(log, handle.clone(), clients, (asker, scripts), watcher);
+    let observer = LogObserver::new(log, handle.clone(), clients, (prompt, scripts), watcher);
     let mut observer = privileges::Starting { observer, begin: Some(begin) };
     let ended = driver.run(protocol(adit_io::clock()), &mut observer);
     // Who waits for the helper's answers goes before it.
@@ -477,7 +479,7 @@ fn per_client_files(args: &Args, parsed: &Parsed) -> Result<Option<PerClient>, F
 }
 
 /// The thread that knows them.
-fn start_clients<P: Protocol + 'static>(
+fn start_clients<P: StatusSource>(
     files: Option<PerClient>,
     helper: &HelperAccess,
     handle: &Handle<P>,
@@ -535,7 +537,7 @@ fn workers_in_range(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A tunnel nobody can ask for its status is still a tunnel.
+/// A tunnel without a status socket still runs.
 fn serve_status<P: Protocol + StatusSource>(
     args: &Args,
     handle: &Handle<P>,

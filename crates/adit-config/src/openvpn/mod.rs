@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 
 pub use document::documentation;
 pub use model::*;
-pub use per_client::{client_file_name, parse_client_file};
+pub use per_client::{ClientSettings, PushChange, client_file_name, parse_client_file};
 pub use pool_file::{parse_pool_file, print_pool_file};
 pub use table::{Directive, Side};
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, Route, RouteVia, SessionLimits, Transport};
 
-pub use adit_core::{AuthRetry, NameField, StaticChallenge};
+pub use adit_core::NameField;
 
 pub use self::client::*;
 pub use self::data::*;

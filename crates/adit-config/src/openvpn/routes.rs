@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use adit_core::{IpNet, RedirectGateway, Route, RouteVia, is_domain};
+use adit_core::{IpNet, Route, RouteVia, is_domain};
 
 use super::args::Args;
 use super::draft::Draft;
-use super::model::{NamedRoute, PullAction, PullFilter};
+use super::model::{NamedRoute, PullAction, PullFilter, RedirectGateway};
 use super::table::{Effect, done, done_but, skip};
 
 type Done = Result<Effect, String>;

@@ -222,7 +222,7 @@ mod tests {
     fn a_message_that_cannot_be_sent_is_counted_and_stops_nothing() {
         let (from, to) = (bind(true), bind(true));
         let address = to.local_address().unwrap();
-        // No datagram is this long, whoever cuts.
+        // No datagram is this long, whether the kernel segments or we do.
         let oversize = vec![9; 65_535];
         let gso_batches = [
             gso_batch(address, 4, b"before"),

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_shares_its_address_with_nobody() {
+    fn a_group_shares_its_address_with_no_other_socket() {
         in_fresh_network(|| {
             let any = "127.0.0.1:0".parse().unwrap();
             let group = UdpSocket::bind_group(any, 2, RULE, &options(true)).unwrap();

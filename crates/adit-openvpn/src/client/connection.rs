@@ -1,15 +1,15 @@
 //! A client's connection to one server.
 
-mod come_up;
-mod point;
+mod establish;
+mod point_to_point;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, DataEvent, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, SessionLimits,
-    Severity, Transport, TunnelSettings, UserPassword,
+    Cipher, Instant, Notice, Path, PeerId, Rejected, Report, SessionLimits, Severity, Transport,
+    TunnelSettings,
 };
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
@@ -18,13 +18,14 @@ use zeroize::Zeroizing;
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
 use crate::control_message::{ControlMessage, PushAssembler, split};
+use crate::data_keys::{Agreement, DataKeys};
 use crate::data_message;
 use crate::key_state::{KeyStateError, earliest};
 use crate::lifetime::Lifetime;
-use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, UserPassword};
 use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
@@ -115,7 +116,7 @@ pub(super) struct Connection {
     remote: RemoteParams,
     params: Arc<ClientParams>,
     session: Session,
-    link: Link,
+    link: DataKeys,
     liveness: Liveness,
     lifetime: Lifetime,
     started: Instant,
@@ -160,7 +161,7 @@ impl Connection {
             path,
             remote,
             session,
-            link: Link::new(PeerId::SERVER, Role::Client),
+            link: DataKeys::new(PeerId::SERVER, Role::Client),
             // Until the push arrives, the hand window watches.
             liveness: Liveness::new(now, Keepalive::default()),
             lifetime: Lifetime::default(),
@@ -215,15 +216,17 @@ impl Connection {
             path: self.path,
             addresses: up.addresses.clone(),
             cipher: up.cipher,
-            epochs: up.epochs,
-            tls: self.session.tls_description().to_owned(),
             rekeys: self.link.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
             heard: self.liveness.last_heard(),
-            username: self.username.clone(),
             routes: Vec::new(),
-            number: 0,
+            detail: PeerDetail {
+                epochs: up.epochs,
+                tls: self.session.tls_description().to_owned(),
+                username: self.username.clone(),
+                number: 0,
+            },
         })
     }
 
@@ -341,7 +344,7 @@ impl Connection {
     }
 
     fn silence(&self, directive: &str) -> String {
-        let seconds = self.liveness.patience().as_secs();
+        let seconds = self.liveness.timeout().as_secs();
         format!("nothing heard from the server for {seconds} s ({directive})")
     }
 
@@ -415,7 +418,7 @@ impl Connection {
                     );
                 }
                 if !self.params.pull && self.up.is_none() {
-                    self.come_up_unpushed(now, events)?;
+                    self.establish_without_push(now, events)?;
                 }
                 if self.up.is_none() && self.params.pull && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
@@ -466,7 +469,7 @@ impl Connection {
         match ControlMessage::parse(text) {
             ControlMessage::PushReply(_) if !self.params.pull => {}
             ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
-                Ok(Some(options)) => self.come_up(now, &options, events)?,
+                Ok(Some(options)) => self.establish(now, &options, events)?,
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },

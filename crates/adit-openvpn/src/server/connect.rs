@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 use zeroize::Zeroizing;
 
-use super::gate::deferred_result;
+use super::authentication::deferred_result;
 use crate::pool::Lease;
+use crate::request::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The exit code by which a script puts off its answer.
 const DEFERRED: i32 = 2;
@@ -58,7 +58,7 @@ impl Connecting {
         &self,
         argv: Vec<String>,
         env: Vec<(String, String)>,
-        (source, patience): (IpAddr, Duration),
+        (source, timeout): (IpAddr, Duration),
     ) -> Script {
         let file = |is_argument, variable| ScriptFile {
             content: Zeroizing::default(),
@@ -79,7 +79,7 @@ impl Connecting {
             defers: true,
             in_order: None,
             beside: None,
-            patience,
+            timeout,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Limits on how often strangers are answered and clients come.
+//! Limits on the rate of answers to unauthenticated peers and of new clients.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use adit_core::Instant;
 use crate::params::Rate;
 
 /// Counters for addresses; each address has two of them. Enough that 100,000 addresses a second, each heard
-/// once, fill nobody's.
+/// once, fill none.
 const PLACES: usize = 1 << 16;
 
 /// A limit that is reached is worth a line in the log no more often than this.
@@ -26,8 +26,8 @@ pub(super) enum Permit {
 /// `connect-freq-initial`: answers to first packets that are larger than the packet, for each address. Another one
 /// counts those that are not larger, of which there may be more.
 ///
-/// OpenVPN counts all addresses together, so that a stranger who forges 100 packets in 10 s shuts everybody
-/// else out. What the limit is for is that nobody is hit by our answers to forged packets, and that takes one
+/// OpenVPN counts all addresses together, so that an attacker who forges 100 packets in 10 s shuts everybody
+/// else out. The limit keeps answers to forged packets from flooding a third party, and that takes one
 /// count for each address. Its memory is fixed: an address has two counters, shared with others, and the
 /// lower one counts.
 pub(super) struct AnswerLimit {

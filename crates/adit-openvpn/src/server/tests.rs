@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Event, Instant, Notice, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome,
-    Transport, UserPassword,
-};
+use adit_core::{Instant, Notice, Path, Protocol, Transport};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -16,6 +13,7 @@ use crate::access::PasswordScript;
 use crate::client_hello::client_hello;
 use crate::credentials::server_tls;
 use crate::params::{ClientParams, ControlParams, ServerParams};
+use crate::request::{DataEvent, Event, PeerSettings, Reply, Request, ScriptId, ScriptOutcome, UserPassword};
 use crate::session::{Session, SessionOutput};
 use crate::support::{Authority, client_params, environment, server_params};
 use crate::tls::TlsConfig;
@@ -127,7 +125,7 @@ impl Rogue {
         let is =
             |env: &[(String, String)]| env.iter().any(|(name, value)| name == "script_type" && value == kind);
         let of_kind = |event: &Event| match event {
-            Event::RunScript(script) if is(&script.env) => Some(script.id),
+            Event::Request(Request::RunScript(script)) if is(&script.env) => Some(script.id),
             _ => None,
         };
         self.events.iter().filter_map(of_kind).collect()
@@ -137,7 +135,7 @@ impl Rogue {
         let id = *self.scripts(kind).last().unwrap();
         let settings = (kind == "client-connect").then(|| Ok(Box::<PeerSettings>::default()));
         let outcome = ScriptOutcome { exit: Ok(exit), files: Vec::new(), settings };
-        self.server.handle_command(self.now, Command::ScriptDone { id, outcome });
+        self.server.handle_reply(self.now, Reply::ScriptDone { id, outcome });
         self.exchange();
     }
 
@@ -146,7 +144,7 @@ impl Rogue {
         self.events.iter().any(says)
     }
 
-    fn let_in(&self) -> bool {
+    fn assign_addresses(&self) -> bool {
         let near = |event: &Event| {
             matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
         };
@@ -217,7 +215,7 @@ fn cve_2024_28882_a_refused_client_cannot_stay() {
         assert_eq!(rogue.server.half_open(), 1);
     }
     rogue.advance(Duration::from_secs(1));
-    assert_eq!((rogue.server.half_open(), rogue.let_in()), (0, false));
+    assert_eq!((rogue.server.half_open(), rogue.assign_addresses()), (0, false));
 }
 
 /// Once refused, always refused, and no password is judged any more: what the client hears would tell if it was right.
@@ -229,7 +227,7 @@ fn a_refused_client_cannot_try_passwords() {
         rogue.renegotiate();
         rogue.ends(VERIFY, exit);
         rogue.advance(Duration::from_secs(1));
-        assert!(!rogue.let_in());
+        assert!(!rogue.assign_addresses());
         assert_eq!(rogue.scripts(VERIFY).len(), 1);
         rogue.heard
     });
@@ -249,7 +247,7 @@ fn an_answer_about_a_refused_client_changes_nothing() {
         rogue.ends("client-connect", 1);
         rogue.ends(VERIFY, exit);
         rogue.advance(Duration::from_secs(1));
-        assert!(!rogue.let_in());
+        assert!(!rogue.assign_addresses());
         rogue.heard
     });
     assert_eq!(heard[0], heard[1]);
@@ -269,18 +267,18 @@ fn a_client_refused_meanwhile_stays_out() {
         assert_eq!(rogue.scripts(VERIFY).len(), 2);
         if ask {
             let wanted = rogue.events.iter().find_map(|event| match event {
-                Event::WantPeerSettings { peer, name } => Some((*peer, name.clone())),
+                Event::Request(Request::PeerSettings { peer, name }) => Some((*peer, name.clone())),
                 _ => None,
             });
             let (peer, name) = wanted.unwrap();
-            let command = Command::PeerSettings { peer, name, settings: Ok(Box::default()) };
-            rogue.server.handle_command(rogue.now, command);
+            let reply = Reply::PeerSettings { peer, name, settings: Ok(Box::default()) };
+            rogue.server.handle_reply(rogue.now, reply);
             rogue.exchange();
             assert!(rogue.scripts("client-connect").is_empty());
         } else {
             rogue.ends("client-connect", 0);
         }
-        assert!(!rogue.let_in());
+        assert!(!rogue.assign_addresses());
         rogue.advance(Duration::from_secs(6));
         assert_eq!(rogue.server.half_open(), 0);
     }
@@ -341,7 +339,7 @@ fn later_exchanges_do_not_put_off_the_first_deadline() {
     rogue.advance(Duration::from_secs(10));
     assert!(rogue.heard.iter().any(|text| text.starts_with("AUTH_FAILED")), "{:?}", rogue.heard);
     rogue.advance(Duration::from_secs(5));
-    assert_eq!((rogue.server.half_open(), rogue.let_in()), (0, false));
+    assert_eq!((rogue.server.half_open(), rogue.assign_addresses()), (0, false));
 }
 
 /// Of the exchanges of one client, only the last one's scripts are of interest.
@@ -350,8 +348,12 @@ fn scripts_of_an_earlier_exchange_are_dropped() {
     let mut rogue = Rogue::new(|_| {});
     rogue.renegotiate();
     let scripts = rogue.scripts(VERIFY);
-    let dropped =
-        |id: &ScriptId| rogue.events.iter().any(|event| matches!(event, Event::DropScript(it) if it == id));
+    let dropped = |id: &ScriptId| {
+        rogue
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Request(Request::CancelScript(it)) if it == id))
+    };
     assert_eq!(scripts.iter().map(dropped).collect::<Vec<bool>>(), [true, false]);
 }
 
@@ -362,6 +364,7 @@ fn scripts_about_a_client_that_leaves_are_dropped() {
     rogue.session.send_message(rogue.now, "EXIT");
     rogue.exchange();
     assert_eq!(rogue.server.half_open(), 0);
-    let dropped = |event: &Event| matches!(event, Event::DropScript(id) if scripts == [*id]);
+    let dropped =
+        |event: &Event| matches!(event, Event::Request(Request::CancelScript(id)) if scripts == [*id]);
     assert!(rogue.events.iter().any(dropped), "{:?}", rogue.events);
 }

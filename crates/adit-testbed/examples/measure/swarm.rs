@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use adit_core::{
-    Cipher, Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, Protocol, UnixTime,
-};
+use adit_core::{Cipher, Command, Ended, Instant, Notice, Path, PeerId, Protocol, UnixTime};
 use adit_dataplane::codec::openvpn;
 use adit_dataplane::{Config, Counters, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use adit_testbed::{Namespace, TestbedError};

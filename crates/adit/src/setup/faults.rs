@@ -161,7 +161,7 @@ fn check_renewed(dir: &Path, new: &Path, old: &Path) {
     }
 }
 
-/// The certificate in pki/ca.crt is in both configurations and is another than before; whoever has either of them
+/// The certificate in pki/ca.crt is in both configurations and is another than before; a peer that has either of them
 /// trusts the certificates of both ends.
 fn check_authority(dir: &Path) {
     let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();

@@ -366,7 +366,7 @@ impl Workshop {
         let server = self.dir.join("server.conf");
         let mut files = vec![(server.clone(), self.with_authority(&server, &authority)?)];
         for profile in files::list(&self.dir.join("clients"))? {
-            // A profile of somebody else's making stays as it is.
+            // A profile that adit did not make stays as it is.
             files.extend(self.with_authority(&profile, &authority).ok().map(|text| (profile, text)));
         }
         let path = self.dir.join(AUTHORITY);

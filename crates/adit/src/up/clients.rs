@@ -8,12 +8,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{
-    PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file, print_pool_file,
-};
-use adit_core::{Command, PeerId, PeerSettings, PoolEntry, Protocol, Severity};
+use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file, print_pool_file};
+use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
+use adit_openvpn::request::{PeerSettings, Reply};
 
+use super::client_settings;
 use crate::log::Logger;
 
 /// The file for clients that have none of their own.
@@ -24,7 +24,7 @@ enum Job {
     Leased(PoolEntry),
 }
 
-/// A thread that reads and writes these files, so that nobody waits for a disk. When it is dropped, what is
+/// A thread that reads and writes these files, so that no other thread waits for a disk. When it is dropped, what is
 /// to be remembered has been written.
 pub(super) struct Clients {
     jobs: Option<mpsc::Sender<Job>>,
@@ -33,25 +33,25 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Starts the thread. `remembered` is what the pool's file said.
-    pub(super) fn start<P: Protocol + 'static>(
+    pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         (files, helper): (PerClient, HelperFiles),
         remembered: Vec<PoolEntry>,
         handle: Handle<P>,
         log: Logger,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
-        let mut book = Book::new(files.pool_file.clone(), remembered);
+        let mut leases = PoolLeases::new(files.pool_file.clone(), remembered);
         let work = move || {
             let mut log = log;
             loop {
-                match receiver.recv_timeout(book.next_write()) {
-                    Ok(Job::Leased(entry)) => book.note(entry),
+                match receiver.recv_timeout(leases.next_write()) {
+                    Ok(Job::Leased(entry)) => leases.note(entry),
                     Ok(Job::LookUp { peer, name }) => {
                         let settings = settings_of(&files, &helper, &name, &mut log).map(Box::new);
-                        handle.command(Command::PeerSettings { peer, name, settings });
+                        handle.reply(Reply::PeerSettings { peer, name, settings });
                     }
-                    Err(RecvTimeoutError::Timeout) => book.write(&helper, &mut log),
-                    Err(RecvTimeoutError::Disconnected) => return book.write(&helper, &mut log),
+                    Err(RecvTimeoutError::Timeout) => leases.write(&helper, &mut log),
+                    Err(RecvTimeoutError::Disconnected) => return leases.write(&helper, &mut log),
                 }
             }
         };
@@ -108,7 +108,7 @@ fn settings_of(
         None => read(DEFAULT)?,
     };
     let Some((shown, text)) = found else { return Ok(PeerSettings::default()) };
-    let (settings, doubts) = parse_client_file(&shown, &text).map_err(|failure| failure.to_string())?;
+    let (settings, doubts) = client_settings::parse(&shown, &text).map_err(|failure| failure.to_string())?;
     for doubt in doubts {
         log.log(Severity::Warning, doubt);
     }
@@ -126,18 +126,18 @@ pub(super) fn read_pool_file(file: Option<&PoolFile>) -> io::Result<Vec<PoolEntr
 }
 
 /// Who has which address, and the file that says so.
-struct Book {
+struct PoolLeases {
     file: Option<PoolFile>,
     entries: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
     changed: Option<Instant>,
 }
 
-impl Book {
+impl PoolLeases {
     fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>) -> Self {
-        let mut book = Book { file, entries: BTreeMap::new(), changed: None };
-        remembered.into_iter().for_each(|entry| book.note(entry));
-        book.changed = None;
-        book
+        let mut leases = PoolLeases { file, entries: BTreeMap::new(), changed: None };
+        remembered.into_iter().for_each(|entry| leases.note(entry));
+        leases.changed = None;
+        leases
     }
 
     /// An address has one owner, and a name one address.

@@ -1,7 +1,7 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
 //!
 //! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
-//! ([`queue`]). Of one peer one script runs at once, and one that nobody waits for any more is ended with its process
+//! ([`queue`]). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
 //! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never dropped.
 
 mod queue;
@@ -15,11 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{Access, parse_client_file};
+use adit_config::openvpn::Access;
 use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptId, ScriptOutcome, TableUsage};
-use adit_io::{Handle, ScriptLauncher, ScriptRun};
+use adit_core::{Protocol, TableUsage};
+use adit_io::{Handle, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
+use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome};
 use queue::{Queue, Waiting};
+use zeroize::Zeroizing;
+
+use super::client_settings;
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
@@ -35,7 +39,7 @@ const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
 /// Scripts that put their answer off, at once.
 const MOST_DEFERRED: usize = 4096;
 /// How long scripts may take after the tunnel has ended.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The exit code by which a script puts its answer off.
 const DEFERRED: i32 = 2;
 
@@ -68,13 +72,13 @@ pub(super) struct Scripts {
 
 impl Scripts {
     /// Starts the thread.
-    pub(super) fn start<P: Protocol + 'static>(
+    pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         handle: Handle<P>,
         launcher: ScriptLauncher,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let answer = move |id, outcome| {
-            handle.command(Order::ScriptDone { id, outcome });
+            handle.reply(Reply::ScriptDone { id, outcome });
         };
         let runner = Runner::new(Box::new(answer), launcher);
         let usage = Arc::clone(&runner.usage);
@@ -90,11 +94,11 @@ impl Scripts {
     }
 
     /// Runs a script; `device` is the tunnel's.
-    pub(super) fn run(&self, script: &Script, device: &str) {
-        self.post(Job::Run { script: Box::new(script.clone()), device: device.to_owned() });
+    pub(super) fn run(&self, script: Box<Script>, device: &str) {
+        self.post(Job::Run { script, device: device.to_owned() });
     }
 
-    /// Nobody waits for this script any more.
+    /// The result of this script is no longer needed.
     pub(super) fn forget(&self, id: ScriptId) {
         self.post(Job::Forget(id));
     }
@@ -123,7 +127,7 @@ struct Running {
     until: Instant,
 }
 
-/// A script that was told to end, and is killed after a while. Nobody hears how it ended.
+/// A script that was told to end, and is killed after a while. Its result is discarded.
 struct Ending {
     run: ScriptRun,
     kill_at: Instant,
@@ -133,6 +137,24 @@ struct Ending {
 struct Deferred {
     script: Box<Script>,
     run: ScriptRun,
+}
+
+/// A script as the helper runs it.
+fn call(script: &Script, device: String, beside: Option<u64>) -> ScriptCall {
+    let input = |file: &ScriptFile| ScriptInput {
+        content: file.content.to_vec(),
+        is_argument: file.is_argument,
+        variable: file.variable.map(str::to_owned),
+    };
+    let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
+    ScriptCall {
+        argv: script.argv.clone(),
+        env: script.env.clone(),
+        secrets: script.secrets.iter().map(secret).collect(),
+        device,
+        files: script.files.iter().map(input).collect(),
+        beside,
+    }
 }
 
 struct Runner {
@@ -164,12 +186,12 @@ impl Runner {
     fn run(mut self, jobs: &mpsc::Receiver<Job>) {
         loop {
             let none_runs = self.running.is_empty() && self.ending.is_empty();
-            let patience = match (none_runs, self.deferred.is_empty()) {
+            let timeout = match (none_runs, self.deferred.is_empty()) {
                 (false, _) => LOOK_EVERY,
                 (true, false) => LOOK_AT_FILES_EVERY,
                 (true, true) => Duration::from_secs(3600),
             };
-            match jobs.recv_timeout(patience) {
+            match jobs.recv_timeout(timeout) {
                 Ok(job) => self.take(job),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.finish(),
@@ -219,7 +241,7 @@ impl Runner {
     /// The tunnel has ended: what was started, or was to be, may end in peace.
     fn finish(&mut self) {
         self.deferred.clear();
-        let until = Instant::now() + LAST_PATIENCE;
+        let until = Instant::now() + FAREWELL_TIMEOUT;
         while !(self.running.is_empty() && self.waiting.is_empty()) && Instant::now() < until {
             self.look();
             thread::sleep(LOOK_EVERY);
@@ -234,7 +256,7 @@ impl Runner {
             match running.run.poll() {
                 Ok(None) if Instant::now() < running.until => still.push(running),
                 Ok(None) => {
-                    let seconds = running.script.patience.as_secs();
+                    let seconds = running.script.timeout.as_secs();
                     self.fail(&running.script, format!("it did not end within {seconds} s"));
                     self.tell_to_end(running.run);
                 }
@@ -245,10 +267,11 @@ impl Runner {
         self.running = still;
         while let Some(Waiting { mut script, device }) = self.next() {
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
-            match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
+            let beside = beside.map(|deferred| deferred.run.number());
+            match self.launcher.run(call(&script, device, beside)) {
                 Ok(run) => {
                     script.wipe();
-                    let until = Instant::now() + script.patience;
+                    let until = Instant::now() + script.timeout;
                     self.running.push(Running { script, run, until });
                 }
                 Err(error) => {
@@ -332,7 +355,7 @@ fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> Scrip
 
 fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
     let name = format!("what {} wrote", argv.first().map_or("the script", String::as_str));
-    match parse_client_file(&name, text) {
+    match client_settings::parse(&name, text) {
         Ok((settings, _)) => Ok(Box::new(settings)),
         Err(failure) => Err(failure.to_string()),
     }

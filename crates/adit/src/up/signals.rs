@@ -21,9 +21,9 @@ use crate::status::StatusSource;
 /// What a person at a terminal, or its loss, sends to end a program.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals before there is a tunnel: each ends the program as if nobody watched, but not before what must not be left
+/// Signals before there is a tunnel: each ends the program as by default, but not before what must not be left
 /// behind is gone: a terminal that hides what is typed, the file of the management socket.
-pub(super) struct Early {
+pub(super) struct StartupSignals {
     /// A signal may end the program on the spot.
     free: Arc<AtomicBool>,
     /// How many reasons there are to put it off.
@@ -33,20 +33,20 @@ pub(super) struct Early {
     actions: Vec<SigId>,
 }
 
-impl Early {
+impl StartupSignals {
     pub(super) fn watch() -> io::Result<Self> {
         let (free, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
-        let mut early = Early { free, reasons: AtomicUsize::new(0), caught, actions: Vec::new() };
+        let mut signals = StartupSignals { free, reasons: AtomicUsize::new(0), caught, actions: Vec::new() };
         for signal in ENDS {
             let number = signal.unsigned_abs() as usize;
-            let note = register_usize(signal, Arc::clone(&early.caught), number)?;
-            let end = register_conditional_default(signal, Arc::clone(&early.free))?;
+            let note = register_usize(signal, Arc::clone(&signals.caught), number)?;
+            let end = register_conditional_default(signal, Arc::clone(&signals.free))?;
             // A tunnel does not watch SIGQUIT, which goes on to end the program.
             if signal != SIGQUIT {
-                early.actions.extend([note, end]);
+                signals.actions.extend([note, end]);
             }
         }
-        Ok(early)
+        Ok(signals)
     }
 
     /// Another watches from now on. True if a signal came that is still to be obeyed.
@@ -54,13 +54,13 @@ impl Early {
         for action in &self.actions {
             unregister(*action);
         }
-        // Whom nobody watches ends the program again: SIGQUIT.
+        // SIGQUIT has no handler from here on and ends the program.
         self.free.store(true, Ordering::SeqCst);
         self.caught.swap(0, Ordering::SeqCst) != 0
     }
 }
 
-impl Waiting for Early {
+impl Waiting for StartupSignals {
     fn wants_it(&self) -> bool {
         self.caught.load(Ordering::SeqCst) == 0
     }

@@ -1,5 +1,7 @@
 //! From a parsed configuration to what the protocol and the driver take.
 
+mod client_options;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
-    PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
+    PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
 };
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
@@ -46,6 +48,8 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             txqueuelen: config.device.txqueuelen.unwrap_or(TXQUEUELEN),
             offloads,
         },
+        single_peer: matches!(config.role, file::Role::Client(_)),
+        changes_routing: matches!(config.role, file::Role::Client(_)),
         listen,
         multihome: config.socket.multihome,
         remotes,
@@ -154,12 +158,7 @@ pub(super) fn client_params(
         peer_info: client.peer_info.clone(),
         tls_exit: client.tls_exit,
         max_pushed_mtu: client.max_pushed_mtu,
-        auth: client.auth.as_ref().map(|auth| UserAuth {
-            credentials: None,
-            retry: auth.retry,
-            nocache: auth.nocache,
-            challenge: auth.challenge.clone(),
-        }),
+        auth: client.auth.as_ref().map(client_options::user_auth),
         pull: client.pull,
     })
 }
@@ -187,7 +186,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
-        redirect_gateway: client.redirect_gateway,
+        redirect: client.redirect_gateway.map(client_options::redirect),
         block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
         addresses,

@@ -11,8 +11,8 @@ use adit_openvpn::credentials::Credentials;
 use adit_openvpn::locked::{LockedError, is_locked, open_pkcs12, pkcs12_der, unlock};
 use zeroize::Zeroizing;
 
-use super::management::{Questions, Topic};
-use super::signals::Early;
+use super::management::{PendingQueries, Topic};
+use super::signals::StartupSignals;
 use super::terminal::Terminal;
 use crate::configuration;
 use crate::log::Logger;
@@ -30,8 +30,8 @@ pub(super) fn credentials(
     config: &Config,
     file: &Path,
     log: &mut Logger,
-    early: &Early,
-    questions: Option<&Questions>,
+    signals: &StartupSignals,
+    questions: Option<&PendingQueries>,
 ) -> Result<Credentials, Fault> {
     let tls = &config.tls;
     let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
@@ -40,7 +40,7 @@ pub(super) fn credentials(
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
         private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
     };
-    let mut passwords = Passwords { source: &tls.key_password, file, log, early, questions };
+    let mut passwords = Passwords { source: &tls.key_password, file, log, signals, questions };
     if let Some(packed) = &tls.pkcs12 {
         unpack(packed, &mut passwords, &mut credentials)?;
     } else if is_locked(&credentials.private_key) {
@@ -74,9 +74,9 @@ struct Passwords<'a> {
     source: &'a KeyPassword,
     file: &'a Path,
     log: &'a mut Logger,
-    early: &'a Early,
+    signals: &'a StartupSignals,
     /// Whom to ask in place of the person at the terminal.
-    questions: Option<&'a Questions>,
+    questions: Option<&'a PendingQueries>,
 }
 
 impl Passwords<'_> {
@@ -112,10 +112,10 @@ impl Passwords<'_> {
 
     fn ask(&self, what: &str) -> Result<Zeroizing<String>, String> {
         match self.questions {
-            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", self.early)?.password),
+            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", self.signals)?.password),
             None => {
                 let question = format!("Password of {what}: ");
-                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.early))
+                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.signals))
             }
         }
     }

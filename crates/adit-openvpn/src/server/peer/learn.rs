@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use adit_core::{Event, Instant, IpNet, PeerSettings, ScriptId, ScriptOutcome, Severity};
+use adit_core::{Instant, IpNet, Severity};
 
 use super::Peer;
 use super::scripts::plain_script;
 use crate::params::ServerParams;
 use crate::pool::Lease;
+use crate::request::{Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 use crate::server::environment::Environment;
 
 /// A client whose addresses the script is being told of.
@@ -53,11 +54,11 @@ impl Peer {
             let how = if before.remove(&network) { "update" } else { "add" };
             let mut argv = command.clone();
             argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
-            let id = self.gate.next_script();
-            let patience = self.params.control.hand_window;
+            let id = self.authentication.next_script();
+            let timeout = self.params.control.hand_window;
             let source = self.path.remote().ip();
-            let script = plain_script((id, source), argv, env.clone(), patience, Some(network));
-            events.push_back(Event::RunScript(Box::new(script)));
+            let script = plain_script((id, source), argv, env.clone(), timeout, Some(network));
+            events.push_back(Event::Request(Request::RunScript(Box::new(script))));
             asked.insert(id, network);
         }
         self.learning = Some(Box::new(Learning { lease, settings: settings.clone(), asked }));
@@ -110,11 +111,11 @@ impl Peer {
 
     /// Names one more run of a script for this client.
     pub(in crate::server) fn next_script(&mut self) -> ScriptId {
-        self.gate.next_script()
+        self.authentication.next_script()
     }
 }
 
-/// Tells `learn-address` that nobody has this address any more.
+/// Tells `learn-address` that no client has this address any more.
 pub(in crate::server) fn delete_address(
     params: &ServerParams,
     script: (ScriptId, IpAddr),
@@ -125,7 +126,7 @@ pub(in crate::server) fn delete_address(
     argv.extend(["delete".to_owned(), shown(network)]);
     let env = Environment::new(&params.access.env).finish("learn-address");
     let script = plain_script(script, argv, env, params.control.hand_window, Some(network));
-    events.push_back(Event::RunScript(Box::new(script)));
+    events.push_back(Event::Request(Request::RunScript(Box::new(script))));
 }
 
 /// As OpenVPN writes it (mroute.c): a single address without its length.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{IpNet, PrefixShares, PrefixTable, Script, ScriptId, TableUsage};
+use adit_core::{IpNet, PrefixShares, PrefixTable, TableUsage};
+use adit_openvpn::request::{Script, ScriptId};
 
 use super::source;
 
@@ -179,7 +180,7 @@ mod tests {
             defers: false,
             in_order: None,
             beside: None,
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
         };
         Waiting { script: Box::new(script), device: String::new() }
     }

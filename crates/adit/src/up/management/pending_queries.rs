@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use adit_core::UserPassword;
+use adit_openvpn::request::UserPassword;
 use zeroize::Zeroizing;
 
 use super::journal::Journal;
@@ -31,15 +31,15 @@ impl Topic {
     }
 }
 
-/// Questions to whoever is at the management socket; one at a time.
-pub(in crate::up) struct Questions {
-    desk: Mutex<Desk>,
+/// Queries for the client at the management socket, one at a time.
+pub(in crate::up) struct PendingQueries {
+    state: Mutex<QueryState>,
     changed: Condvar,
     journal: Journal,
 }
 
 #[derive(Default)]
-struct Desk {
+struct QueryState {
     /// What `hold` shows.
     hold: bool,
     holding: bool,
@@ -60,56 +60,56 @@ impl Pending {
     }
 }
 
-impl Questions {
+impl PendingQueries {
     /// `hold` says whether the tunnel waits for its release.
     pub(super) fn new(hold: bool, journal: Journal) -> Self {
-        let desk = Desk { hold, ..Desk::default() };
-        Questions { desk: Mutex::new(desk), changed: Condvar::new(), journal }
+        let state = QueryState { hold, ..QueryState::default() };
+        PendingQueries { state: Mutex::new(state), changed: Condvar::new(), journal }
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, QueryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What whoever comes must know first.
+    /// The first line for a new client.
     pub(super) fn greeting(&self) -> Option<String> {
-        let desk = self.desk();
-        match &desk.pending {
-            _ if desk.holding => Some(HELD.to_owned()),
+        let state = self.state();
+        match &state.pending {
+            _ if state.holding => Some(HELD.to_owned()),
             Some(pending) if !pending.is_answered() => Some(pending.line.clone()),
             _ => None,
         }
     }
 
-    /// Waits for `hold release`, if the tunnel is to wait at all. False if nobody wants it any more.
+    /// Waits for `hold release`, if the tunnel is to wait at all. False if the start was cancelled.
     pub(super) fn wait_for_release(&self, waiting: &dyn Waiting) -> bool {
-        let mut desk = self.desk();
-        if !desk.hold {
+        let mut state = self.state();
+        if !state.hold {
             return true;
         }
-        desk.holding = true;
+        state.holding = true;
         self.journal.say(HELD.to_owned());
-        while desk.holding && waiting.wants_it() {
-            let waited = self.changed.wait_timeout(desk, LOOK_EVERY);
-            desk = waited.unwrap_or_else(PoisonError::into_inner).0;
+        while state.holding && waiting.wants_it() {
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        !desk.holding
+        !state.holding
     }
 
     /// `hold release`.
     pub(super) fn release(&self) {
-        self.desk().holding = false;
+        self.state().holding = false;
         self.changed.notify_all();
     }
 
     /// Whether the next start would wait.
     pub(super) fn hold(&self) -> bool {
-        self.desk().hold
+        self.state().hold
     }
 
     /// `hold on`, `hold off`.
     pub(super) fn set_hold(&self, hold: bool) {
-        self.desk().hold = hold;
+        self.state().hold = hold;
     }
 
     /// What was given was wrong.
@@ -128,12 +128,12 @@ impl Questions {
         let what = if topic == Topic::Auth { "username/password" } else { "password" };
         let space = if more.is_empty() { "" } else { " " };
         let line = format!(">PASSWORD:Need '{}' {what}{space}{more}", topic.name());
-        let mut desk = self.desk();
-        desk.pending = Some(Pending { topic, line: line.clone(), username: None, password: None });
+        let mut state = self.state();
+        state.pending = Some(Pending { topic, line: line.clone(), username: None, password: None });
         self.journal.say(line);
         loop {
-            if desk.pending.as_ref().is_none_or(Pending::is_answered) {
-                let pending = desk.pending.take();
+            if state.pending.as_ref().is_none_or(Pending::is_answered) {
+                let pending = state.pending.take();
                 let (username, password) =
                     pending.map(|pending| (pending.username, pending.password)).unwrap_or_default();
                 return Ok(UserPassword {
@@ -142,11 +142,11 @@ impl Questions {
                 });
             }
             if !waiting.wants_it() {
-                desk.pending = None;
+                state.pending = None;
                 return Err("the question was withdrawn".to_owned());
             }
-            let waited = self.changed.wait_timeout(desk, LOOK_EVERY);
-            desk = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -161,11 +161,11 @@ impl Questions {
     }
 
     fn take(&self, what: &str, topic: &str, put: impl FnOnce(&mut Pending)) -> String {
-        let mut desk = self.desk();
+        let mut state = self.state();
         let wanted = |pending: &&mut Pending| {
             !pending.is_answered() && (what == "password" || pending.topic == Topic::Auth)
         };
-        let Some(pending) = desk.pending.as_mut().filter(wanted) else {
+        let Some(pending) = state.pending.as_mut().filter(wanted) else {
             return format!("ERROR: no {what} is currently needed at this time");
         };
         let needed = pending.topic.name();
@@ -178,7 +178,7 @@ impl Questions {
     }
 }
 
-/// The 0: how long would be waited if nobody were asked.
+/// The 0: the waiting time without a management client.
 const HELD: &str = ">HOLD:Waiting for hold release:0";
 
 #[cfg(test)]
@@ -190,10 +190,10 @@ mod tests {
     use super::*;
     use crate::up::terminal::Turns;
 
-    fn questions(hold: bool) -> Arc<Questions> {
+    fn questions(hold: bool) -> Arc<PendingQueries> {
         let (waker, _woken) = UnixStream::pair().expect("a pair of sockets");
         waker.set_nonblocking(true).expect("a socket that does not block");
-        Arc::new(Questions::new(hold, Journal::new(1, waker)))
+        Arc::new(PendingQueries::new(hold, Journal::new(1, waker)))
     }
 
     fn until(what: impl Fn() -> bool) {
@@ -209,10 +209,10 @@ mod tests {
             questions.take_password("Auth", "x"),
             "ERROR: no password is currently needed at this time"
         );
-        let asker = Arc::clone(&questions);
+        let prompt = Arc::clone(&questions);
         let asking = thread::spawn(move || {
             let turns = Turns::default();
-            asker.ask(Topic::Auth, "SC:1,PIN?", &turns.next())
+            prompt.ask(Topic::Auth, "SC:1,PIN?", &turns.next())
         });
         until(|| questions.greeting().is_some());
         let line = ">PASSWORD:Need 'Auth' username/password SC:1,PIN?";
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn a_key_has_no_username() {
         let questions = questions(false);
-        let asker = Arc::clone(&questions);
-        let asking = thread::spawn(move || asker.ask(Topic::PrivateKey, "", &Turns::default().next()));
+        let prompt = Arc::clone(&questions);
+        let asking = thread::spawn(move || prompt.ask(Topic::PrivateKey, "", &Turns::default().next()));
         until(|| questions.greeting().is_some());
         assert_eq!(
             questions.take_username("Private Key", "x"),
@@ -263,7 +263,7 @@ mod tests {
         let turns = Turns::default();
         let withdrawn = turns.next();
         turns.next();
-        assert!(!questions.wait_for_release(&withdrawn), "nobody wants it");
+        assert!(!questions.wait_for_release(&withdrawn), "cancelled");
         questions.set_hold(false);
         assert!(questions.wait_for_release(&turns.next()), "it does not wait");
         assert!(!questions.hold());

@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{DataEvent, Event, Instant, OpenVpnHeader, PeerConfig, PeerSettings, Severity};
+use adit_core::{Instant, OpenVpnHeader, PeerConfig, Severity};
 
 use super::{Peer, Up, Verdict};
 use crate::control_message::encode_push_reply;
+use crate::data_keys::Agreement;
 use crate::lifetime::Lifetime;
-use crate::link::Agreement;
 use crate::liveness::Liveness;
 use crate::negotiate::{choose_cipher, iv_proto, max_mss};
 use crate::pool::Lease;
+use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
 /// A push reply that was just sent is not sent again.
@@ -19,7 +20,7 @@ const PUSH_AGAIN_AFTER: Duration = Duration::from_secs(4);
 
 impl Peer {
     /// The server admitted us with these addresses: agree on the data channel and push.
-    pub(in crate::server) fn come_up(
+    pub(in crate::server) fn establish(
         &mut self,
         now: Instant,
         lease: Lease,
@@ -27,7 +28,7 @@ impl Peer {
         events: &mut VecDeque<Event>,
     ) {
         if self.params.point.is_some() {
-            return self.come_up_unpushed(now, lease, events);
+            return self.establish_without_push(now, lease, events);
         }
         let Some(agreement) = self.agree() else {
             self.refuse_cipher(now, events);
@@ -50,7 +51,7 @@ impl Peer {
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
         let mut options = push_options(&self.params, &of);
-        options.extend(self.gate.token(now).map(|token| format!("auth-token {}", *token)));
+        options.extend(self.authentication.token(now).map(|token| format!("auth-token {}", *token)));
         let push_messages = match encode_push_reply(&options) {
             Ok(messages) => messages,
             Err(error) => {

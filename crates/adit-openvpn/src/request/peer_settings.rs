@@ -1,9 +1,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
+use adit_core::SessionLimits;
 use ipnet::{IpNet, Ipv6Net};
 
-/// What holds for one peer of a server alone: OpenVPN's `client-config-dir` says so in a file for each client.
+/// What holds for one peer of a server alone: `client-config-dir` has a file for each client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSettings {
     /// The peer is not let in (`disable`).
@@ -19,33 +19,6 @@ pub struct PeerSettings {
     pub push: Vec<PushChange>,
     /// How long its session may last.
     pub limits: SessionLimits,
-}
-
-/// How long a session may last. Zero stands for without end, whatever was said elsewhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionLimits {
-    /// It ends when too little passed through the tunnel (`inactive`).
-    pub idle: Option<IdleLimit>,
-    /// It ends so long after it began (`session-timeout`).
-    pub length: Option<Duration>,
-}
-
-/// How little is too little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleLimit {
-    /// In this time...
-    pub after: Duration,
-    /// ... at least so many bytes must pass, both directions together and without the protocol's own messages;
-    /// 0: any packet will do.
-    pub bytes: u64,
-}
-
-impl SessionLimits {
-    /// These, where `later` says nothing else.
-    #[must_use]
-    pub fn merged(self, later: SessionLimits) -> SessionLimits {
-        SessionLimits { idle: later.idle.or(self.idle), length: later.length.or(self.length) }
-    }
 }
 
 /// One change to what is pushed.
@@ -69,15 +42,4 @@ impl PeerSettings {
         self.push.extend(later.push);
         self.limits = self.limits.merged(later.limits);
     }
-}
-
-/// An address that a name was given from the pool; kept over a restart by `ifconfig-pool-persist`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolEntry {
-    /// The peer's name.
-    pub name: String,
-    /// Its IPv4 address.
-    pub ipv4: Option<Ipv4Addr>,
-    /// Its IPv6 address.
-    pub ipv6: Option<Ipv6Addr>,
 }

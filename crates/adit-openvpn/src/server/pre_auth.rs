@@ -1,4 +1,4 @@
-//! What strangers get: an answer that costs no memory, or a session.
+//! Before authentication: an initial packet gets an answer that costs no memory, or begins a session.
 //!
 //! Over UDP a first packet proves nothing. It is answered with a reset whose session id is a cookie, and
 //! forgotten; a session begins with the third packet, which returns the cookie. Sources: OpenVPN mudp.c
@@ -7,27 +7,28 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Event, Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
+use adit_core::{Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
-use super::prospect::answer_length;
+use super::pre_check::answer_length;
 use super::rate::{AnswerLimit, ClientLimit, Permit, silence};
 use crate::params::{Rate, ServerParams, TlsCryptV2};
+use crate::request::Event;
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
 use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
 use crate::wrap::{Opened, WrapConfig};
 
 /// Answers that wait to be sent; the driver takes them at once.
 const MAX_ANSWERS: usize = 256;
-/// Answers to one address that are no larger than what they answer. They serve nobody to hit others with, but who has
-/// recorded one client's first packet could keep us busy with sending them.
+/// Answers to one address that are no larger than what they answer. They are of no use for amplification, but an
+/// attacker who replays one recorded first packet could make the server send many.
 const SMALL_ANSWERS: Rate = Rate { count: 50, period: Duration::from_secs(1) };
 /// The highest packet id in the three packets that begin a session.
 const LAST_FIRST_ID: u32 = 1;
 
 /// A client that shall have a session.
-pub(super) struct Newcomer {
+pub(super) struct PendingClient {
     /// Its session id.
     pub(super) sid: Sid,
     /// Its wrapping.
@@ -39,23 +40,23 @@ pub(super) struct Newcomer {
     pub(super) metadata: Option<Metadata>,
 }
 
-/// What became of a stranger's packet.
-pub(super) enum Knock {
+/// What an initial packet led to.
+pub(super) enum PreAuthOutcome {
     /// It was answered; nothing of it is left but the answer.
     Answered,
     /// It begins a session.
-    Enter(Newcomer),
+    Enter(PendingClient),
 }
 
-/// A stranger's packet with its wrapping off.
+/// An initial packet with its tls-auth or tls-crypt wrapping removed.
 struct FirstPacket {
     opened: Opened,
     wrap: WrapConfig,
     metadata: Option<Metadata>,
 }
 
-/// Where strangers knock.
-pub(super) struct Door {
+/// The pre-authentication stage: cookies and the limits on answers.
+pub(super) struct PreAuth {
     cookies: CookieMaker,
     answer_limit: AnswerLimit,
     small_answer_limit: AnswerLimit,
@@ -63,9 +64,9 @@ pub(super) struct Door {
     answers: VecDeque<(Path, Vec<u8>)>,
 }
 
-impl Door {
+impl PreAuth {
     pub(super) fn new(params: &ServerParams, secret: Zeroizing<[u8; 32]>) -> Self {
-        Door {
+        PreAuth {
             cookies: CookieMaker::new(secret, params.control.hand_window),
             answer_limit: AnswerLimit::new(params.admission.answers),
             small_answer_limit: AnswerLimit::new(small_answers(params)),
@@ -87,14 +88,14 @@ impl Door {
 
     /// A control packet that belongs to no session. What is worth a line in the log goes to `events`, at most
     /// one line in each period of a limit.
-    pub(super) fn knock(
+    pub(super) fn handle_initial_packet(
         &mut self,
         now: Instant,
         params: &ServerParams,
         path: Path,
         datagram: &[u8],
         events: &mut VecDeque<Event>,
-    ) -> Result<Knock, Rejected> {
+    ) -> Result<PreAuthOutcome, Rejected> {
         let first = open(params, datagram)?;
         let Header { opcode, key_id } = first.opened.header;
         let is_reset = matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3);
@@ -106,19 +107,19 @@ impl Door {
         if is_reset && (body.packet_id != Some(0) || !body.acks.is_empty()) {
             return Err(Rejected::Unexpected("not a first reset"));
         }
-        let newcomer = match (is_reset, path.transport()) {
+        let pending = match (is_reset, path.transport()) {
             // A TCP connection has proved its address.
             (true, Transport::Tcp) => {
                 check_age(now, params, &first)?;
                 let FirstPacket { opened, wrap, metadata } = first;
-                Newcomer { sid: opened.sid, wrap, cookie: None, metadata }
+                PendingClient { sid: opened.sid, wrap, cookie: None, metadata }
             }
             (false, Transport::Tcp) => {
                 return Err(Rejected::Unexpected("no session here has this session id"));
             }
             (true, Transport::Udp) => match self.answer(now, params, path, datagram.len(), first, events)? {
                 Some(old_client) => old_client,
-                None => return Ok(Knock::Answered),
+                None => return Ok(PreAuthOutcome::Answered),
             },
             (false, Transport::Udp) => self.check_cookie(now, params, path, first, &body)?,
         };
@@ -127,7 +128,7 @@ impl Door {
             note_limit(first, "connect-freq", rate, "new clients are not let in", path, events);
             return Err(Rejected::Limited("new clients (connect-freq)"));
         }
-        Ok(Knock::Enter(newcomer))
+        Ok(PreAuthOutcome::Enter(pending))
     }
 
     /// Answers a first packet over UDP. A tls-crypt-v2 client before OpenVPN 2.6 cannot bring its key a second
@@ -140,14 +141,14 @@ impl Door {
         length: usize,
         first: FirstPacket,
         events: &mut VecDeque<Event>,
-    ) -> Result<Option<Newcomer>, Rejected> {
+    ) -> Result<Option<PendingClient>, Rejected> {
         let client = first.opened.sid;
         let mut payload = Vec::new();
         if first.metadata.is_some() {
             if !first.opened.wrap_id.is_some_and(|id| negotiates_early(id.id)) {
                 check_age(now, params, &first)?;
                 let FirstPacket { wrap, metadata, .. } = first;
-                return Ok(Some(Newcomer { sid: client, wrap, cookie: None, metadata }));
+                return Ok(Some(PendingClient { sid: client, wrap, cookie: None, metadata }));
             }
             payload = ASK_FOR_WRAPPED_KEY.to_vec();
         }
@@ -179,7 +180,7 @@ impl Door {
         larger: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         let permit = self.limit(larger).ask(now, places);
         check_permit(permit, params, path, larger, events)
     }
@@ -193,7 +194,7 @@ impl Door {
         larger: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         let permit = self.limit(larger).foresee(now, places);
         check_permit(permit, params, path, larger, events)
     }
@@ -210,7 +211,7 @@ impl Door {
         path: Path,
         first: FirstPacket,
         body: &ControlBody,
-    ) -> Result<Newcomer, Rejected> {
+    ) -> Result<PendingClient, Rejected> {
         let early = |id: &u32| *id <= LAST_FIRST_ID;
         if !body.acks.iter().all(early) || !body.packet_id.iter().all(early) {
             return Err(Rejected::Unexpected("no session here has this session id"));
@@ -221,10 +222,10 @@ impl Door {
             return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
         };
         check_age(now, params, &first)?;
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         self.answer_limit.credit(places);
         self.small_answer_limit.credit(places);
-        Ok(Newcomer { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })
+        Ok(PendingClient { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })
     }
 }
 

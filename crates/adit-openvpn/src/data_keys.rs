@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Digest, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader,
-    PeerId, ReplayWindow, SessionId,
+    Cipher, CompressionFraming, Digest, Framing, OpenVpnFraming, OpenVpnHeader, PeerId, ReplayWindow,
+    SessionId,
 };
 
 use crate::key_state::KeyStateError;
-use crate::negotiate::{PointTerms, Shape, iv_proto};
+use crate::negotiate::{PointToPointTerms, Shape, iv_proto};
 use crate::params::DataParams;
+use crate::request::{DataEvent, Event, Install};
 use crate::session::Session;
 use crate::usage::{Traffic, Usage, UseLimits};
 use crate::wire::Role;
@@ -56,8 +57,8 @@ impl Agreement {
     ///
     /// # Errors
     /// When TLS cannot export.
-    pub(crate) fn of_point(
-        terms: &PointTerms,
+    pub(crate) fn of_point_to_point(
+        terms: &PointToPointTerms,
         data: &DataParams,
         session: &Session,
     ) -> Result<Self, KeyStateError> {
@@ -82,7 +83,7 @@ impl Agreement {
 /// Follows the key exchanges of one peer and tells the data plane.
 ///
 /// Exchanges may be complete before the agreement is known (a client learns it by push): their keys wait.
-pub(crate) struct Link {
+pub(crate) struct DataKeys {
     peer: PeerId,
     role: Role,
     agreement: Option<Agreement>,
@@ -94,9 +95,9 @@ pub(crate) struct Link {
     usage: Usage,
 }
 
-impl Link {
+impl DataKeys {
     pub(crate) fn new(peer: PeerId, role: Role) -> Self {
-        Link {
+        DataKeys {
             peer,
             role,
             agreement: None,

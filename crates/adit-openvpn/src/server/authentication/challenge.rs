@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use adit_core::{Event, Instant, ScriptFile, ScriptOutcome};
+use adit_core::Instant;
 use zeroize::Zeroizing;
 
-use super::{Gate, Judgement, Kind, printable, refused};
+use super::{AuthResult, Authentication, Kind, printable, refused};
+use crate::request::{Event, ScriptFile, ScriptOutcome};
 
-/// Answers of one client that are looked at in one judgement: nobody shall try all codes there are.
+/// Answers of one client that are checked in one authentication: a client must not be able to try all codes.
 pub(super) const MAX_RESPONSES: u32 = 3;
 
-impl Gate {
+impl Authentication {
     /// The script will say later; the client is told what it is to do meanwhile (`auth_pending_file`: seconds,
     /// method, text).
     pub(super) fn put_off(
@@ -18,12 +19,12 @@ impl Gate {
         now: Instant,
         outcome: &ScriptOutcome,
         events: &mut impl Extend<Event>,
-    ) -> Judgement {
+    ) -> AuthResult {
         let pending =
             String::from_utf8_lossy(outcome.files.get(1).map_or(&[][..], Vec::as_slice)).into_owned();
         let mut lines = pending.lines();
         let (Some(seconds), Some(method), Some(text)) = (lines.next(), lines.next(), lines.next()) else {
-            return Judgement::Pending(Vec::new());
+            return AuthResult::Pending(Vec::new());
         };
         let offered = self.sso.split(',').any(|known| known == method);
         let Some(seconds) = seconds.trim().parse::<u32>().ok().filter(|_| offered) else {
@@ -35,7 +36,7 @@ impl Gate {
         self.wait_until(now + Duration::from_secs(seconds.into()));
         self.put_off = true;
         let pending = self.pending(seconds.into());
-        Judgement::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
+        AuthResult::Pending(vec![pending, format!("INFO_PRE,{}", printable(text.as_bytes()))])
     }
 
     /// Tells the client that it takes longer: so many seconds at most.
@@ -44,7 +45,7 @@ impl Gate {
     }
 
     /// The client answers a question (`CR_RESPONSE`), which goes to all who could have asked it. An error says why
-    /// nobody looks at it.
+    /// it is not checked.
     pub(in crate::server) fn respond(
         &mut self,
         response: &str,

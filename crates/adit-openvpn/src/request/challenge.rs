@@ -2,29 +2,6 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// What a client does when its username and password are refused (`auth-retry`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AuthRetry {
-    /// It ends.
-    #[default]
-    None,
-    /// It tries again with the same.
-    NoInteract,
-    /// It asks for others.
-    Interact,
-}
-
-/// A question of the client's own configuration, whose answer goes with the password (`static-challenge`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaticChallenge {
-    /// What to ask.
-    pub text: String,
-    /// Whether the answer may be seen while it is typed.
-    pub echo: bool,
-    /// The answer is put behind the password as it is (`concat`). Otherwise both are packed as `SCRV1`.
-    pub concat: bool,
-}
-
 /// A question of the server's to the person at a client, beside username and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
@@ -41,7 +18,7 @@ pub struct Challenge {
 pub struct ChallengeResponse {
     /// Which question it answers.
     pub id: u32,
-    /// What was typed; or why nobody could be asked.
+    /// What was typed, or why no person could be asked.
     pub answer: Result<Zeroizing<String>, String>,
 }
 

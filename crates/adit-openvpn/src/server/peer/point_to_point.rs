@@ -3,19 +3,25 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use adit_core::{DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
+use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
 
 use super::{Peer, Up, Verdict};
+use crate::data_keys::Agreement;
 use crate::data_message;
 use crate::lifetime::Lifetime;
-use crate::link::Agreement;
 use crate::negotiate::{iv_proto, max_mss, point_terms};
 use crate::pool::Lease;
+use crate::request::{DataEvent, Event};
 use crate::wire::Role;
 
 impl Peer {
     /// Both ends' key method 2 are there: the tunnel can come up.
-    pub(super) fn come_up_unpushed(&mut self, now: Instant, lease: Lease, events: &mut VecDeque<Event>) {
+    pub(super) fn establish_without_push(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        events: &mut VecDeque<Event>,
+    ) {
         let data = &self.params.data;
         let terms = match point_terms(Role::Server, data, &self.abilities) {
             Ok(terms) => terms,
@@ -24,7 +30,7 @@ impl Peer {
                 return;
             }
         };
-        let agreement = match Agreement::of_point(&terms, data, &self.session) {
+        let agreement = match Agreement::of_point_to_point(&terms, data, &self.session) {
             Ok(agreement) => agreement,
             Err(error) => {
                 let reason = error.to_string();

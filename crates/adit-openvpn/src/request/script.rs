@@ -5,7 +5,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
-use crate::PeerSettings;
+use super::PeerSettings;
 
 /// Names one run of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +16,7 @@ pub struct ScriptId {
     pub number: u32,
 }
 
-/// A program to run beside the protocol, which waits for no one. Nothing of it is read by a shell.
+/// A program to run beside the machine, which does not wait for it. Nothing of it is read by a shell.
 #[derive(Clone)]
 pub struct Script {
     /// Names this run.
@@ -36,7 +36,7 @@ pub struct Script {
     /// Which of the files holds settings of a peer, in the form of the configuration, when it has succeeded.
     pub settings: Option<usize>,
     /// With exit code 2 the result stands in the first file later: when that is no longer empty, nor `2`, a second
-    /// [`crate::Command::ScriptDone`] follows.
+    /// [`super::Reply::ScriptDone`] follows.
     pub defers: bool,
     /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
     /// for before it, have ended; and one script at once tells of any.
@@ -45,7 +45,7 @@ pub struct Script {
     /// files, so that it can give the answer in its place.
     pub beside: Option<ScriptId>,
     /// After this long it is killed.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Script {

@@ -1,9 +1,10 @@
 //! Who makes room when a table of unauthenticated peers is full, and how full they are.
 
-use adit_core::{Event, Path, PeerId, Severity, TableUsage};
+use adit_core::{Path, PeerId, Severity, TableUsage};
 
 use super::Server;
 use super::peer::Peer;
+use crate::request::Event;
 
 impl Server {
     /// How full the tables are that peers can fill before they have authenticated.
@@ -11,7 +12,7 @@ impl Server {
         let mut tables = vec![self.silent.usage()];
         tables.extend(self.half_open.usage());
         if self.params.access.key_verify.is_some() {
-            tables.extend(self.key_judge.usage());
+            tables.extend(self.tls_crypt_v2_verify.usage());
         }
         tables.push(self.log_budget.usage());
         tables

@@ -31,7 +31,7 @@ impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
 /// The listening socket. It goes, with its file, when this does.
-pub(super) struct Door {
+pub(super) struct ManagementListener {
     listener: Listener,
     /// Who alone may come in by a Unix socket.
     user: Option<u32>,
@@ -43,7 +43,7 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-impl Door {
+impl ManagementListener {
     /// Begins to listen.
     pub(super) fn open(settings: &Management) -> Result<Self, Fault> {
         let fault = |why: String| ("management", format!("management: {why}"));
@@ -56,7 +56,7 @@ impl Door {
             ManagementAddress::Tcp(host, port) => listen_at_port(host, *port),
             ManagementAddress::Unix(path) => listen_at_path(path, mode(settings, path)),
         };
-        Ok(Door {
+        Ok(ManagementListener {
             listener: listener.map_err(fault)?,
             user: user.and_then(|account| account.user_id()),
             group: group.and_then(|account| account.group_id()),
@@ -70,7 +70,7 @@ impl Door {
         }
         match &self.listener {
             Listener::Tcp(_, address) if !address.ip().is_loopback() => Some(format!(
-                "whoever can reach {address} can command this tunnel, without a password: name a file with one \
+                "any program that can reach {address} can command this tunnel, without a password: name a file with one \
                  behind the port, or write 127.0.0.1"
             )),
             _ => None,
@@ -110,7 +110,7 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for ManagementListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.listener {
             Listener::Tcp(listener, _) => listener.as_fd(),
@@ -119,7 +119,7 @@ impl AsFd for Door {
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for ManagementListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.listener {
             Listener::Tcp(_, address) => write!(f, "TCP {address}"),
@@ -131,7 +131,7 @@ impl fmt::Display for Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for ManagementListener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = &self.listener {
             let _ = fs::remove_file(path);
@@ -210,12 +210,12 @@ fn private_socket(path: &Path) -> rustix::io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Whether somebody listens at a socket, without waiting for them.
+/// Whether a process listens at a socket, without waiting for it.
 fn is_served(path: &Path) -> bool {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let (Ok(socket), Ok(address)) = (socket, SocketAddrUnix::new(path)) else { return true };
-    // A queue that is full is somebody's.
+    // A full queue means that a process listens.
     !matches!(connect(&socket, &address), Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT))
 }
 
@@ -239,8 +239,8 @@ mod tests {
     }
 
     fn why(settings: &Management) -> String {
-        match Door::open(settings) {
-            Ok(door) => format!("open: {door}"),
+        match ManagementListener::open(settings) {
+            Ok(listener) => format!("open: {listener}"),
             Err((_, why)) => why,
         }
     }
@@ -258,14 +258,14 @@ mod tests {
     fn a_path_is_taken_over_from_the_dead_alone() {
         let path = std::env::temp_dir().join(format!("adit-management-{}", std::process::id()));
         let settings = settings(ManagementAddress::Unix(path.clone()));
-        let door = Door::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+        let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
         assert!(why(&settings).contains("another program listens at"), "{}", why(&settings));
-        drop(door);
+        drop(listener);
         assert!(!path.exists());
         // As one leaves it that was killed.
         drop(UnixListener::bind(&path).expect("a socket"));
-        let door = Door::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
-        drop(door);
+        let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+        drop(listener);
         fs::write(&path, "precious").expect("a file");
         assert!(why(&settings).contains("no socket"));
         fs::remove_file(&path).expect("the file");
@@ -281,7 +281,7 @@ mod tests {
             (Management { client_user: user.clone(), ..plain() }, 0o777),
             (Management { client_group: user, ..plain() }, 0o777),
         ] {
-            let _door = Door::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+            let _door = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
             let metadata = fs::metadata(&path).expect("the socket");
             assert_eq!(metadata.permissions().mode() & 0o777, expected);
             assert_eq!(metadata.uid(), getuid().as_raw());
@@ -291,9 +291,9 @@ mod tests {
         fs::create_dir(&closed).expect("a directory");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o750)).expect("its mode");
         let inside = closed.join("socket");
-        let door = Door::open(&settings(ManagementAddress::Unix(inside.clone())));
+        let listener = ManagementListener::open(&settings(ManagementAddress::Unix(inside.clone())));
         let mode = fs::metadata(&inside).expect("the socket").permissions().mode();
-        drop(door);
+        drop(listener);
         fs::remove_dir(&closed).expect("the directory");
         assert_eq!(mode & 0o777, 0o777);
         drop(private_socket(&path).expect("a socket"));
@@ -305,10 +305,10 @@ mod tests {
     fn only_the_user_named_comes_in() {
         let path = std::env::temp_dir().join(format!("adit-management-user-{}", std::process::id()));
         let open = |user, group| {
-            let door = Door::open(&settings(ManagementAddress::Unix(path.clone())));
-            let mut door = door.unwrap_or_else(|(_, why)| panic!("{why}"));
-            (door.user, door.group) = (user, group);
-            door
+            let listener = ManagementListener::open(&settings(ManagementAddress::Unix(path.clone())));
+            let mut listener = listener.unwrap_or_else(|(_, why)| panic!("{why}"));
+            (listener.user, listener.group) = (user, group);
+            listener
         };
         let user = getuid().as_raw();
         let group = rustix::process::getgid().as_raw();
@@ -318,9 +318,9 @@ mod tests {
             ((Some(user + 1), None), false),
             ((Some(user), Some(group + 1)), false),
         ] {
-            let door = open(wanted.0, wanted.1);
+            let listener = open(wanted.0, wanted.1);
             let _client = UnixStream::connect(&path).expect("a connection");
-            let accepted = door.accept().expect("a client");
+            let accepted = listener.accept().expect("a client");
             assert_eq!(accepted.is_ok(), enters, "{wanted:?}");
         }
         let unknown = Management {
@@ -334,7 +334,7 @@ mod tests {
     fn a_door_to_the_world_is_warned_of() {
         let at = |host: &str| settings(ManagementAddress::Tcp(host.to_owned(), 0));
         let warning = |settings: &Management| {
-            Door::open(settings).unwrap_or_else(|(_, why)| panic!("{why}")).warning(settings)
+            ManagementListener::open(settings).unwrap_or_else(|(_, why)| panic!("{why}")).warning(settings)
         };
         assert_eq!(warning(&at("127.0.0.1")), None);
         assert!(warning(&at("0.0.0.0")).is_some_and(|text| text.contains("without a password")));

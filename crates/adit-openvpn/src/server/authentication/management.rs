@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use adit_core::{ClientNews, ClientRuling, ClientStep, Event, Instant, PeerSettings};
+use adit_core::Instant;
 use zeroize::Zeroizing;
 
 use super::challenge::MAX_RESPONSES;
-use super::{Claim, Gate, Judgement, Verified, refused, session_state};
+use super::{AuthRequest, AuthResult, Authentication, Verified, refused, session_state};
 use crate::auth_token::TokenSession;
 use crate::params::ControlParams;
+use crate::request::{ClientDecision, ClientEvent, ClientStep, Event, PeerSettings, Request};
 use crate::server::environment::Environment;
 
 /// Longest message to a client in bytes (OpenVPN common.h `PUSH_BUNDLE_SIZE`, with the NUL).
@@ -17,7 +18,7 @@ const MAX_MESSAGE: usize = 1023;
 
 /// What the program was asked about a client, and what it said.
 #[derive(Default)]
-pub(super) struct Inquiry {
+pub(super) struct ManagementAuth {
     /// The number of the latest keys, counted from the client's first.
     key: u32,
     /// The program was ever asked about this client.
@@ -32,7 +33,7 @@ pub(super) struct Inquiry {
     granted: Option<Box<PeerSettings>>,
 }
 
-impl Inquiry {
+impl ManagementAuth {
     /// There are new keys to judge, the client's first ones unless it was let in with others (`again`).
     pub(super) fn begin(&mut self, now: Instant, again: bool) {
         self.key = self.key.wrapping_add(1);
@@ -40,7 +41,7 @@ impl Inquiry {
         self.granted.take_if(|_| !again);
     }
 
-    /// Nobody waits for the answer any more.
+    /// The answer is no longer needed.
     pub(super) fn forget(&mut self) {
         self.waits = false;
     }
@@ -50,7 +51,7 @@ impl Inquiry {
     }
 }
 
-impl Gate {
+impl Authentication {
     /// The client's number, as people know it.
     pub(in crate::server) fn number(&self) -> u64 {
         self.owner.saturating_sub(1)
@@ -58,37 +59,41 @@ impl Gate {
 
     /// The program was asked about this client, and shall hear what becomes of it.
     pub(in crate::server) fn has_asked_program(&self) -> bool {
-        self.inquiry.asked
+        self.management.asked
     }
 
     /// The program answers for the client, even if nothing names that.
     pub(in crate::server) fn is_vouched_for(&self) -> bool {
-        self.inquiry.accepted
+        self.management.accepted
     }
 
     /// What the program said for this client alone; once.
     pub(in crate::server) fn granted(&mut self) -> Option<Box<PeerSettings>> {
-        self.inquiry.granted.take()
+        self.management.granted.take()
     }
 
     /// Something to tell the program.
     pub(in crate::server) fn news(&self, step: ClientStep, env: Environment) -> Event {
-        Event::Client(Box::new(ClientNews { client: self.number(), step, env: env.into_list() }))
+        Event::Request(Request::Client(Box::new(ClientEvent {
+            client: self.number(),
+            step,
+            env: env.into_list(),
+        })))
     }
 
     /// Asks the program about a client with that password or token.
     pub(super) fn ask_program(
         &mut self,
-        claim: &Claim<'_>,
+        request: &AuthRequest<'_>,
         token: Option<Option<Verified>>,
         events: &mut impl Extend<Event>,
     ) {
         let mut env = self.told.clone();
         env.server(&self.params);
         self.tell_session(&mut env, token);
-        (self.inquiry.asked, self.inquiry.waits) = (true, true);
-        let password = tamed(&claim.hello.password);
-        let step = ClientStep::Asks { key: self.inquiry.key, again: self.open, password };
+        (self.management.asked, self.management.waits) = (true, true);
+        let password = sanitized(&request.hello.password);
+        let step = ClientStep::AuthRequest { key: self.management.key, again: self.open, password };
         events.extend([self.news(step, env)]);
     }
 
@@ -106,54 +111,54 @@ impl Gate {
         &mut self,
         now: Instant,
         key: u32,
-        ruling: &ClientRuling,
+        ruling: &ClientDecision,
         events: &mut impl Extend<Event>,
-    ) -> Option<Judgement> {
-        if !self.inquiry.asked || key != self.inquiry.key {
+    ) -> Option<AuthResult> {
+        if !self.management.asked || key != self.management.key {
             return None;
         }
         match ruling {
             // As in OpenVPN, it may change its mind.
-            ClientRuling::Deny { reason, told } => {
+            ClientDecision::Deny { reason, told } => {
                 self.forget(events);
                 Some(refused(
                     fitted(told, "AUTH_FAILED,"),
                     format!("management-client-auth says no: {reason}"),
                 ))
             }
-            _ if !self.inquiry.waits => None,
-            ClientRuling::Wait { text, timeout } => {
-                let patience = longest(&self.params.control).saturating_sub(now - self.inquiry.since);
-                let timeout = (*timeout).min(patience);
+            _ if !self.management.waits => None,
+            ClientDecision::Pending { text, timeout } => {
+                let most = longest(&self.params.control).saturating_sub(now - self.management.since);
+                let timeout = (*timeout).min(most);
                 self.wait_until(now + timeout);
                 self.put_off = true;
                 let pending = self.pending(timeout.as_secs());
-                Some(Judgement::Pending(vec![pending, format!("INFO_PRE,{}", fitted(text, "INFO_PRE,"))]))
+                Some(AuthResult::Pending(vec![pending, format!("INFO_PRE,{}", fitted(text, "INFO_PRE,"))]))
             }
-            ClientRuling::Accept(Some(settings)) if settings.disabled && !self.open => {
+            ClientDecision::Accept(Some(settings)) if settings.disabled && !self.open => {
                 self.forget(events);
                 Some(refused("", "client-auth says `disable`".to_owned()))
             }
-            ClientRuling::Accept(settings) => {
-                (self.inquiry.waits, self.inquiry.accepted) = (false, true);
+            ClientDecision::Accept(settings) => {
+                (self.management.waits, self.management.accepted) = (false, true);
                 if !self.open {
-                    self.inquiry.granted.clone_from(settings);
+                    self.management.granted.clone_from(settings);
                 }
                 Some(self.settled())
             }
         }
     }
 
-    /// The client answers a question of the program's. An error says why nobody hears of it.
+    /// The client answers a question of the program's. An error says why the program is not informed.
     pub(super) fn pass_on(&mut self, response: &str, events: &mut impl Extend<Event>) -> Result<(), String> {
-        if !self.inquiry.waits {
+        if !self.management.waits {
             return Err("nothing was asked".to_owned());
         }
         if self.responses >= MAX_RESPONSES {
             return Err(format!("it answered {MAX_RESPONSES} times already"));
         }
-        let response = tamed(response);
-        let step = ClientStep::Responds { key: self.inquiry.key, response };
+        let response = sanitized(response);
+        let step = ClientStep::ChallengeResponse { key: self.management.key, response };
         events.extend([self.news(step, self.told.clone())]);
         Ok(())
     }
@@ -165,7 +170,7 @@ fn longest(control: &ControlParams) -> Duration {
 }
 
 /// As OpenVPN has it (ssl_verify.c `verify_user_pass`): a password is one line.
-pub(super) fn tamed(text: &str) -> Zeroizing<String> {
+pub(super) fn sanitized(text: &str) -> Zeroizing<String> {
     // It does not grow, so that no copy is left behind.
     let mut tamed = Zeroizing::new(String::with_capacity(text.len()));
     tamed.extend(text.chars().map(|c| if c.is_control() { '_' } else { c }));

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use adit_config::openvpn::parse_client_file;
-use adit_core::{ClientRuling, Command, PeerSettings, Severity};
+use adit_core::Severity;
+use adit_openvpn::request::{ClientDecision, PeerSettings, Reply};
 use zeroize::Zeroizing;
 
-use super::Desk;
+use super::CommandContext;
 use super::session::{Output, Session};
+use crate::up::client_settings;
 use crate::up::status_file::Form;
 
 /// Longest text for one client in bytes.
@@ -58,21 +59,27 @@ impl Settings {
     }
 
     /// `END`.
-    pub(super) fn end(&self, desk: &mut Desk, out: &mut Output) {
+    pub(super) fn end(&self, context: &mut CommandContext, out: &mut Output) {
         match self.subject {
             Ok(_) if self.too_long => {
-                tell_fault(desk, &format!("the text is longer than {MAX_SETTINGS} bytes"));
+                tell_fault(context, &format!("the text is longer than {MAX_SETTINGS} bytes"));
                 out.line(&answer("client-auth", false));
             }
-            Ok(subject) => accept(subject, &self.text, desk, out),
+            Ok(subject) => accept(subject, &self.text, context, out),
             Err(why) => out.line(why),
         }
     }
 }
 
 /// Runs one of these commands; it has as many arguments as it needs.
-pub(super) fn run(name: &str, arguments: &[&str], session: &mut Session, desk: &mut Desk, out: &mut Output) {
-    if !is_server(desk) {
+pub(super) fn run(
+    name: &str,
+    arguments: &[&str],
+    session: &mut Session,
+    context: &mut CommandContext,
+    out: &mut Output,
+) {
+    if !is_server(context) {
         let unsupported = super::commands::unsupported(name);
         match name {
             "client-auth" => session.skip_block(unsupported),
@@ -85,22 +92,22 @@ pub(super) fn run(name: &str, arguments: &[&str], session: &mut Session, desk: &
     match (name, subject) {
         ("client-auth", subject) => session.take_block(Settings::new(subject)),
         (_, Err(why)) => out.line(why),
-        ("client-auth-nt", Ok(subject)) => accept(subject, "", desk, out),
+        ("client-auth-nt", Ok(subject)) => accept(subject, "", context, out),
         ("client-deny", Ok(subject)) => {
             let (reason, told) = (text(2).to_owned(), text(3).to_owned());
-            let there = desk.register.is_there(subject.client, subject.key);
-            let denied = there && rule(subject, ClientRuling::Deny { reason, told }, desk);
+            let there = context.pending_auths.is_there(subject.client, subject.key);
+            let denied = there && rule(subject, ClientDecision::Deny { reason, told }, context);
             if denied {
-                desk.register.judged(subject.client);
+                context.pending_auths.judged(subject.client);
             }
             out.line(&answer(name, denied));
         }
-        (_, Ok(subject)) => put_off(subject, text(2), text(3), desk, out),
+        (_, Ok(subject)) => put_off(subject, text(2), text(3), context, out),
     }
 }
 
-fn is_server(desk: &Desk) -> bool {
-    desk.tunnel().as_ref().is_some_and(|tunnel| matches!(tunnel.form(), Form::Clients(_)))
+fn is_server(context: &CommandContext) -> bool {
+    context.tunnel().as_ref().is_some_and(|tunnel| matches!(tunnel.form(), Form::Clients(_)))
 }
 
 fn answer(name: &str, done: bool) -> String {
@@ -110,41 +117,45 @@ fn answer(name: &str, done: bool) -> String {
     }
 }
 
-fn rule(Subject { client, key }: Subject, ruling: ClientRuling, desk: &Desk) -> bool {
-    desk.tunnel().as_ref().is_some_and(|tunnel| tunnel.command(Command::Rule { client, key, ruling }))
+fn rule(Subject { client, key }: Subject, ruling: ClientDecision, context: &CommandContext) -> bool {
+    context
+        .tunnel()
+        .as_ref()
+        .is_some_and(|tunnel| tunnel.reply(Reply::ClientDecision { client, key, decision: ruling }))
 }
 
-fn tell_fault(desk: &mut Desk, why: &str) {
-    desk.log
+fn tell_fault(context: &mut CommandContext, why: &str) {
+    context
+        .log
         .log(Severity::Error, format_args!("management: client-auth: {why}; the client is not let in by it"));
 }
 
 /// Lets a client in, with these settings.
-fn accept(subject: Subject, text: &str, desk: &mut Desk, out: &mut Output) {
-    let settings = match settings(text, desk) {
+fn accept(subject: Subject, text: &str, context: &mut CommandContext, out: &mut Output) {
+    let settings = match settings(text, context) {
         Ok(settings) => settings,
         Err(why) => {
-            tell_fault(desk, &why);
+            tell_fault(context, &why);
             return out.line(&answer("client-auth", false));
         }
     };
-    let waits = desk.register.waits(subject.client, subject.key);
-    let accepted = waits && rule(subject, ClientRuling::Accept(settings), desk);
+    let waits = context.pending_auths.waits(subject.client, subject.key);
+    let accepted = waits && rule(subject, ClientDecision::Accept(settings), context);
     if accepted {
-        desk.register.judged(subject.client);
+        context.pending_auths.judged(subject.client);
     }
     out.line(&answer("client-auth", accepted));
 }
 
 /// What the lines say, as those of a client's file.
-fn settings(text: &str, desk: &mut Desk) -> Result<Option<Box<PeerSettings>>, String> {
+fn settings(text: &str, context: &mut CommandContext) -> Result<Option<Box<PeerSettings>>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    match parse_client_file("client-auth", text.as_bytes()) {
+    match client_settings::parse("client-auth", text.as_bytes()) {
         Ok((settings, doubts)) => {
             for doubt in doubts {
-                desk.log.log(Severity::Warning, format_args!("management: {doubt}"));
+                context.log.log(Severity::Warning, format_args!("management: {doubt}"));
             }
             Ok(Some(Box::new(settings)))
         }
@@ -153,11 +164,12 @@ fn settings(text: &str, desk: &mut Desk) -> Result<Option<Box<PeerSettings>>, St
 }
 
 /// The client is to do something first.
-fn put_off(subject: Subject, extra: &str, timeout: &str, desk: &Desk, out: &mut Output) {
+fn put_off(subject: Subject, extra: &str, timeout: &str, context: &CommandContext, out: &mut Output) {
     let Ok(seconds) = timeout.parse::<u32>() else { return out.line("ERROR: cannot parse TIMEOUT") };
-    let ruling = ClientRuling::Wait { text: extra.to_owned(), timeout: Duration::from_secs(seconds.into()) };
-    let good = extra.len() <= MAX_EXTRA && desk.register.waits(subject.client, subject.key);
-    match good && rule(subject, ruling, desk) {
+    let ruling =
+        ClientDecision::Pending { text: extra.to_owned(), timeout: Duration::from_secs(seconds.into()) };
+    let good = extra.len() <= MAX_EXTRA && context.pending_auths.waits(subject.client, subject.key);
+    match good && rule(subject, ruling, context) {
         true => out.line(&answer("client-pending-auth", true)),
         false => {
             out.line(&format!("{}. Extra parameter might be too long", answer("client-pending-auth", false)))
@@ -177,23 +189,23 @@ pub(super) fn env_filter(given: Option<&str>, session: &mut Session, out: &mut O
 mod tests {
     use std::time::Instant;
 
-    use adit_core::{ClientNews, ClientStep, PushChange};
+    use adit_openvpn::request::{ClientEvent, ClientStep, PushChange};
 
-    use super::super::testing::{desk, desk_of};
+    use super::super::testing::{Order, context, desk_of};
     use super::*;
 
-    fn asks(desk: &Desk, client: u64, key: u32) {
-        let step = ClientStep::Asks { key, again: false, password: Zeroizing::default() };
-        desk.register.note(&ClientNews { client, step, env: Vec::new() });
+    fn asks(context: &CommandContext, client: u64, key: u32) {
+        let step = ClientStep::AuthRequest { key, again: false, password: Zeroizing::default() };
+        context.pending_auths.note(&ClientEvent { client, step, env: Vec::new() });
     }
 
-    fn answers(desk: &mut Desk, command: &str) -> String {
+    fn answers(context: &mut CommandContext, command: &str) -> String {
         let mut out = Output::default();
-        let mut session = Session::new(None, Instant::now(), desk, &mut out);
+        let mut session = Session::new(None, Instant::now(), context, &mut out);
         out.sent(usize::MAX);
         session.receive(command.as_bytes());
         session.receive(b"\n");
-        session.work(desk, &mut out);
+        session.work(context, &mut out);
         String::from_utf8_lossy(out.waiting()).trim_end().replace("\r\n", "\n")
     }
 
@@ -206,8 +218,8 @@ mod tests {
     fn clients_are_judged() {
         let long = format!("client-pending-auth 5 1 {} 60", "x".repeat(MAX_EXTRA + 1));
         for (command, answer, told) in [
-            ("client-auth-nt 5 1", ACCEPTED, Some(ClientRuling::Accept(None))),
-            ("client-auth 5 1\nEND", ACCEPTED, Some(ClientRuling::Accept(None))),
+            ("client-auth-nt 5 1", ACCEPTED, Some(ClientDecision::Accept(None))),
+            ("client-auth 5 1\nEND", ACCEPTED, Some(ClientDecision::Accept(None))),
             ("client-auth-nt 5 2", FAILED, None),
             ("client-auth-nt 6 1", FAILED, None),
             ("client-auth 5 2\nend\n END\nEND", FAILED, None),
@@ -219,7 +231,7 @@ mod tests {
             (
                 "client-deny 5 1 \"log this\" 'TEMP[backoff 3]:say that'",
                 "SUCCESS: client-deny command succeeded",
-                Some(ClientRuling::Deny {
+                Some(ClientDecision::Deny {
                     reason: "log this".to_owned(),
                     told: "TEMP[backoff 3]:say that".to_owned(),
                 }),
@@ -227,14 +239,14 @@ mod tests {
             (
                 "client-deny 5 1 no",
                 "SUCCESS: client-deny command succeeded",
-                Some(ClientRuling::Deny { reason: "no".to_owned(), told: String::new() }),
+                Some(ClientDecision::Deny { reason: "no".to_owned(), told: String::new() }),
             ),
             ("client-deny 5 2 no", "ERROR: client-deny command failed", None),
             ("client-deny 5 1", "ERROR: the 'client-deny' command requires at least 3 parameters", None),
             (
                 "client-pending-auth 5 1 WEB_AUTH::https://a.example/ 60",
                 LATER,
-                Some(ClientRuling::Wait {
+                Some(ClientDecision::Pending {
                     text: "WEB_AUTH::https://a.example/".to_owned(),
                     timeout: Duration::from_secs(60),
                 }),
@@ -243,24 +255,26 @@ mod tests {
             ("client-pending-auth 5 2 x 60", NEVER, None),
             (&*long, NEVER, None),
         ] {
-            let (mut desk, heard) = desk_of(Form::Clients(1));
-            asks(&desk, 5, 1);
-            assert_eq!(answers(&mut desk, command), answer, "{command}");
-            let expected: Vec<Command> =
-                told.into_iter().map(|ruling| Command::Rule { client: 5, key: 1, ruling }).collect();
-            assert_eq!(*heard.lock().expect("nobody panicked"), expected, "{command}");
+            let (mut context, heard) = desk_of(Form::Clients(1));
+            asks(&context, 5, 1);
+            assert_eq!(answers(&mut context, command), answer, "{command}");
+            let decided = |decision| Order::Reply(Reply::ClientDecision { client: 5, key: 1, decision });
+            let expected: Vec<Order> = told.into_iter().map(decided).collect();
+            assert_eq!(*heard.lock().expect("no thread panicked"), expected, "{command}");
         }
     }
 
     #[test]
     fn lines_hold_for_one_client() {
-        let (mut desk, heard) = desk_of(Form::Clients(1));
-        asks(&desk, 5, 1);
+        let (mut context, heard) = desk_of(Form::Clients(1));
+        asks(&context, 5, 1);
         let command =
             "client-auth 5 1\npush \"route 10.9.0.0 255.255.0.0\"\niroute 10.7.0.0 255.255.0.0\nEND";
-        assert_eq!(answers(&mut desk, command), ACCEPTED);
-        let heard = heard.lock().expect("nobody panicked");
-        let [Command::Rule { ruling: ClientRuling::Accept(Some(settings)), .. }] = &heard[..] else {
+        assert_eq!(answers(&mut context, command), ACCEPTED);
+        let heard = heard.lock().expect("no thread panicked");
+        let [Order::Reply(Reply::ClientDecision { decision: ClientDecision::Accept(Some(settings)), .. })] =
+            &heard[..]
+        else {
             panic!("{heard:?}")
         };
         assert_eq!(settings.push, [PushChange::Add("route 10.9.0.0 255.255.0.0".to_owned())]);
@@ -269,60 +283,64 @@ mod tests {
 
     #[test]
     fn lines_have_an_end() {
-        let (mut desk, heard) = desk_of(Form::Clients(1));
-        asks(&desk, 5, 1);
+        let (mut context, heard) = desk_of(Form::Clients(1));
+        asks(&context, 5, 1);
         let lines = format!("push \"{}\"\n", "x".repeat(1000)).repeat(MAX_SETTINGS / 1000 + 1);
         let mut out = Output::default();
-        let mut session = Session::new(None, Instant::now(), &desk, &mut out);
+        let mut session = Session::new(None, Instant::now(), &context, &mut out);
         out.sent(usize::MAX);
         for line in format!("client-auth 5 1\n{lines}END\n").split_inclusive('\n') {
             session.receive(line.as_bytes());
-            session.work(&mut desk, &mut out);
+            session.work(&mut context, &mut out);
         }
         assert_eq!(String::from_utf8_lossy(out.waiting()), format!("{FAILED}\r\n"));
-        assert!(heard.lock().expect("nobody panicked").is_empty());
+        assert!(heard.lock().expect("no thread panicked").is_empty());
         // The next command is one again.
-        assert_eq!(answers(&mut desk, "client-auth-nt 5 1"), ACCEPTED);
+        assert_eq!(answers(&mut context, "client-auth-nt 5 1"), ACCEPTED);
     }
 
     #[test]
     fn the_first_yes_counts_and_every_no() {
-        let (mut desk, heard) = desk_of(Form::Clients(1));
-        asks(&desk, 5, 1);
-        assert_eq!(answers(&mut desk, "client-auth-nt 5 1"), ACCEPTED);
-        assert_eq!(answers(&mut desk, "client-auth-nt 5 1"), FAILED);
-        assert_eq!(answers(&mut desk, "client-pending-auth 5 1 x 60"), NEVER);
-        assert_eq!(answers(&mut desk, "client-deny 5 1 no"), "SUCCESS: client-deny command succeeded");
-        assert_eq!(heard.lock().expect("nobody panicked").len(), 2);
-        desk.register.note(&ClientNews { client: 5, step: ClientStep::Leaves, env: Vec::new() });
-        assert_eq!(answers(&mut desk, "client-deny 5 1 no"), "ERROR: client-deny command failed");
+        let (mut context, heard) = desk_of(Form::Clients(1));
+        asks(&context, 5, 1);
+        assert_eq!(answers(&mut context, "client-auth-nt 5 1"), ACCEPTED);
+        assert_eq!(answers(&mut context, "client-auth-nt 5 1"), FAILED);
+        assert_eq!(answers(&mut context, "client-pending-auth 5 1 x 60"), NEVER);
+        assert_eq!(answers(&mut context, "client-deny 5 1 no"), "SUCCESS: client-deny command succeeded");
+        assert_eq!(heard.lock().expect("no thread panicked").len(), 2);
+        context.pending_auths.note(&ClientEvent {
+            client: 5,
+            step: ClientStep::Disconnected,
+            env: Vec::new(),
+        });
+        assert_eq!(answers(&mut context, "client-deny 5 1 no"), "ERROR: client-deny command failed");
     }
 
     #[test]
     fn only_servers_have_clients() {
         let unsupported =
             |name: &str| format!("ERROR: The '{name}' command is not supported by the current daemon mode");
-        for mut desk in [desk(), desk_of(Form::Statistics).0] {
+        for mut context in [context(), desk_of(Form::Statistics).0] {
             for command in ["client-auth 0 0\npush x\nEND", "client-auth-nt 0 0", "client-deny 0 0 no"] {
                 let name = command.split(' ').next().unwrap_or_default();
-                assert_eq!(answers(&mut desk, command), unsupported(name));
+                assert_eq!(answers(&mut context, command), unsupported(name));
             }
-            assert_eq!(answers(&mut desk, "env-filter"), "SUCCESS: env_filter_level=0");
-            assert_eq!(answers(&mut desk, "env-filter 2"), "SUCCESS: env_filter_level=2");
-            assert_eq!(answers(&mut desk, "env-filter x"), "SUCCESS: env_filter_level=0");
+            assert_eq!(answers(&mut context, "env-filter"), "SUCCESS: env_filter_level=0");
+            assert_eq!(answers(&mut context, "env-filter 2"), "SUCCESS: env_filter_level=2");
+            assert_eq!(answers(&mut context, "env-filter x"), "SUCCESS: env_filter_level=0");
         }
     }
 
     #[test]
     fn what_is_said_of_clients_is_not_logged() {
-        let (mut desk, _) = desk_of(Form::Clients(1));
-        let notes = desk.journal.clone();
-        desk.log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
-        answers(&mut desk, "verb 6");
-        asks(&desk, 5, 1);
-        answers(&mut desk, "client-pending-auth 5 1 WEB_AUTH::https://a.example/?secret 60");
-        answers(&mut desk, "client-auth 5 1\npush \"auth-token secret\"\nEND");
-        let lines = answers(&mut desk, "log all");
+        let (mut context, _) = desk_of(Form::Clients(1));
+        let notes = context.journal.clone();
+        context.log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
+        answers(&mut context, "verb 6");
+        asks(&context, 5, 1);
+        answers(&mut context, "client-pending-auth 5 1 WEB_AUTH::https://a.example/?secret 60");
+        answers(&mut context, "client-auth 5 1\npush \"auth-token secret\"\nEND");
+        let lines = answers(&mut context, "log all");
         assert!(lines.contains("client-pending-auth 5 1 ...") && !lines.contains("secret"), "{lines}");
     }
 }

@@ -1,6 +1,6 @@
 //! What a first packet can come to, read from what every wrapping leaves in the clear.
 //!
-//! Taking a wrapping off is what a stranger's packet costs most. Where it would be refused whatever is inside, it is
+//! Removing the wrapping is the most expensive step for an initial packet. Where it would be refused whatever is inside, it is
 //! refused before that.
 
 use adit_core::{Path, Rejected, Transport};
@@ -16,7 +16,7 @@ const ANSWER_BODY: usize = 1 + 4 + 8 + 4;
 
 /// What a packet comes to, if it is as good as it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prospect {
+pub(super) enum PreCheck {
     /// An answer; `larger` than the packet, or not.
     Answer { larger: bool },
     /// A session at once, without a proof of the address: a tls-crypt-v2 client before OpenVPN 2.6.
@@ -29,9 +29,9 @@ pub(super) enum Prospect {
 ///
 /// # Errors
 /// If it is refused in any case.
-pub(super) fn prospect(params: &ServerParams, path: Path, datagram: &[u8]) -> Result<Prospect, Rejected> {
+pub(super) fn pre_check(params: &ServerParams, path: Path, datagram: &[u8]) -> Result<PreCheck, Rejected> {
     let opcode = datagram.first().and_then(|byte| Header::from_byte(*byte)).map(|header| header.opcode);
-    let answer = |overhead, payload: &[u8]| Prospect::Answer {
+    let answer = |overhead, payload: &[u8]| PreCheck::Answer {
         larger: answer_length(overhead, payload) > datagram.len(),
     };
     Ok(match (path.transport(), opcode, &params.admission.v2) {
@@ -43,10 +43,10 @@ pub(super) fn prospect(params: &ServerParams, path: Path, datagram: &[u8]) -> Re
             Some(_) if v2.force_cookie => {
                 return Err(Rejected::Unexpected("a client too old for the cookie (force-cookie)"));
             }
-            Some(_) => Prospect::Session,
-            None => Prospect::Open,
+            Some(_) => PreCheck::Session,
+            None => PreCheck::Open,
         },
-        _ => Prospect::Open,
+        _ => PreCheck::Open,
     })
 }
 

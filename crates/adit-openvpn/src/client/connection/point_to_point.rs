@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Event, Instant};
+use adit_core::Instant;
 
 use super::{Connection, Outcome, Terms};
+use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
-use crate::link::Agreement;
 use crate::negotiate::{PeerAbilities, iv_proto, point_terms};
 use crate::pushed::Pushed;
+use crate::request::Event;
 use crate::wire::Role;
 
 impl Connection {
     /// Both ends' key method 2 are there: the tunnel can come up.
-    pub(super) fn come_up_unpushed(
+    pub(super) fn establish_without_push(
         &mut self,
         now: Instant,
         events: &mut VecDeque<Event>,
@@ -29,7 +30,7 @@ impl Connection {
                 return Ok(());
             }
         };
-        let agreement = Agreement::of_point(&terms, &self.params.data, &self.session)?;
+        let agreement = Agreement::of_point_to_point(&terms, &self.params.data, &self.session)?;
         let data = &self.params.data;
         // Nothing was pushed.
         let pushed = Pushed::default();

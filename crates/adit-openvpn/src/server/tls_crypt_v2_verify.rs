@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{
-    Event, Instant, Path, PrefixTable, Rejected, Script, ScriptFile, ScriptId, ScriptOutcome, TableUsage,
-};
+use adit_core::{Instant, Path, PrefixTable, Rejected, TableUsage};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::door::Newcomer;
 use super::limits;
+use super::pre_auth::PendingClient;
+use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
 use crate::wire::{HEADER_LEN, Header, Sid};
 use crate::wrap::v2::wrapped_key_at_end;
 
@@ -35,7 +34,7 @@ impl KeyDigest {
 /// A client that waits for the answer about its key.
 struct Waiting {
     key: KeyDigest,
-    newcomer: Box<Newcomer>,
+    pending: Box<PendingClient>,
     /// The one that brought the key, and what came after it.
     datagrams: Vec<Vec<u8>>,
 }
@@ -50,14 +49,14 @@ struct Asked {
 }
 
 /// What to run, and for how long.
-pub(super) struct Inquiry {
+pub(super) struct KeyQuery {
     pub(super) id: ScriptId,
     pub(super) argv: Vec<String>,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// Who is being judged.
-pub(super) struct KeyJudge {
+pub(super) struct TlsCryptV2Verify {
     waiting: PrefixTable<(Path, Sid), Waiting>,
     asked: BTreeMap<KeyDigest, Asked>,
     /// Until when a key is refused.
@@ -65,16 +64,16 @@ pub(super) struct KeyJudge {
 }
 
 /// What the script said.
-pub(super) enum Ruling {
+pub(super) enum KeyVerdict {
     /// The client may have a session, which begins with these packets.
-    Enter { path: Path, newcomer: Box<Newcomer>, datagrams: Vec<Vec<u8>> },
+    Enter { path: Path, pending: Box<PendingClient>, datagrams: Vec<Vec<u8>> },
     /// These may not, and why.
     Refused { paths: Vec<Path>, reason: String },
 }
 
-impl KeyJudge {
+impl TlsCryptV2Verify {
     pub(super) fn new() -> Self {
-        KeyJudge {
+        TlsCryptV2Verify {
             waiting: PrefixTable::new("clients whose keys are being judged", limits::JUDGED_KEYS),
             asked: BTreeMap::new(),
             refused: PrefixTable::new("keys that tls-crypt-v2-verify refused", limits::REFUSED_KEYS),
@@ -111,17 +110,17 @@ impl KeyJudge {
         &mut self,
         now: Instant,
         (path, datagram): (Path, &[u8]),
-        newcomer: Newcomer,
-        inquiry: Inquiry,
+        pending: PendingClient,
+        query: KeyQuery,
         events: &mut impl Extend<Event>,
     ) -> Result<Option<Path>, Rejected> {
         self.forget_late(now, events);
         let nothing = "its tls-crypt-v2 key says nothing of itself (tls-crypt-v2-verify)";
-        let metadata = newcomer.metadata.as_ref().and_then(|metadata| metadata.parts());
+        let metadata = pending.metadata.as_ref().and_then(|metadata| metadata.parts());
         let (Some((kind, content)), Some(key)) = (metadata, KeyDigest::of(datagram)) else {
             return Err(Rejected::Unauthentic(nothing));
         };
-        let (client, source) = ((path, newcomer.sid), path.remote().ip());
+        let (client, source) = ((path, pending.sid), path.remote().ip());
         match self.asked.get_mut(&key) {
             Some(asked) if asked.waiting.len() >= limits::JUDGED_OF_ONE_KEY => {
                 self.waiting.count_refusal();
@@ -131,15 +130,15 @@ impl KeyJudge {
                 asked.waiting.insert(client);
             }
             None => {
-                // The script is killed after its patience; that its end is heard takes a moment more.
-                let until = now + inquiry.patience.saturating_mul(2);
-                let (script, waiting) = (inquiry.id, BTreeSet::from([client]));
+                // The script is killed after its timeout; that its end is heard takes a moment more.
+                let until = now + query.timeout.saturating_mul(2);
+                let (script, waiting) = (query.id, BTreeSet::from([client]));
                 self.asked.insert(key, Asked { script, until, source, waiting });
-                let script = script_about(inquiry, source, kind, content);
-                events.extend([Event::RunScript(Box::new(script))]);
+                let script = script_about(query, source, kind, content);
+                events.extend([Event::Request(Request::RunScript(Box::new(script)))]);
             }
         }
-        let waiting = Waiting { key, newcomer: Box::new(newcomer), datagrams: vec![datagram.to_vec()] };
+        let waiting = Waiting { key, pending: Box::new(pending), datagrams: vec![datagram.to_vec()] };
         let Some((evicted, Waiting { key, .. })) = self.waiting.insert(source, client, (), waiting) else {
             return Ok(None);
         };
@@ -154,14 +153,14 @@ impl KeyJudge {
         id: ScriptId,
         outcome: &ScriptOutcome,
         remembered: Duration,
-    ) -> Option<Vec<Ruling>> {
+    ) -> Option<Vec<KeyVerdict>> {
         let key = *self.asked.iter().find(|(_, asked)| asked.script == id)?.0;
         let Asked { source, waiting, .. } = self.asked.remove(&key)?;
         let (remembered, reason) = match &outcome.exit {
             Ok(0) => {
                 let enters = |client: (Path, Sid)| {
-                    let Waiting { newcomer, datagrams, .. } = self.waiting.remove(&client)?;
-                    Some(Ruling::Enter { path: client.0, newcomer, datagrams })
+                    let Waiting { pending, datagrams, .. } = self.waiting.remove(&client)?;
+                    Some(KeyVerdict::Enter { path: client.0, pending, datagrams })
                 };
                 return Some(waiting.into_iter().filter_map(enters).collect());
             }
@@ -177,7 +176,7 @@ impl KeyJudge {
         // One that makes room here is judged again.
         let _ = self.refused.insert(source, key, (), now + remembered);
         let paths = waiting.into_iter().map(|(path, _)| path).collect();
-        Some(vec![Ruling::Refused { paths, reason }])
+        Some(vec![KeyVerdict::Refused { paths, reason }])
     }
 
     /// The connection is gone, and with it who came along it.
@@ -200,7 +199,7 @@ impl KeyJudge {
             for client in asked.waiting {
                 self.waiting.remove(&client);
             }
-            events.extend([Event::DropScript(asked.script)]);
+            events.extend([Event::Request(Request::CancelScript(asked.script))]);
         }
     }
 
@@ -209,15 +208,15 @@ impl KeyJudge {
         let Some(asked) = self.asked.get_mut(&key) else { return };
         asked.waiting.remove(&client);
         if asked.waiting.is_empty() {
-            events.extend([Event::DropScript(asked.script)]);
+            events.extend([Event::Request(Request::CancelScript(asked.script))]);
             self.asked.remove(&key);
         }
     }
 
-    /// Nobody is judged any more.
+    /// Drops all pending clients and queries.
     pub(super) fn clear(&mut self, events: &mut impl Extend<Event>) {
         let scripts = std::mem::take(&mut self.asked).into_values();
-        events.extend(scripts.map(|asked| Event::DropScript(asked.script)));
+        events.extend(scripts.map(|asked| Event::Request(Request::CancelScript(asked.script))));
         self.waiting.clear();
         self.refused.clear();
     }
@@ -227,15 +226,15 @@ impl KeyJudge {
     }
 }
 
-fn script_about(inquiry: Inquiry, source: IpAddr, kind: u8, content: Vec<u8>) -> Script {
+fn script_about(query: KeyQuery, source: IpAddr, kind: u8, content: Vec<u8>) -> Script {
     let env = [("script_type", "tls-crypt-v2-verify".to_owned()), ("metadata_type", kind.to_string())];
     let file =
         ScriptFile { content: Zeroizing::new(content), is_argument: false, variable: Some("metadata_file") };
     Script {
-        id: inquiry.id,
+        id: query.id,
         source: Some(source),
         authenticated: false,
-        argv: inquiry.argv,
+        argv: query.argv,
         env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
         secrets: Vec::new(),
         files: vec![file],
@@ -243,6 +242,6 @@ fn script_about(inquiry: Inquiry, source: IpAddr, kind: u8, content: Vec<u8>) ->
         defers: false,
         in_order: None,
         beside: None,
-        patience: inquiry.patience,
+        timeout: query.timeout,
     }
 }

@@ -2,24 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::{ClientRuling, Event, IpNet, PeerId, PeerSettings, ScriptId, ScriptOutcome, Severity};
+use adit_core::{IpNet, PeerId, Severity};
 
 use super::Server;
 use super::connect::Connected;
-use super::key_judge::Ruling;
 use super::peer::{Learned, Peer, delete_address};
+use super::tls_crypt_v2_verify::KeyVerdict;
 use crate::pool::Lease;
+use crate::request::{ClientDecision, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 
 impl Server {
     /// A client proved who it is: what holds for it alone must be known first, if anything may.
-    pub(super) fn welcome(&mut self, id: PeerId) {
+    pub(super) fn request_client_config(&mut self, id: PeerId) {
         if !self.params.per_client.ask {
-            return self.let_in(id, &PeerSettings::default(), false);
+            return self.assign_addresses(id, &PeerSettings::default(), false);
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.wait_for_settings(self.now);
         let name = peer.known_name().unwrap_or_default().to_owned();
-        self.events.push_back(Event::WantPeerSettings { peer: id, name });
+        self.events.push_back(Event::Request(Request::PeerSettings { peer: id, name }));
         self.reschedule(id);
     }
 
@@ -41,7 +42,7 @@ impl Server {
                 peer.refuse(self.now, "", why, &mut self.events);
                 self.settle(id);
             }
-            Ok(settings) => self.let_in(id, &settings, false),
+            Ok(settings) => self.assign_addresses(id, &settings, false),
             Err(why) => {
                 peer.refuse(self.now, "", &why, &mut self.events);
                 self.settle(id);
@@ -51,7 +52,7 @@ impl Server {
 
     /// Takes over from the client's own earlier connections and gives it its addresses.
     /// `asked`: `client-connect` had its say.
-    fn let_in(&mut self, id: PeerId, settings: &PeerSettings, asked: bool) {
+    fn assign_addresses(&mut self, id: PeerId, settings: &PeerSettings, asked: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.is_refused() {
             return self.settle(id);
@@ -61,7 +62,7 @@ impl Server {
         if let Some(granted) = (!asks).then(|| peer.granted()).flatten() {
             let mut settings = settings.clone();
             settings.merge(*granted);
-            return self.let_in(id, &settings, asked);
+            return self.assign_addresses(id, &settings, asked);
         }
         let name = peer.known_name().map(str::to_owned);
         self.take_over(id);
@@ -116,17 +117,17 @@ impl Server {
     }
 
     /// A script answered about a client's key.
-    fn obey(&mut self, ruling: Ruling) {
+    fn obey(&mut self, ruling: KeyVerdict) {
         match ruling {
-            Ruling::Enter { path, newcomer, datagrams } => self.let_through(path, *newcomer, &datagrams),
-            Ruling::Refused { paths, reason } => self.turn_away(&paths, &reason),
+            KeyVerdict::Enter { path, pending, datagrams } => self.let_through(path, *pending, &datagrams),
+            KeyVerdict::Refused { paths, reason } => self.turn_away(&paths, &reason),
         }
     }
 
     /// A script answered.
     pub(super) fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
         let remembered = self.params.control.hand_window;
-        if let Some(rulings) = self.key_judge.answered(self.now, script, outcome, remembered) {
+        if let Some(rulings) = self.tls_crypt_v2_verify.answered(self.now, script, outcome, remembered) {
             return rulings.into_iter().for_each(|ruling| self.obey(ruling));
         }
         let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
@@ -142,7 +143,7 @@ impl Server {
             }
             Learned::All { lease, settings } => {
                 self.take_over(id);
-                return self.come_up(id, *lease, &settings);
+                return self.establish(id, *lease, &settings);
             }
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -163,7 +164,7 @@ impl Server {
                 settings.merge(*added);
                 if moves {
                     self.pool.release(&lease);
-                    return self.let_in(id, &settings, true);
+                    return self.assign_addresses(id, &settings, true);
                 }
                 lease.routes.clone_from(&settings.routes);
                 self.take_over(id);
@@ -174,7 +175,7 @@ impl Server {
     }
 
     /// A program judged a client.
-    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientDecision) {
         let found = self.peers.iter_mut().find(|(_, peer)| peer.number() == client);
         let Some((&id, peer)) = found else { return };
         peer.ruled(self.now, key, ruling, &mut self.events);
@@ -184,7 +185,7 @@ impl Server {
     /// The client has its addresses; `learn-address` hears of them first.
     fn bring_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
         if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
-            return self.come_up(id, lease, settings);
+            return self.establish(id, lease, settings);
         }
         if let Some(peer) = self.peers.get_mut(&id) {
             let mut before = self.vacated.keys().copied().collect();
@@ -195,18 +196,18 @@ impl Server {
     }
 
     /// The client may use its addresses.
-    fn come_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
+    fn establish(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
         let entry = self.pool.entry(&lease);
         if let Some(peer) = self.peers.get_mut(&id) {
             let name = peer.known_name().map(str::to_owned);
-            peer.come_up(self.now, lease.clone(), settings, &mut self.events);
+            peer.establish(self.now, lease.clone(), settings, &mut self.events);
             if peer.is_up() {
                 self.up += 1;
                 self.half_open.remove(id);
                 if let Some(name) = name.filter(|_| !self.params.duplicate_cn) {
                     self.by_name.insert(name, id);
                 }
-                self.events.extend(entry.map(Event::Leased));
+                self.events.extend(entry.map(|entry| Event::Request(Request::Leased(entry))));
                 peer.tell_program(&mut self.events);
             } else {
                 // Refused: its addresses go back.
@@ -248,7 +249,7 @@ impl Server {
     /// The clients that hold an address of this lease.
     fn holders(&self, id: PeerId, lease: &Lease) -> Vec<PeerId> {
         if lease.fixed.is_empty() {
-            // The pool gives nobody what another has.
+            // The pool gives no client an address that another has.
             return Vec::new();
         }
         let wanted = lease.addresses();
@@ -258,7 +259,7 @@ impl Server {
         self.peers.iter().filter(|(other, peer)| **other != id && holds(peer)).map(|(id, _)| *id).collect()
     }
 
-    /// Nobody has these addresses now.
+    /// These addresses are free now.
     fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let source = peer.path().remote().ip();
@@ -266,7 +267,7 @@ impl Server {
         self.vacated.extend(scripts);
     }
 
-    /// What nobody took over is forgotten.
+    /// Addresses that no later session took over are dropped.
     pub(super) fn forget_vacated(&mut self) {
         for (network, script) in std::mem::take(&mut self.vacated) {
             delete_address(&self.params, script, network, &mut self.events);

@@ -2,23 +2,22 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{
-    Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity,
-};
+use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
 use crate::control_message::redacted;
+use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
-use crate::link::Agreement;
 use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, max_mss};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
+use crate::request::{DataEvent, Event};
 
 impl Connection {
     /// The push is complete: the tunnel can come up.
-    pub(super) fn come_up(
+    pub(super) fn establish(
         &mut self,
         now: Instant,
         options: &[String],

@@ -36,24 +36,24 @@ pub(super) fn is_caught(settings: &TunnelSettings, address: IpAddr) -> bool {
     in_main(settings, address) && settings.routes.iter().any(caught)
 }
 
-/// Whether there are routes around the tunnel, for its server or one of `detours`, or for others.
-pub(super) fn has_ways(settings: &TunnelSettings, detours: &[IpAddr]) -> bool {
-    let redirect = settings.redirect_gateway.unwrap_or_default();
+/// Whether there are routes around the tunnel, for its server or one of `bypassed`, or for others.
+pub(super) fn has_bypass_routes(settings: &TunnelSettings, bypassed: &[IpAddr]) -> bool {
+    let redirect = settings.redirect.unwrap_or_default();
     redirect.block_local
-        || settings.server.iter().chain(detours).any(|server| is_caught(settings, *server))
+        || settings.server.iter().chain(bypassed).any(|server| is_caught(settings, *server))
         || settings.routes.iter().any(|route| route.via == RouteVia::SystemGateway)
 }
 
 impl Routing {
     /// The routes around the tunnel, as the network is now.
-    pub(super) fn around(
+    pub(super) fn bypass_routes(
         &mut self,
         settings: &TunnelSettings,
         reports: &mut Vec<Report>,
     ) -> Vec<KernelRoute> {
         let mut routes = Vec::new();
-        let servers = settings.server.into_iter().chain(self.detours.clone());
-        let redirect = settings.redirect_gateway.unwrap_or_default();
+        let servers = settings.server.into_iter().chain(self.bypassed.clone());
+        let redirect = settings.redirect.unwrap_or_default();
         // Blocking local networks would block the way to a server as well.
         let blocks = |server: &IpAddr| redirect.block_local && in_main(settings, *server);
         for server in servers.filter(|server| blocks(server) || is_caught(settings, *server)) {
@@ -61,10 +61,10 @@ impl Routing {
                 continue;
             }
             match self.way(server) {
-                Ok(Way::Local) => continue,
-                Ok(Way::By(way)) => {
+                Ok(NextHop::Local) => continue,
+                Ok(NextHop::By(way)) => {
                     // A server on a connected network is reached by that network's own route.
-                    let by_network = redirect.autolocal && way.gateway.is_none();
+                    let by_network = redirect.server_on_link && way.gateway.is_none();
                     if !by_network {
                         routes.push(to(server, &way));
                     }
@@ -75,7 +75,7 @@ impl Routing {
                         continue;
                     }
                 }
-                Ok(Way::None) => {
+                Ok(NextHop::None) => {
                     let none = io::Error::from_raw_os_error(libc::ENETUNREACH);
                     reports.push(failure(&format!("find the way to the server {server}"), &none));
                 }
@@ -83,7 +83,7 @@ impl Routing {
             }
             routes.push(fallback(server));
         }
-        if settings.redirect_gateway.is_some_and(|redirect| redirect.bypass_dns) {
+        if settings.redirect.is_some_and(|redirect| redirect.bypass_dns) {
             self.bypass_name_servers(settings, &mut routes);
         }
         self.system_gateways(settings, &mut routes, reports);
@@ -121,7 +121,7 @@ impl Routing {
     fn bypass_name_servers(&mut self, settings: &TunnelSettings, routes: &mut Vec<KernelRoute>) {
         for server in self.name_servers.clone() {
             let caught = !server.is_loopback() && is_caught(settings, server);
-            if let (true, Ok(Way::By(way))) = (caught, self.way(server))
+            if let (true, Ok(NextHop::By(way))) = (caught, self.way(server))
                 && way.gateway.is_some()
             {
                 routes.push(to(server, &way));
@@ -152,9 +152,9 @@ impl Routing {
     }
 
     /// How the system reaches `address` without the tunnel and our own routes.
-    fn way(&mut self, address: IpAddr) -> io::Result<Way> {
+    fn way(&mut self, address: IpAddr) -> io::Result<NextHop> {
         if self.netlink.next_hop(address).is_ok_and(|hop| hop.local) {
-            return Ok(Way::Local);
+            return Ok(NextHop::Local);
         }
         let ours = |route: &KernelRoute| {
             route.device == Some(self.device) || self.routes.iter().any(|own| own.same_place(route))
@@ -169,17 +169,17 @@ impl Routing {
             (std::cmp::Reverse(route.destination.prefix_len()), route.metric.unwrap_or(0))
         });
         if let Some(best) = best {
-            return Ok(Way::By(best.clone()));
+            return Ok(NextHop::By(best.clone()));
         }
         // Perhaps another table knows: rules may lead to one.
         match self.netlink.next_hop(address) {
-            Ok(hop) if hop.device != self.device => Ok(Way::By(KernelRoute {
+            Ok(hop) if hop.device != self.device => Ok(NextHop::By(KernelRoute {
                 destination: IpNet::from(address),
                 gateway: hop.gateway,
                 device: Some(hop.device),
                 metric: None,
             })),
-            _ => Ok(Way::None),
+            _ => Ok(NextHop::None),
         }
     }
 
@@ -192,7 +192,7 @@ impl Routing {
     }
 }
 
-enum Way {
+enum NextHop {
     /// The address is one of this machine's.
     Local,
     By(KernelRoute),

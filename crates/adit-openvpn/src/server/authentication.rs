@@ -1,20 +1,20 @@
 //! Whether a client is let in: by its username and password or token, and by the scripts that judge it.
 //!
-//! Every check of a key exchange must succeed before the client is somebody; one that fails decides at once.
+//! Every check of a key exchange must succeed before the client is authenticated; one that fails decides at once.
 
 mod challenge;
-mod program;
+mod management;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_core::{Instant, Path};
 use base64ct::{Base64, Encoding as _};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use self::program::{Inquiry, tamed};
+use self::management::{ManagementAuth, sanitized};
 use super::environment::Environment;
 use crate::access::{AccessParams, PasswordScript};
 use crate::auth_token::{self, TokenSession, Verified, is_token};
@@ -23,12 +23,13 @@ use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::ServerParams;
 use crate::peer_info::PeerVariables;
+use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The exit code by which a script puts off its answer (OpenVPN run_command.h).
 const DEFERRED: i32 = 2;
 
 /// What is known of a client when it is judged.
-pub(super) struct Claim<'a> {
+pub(super) struct AuthRequest<'a> {
     pub(super) now: Instant,
     pub(super) path: Path,
     pub(super) hello: &'a KeyMethod2,
@@ -38,7 +39,7 @@ pub(super) struct Claim<'a> {
     pub(super) chain: &'a [CertificateDer<'a>],
 }
 
-impl Claim<'_> {
+impl AuthRequest<'_> {
     /// The username that is judged. It is empty on a server that judges no passwords, where the client could give any,
     /// and, as in OpenVPN (`key_method_2_read`), without a password: what lets such a client in has judged no name.
     fn username(&self, access: &AccessParams) -> &str {
@@ -47,9 +48,9 @@ impl Claim<'_> {
     }
 }
 
-/// What became of a claim.
+/// The result of an authentication request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum AuthResult {
     /// Nothing yet; the client is told these messages.
     Pending(Vec<String>),
     /// It is who it says.
@@ -75,7 +76,7 @@ struct Check {
 }
 
 /// Judges one client, at its first key exchange and at each later one.
-pub(super) struct Gate {
+pub(super) struct Authentication {
     params: Arc<ServerParams>,
     owner: u64,
     next: u32,
@@ -98,9 +99,9 @@ pub(super) struct Gate {
     sso: String,
     /// What scripts are told of the client that is being judged.
     told: Environment,
-    /// How often the client answered a question in this judgement.
+    /// How often the client answered a question in this authentication.
     responses: u32,
-    inquiry: Inquiry,
+    management: ManagementAuth,
     /// The client was told to do something first, and to wait.
     put_off: bool,
 }
@@ -119,10 +120,10 @@ fn exported(der: &[u8]) -> ScriptFile {
     ScriptFile { content: Zeroizing::new(pem.into_bytes()), is_argument: false, variable: Some("peer_cert") }
 }
 
-impl Gate {
+impl Authentication {
     /// `owner` is used for no other client. `fresh_session` is random.
     pub(super) fn new(params: Arc<ServerParams>, owner: u64, fresh_session: [u8; 12]) -> Self {
-        Gate {
+        Authentication {
             params,
             owner,
             next: 0,
@@ -141,7 +142,7 @@ impl Gate {
             sso: String::new(),
             told: Environment::default(),
             responses: 0,
-            inquiry: Inquiry::default(),
+            management: ManagementAuth::default(),
             put_off: false,
         }
     }
@@ -159,7 +160,7 @@ impl Gate {
         self.open
     }
 
-    /// Whoever judges the client knows of it, and waits for a person to do something.
+    /// The authenticating script or management client deferred its answer, to wait for the user.
     pub(super) fn is_put_off(&self) -> bool {
         self.put_off
     }
@@ -176,15 +177,15 @@ impl Gate {
     }
 
     /// Judges a client by what it says in a key exchange.
-    pub(super) fn judge(&mut self, claim: &Claim<'_>, events: &mut impl Extend<Event>) -> Judgement {
+    pub(super) fn judge(&mut self, request: &AuthRequest<'_>, events: &mut impl Extend<Event>) -> AuthResult {
         if !self.open {
             self.latest = self.latest.or(self.deadline);
         }
         self.forget(events);
-        self.inquiry.begin(claim.now, self.open);
-        self.source = Some(claim.path.remote().ip());
-        let hello = claim.hello;
-        if claim.certified.is_none() && !claim.chain.is_empty() {
+        self.management.begin(request.now, self.open);
+        self.source = Some(request.path.remote().ip());
+        let hello = request.hello;
+        if request.certified.is_none() && !request.chain.is_empty() {
             let reason = "its certificate has no common name (CN, or what x509-username-field names instead), by which \
                           clients are told apart"
                 .to_owned();
@@ -194,11 +195,11 @@ impl Gate {
         self.can_wait = abilities.has(iv_proto::AUTH_PENDING_KW);
         self.knows_temporary = abilities.has(iv_proto::AUTH_FAIL_TEMP);
         self.sso = PeerVariables::parse(&hello.peer_info).get("IV_SSO").unwrap_or_default().to_owned();
-        let token = self.shown_token(claim);
+        let token = self.shown_token(request);
         // A token without a name speaks for a client without a name, whatever name it is given (`auth-token-user`).
         let is_ours =
             self.username.is_empty() && matches!(token, Some(Some(Verified { nameless: true, .. })));
-        let username = claim.username(&self.params.access);
+        let username = request.username(&self.params.access);
         if self.locked && self.username != username && !self.nameless && !is_ours {
             let reason = format!("it was {} and now says to be {username}", self.username);
             return refused("", reason);
@@ -209,42 +210,42 @@ impl Gate {
         self.responses = 0;
         // To make it takes time in each handshake, and to keep it memory for each client.
         self.told = match self.params.access.asks_others() {
-            true => self.environment(claim),
+            true => self.environment(request),
             false => Environment::default(),
         };
-        self.check_certificates(claim, events);
+        self.check_certificates(request, events);
         if self.params.access.wants_password()
-            && let Err(judgement) = self.check_password(claim, token, events)
+            && let Err(auth_result) = self.check_password(request, token, events)
         {
             self.forget(events);
-            return judgement;
+            return auth_result;
         }
-        self.wait_until(claim.now + self.params.control.hand_window);
+        self.wait_until(request.now + self.params.control.hand_window);
         self.settled()
     }
 
     /// Whether all have said yes who are asked.
-    fn settled(&mut self) -> Judgement {
-        let all = self.checks.is_empty() && !self.inquiry.waits();
-        if all { self.pass() } else { Judgement::Pending(Vec::new()) }
+    fn settled(&mut self) -> AuthResult {
+        let all = self.checks.is_empty() && !self.management.waits();
+        if all { self.pass() } else { AuthResult::Pending(Vec::new()) }
     }
 
-    /// Sets when the judgement must be there, not later than an earlier key exchange allows.
+    /// Sets when the result must be there, not later than an earlier key exchange allows.
     fn wait_until(&mut self, at: Instant) {
         self.deadline = Some(self.latest.map_or(at, |latest| latest.min(at)));
     }
 
-    fn pass(&mut self) -> Judgement {
+    fn pass(&mut self) -> AuthResult {
         (self.open, self.locked, self.deadline, self.latest) = (true, true, None, None);
         self.put_off = false;
         self.told = Environment::default();
-        Judgement::Passed
+        AuthResult::Passed
     }
 
     /// `tls-verify`, for each certificate shown, the client's own last.
-    fn check_certificates(&mut self, claim: &Claim<'_>, events: &mut impl Extend<Event>) {
+    fn check_certificates(&mut self, request: &AuthRequest<'_>, events: &mut impl Extend<Event>) {
         let Some(argv) = self.params.access.tls_verify.clone() else { return };
-        for (depth, der) in claim.chain.iter().enumerate().rev() {
+        for (depth, der) in request.chain.iter().enumerate().rev() {
             let subject = X509Certificate::from_der(der)
                 .map(|(_, certificate)| subject_text(certificate.subject()))
                 .unwrap_or_default();
@@ -258,21 +259,21 @@ impl Gate {
     }
 
     /// What its password is worth if it is a token.
-    fn shown_token(&self, claim: &Claim<'_>) -> Option<Option<Verified>> {
-        let hello = claim.hello;
+    fn shown_token(&self, request: &AuthRequest<'_>) -> Option<Option<Verified>> {
+        let hello = request.hello;
         let tokens = self.params.access.tokens.as_ref().filter(|_| is_token(&hello.password))?;
-        Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(claim.now)))
+        Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(request.now)))
     }
 
     /// The token or the password. An error decides at once.
     fn check_password(
         &mut self,
-        claim: &Claim<'_>,
+        request: &AuthRequest<'_>,
         token: Option<Option<Verified>>,
         events: &mut impl Extend<Event>,
-    ) -> Result<(), Judgement> {
+    ) -> Result<(), AuthResult> {
         let access = &self.params.clone().access;
-        let hello = claim.hello;
+        let hello = request.hello;
         if (hello.username.is_empty() || hello.password.is_empty()) && !access.optional {
             let reason = "it gave no username and password (auth-user-pass)".to_owned();
             return Err(refused("", reason));
@@ -287,18 +288,18 @@ impl Gate {
                     self.take_token(Some(*verified))?;
                 }
                 if let Some(script) = &access.verify {
-                    let script = self.password_script(claim, script, token);
+                    let script = self.password_script(request, script, token);
                     self.start(script, Kind::Password, events);
                 }
                 if access.management {
-                    self.ask_program(claim, token, events);
+                    self.ask_program(request, token, events);
                 }
                 Ok(())
             }
         }
     }
 
-    fn take_token(&mut self, verified: Option<Verified>) -> Result<(), Judgement> {
+    fn take_token(&mut self, verified: Option<Verified>) -> Result<(), AuthResult> {
         match verified {
             None => Err(refused("", "its token is none of ours".to_owned())),
             Some(verified) if verified.expired => {
@@ -320,11 +321,11 @@ impl Gate {
 
     fn password_script(
         &mut self,
-        claim: &Claim<'_>,
+        request: &AuthRequest<'_>,
         script: &PasswordScript,
         token: Option<Option<Verified>>,
     ) -> Script {
-        let hello = claim.hello;
+        let hello = request.hello;
         let mut env = self.told.clone();
         if self.params.access.tokens.as_ref().is_some_and(|tokens| tokens.external) {
             self.tell_session(&mut env, token);
@@ -342,16 +343,16 @@ impl Gate {
         if script.by_file {
             let mut content =
                 Zeroizing::new(Vec::with_capacity(hello.username.len() + hello.password.len() + 2));
-            content.extend_from_slice(claim.username(&self.params.access).as_bytes());
+            content.extend_from_slice(request.username(&self.params.access).as_bytes());
             content.push(b'\n');
             // One line each, as in OpenVPN: what ends a line is none of it.
-            content.extend_from_slice(tamed(&hello.password).as_bytes());
+            content.extend_from_slice(sanitized(&hello.password).as_bytes());
             content.push(b'\n');
             files.push(ScriptFile { content, is_argument: true, variable: None });
         }
         let mut run = self.script(script.argv.clone(), env.finish("user-pass-verify"), files, true);
         if !script.by_file {
-            run.secrets.push(("password", tamed(&hello.password)));
+            run.secrets.push(("password", sanitized(&hello.password)));
         }
         run
     }
@@ -360,16 +361,16 @@ impl Gate {
         self.token.map_or(self.fresh_session, |token| token.id)
     }
 
-    fn environment(&self, claim: &Claim<'_>) -> Environment {
+    fn environment(&self, request: &AuthRequest<'_>) -> Environment {
         let mut env = Environment::new(&self.params.access.env);
-        env.peer_info(&claim.hello.peer_info);
-        env.certificates(claim.chain);
-        env.place(claim.path, false);
-        if let Some(name) = claim.certified {
+        env.peer_info(&request.hello.peer_info);
+        env.certificates(request.chain);
+        env.place(request.path, false);
+        if let Some(name) = request.certified {
             env.set("common_name", name);
         }
         if self.params.access.wants_password() {
-            env.set("username", claim.username(&self.params.access));
+            env.set("username", request.username(&self.params.access));
         }
         env
     }
@@ -381,7 +382,7 @@ impl Gate {
         files: Vec<ScriptFile>,
         defers: bool,
     ) -> Script {
-        let patience = self.params.control.hand_window;
+        let timeout = self.params.control.hand_window;
         Script {
             id: self.next_script(),
             source: self.source,
@@ -394,13 +395,13 @@ impl Gate {
             defers,
             in_order: None,
             beside: None,
-            patience,
+            timeout,
         }
     }
 
     fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {
         self.checks.push(Check { script: script.id, kind, deferred: false });
-        events.extend([Event::RunScript(Box::new(script))]);
+        events.extend([Event::Request(Request::RunScript(Box::new(script)))]);
     }
 
     /// A script answered. `None` if it was not one of those that are waited for.
@@ -410,7 +411,7 @@ impl Gate {
         id: ScriptId,
         outcome: &ScriptOutcome,
         events: &mut impl Extend<Event>,
-    ) -> Option<Judgement> {
+    ) -> Option<AuthResult> {
         let index = self.checks.iter().position(|check| check.script == id)?;
         let kind = self.checks.get(index)?.kind;
         let passed = match (&outcome.exit, deferred_result(outcome)) {
@@ -424,7 +425,7 @@ impl Gate {
         };
         if passed {
             self.checks.remove(index);
-            events.extend([Event::DropScript(id)]);
+            events.extend([Event::Request(Request::CancelScript(id))]);
             return Some(self.settled());
         }
         self.forget(events);
@@ -437,13 +438,13 @@ impl Gate {
         if words.starts_with("TEMP") && !self.knows_temporary { String::new() } else { words }
     }
 
-    /// When a judgement must be there.
+    /// When a result must be there.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
     /// The deadline has passed.
-    pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> Judgement {
+    pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> AuthResult {
         self.forget(events);
         let who = match self.params.access.management {
             true => "who judges it, by scripts or at the management socket,",
@@ -452,12 +453,12 @@ impl Gate {
         refused("", format!("{who} did not answer in time"))
     }
 
-    /// Nobody waits for the scripts any more.
+    /// The scripts' results are no longer needed.
     pub(super) fn forget(&mut self, events: &mut impl Extend<Event>) {
         self.deadline = None;
         self.put_off = false;
-        self.inquiry.forget();
-        events.extend(self.checks.drain(..).map(|check| Event::DropScript(check.script)));
+        self.management.forget();
+        events.extend(self.checks.drain(..).map(|check| Event::Request(Request::CancelScript(check.script))));
     }
 
     /// What to push to the client that passed, so that it needs its password no more.
@@ -479,8 +480,8 @@ impl Gate {
     }
 }
 
-fn refused(told: &str, reason: String) -> Judgement {
-    Judgement::Refused { told: told.to_owned(), reason }
+fn refused(told: &str, reason: String) -> AuthResult {
+    AuthResult::Refused { told: told.to_owned(), reason }
 }
 
 /// The words for it in OpenVPN's `session_state`.

@@ -1,4 +1,4 @@
-//! How a server meets strangers, packet by packet.
+//! How a server answers unauthenticated peers, packet by packet.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -18,16 +18,19 @@ use support::{Authority, WALL, server_params};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-struct Stranger {
+struct UnauthenticatedPeer {
     server: Server,
     path: Path,
 }
 
-impl Stranger {
+impl UnauthenticatedPeer {
     fn new() -> Self {
         let server = Authority::new().issue("server", ExtendedKeyUsagePurpose::ServerAuth);
         let server = Server::new(server_params(&server, WrapConfig::Plain), NOW, [2; 32]);
-        Stranger { server, path: Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 9], 1194)) } }
+        UnauthenticatedPeer {
+            server,
+            path: Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, 2, 9], 1194)) },
+        }
     }
 
     fn send(&mut self, opcode: Opcode, body: ControlBody) -> Result<(), Rejected> {
@@ -63,19 +66,19 @@ impl Stranger {
 
 #[test]
 fn after_a_restart_no_session_begins_by_an_earlier_answer() {
-    let mut stranger = Stranger::new();
-    let cookie = stranger.reset();
-    stranger.begin(cookie).unwrap();
-    assert_eq!(stranger.server.half_open(), 1);
-    stranger.server.handle_command(NOW, Command::Restart);
-    assert_eq!(stranger.server.half_open(), 0);
+    let mut peer = UnauthenticatedPeer::new();
+    let cookie = peer.reset();
+    peer.begin(cookie).unwrap();
+    assert_eq!(peer.server.half_open(), 1);
+    peer.server.handle_command(NOW, Command::Restart);
+    assert_eq!(peer.server.half_open(), 0);
     // The same packet, late or repeated by somebody, under the ids that the last session used.
-    assert!(matches!(stranger.begin(cookie), Err(Rejected::Unexpected(_))));
-    assert_eq!(stranger.server.half_open(), 0);
-    let renewed = stranger.reset();
+    assert!(matches!(peer.begin(cookie), Err(Rejected::Unexpected(_))));
+    assert_eq!(peer.server.half_open(), 0);
+    let renewed = peer.reset();
     assert_ne!(renewed, cookie);
-    stranger.begin(renewed).unwrap();
-    assert_eq!(stranger.server.half_open(), 1);
+    peer.begin(renewed).unwrap();
+    assert_eq!(peer.server.half_open(), 1);
 }
 
 /// Whose address is forged in resets gets no more answers that are larger than these than `connect-freq-initial`
@@ -92,11 +95,11 @@ fn answers_to_one_address_have_limits() {
     };
     // In 10 s, 200 a second.
     let answers = |datagram: &[u8]| {
-        let (mut stranger, mut answers, mut answer) = (Stranger::new(), 0, Vec::new());
+        let (mut peer, mut answers, mut answer) = (UnauthenticatedPeer::new(), 0, Vec::new());
         for number in 0..2000 {
             let now = NOW + std::time::Duration::from_millis(5 * number);
-            let _ = stranger.server.handle_datagram(now, stranger.path, datagram);
-            while stranger.server.poll_transmit(&mut answer).is_some() {
+            let _ = peer.server.handle_datagram(now, peer.path, datagram);
+            while peer.server.poll_transmit(&mut answer).is_some() {
                 answers += 1;
             }
         }
@@ -108,19 +111,19 @@ fn answers_to_one_address_have_limits() {
 /// Answers wait until they can be sent, but not without end.
 #[test]
 fn answers_that_nobody_takes_do_not_pile_up() {
-    let mut stranger = Stranger::new();
+    let mut peer = UnauthenticatedPeer::new();
     let mut answered = 0;
     for number in 0..10_000_u16 {
         let [high, low] = number.to_be_bytes();
-        stranger.path = Path::Udp { socket: 0, remote: SocketAddr::from(([10, high, low, 9], 1194)) };
+        peer.path = Path::Udp { socket: 0, remote: SocketAddr::from(([10, high, low, 9], 1194)) };
         let reset = ControlBody { packet_id: Some(0), ..ControlBody::default() };
-        answered += usize::from(stranger.send(Opcode::HardResetClientV2, reset).is_ok());
+        answered += usize::from(peer.send(Opcode::HardResetClientV2, reset).is_ok());
     }
     assert_eq!(answered, 256);
     let mut datagram = Vec::new();
-    let sent = std::iter::from_fn(|| stranger.server.poll_transmit(&mut datagram)).count();
+    let sent = std::iter::from_fn(|| peer.server.poll_transmit(&mut datagram)).count();
     assert_eq!(sent, 256);
-    let _ = stranger.reset();
+    let _ = peer.reset();
 }
 
 /// A first packet as a tls-crypt-v2 client of 2.6 or an older one sends it, and the same forged.
@@ -140,25 +143,26 @@ fn v2_resets(key: &ServerKey, old: bool) -> [Vec<u8>; 2] {
     [genuine, forged]
 }
 
-fn v2_server(force_cookie: bool) -> (Stranger, Arc<ServerKey>) {
+fn v2_server(force_cookie: bool) -> (UnauthenticatedPeer, Arc<ServerKey>) {
     let key = Arc::new(ServerKey::from_bytes(&[5; 128]));
     let credentials = Authority::new().issue("server", ExtendedKeyUsagePurpose::ServerAuth);
     let mut params = server_params(&credentials, WrapConfig::Plain);
     params.admission.v2 = Some(TlsCryptV2 { key: Arc::clone(&key), force_cookie, max_age: None });
-    let stranger = Stranger { server: Server::new(params, NOW, [2; 32]), ..Stranger::new() };
-    (stranger, key)
+    let peer =
+        UnauthenticatedPeer { server: Server::new(params, NOW, [2; 32]), ..UnauthenticatedPeer::new() };
+    (peer, key)
 }
 
 /// What is refused whatever is inside is refused before its wrapping is opened, which is what it costs most: a forged
 /// packet is then called one too many, not a forged one.
 #[test]
 fn what_would_be_refused_anyhow_is_not_opened() {
-    let (mut stranger, key) = v2_server(false);
+    let (mut peer, key) = v2_server(false);
     let [genuine, forged] = v2_resets(&key, false);
-    let path = stranger.path;
+    let path = peer.path;
     let mut send = |datagram: &[u8]| {
-        let result = stranger.server.handle_datagram(NOW, path, datagram);
-        while stranger.server.poll_transmit(&mut Vec::new()).is_some() {}
+        let result = peer.server.handle_datagram(NOW, path, datagram);
+        while peer.server.poll_transmit(&mut Vec::new()).is_some() {}
         result
     };
     for _ in 0..100 {
@@ -174,11 +178,11 @@ fn what_would_be_refused_anyhow_is_not_opened() {
 /// Likewise of clients that cannot prove their address, for which there is little room, or none.
 #[test]
 fn old_clients_without_room_are_not_opened() {
-    let (mut stranger, key) = v2_server(false);
+    let (mut peer, key) = v2_server(false);
     let [genuine, forged] = v2_resets(&key, true);
     let mut send = |number: u8, datagram: &[u8]| {
         let path = Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, number, 9], 1194)) };
-        stranger.server.handle_datagram(NOW, path, datagram)
+        peer.server.handle_datagram(NOW, path, datagram)
     };
     assert!(matches!(send(200, &forged), Err(Rejected::Unauthentic(_))));
     for number in 0..64 {
@@ -187,9 +191,9 @@ fn old_clients_without_room_are_not_opened() {
     assert!(matches!(send(200, &forged), Err(Rejected::Limited(_))));
     assert!(matches!(send(200, &genuine), Err(Rejected::Limited(_))));
 
-    let (mut stranger, key) = v2_server(true);
+    let (mut peer, key) = v2_server(true);
     for datagram in v2_resets(&key, true) {
-        let result = stranger.server.handle_datagram(NOW, stranger.path, &datagram);
+        let result = peer.server.handle_datagram(NOW, peer.path, &datagram);
         assert!(
             matches!(result, Err(Rejected::Unexpected(why)) if why.contains("force-cookie")),
             "{result:?}"
