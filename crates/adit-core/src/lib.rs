@@ -11,13 +11,13 @@ mod drive;
 mod event;
 mod ids;
 mod limits;
-mod name_field;
 mod notice;
 mod path;
-mod pool_entry;
+mod pool;
 pub mod prefix_table;
 mod printable;
 mod protocol;
+mod rate_limit;
 mod session;
 mod time;
 mod tunnel;
@@ -27,13 +27,13 @@ pub use drive::{Drive, drive, drive_once};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use limits::{IdleLimit, SessionLimits};
-pub use name_field::NameField;
 pub use notice::Notice;
 pub use path::{Path, Transport};
-pub use pool_entry::PoolEntry;
+pub use pool::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
+pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,

@@ -346,7 +346,7 @@ impl Client {
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = &self.control.revocations else { return };
         if let Err(error) = revocations.update(content) {
-            let text = format!("{error}; the list read before stays in force");
+            let text = format!("crl-verify: {error}; the list read before stays in force");
             return self.report(Severity::Error, None, text);
         }
         let lists = revocations.current();

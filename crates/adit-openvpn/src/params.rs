@@ -10,16 +10,17 @@ use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, Redirect,
     ReplayWindow, Route, SessionLimits, Transport, UnixTime,
 };
+use adit_pki::{NameFields, Revocations};
 
 use crate::access::AccessParams;
-use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
-use crate::revocation::Revocations;
 use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
 use crate::wrap::v2::ServerKey;
 use crate::wrap::{KeyDirection, WrapConfig};
+
+pub use adit_core::Rate;
 
 pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
@@ -310,6 +311,32 @@ pub struct ServerParams {
     pub point: Option<PointParams>,
 }
 
+impl ServerParams {
+    /// OpenVPN's defaults around that control channel: no addresses and nothing pushed.
+    pub fn new(control: ControlParams) -> Self {
+        ServerParams {
+            control,
+            data: DataParams::default(),
+            address4: None,
+            pool4: None,
+            address6: None,
+            pool6: None,
+            push: Vec::new(),
+            routes: Vec::new(),
+            keepalive: Keepalive::default(),
+            limits: SessionLimits::default(),
+            client_to_client: false,
+            duplicate_cn: false,
+            max_clients: 1024,
+            exit_notify: ExitNotify::default(),
+            per_client: PerClientParams::default(),
+            access: AccessParams::default(),
+            admission: AdmissionParams::default(),
+            point: None,
+        }
+    }
+}
+
 /// The listening end of a point-to-point tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PointParams {
@@ -413,7 +440,7 @@ pub struct PerClientParams {
 }
 
 /// How a server meets clients that it does not know yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AdmissionParams {
     /// `tls-crypt-v2`. Clients with a key of their own then come in beside those whose wrapping
     /// [`ControlParams::wrap`] names; if it names none, they alone.
@@ -423,6 +450,13 @@ pub struct AdmissionParams {
     pub answers: Rate,
     /// `connect-freq`: new clients whose address is proven, all together. Default: no limit.
     pub clients: Option<Rate>,
+}
+
+impl Default for AdmissionParams {
+    fn default() -> Self {
+        let answers = Rate { count: 100, period: Duration::from_secs(10) };
+        AdmissionParams { v2: None, answers, clients: None }
+    }
 }
 
 /// `tls-crypt-v2` on a server.
@@ -435,22 +469,6 @@ pub struct TlsCryptV2 {
     pub force_cookie: bool,
     /// Turn away keys that are older, or have no date (`tls-crypt-v2-max-age`).
     pub max_age: Option<Duration>,
-}
-
-/// So many in such a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// How many.
-    pub count: u32,
-    /// In which time.
-    pub period: Duration,
-}
-
-impl Default for Rate {
-    /// That of `connect-freq-initial`.
-    fn default() -> Self {
-        Rate { count: 100, period: Duration::from_secs(10) }
-    }
 }
 
 /// What a stopping server tells its clients.

@@ -13,7 +13,6 @@ mod log_budget;
 mod peer;
 mod pre_auth;
 mod pre_check;
-mod rate;
 mod reports;
 mod settings;
 mod silent;
@@ -27,14 +26,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, Protocol, Rejected, Severity, Transport,
+    AddressPool, Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
+    Rejected, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
-use crate::pool::Pool;
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::Sid;
 use half_open::HalfOpen;
@@ -77,7 +76,7 @@ pub struct Server {
     told_full: BTreeMap<&'static str, Instant>,
     pre_auth: PreAuth,
     tls_crypt_v2_verify: TlsCryptV2Verify,
-    pool: Pool,
+    pool: AddressPool,
     next_peer: u32,
     /// Clients that began a handshake; numbers them for scripts.
     admitted: u64,
@@ -121,7 +120,10 @@ impl Server {
             log_budget: LogBudget::new(),
             told_full: BTreeMap::new(),
             tls_crypt_v2_verify: TlsCryptV2Verify::new(),
-            pool: Pool::new(&params),
+            pool: AddressPool::new(
+                PoolRanges { v4: params.pool4, v6: params.pool6 },
+                &params.per_client.remembered,
+            ),
             next_peer: 0,
             admitted: 0,
             events,
@@ -240,10 +242,10 @@ impl Server {
             self.vacated.insert(network, (peer.next_script(), peer.path().remote().ip()));
         }
         if let Some(lease) = peer.leave(self.now, &mut self.events) {
-            self.pool.release(&lease);
+            self.pool.release(&lease.addresses);
         }
         if let Some(lease) = peer.lease() {
-            self.pool.release(lease);
+            self.pool.release(&lease.addresses);
             let peer = peer.data_id();
             self.events.push_back(Event::Data(DataEvent::RemovePeer(peer)));
             self.events.push_back(Event::PeerDown { peer, reason: reason.to_owned() });
@@ -369,7 +371,7 @@ impl Server {
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = self.params.control.revocations.clone() else { return };
         if let Err(error) = revocations.update(content) {
-            let text = format!("{error}; the list read before stays in force");
+            let text = format!("crl-verify: {error}; the list read before stays in force");
             return self.report(Severity::Error, None, text);
         }
         self.report(Severity::Info, None, "crl-verify: read anew".to_owned());

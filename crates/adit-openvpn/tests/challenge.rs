@@ -10,7 +10,7 @@ use adit_core::{Command, Protocol};
 use adit_openvpn::params::{AuthRetry, ClientParams, RemoteParams, ServerParams, StaticChallenge};
 use adit_openvpn::request::{Challenge, ChallengeResponse, Event, Reply, Request, ScriptFile};
 use support::Pair;
-use support::judged::{asked, assign_addresses, end_of, ends, log_says, pair, tokens, variable};
+use support::judged::{accepted, asked, end_of, ends, log_says, pair, tokens, variable};
 
 const VERIFY: &str = "user-pass-verify";
 const RESPONSE: &str = "client-crresponse";
@@ -115,7 +115,7 @@ fn a_dynamic_challenge() {
     });
     assert_eq!(shown(&pair), ["ann", "s3 cret"]);
     ends(&mut pair, VERIFY, 1, &["", "", CRV1]);
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_none());
+    assert!(!accepted(&pair) && end_of(&pair).is_none());
     pair.advance(Duration::from_secs(2));
     let [Challenge { text, echo: true, .. }] = questions(&pair)[..] else { panic!("{:?}", questions(&pair)) };
     assert_eq!(text, "PIN of the day:");
@@ -204,7 +204,7 @@ fn a_question_while_the_server_waits() {
     assert_eq!(script.beside, Some(asked(&pair, VERIFY)[0].id));
     assert_eq!((variable(script, "username"), variable(script, "password")), (Some("ann"), None));
     ends(&mut pair, RESPONSE, 0, &[]);
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_none(), "the script itself lets nobody in");
+    assert!(!accepted(&pair) && end_of(&pair).is_none(), "the script itself lets nobody in");
     ends(&mut pair, VERIFY, 2, &["1"]);
     assert!(pair.is_up());
     assert!(!log_says(&pair.server_events, "123456") && !log_says(&pair.server_events, "MTIzNDU2"));
@@ -237,11 +237,11 @@ fn a_wrong_answer_is_the_end() {
     let mut pair = texting();
     answer(&mut pair, Ok("654321"));
     ends(&mut pair, RESPONSE, 1, &[""]);
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_some());
+    assert!(!accepted(&pair) && end_of(&pair).is_some());
     assert!(log_says(&pair.server_events, "client-crresponse says no"));
     // Whatever the other script says now.
     ends(&mut pair, VERIFY, 2, &["1"]);
-    assert!(!assign_addresses(&pair));
+    assert!(!accepted(&pair));
 }
 
 /// CR_RESPONSE as a client may send it, asked or not.

@@ -13,7 +13,7 @@ use adit_openvpn::request::{
     ClientDecision, ClientEvent, ClientStep, Event, PeerSettings, PushChange, Reply, Request,
 };
 use support::judged::{
-    asked, assign_addresses, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
+    accepted, asked, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate,
 };
 use support::{Pair, traffic};
@@ -92,7 +92,7 @@ fn a_client_is_asked_about_and_let_in() {
     }
     assert!(["password", "script_type", "session_id"].iter().all(|name| env(asked, name).is_none()));
     assert!(!format!("{asked:?}").contains("s3 cret"));
-    assert!(!assign_addresses(&pair));
+    assert!(!accepted(&pair));
     let push = PushChange::Add("route 10.77.0.0 255.255.0.0".to_owned());
     let routes = vec!["192.168.7.0/24".parse().unwrap()];
     let settings = PeerSettings { push: vec![push], routes, ..PeerSettings::default() };
@@ -121,7 +121,7 @@ fn a_client_is_sent_away_with_the_words_that_the_program_has_for_it() {
     for (told, heard) in [("", "AUTH_FAILED"), ("see the desk", "see the desk"), ("a\nb", "a")] {
         let mut pair = judged(|_, _| {});
         rule(&mut pair, deny(told));
-        assert!(!assign_addresses(&pair) && log_says(&pair.server_events, "not today"));
+        assert!(!accepted(&pair) && log_says(&pair.server_events, "not today"));
         let end = end_of(&pair).unwrap();
         assert!(end.contains(heard) && !end.contains('\n'), "{end}");
         pair.advance(Duration::from_secs(10));
@@ -141,7 +141,7 @@ fn a_client_is_asked_to_wait() {
     assert!(log_says(&pair.client_events, "https://login.example/"), "{:?}", pair.client_events);
     // Longer than the window of a handshake.
     pair.advance(Duration::from_secs(100));
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_none());
+    assert!(!accepted(&pair) && end_of(&pair).is_none());
     rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
 }
@@ -204,7 +204,7 @@ fn nobody_waits_longer_than_half_a_renegotiation() {
     assert!(log_says(&pair.server_events, "at the management socket, did not answer in time"));
     // Too late.
     rule_on(&mut pair, 0, FIRST, ClientDecision::Accept(None));
-    assert!(!assign_addresses(&pair));
+    assert!(!accepted(&pair));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn only_what_was_asked_is_answered() {
         rule_on(&mut pair, client, key, ClientDecision::Accept(None));
         rule_on(&mut pair, client, key, deny(""));
     }
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_none());
+    assert!(!accepted(&pair) && end_of(&pair).is_none());
     rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
     rule(&mut pair, ClientDecision::Accept(None));
@@ -243,7 +243,7 @@ fn what_is_disabled_is_not_let_in() {
     let mut pair = judged(|_, _| {});
     let settings = PeerSettings { disabled: true, ..PeerSettings::default() };
     rule(&mut pair, ClientDecision::Accept(Some(Box::new(settings))));
-    assert!(!assign_addresses(&pair) && log_says(&pair.server_events, "`disable`"));
+    assert!(!accepted(&pair) && log_says(&pair.server_events, "`disable`"));
 }
 
 #[test]
@@ -280,13 +280,13 @@ fn script_and_program_must_agree() {
             let ruling = || if program { ClientDecision::Accept(None) } else { deny("") };
             if !script_first {
                 rule(&mut pair, ruling());
-                assert!(!assign_addresses(&pair));
+                assert!(!accepted(&pair));
             }
             if script_first || program {
                 ends(&mut pair, VERIFY, i32::from(!script), &[]);
             }
             if script_first {
-                assert!(!assign_addresses(&pair));
+                assert!(!accepted(&pair));
                 rule(&mut pair, ruling());
             }
             assert_eq!(pair.is_up(), script && program, "{script_first} {script} {program}");
@@ -303,7 +303,7 @@ fn what_the_program_says_comes_after_client_connect() {
         ..PeerSettings::default()
     };
     rule(&mut pair, ClientDecision::Accept(Some(Box::new(address("10.8.0.78")))));
-    assert!(!assign_addresses(&pair));
+    assert!(!accepted(&pair));
     let settings = Some(Ok(Box::new(address("10.8.0.77"))));
     let outcome = adit_openvpn::request::ScriptOutcome { exit: Ok(0), files: Vec::new(), settings };
     reports(&mut pair, "client-connect", outcome);

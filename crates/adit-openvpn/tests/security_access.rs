@@ -16,7 +16,7 @@ use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
 use rcgen::{CertificateParams, DnType, DnValue, KeyUsagePurpose};
-use support::judged::{asked, assign_addresses, end_of, ends, pair, tokens, user, variable};
+use support::judged::{accepted, asked, end_of, ends, pair, tokens, user, variable};
 use support::{Authority, Pair, client_params, environment, requirements, server_params};
 
 const VERIFY: &str = "user-pass-verify";
@@ -29,11 +29,11 @@ fn cve_2020_15078_nothing_is_pushed_before_the_judgement() {
     for _ in 0..4 {
         // It asks every 5 s.
         pair.advance(Duration::from_secs(6));
-        assert!(!assign_addresses(&pair), "{:?}", pair.server_events);
+        assert!(!accepted(&pair), "{:?}", pair.server_events);
     }
     ends(&mut pair, VERIFY, 1, &[]);
     pair.advance(Duration::from_secs(10));
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_some());
+    assert!(!accepted(&pair) && end_of(&pair).is_some());
 }
 
 /// Several judges: all must say yes, in whatever order they answer (`Authentication::script_done`).
@@ -43,9 +43,9 @@ fn cve_2022_0547_every_judge_must_agree() {
     for [first, second] in [[VERIFY, "tls-verify"], ["tls-verify", VERIFY]] {
         let mut one = judged();
         ends(&mut one, first, 0, &[]);
-        assert!(!assign_addresses(&one), "only {first} has answered");
+        assert!(!accepted(&one), "only {first} has answered");
         ends(&mut one, second, 1, &[]);
-        assert!(!assign_addresses(&one) && end_of(&one).is_some(), "{second} said no");
+        assert!(!accepted(&one) && end_of(&one).is_some(), "{second} said no");
         let mut both = judged();
         ends(&mut both, first, 0, &[]);
         ends(&mut both, second, 0, &[]);
@@ -56,12 +56,12 @@ fn cve_2022_0547_every_judge_must_agree() {
     ends(&mut pair, VERIFY, 2, &[""]);
     ends(&mut pair, "tls-verify", 1, &[]);
     ends(&mut pair, VERIFY, 2, &["1"]);
-    assert!(!assign_addresses(&pair));
+    assert!(!accepted(&pair));
     // Only passwords can be judged later.
     let mut pair = judged();
     ends(&mut pair, VERIFY, 0, &[]);
     ends(&mut pair, "tls-verify", 2, &["1"]);
-    assert!(!assign_addresses(&pair) && end_of(&pair).is_some());
+    assert!(!accepted(&pair) && end_of(&pair).is_some());
 }
 
 /// Fewer bytes than a token has are a password (`auth_token::is_token`).
@@ -75,7 +75,7 @@ fn cve_2026_13122_a_short_token_is_judged_as_a_password() {
         let scripts = asked(&pair, VERIFY);
         assert_eq!(scripts.len(), 1, "{password}");
         assert_eq!(variable(scripts[0], "password"), Some(password));
-        assert!(!assign_addresses(&pair));
+        assert!(!accepted(&pair));
     }
 }
 
@@ -98,7 +98,7 @@ fn a_nul_in_the_subject() {
         client.auth = Some(user("s3 cret"));
         let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
         let pair = Pair::new(client, server);
-        assert!(!assign_addresses(&pair) && end_of(&pair).is_some(), "{name:?}");
+        assert!(!accepted(&pair) && end_of(&pair).is_some(), "{name:?}");
     }
 }
 
@@ -150,7 +150,7 @@ fn eku_bypass() {
         let client = client_params(&authority.sign(params), WrapConfig::Plain, Transport::Udp);
         let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
         let pair = Pair::new(client, server);
-        assert!(!assign_addresses(&pair), "{usage:?} at a server");
+        assert!(!accepted(&pair), "{usage:?} at a server");
     }
     // A client that plays the server.
     let authority = Authority::new();

@@ -11,6 +11,7 @@ use adit_core::{
     Cipher, Instant, Notice, Path, PeerId, Rejected, Report, SessionLimits, Severity, Transport,
     TunnelSettings,
 };
+use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -26,7 +27,6 @@ use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, UserPassword};
-use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
 
@@ -205,7 +205,7 @@ impl Connection {
         self.up.is_some()
     }
 
-    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         self.session.is_revoked(lists)
     }
 

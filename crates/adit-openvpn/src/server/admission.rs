@@ -1,6 +1,6 @@
 //! How unauthenticated clients become peers: what they have proved so far, and whether there is room for one more.
 
-use adit_core::{Path, PeerId, Rejected, Severity, Transport};
+use adit_core::{AnswerLimit, Path, PeerId, Rejected, Severity, Transport};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -36,7 +36,8 @@ impl Server {
         self.tls_crypt_v2_verify.check(self.now, datagram)?;
         match pre_check(&self.params, path, datagram)? {
             PreCheck::Answer { larger } => {
-                self.pre_auth.check_answers(self.now, &self.params, path, larger, &mut self.events)?;
+                let (now, foresee) = (self.now, AnswerLimit::foresee);
+                self.pre_auth.check_answer(now, &self.params, path, larger, foresee, &mut self.events)?;
             }
             PreCheck::Session => self.half_open.check_room(path, false)?,
             PreCheck::Open => {}

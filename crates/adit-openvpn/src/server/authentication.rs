@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use adit_core::{Instant, Path};
+use adit_pki::certificate::subject_text;
 use base64ct::{Base64, Encoding as _};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -18,7 +19,6 @@ use self::management::{ManagementAuth, sanitized};
 use super::environment::Environment;
 use crate::access::{AccessParams, PasswordScript};
 use crate::auth_token::{self, TokenSession, Verified, is_token};
-use crate::certificate::subject_text;
 use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::ServerParams;

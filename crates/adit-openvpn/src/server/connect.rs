@@ -6,7 +6,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::authentication::deferred_result;
-use crate::pool::Lease;
+use crate::lease::ClientLease;
 use crate::request::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The exit code by which a script puts off its answer.
@@ -15,7 +15,7 @@ const DEFERRED: i32 = 2;
 /// A client about which the script is being asked.
 pub(super) struct Connecting {
     id: ScriptId,
-    lease: Lease,
+    lease: ClientLease,
     settings: PeerSettings,
 }
 
@@ -26,10 +26,10 @@ pub(super) enum Connected {
     /// It will say later.
     NotYet,
     /// No, and why.
-    Refused { lease: Lease, reason: String },
+    Refused { lease: ClientLease, reason: String },
     /// Yes.
     Accepted {
-        lease: Lease,
+        lease: ClientLease,
         /// What was known before, and what the script adds.
         settings: Box<PeerSettings>,
         added: Box<PeerSettings>,
@@ -37,7 +37,7 @@ pub(super) enum Connected {
 }
 
 impl Connecting {
-    pub(super) fn new(id: ScriptId, lease: Lease, settings: PeerSettings) -> Self {
+    pub(super) fn new(id: ScriptId, lease: ClientLease, settings: PeerSettings) -> Self {
         Connecting { id, lease, settings }
     }
 
@@ -49,7 +49,7 @@ impl Connecting {
         self.id == id
     }
 
-    pub(super) fn into_lease(self) -> Lease {
+    pub(super) fn into_lease(self) -> ClientLease {
         self.lease
     }
 

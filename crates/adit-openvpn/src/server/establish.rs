@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::{IpNet, PeerId, Severity};
+use adit_core::{FixedAddresses, IpNet, Lease, LeaseOwner, PeerId, Severity};
 
 use super::Server;
 use super::connect::Connected;
 use super::peer::{Learned, Peer, delete_address};
 use super::tls_crypt_v2_verify::KeyVerdict;
-use crate::pool::Lease;
+use crate::lease::ClientLease;
 use crate::request::{ClientDecision, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 
 impl Server {
@@ -70,30 +70,35 @@ impl Server {
             return self.find_no_room(id);
         }
         if self.params.point.is_some() {
-            return self.bring_up(id, Lease::default(), settings);
+            let lease = ClientLease::new(Lease::empty(lease_owner(id)), Vec::new());
+            return self.bring_up(id, lease, settings);
         }
         // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
         let remembered = name.as_deref().filter(|_| !self.params.duplicate_cn);
-        let Some(mut lease) = self.pool.take(remembered, settings) else {
+        let fixed = FixedAddresses {
+            v4: settings.ipv4.map(|(address, _)| address),
+            v6: settings.ipv6.map(|(network, _)| network),
+        };
+        let Some(addresses) = self.pool.lease(lease_owner(id), remembered, fixed) else {
             let reason = "no free address in the pool (server, ifconfig-pool); refused";
             return self.remove(id, reason, Severity::Warning);
         };
-        for other in self.holders(id, &lease) {
+        let mut lease = ClientLease::new(addresses, settings.routes.clone());
+        let wanted = lease.addresses.fixed();
+        for other in self.holders(&lease.addresses) {
             let theirs = self.peers.get(&other);
-            if theirs
-                .and_then(Peer::lease)
-                .is_some_and(|theirs| theirs.fixed.iter().any(|a| lease.fixed.contains(a)))
-            {
+            let fixed = theirs.and_then(Peer::lease).map(|theirs| theirs.addresses.fixed());
+            if fixed.is_some_and(|theirs| theirs.iter().any(|address| wanted.contains(address))) {
                 let other = theirs.map_or_else(String::new, |peer| peer.name().to_owned());
                 let reason = format!("{other} has the same address by ifconfig-push; refused");
-                self.pool.release(&lease);
+                self.pool.release(&lease.addresses);
                 return self.remove(id, &reason, Severity::Warning);
             }
             let name = name.as_deref().unwrap_or("another client");
             let reason = format!("its address belongs to {name} by ifconfig-push");
             self.remove(other, &reason, Severity::Warning);
         }
-        self.pool.reserve(&mut lease);
+        self.pool.reserve(&mut lease.addresses);
         match self.peers.get_mut(&id) {
             Some(peer) if asks => {
                 peer.ask_client_connect(self.now, lease, settings, &mut self.events);
@@ -138,7 +143,7 @@ impl Server {
             // Judged again meanwhile, in a renegotiation.
             Learned::All { lease, .. } if peer.is_refused() => {
                 self.vacate(id, lease.networks());
-                self.pool.release(&lease);
+                self.pool.release(&lease.addresses);
                 return self.settle(id);
             }
             Learned::All { lease, settings } => {
@@ -151,9 +156,9 @@ impl Server {
             Connected::NotOurs => peer.script_done(self.now, script, outcome, &mut self.events),
             Connected::NotYet => {}
             // Judged again meanwhile, in a renegotiation.
-            Connected::Accepted { lease, .. } if peer.is_refused() => self.pool.release(&lease),
+            Connected::Accepted { lease, .. } if peer.is_refused() => self.pool.release(&lease.addresses),
             Connected::Refused { lease, reason } => {
-                self.pool.release(&lease);
+                self.pool.release(&lease.addresses);
                 peer.refuse(self.now, "", &reason, &mut self.events);
             }
             Connected::Accepted { mut lease, mut settings, mut added } => {
@@ -163,7 +168,7 @@ impl Server {
                 let moves = added.ipv4.is_some() || added.ipv6.is_some();
                 settings.merge(*added);
                 if moves {
-                    self.pool.release(&lease);
+                    self.pool.release(&lease.addresses);
                     return self.assign_addresses(id, &settings, true);
                 }
                 lease.routes.clone_from(&settings.routes);
@@ -183,7 +188,7 @@ impl Server {
     }
 
     /// The client has its addresses; `learn-address` hears of them first.
-    fn bring_up(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
+    fn bring_up(&mut self, id: PeerId, lease: ClientLease, settings: &PeerSettings) {
         if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
             return self.establish(id, lease, settings);
         }
@@ -196,8 +201,8 @@ impl Server {
     }
 
     /// The client may use its addresses.
-    fn establish(&mut self, id: PeerId, lease: Lease, settings: &PeerSettings) {
-        let entry = self.pool.entry(&lease);
+    fn establish(&mut self, id: PeerId, lease: ClientLease, settings: &PeerSettings) {
+        let entry = self.pool.entry(&lease.addresses);
         if let Some(peer) = self.peers.get_mut(&id) {
             let name = peer.known_name().map(str::to_owned);
             peer.establish(self.now, lease.clone(), settings, &mut self.events);
@@ -211,7 +216,7 @@ impl Server {
                 peer.tell_program(&mut self.events);
             } else {
                 // Refused: its addresses go back.
-                self.pool.release(&lease);
+                self.pool.release(&lease.addresses);
                 if self.params.access.learn_address.is_some() {
                     self.vacate(id, lease.networks());
                 }
@@ -246,17 +251,14 @@ impl Server {
         replaced.into_iter().filter(|other| *other != id).collect()
     }
 
-    /// The clients that hold an address of this lease.
-    fn holders(&self, id: PeerId, lease: &Lease) -> Vec<PeerId> {
-        if lease.fixed.is_empty() {
+    /// The other clients that use an address of this lease.
+    fn holders(&self, lease: &Lease) -> Vec<PeerId> {
+        if lease.fixed().is_empty() {
             // The pool gives no client an address that another has.
             return Vec::new();
         }
-        let wanted = lease.addresses();
-        let holds = |peer: &Peer| {
-            peer.lease().is_some_and(|lease| lease.addresses().iter().any(|held| wanted.contains(held)))
-        };
-        self.peers.iter().filter(|(other, peer)| **other != id && holds(peer)).map(|(id, _)| *id).collect()
+        let holders = self.pool.holders(lease).into_iter().map(|owner| owner.peer);
+        holders.filter(|other| self.peers.get(other).is_some_and(Peer::is_up)).collect()
     }
 
     /// These addresses are free now.
@@ -273,4 +275,9 @@ impl Server {
             delete_address(&self.params, script, network, &mut self.events);
         }
     }
+}
+
+/// The owner of a client's lease. The pool is this server's alone.
+fn lease_owner(id: PeerId) -> LeaseOwner {
+    LeaseOwner { endpoint: 0, peer: id }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
+use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
@@ -25,17 +26,16 @@ use crate::data_keys::DataKeys;
 use crate::data_message;
 use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyStateError, earliest};
+use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
 use crate::notices::{Heard, Hearing};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
-use crate::pool::Lease;
 use crate::request::{
     ClientDecision, DataEvent, Event, PeerDetail, PeerInfo, PeerSettings, ScriptId, ScriptOutcome,
 };
-use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
@@ -60,7 +60,7 @@ pub(super) enum Verdict {
 
 /// What a client is once it has its addresses.
 struct Up {
-    lease: Lease,
+    lease: ClientLease,
     since: Instant,
     push_messages: Vec<String>,
     pushed_at: Option<Instant>,
@@ -229,7 +229,7 @@ impl Peer {
         self.up.is_some()
     }
 
-    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         self.session.is_revoked(lists)
     }
 
@@ -237,7 +237,7 @@ impl Peer {
         self.session.is_quiet()
     }
 
-    pub(super) fn lease(&self) -> Option<&Lease> {
+    pub(super) fn lease(&self) -> Option<&ClientLease> {
         self.up.as_ref().map(|up| &up.lease)
     }
 

@@ -7,13 +7,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Rejected, Report, Severity, Transport, UnixTime};
+use adit_core::{
+    AnswerLimit, ClientLimit, Instant, Path, Permit, Rate, Rejected, Report, Severity, Transport, UnixTime,
+    silence,
+};
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
 use super::pre_check::answer_length;
-use super::rate::{AnswerLimit, ClientLimit, Permit, silence};
-use crate::params::{Rate, ServerParams, TlsCryptV2};
+use crate::params::{ServerParams, TlsCryptV2};
 use crate::request::Event;
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
 use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
@@ -123,8 +125,9 @@ impl PreAuth {
             },
             (false, Transport::Udp) => self.check_cookie(now, params, path, first, &body)?,
         };
-        if let Permit::Refused { first } = self.client_limit.ask(now) {
-            let rate = params.admission.clients.unwrap_or_default();
+        if let Some(rate) = params.admission.clients
+            && let Permit::Refused { first } = self.client_limit.ask(now)
+        {
             note_limit(first, "connect-freq", rate, "new clients are not let in", path, events);
             return Err(Rejected::Limited("new clients (connect-freq)"));
         }
@@ -156,7 +159,8 @@ impl PreAuth {
         let body = ControlBody { acks: vec![0], peer_sid: Some(client), packet_id: Some(0), payload };
         let mut bytes = Vec::new();
         body.encode(&mut bytes);
-        self.admit_answer(now, params, path, answer_length > length, events)?;
+        let larger = answer_length > length;
+        self.check_answer(now, params, path, larger, AnswerLimit::ask, events)?;
         if self.answers.len() >= MAX_ANSWERS {
             return Err(Rejected::Limited("answers that wait to be sent"));
         }
@@ -171,31 +175,19 @@ impl PreAuth {
         Ok(None)
     }
 
-    /// Whether one more answer may go to that address; `larger` than what it answers, or not.
-    fn admit_answer(
+    /// Whether one more answer may go to that address; `larger` than what it answers, or not. [`AnswerLimit::ask`] counts
+    /// it, [`AnswerLimit::foresee`] does not.
+    pub(super) fn check_answer(
         &mut self,
         now: Instant,
         params: &ServerParams,
         path: Path,
         larger: bool,
+        ask: fn(&mut AnswerLimit, Instant, [usize; 2]) -> Permit,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
         let places = self.cookies.places(path.source_prefix());
-        let permit = self.limit(larger).ask(now, places);
-        check_permit(permit, params, path, larger, events)
-    }
-
-    /// Whether an answer to that address would be refused now. None is counted.
-    pub(super) fn check_answers(
-        &mut self,
-        now: Instant,
-        params: &ServerParams,
-        path: Path,
-        larger: bool,
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.source_prefix());
-        let permit = self.limit(larger).foresee(now, places);
+        let permit = ask(self.limit(larger), now, places);
         check_permit(permit, params, path, larger, events)
     }
 

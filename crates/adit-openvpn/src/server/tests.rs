@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Instant, Notice, Path, Protocol, Transport};
+use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -17,7 +18,6 @@ use crate::request::{DataEvent, Event, PeerSettings, Reply, Request, ScriptId, S
 use crate::session::{Session, SessionOutput};
 use crate::support::{Authority, client_params, environment, server_params};
 use crate::tls::TlsConfig;
-use crate::verify::{CertificateDemand, PeerRequirements};
 use crate::wrap::WrapConfig;
 
 struct Rogue {

@@ -10,7 +10,8 @@ use adit_openvpn::request::{
     DataEvent, Event, PeerSettings, Reply, Request, Script, ScriptOutcome, UserPassword,
 };
 use adit_openvpn::wrap::WrapConfig;
-use adit_openvpn::{CertificateDemand, PeerRequirements, TlsConfig};
+use adit_openvpn::{PeerRequirements, TlsConfig};
+use adit_pki::CertificateDemand;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use zeroize::Zeroizing;
 
@@ -98,7 +99,7 @@ pub fn renegotiate(pair: &mut Pair) {
 }
 
 /// Whether the server let the client near the tunnel.
-pub fn assign_addresses(pair: &Pair) -> bool {
+pub fn accepted(pair: &Pair) -> bool {
     let near = |event: &Event| {
         matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
     };

@@ -8,10 +8,10 @@ use adit_core::{Instant, OpenVpnHeader, PeerConfig, Severity};
 use super::{Peer, Up, Verdict};
 use crate::control_message::encode_push_reply;
 use crate::data_keys::Agreement;
+use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
 use crate::negotiate::{choose_cipher, iv_proto, max_mss};
-use crate::pool::Lease;
 use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
@@ -23,7 +23,7 @@ impl Peer {
     pub(in crate::server) fn establish(
         &mut self,
         now: Instant,
-        lease: Lease,
+        lease: ClientLease,
         settings: &PeerSettings,
         events: &mut VecDeque<Event>,
     ) {

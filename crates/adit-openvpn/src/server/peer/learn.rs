@@ -7,20 +7,20 @@ use adit_core::{Instant, IpNet, Severity};
 
 use super::Peer;
 use super::scripts::plain_script;
+use crate::lease::ClientLease;
 use crate::params::ServerParams;
-use crate::pool::Lease;
 use crate::request::{Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 use crate::server::environment::Environment;
 
 /// A client whose addresses the script is being told of.
 pub(in crate::server) struct Learning {
-    lease: Lease,
+    lease: ClientLease,
     settings: PeerSettings,
     asked: BTreeMap<ScriptId, IpNet>,
 }
 
 impl Learning {
-    pub(in crate::server) fn into_lease(self) -> Lease {
+    pub(in crate::server) fn into_lease(self) -> ClientLease {
         self.lease
     }
 }
@@ -32,7 +32,7 @@ pub(in crate::server) enum Learned {
     /// It has not answered for all addresses yet.
     NotYet,
     /// It has; those that it said no to are not reached.
-    All { lease: Box<Lease>, settings: Box<PeerSettings> },
+    All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
 
 impl Peer {
@@ -40,7 +40,7 @@ impl Peer {
     pub(in crate::server) fn ask_learn_address(
         &mut self,
         now: Instant,
-        lease: Lease,
+        lease: ClientLease,
         settings: &PeerSettings,
         before: &mut BTreeSet<IpNet>,
         events: &mut VecDeque<Event>,
@@ -106,7 +106,7 @@ impl Peer {
             return Vec::new();
         }
         let lease = self.learning.as_ref().map(|learning| &learning.lease).or(self.lease());
-        lease.map(Lease::networks).unwrap_or_default()
+        lease.map(ClientLease::networks).unwrap_or_default()
     }
 
     /// Names one more run of a script for this client.

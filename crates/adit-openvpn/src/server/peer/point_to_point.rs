@@ -8,9 +8,9 @@ use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transpor
 use super::{Peer, Up, Verdict};
 use crate::data_keys::Agreement;
 use crate::data_message;
+use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::negotiate::{iv_proto, max_mss, point_terms};
-use crate::pool::Lease;
 use crate::request::{DataEvent, Event};
 use crate::wire::Role;
 
@@ -19,7 +19,7 @@ impl Peer {
     pub(super) fn establish_without_push(
         &mut self,
         now: Instant,
-        lease: Lease,
+        lease: ClientLease,
         events: &mut VecDeque<Event>,
     ) {
         let data = &self.params.data;
@@ -53,7 +53,7 @@ impl Peer {
     }
 
     /// The inner addresses that it is known by.
-    pub(super) fn inner_addresses(&self, lease: &Lease) -> Vec<IpAddr> {
+    pub(super) fn inner_addresses(&self, lease: &ClientLease) -> Vec<IpAddr> {
         match &self.params.point {
             Some(point) => point.local.peer_address.into_iter().collect(),
             None => lease.addresses(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use adit_core::{Instant, IpNet};
 
 use super::{Peer, Up};
-use crate::pool::Lease;
+use crate::lease::ClientLease;
 use crate::request::{ClientStep, Event, PeerSettings, Request, Script, ScriptId, ScriptOutcome};
 use crate::server::connect::{Connected, Connecting};
 use crate::server::environment::Environment;
@@ -31,7 +31,7 @@ impl Peer {
     pub(in crate::server) fn ask_client_connect(
         &mut self,
         now: Instant,
-        lease: Lease,
+        lease: ClientLease,
         settings: &PeerSettings,
         events: &mut VecDeque<Event>,
     ) {
@@ -100,7 +100,11 @@ impl Peer {
 
     /// The client goes: the lease that it would have had, if any. The results of its scripts are no longer needed. Of one that was halted
     /// all was said then.
-    pub(in crate::server) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
+    pub(in crate::server) fn leave(
+        &mut self,
+        now: Instant,
+        events: &mut VecDeque<Event>,
+    ) -> Option<ClientLease> {
         self.authentication.forget(events);
         if std::mem::replace(&mut self.left, true) {
             return None;

@@ -1,0 +1,3 @@
+//! `adit` as its users run it: errors.
+
+pub(crate) mod errors;
