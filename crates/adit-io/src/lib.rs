@@ -38,7 +38,7 @@ mod udp;
 pub use clock::{clock, local_time, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
 pub use driver::{
-    Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
+    Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec, Observer, WorkerStatus,
 };
 pub use helper::{
     Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptCall, ScriptInput,

@@ -31,7 +31,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use adit_core::{Command, Ended, EventOf, Framing, Protocol, Transport};
+use adit_core::{Command, Ended, EventOf, Framing, Install, Protocol, Transport};
+use adit_dataplane::aead::AeadError;
+use adit_dataplane::codec::{SessionCodec, session_codec};
 use adit_dataplane::{MergePolicy, Snapshot};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
@@ -201,6 +203,9 @@ impl<P: Protocol> Handle<P> {
     }
 }
 
+/// Makes the codec of a session from the parameters that its protocol gives.
+pub type MakeCodec<P> = fn(&Install<<P as Protocol>::Codec>) -> Result<SessionCodec, AeadError>;
+
 /// Everything that was set up, not yet running.
 pub struct Driver<P: Protocol> {
     config: DriverConfig,
@@ -221,6 +226,7 @@ pub struct Driver<P: Protocol> {
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
+    codec: MakeCodec<P>,
 }
 
 impl<P: Protocol> fmt::Debug for Driver<P> {
@@ -230,8 +236,22 @@ impl<P: Protocol> fmt::Debug for Driver<P> {
 }
 
 impl<P: Protocol<Codec = Framing>> Driver<P> {
-    /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error.
+    /// A driver of a protocol whose codec parameters are in the core.
+    ///
+    /// # Errors
+    /// As [`Driver::with_codec`].
     pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
+        Self::with_codec(config, session_codec)
+    }
+}
+
+impl<P: Protocol> Driver<P> {
+    /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error. `codec` makes
+    /// the data plane's codec of a session from the protocol's parameters.
+    ///
+    /// # Errors
+    /// What cannot be set up, and why.
+    pub fn with_codec(config: DriverConfig, codec: MakeCodec<P>) -> Result<Self, DriverError> {
         let workers = workers(&config)?;
         let mut queues = Tun::create_queues(&config.tun, workers)?;
         let tun = queues.remove(0);
@@ -292,6 +312,7 @@ impl<P: Protocol<Codec = Framing>> Driver<P> {
             orders,
             order_receiver,
             helper: None,
+            codec,
         })
     }
 
