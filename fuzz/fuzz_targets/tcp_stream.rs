@@ -61,7 +61,7 @@ fn receive(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<usize, StreamEr
         buffer.extend_from_slice(bytes);
         let outcome = ingress.open_stream(path(), &mut buffer, &mut inbox);
         control.extend(inbox.control().iter().map(|(_, range)| buffer[range.clone()].to_vec()));
-        assert_eq!(inbox.packets().count() + inbox.relay().len(), 0, "a packet that was never sealed");
+        assert_eq!(inbox.packets().count() + inbox.relay().len(), 0, "a packet that nobody sealed");
         inbox.clear();
         match outcome {
             Ok(used) => drop(buffer.drain(..used)),

@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn an_address_has_the_holders_of_all_endpoints() {
-        let mut pool = pool(2);
+        let mut pool = pool(4);
         let [one, other] = [0, 1].map(|endpoint| LeaseOwner { endpoint, peer: PeerId(7) });
         let anna = pool.lease(one, Some("anna"), FixedAddresses::default()).unwrap();
         let mut berta = pool.lease(other, Some("berta"), fixed([10, 8, 0, 2])).unwrap();
