@@ -41,8 +41,8 @@ pub use driver::{
     Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
 };
 pub use helper::{
-    Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptLauncher,
-    ScriptRun, Scripts, serve_helper,
+    Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptCall, ScriptInput,
+    ScriptLauncher, ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};

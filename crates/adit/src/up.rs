@@ -1,5 +1,6 @@
 //! `adit up`: runs a configuration until it is told to stop.
 
+mod client_settings;
 mod clients;
 mod credentials;
 mod expiry;
@@ -478,7 +479,7 @@ fn per_client_files(args: &Args, parsed: &Parsed) -> Result<Option<PerClient>, F
 }
 
 /// The thread that knows them.
-fn start_clients<P: Protocol + 'static>(
+fn start_clients<P: StatusSource>(
     files: Option<PerClient>,
     helper: &HelperAccess,
     handle: &Handle<P>,
