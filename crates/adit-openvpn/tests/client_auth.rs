@@ -125,7 +125,7 @@ fn a_client_is_sent_away_with_the_words_that_the_program_has_for_it() {
         let end = end_of(&pair).unwrap();
         assert!(end.contains(heard) && !end.contains('\n'), "{end}");
         pair.advance(Duration::from_secs(10));
-        assert_eq!(steps(&pair)[1..], ["0 Leaves"]);
+        assert_eq!(steps(&pair)[1..], ["0 Disconnected"]);
         assert!(news(&pair)[1].env.is_empty() && pair.server.half_open() == 0);
     }
     let mut later = judged(|_, _| {});
@@ -185,7 +185,7 @@ fn a_client_that_waits_is_dismissed() {
     assert_eq!((pair.server.half_open(), steps(&pair).len()), (1, 1), "that is another one");
     pair.server.handle_reply(pair.now, command(0));
     pair.exchange();
-    assert_eq!(steps(&pair)[1..], ["0 Leaves"]);
+    assert_eq!(steps(&pair)[1..], ["0 Disconnected"]);
     assert_eq!(pair.server.half_open(), 0);
     assert!(pair.client_events.iter().any(|event| matches!(event, Event::Ended(_))), "it heard of it");
 }
@@ -263,7 +263,7 @@ fn each_renegotiation_is_a_question_of_its_own() {
     renegotiate(&mut pair);
     rule(&mut pair, deny("enough"));
     assert!(pair.server.peers().is_empty() && end_of(&pair).unwrap().contains("enough"));
-    assert_eq!(steps(&pair).iter().filter(|step| step.ends_with("Leaves")).count(), 1);
+    assert_eq!(steps(&pair).iter().filter(|step| step.ends_with("Disconnected")).count(), 1);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_token_needs_no_question() {
     pair.advance(Duration::from_secs(10));
     assert!(pair.is_up());
     assert_eq!(questions(&pair).len(), 1);
-    assert_eq!(steps(&pair)[2..], ["0 Leaves", "1 Enters { networks: [] }"]);
+    assert_eq!(steps(&pair)[2..], ["0 Disconnected", "1 Established { networks: [] }"]);
 }
 
 #[test]
