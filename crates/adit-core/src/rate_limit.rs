@@ -32,10 +32,9 @@ pub enum Permit {
     },
 }
 
-/// A limit on answers to packets of unproven senders, for each address (OpenVPN's `connect-freq-initial`).
+/// A limit on answers to packets of unproven senders, for each address.
 ///
-/// OpenVPN counts all addresses together, so that an attacker who forges 100 packets in 10 s shuts everybody
-/// else out. The limit keeps answers to forged packets from flooding a third party, and that takes one
+/// With one count for all addresses, an attacker who forges some packets a second would shut all others out. The limit keeps answers to forged packets from flooding a third party, and that takes one
 /// count for each address. Its memory is fixed: an address has two counters, shared with others, and the
 /// lower one counts.
 pub struct AnswerLimit {
@@ -104,7 +103,7 @@ impl AnswerLimit {
     }
 }
 
-/// A limit on new clients, all together (OpenVPN's `connect-freq`).
+/// A limit on new clients, all together.
 pub struct ClientLimit {
     rate: Option<Rate>,
     period_end: Instant,

@@ -210,7 +210,7 @@ impl UdpSocket {
                 self.refusal.store(number, Ordering::Relaxed);
                 return true;
             }
-            // The device on this path has no checksum offload, or the path leads through xfrm (udp_send_skb in
+            // The device on this path has no checksum offload, or its route has a transform (udp_send_skb in
             // Linux's net/ipv4/udp.c).
             Some(libc::EIO) => 0,
             // A segment does not fit the path's MTU: alone it may travel in fragments.
