@@ -48,8 +48,8 @@ pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use privileges::{
-    Account, AccountError, ConfineError, Confined, Layer, Sandbox, confine, forbid_core_files, lock_memory,
-    set_niceness, user_and_group,
+    Account, AccountError, ConfineError, Confined, Layer, Sandbox, allow_many_descriptors, confine,
+    forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
 pub use routing::Routing;
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};

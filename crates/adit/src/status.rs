@@ -1,6 +1,6 @@
 //! `adit status`: what the running tunnels say of themselves.
 //!
-//! Each `adit up` listens on a Unix socket in [`DIRECTORY`]; whoever connects gets one JSON document.
+//! Each tunnel listens on a Unix socket in [`DIRECTORY`], and sends one JSON document over each connection.
 
 mod report;
 mod show;
@@ -121,14 +121,14 @@ impl Drop for Socket {
     }
 }
 
-/// Answers `adit status` for the tunnel of `file`.
+/// Answers `adit status` for the tunnel of that name.
 pub(crate) fn serve<P: Protocol + StatusSource>(
-    file: &Path,
+    name: &str,
     handle: Handle<P>,
     expiry: Expiry,
     (confinement, tables): (Confinement, OtherTables),
 ) -> io::Result<Socket> {
-    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name.to_owned();
     std::fs::create_dir_all(DIRECTORY)?;
     std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
     remove_stale();

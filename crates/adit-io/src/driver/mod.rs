@@ -33,7 +33,6 @@ use std::thread::{self, JoinHandle};
 
 use adit_core::{Command, Ended, Event, Protocol, Transport};
 use adit_dataplane::{MergePolicy, Snapshot};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use self::control::Control;
@@ -50,6 +49,7 @@ use crate::dns::NameServers;
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
+use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
 use crate::tcp::Listener;
@@ -380,13 +380,6 @@ fn workers(config: &DriverConfig) -> Result<usize, DriverError> {
         many if many > MAX_WORKERS => Err(DriverError::Workers(many)),
         some => Ok(some.max(1)),
     }
-}
-
-/// Each TCP connection takes a descriptor, and the usual limit of 1,024 is for programs that use `select`.
-fn allow_many_descriptors() {
-    let limits = getrlimit(Resource::Nofile);
-    // If it is refused, accepting rests when descriptors run out.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
 /// What the switches allow and the self-tests found to work.

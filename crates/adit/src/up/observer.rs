@@ -6,13 +6,14 @@ use adit_io::{Handle, Observer};
 use super::clients::Clients;
 use super::credentials::Asker;
 use super::management::Watcher;
-use super::notify;
+use super::notify::Notifier;
 use super::scripts::Scripts;
 use crate::log::Logger;
 
 /// Writes events to the log, and does what the protocol asks of the program.
 pub(super) struct LogObserver<P> {
     log: Logger,
+    notifier: Notifier,
     handle: Handle<P>,
     clients: Option<Clients>,
     asker: Option<Asker>,
@@ -24,13 +25,13 @@ impl<P> LogObserver<P> {
     /// `clients` answers a server that asks about its clients, `asker` a client that needs
     /// a password or an answer, `watcher` whoever is at the management socket.
     pub(super) fn new(
-        log: Logger,
+        (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
         (asker, scripts): (Option<Asker>, Option<Scripts>),
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, handle, clients, asker, scripts, watcher }
+        LogObserver { log, notifier, handle, clients, asker, scripts, watcher }
     }
 }
 
@@ -46,12 +47,12 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                 let addresses =
                     if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
                 let text = format_args!("tunnel up: {tun_name} with {addresses}, MTU {}", settings.mtu);
-                notify::status(&text.to_string());
+                self.notifier.status(&text.to_string());
                 self.log.log(Severity::Info, text);
             }
             Event::Down => {
                 let text = format_args!("tunnel down: {tun_name}");
-                notify::status(&text.to_string());
+                self.notifier.status(&text.to_string());
                 self.log.log(Severity::Info, text);
             }
             Event::PeerUp { info, .. } => {
@@ -101,7 +102,7 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                 }
             }
             Event::Ended(Ended::Shutdown) => {
-                notify::stopping();
+                self.notifier.stopping();
                 self.log.log(Severity::Info, "ended on request");
             }
             // `adit up` says why as its last word.

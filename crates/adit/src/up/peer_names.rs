@@ -12,6 +12,7 @@ use adit_config::openvpn::{Config, Role};
 use adit_core::{Command, Protocol, Severity};
 use adit_io::{Handle, HelperFiles, LookedUp};
 
+use super::ending::Ending;
 use crate::log::Logger;
 
 /// How often names are looked up: a name that follows a changing address has a TTL of about this.
@@ -87,7 +88,7 @@ impl PeerNames {
         mut self,
         helper: HelperFiles,
         handle: Handle<P>,
-        mut log: Logger,
+        (mut log, ending): (Logger, Ending),
     ) -> io::Result<()> {
         self.complain(&mut log);
         if self.hosts.iter().all(|host| host.parse::<IpAddr>().is_ok()) {
@@ -96,7 +97,9 @@ impl PeerNames {
         thread::Builder::new().name("adit-names".to_owned()).spawn(move || {
             loop {
                 let unknown = self.known.is_empty();
-                thread::sleep(if unknown { LOOK_UP_UNKNOWN_EVERY } else { LOOK_UP_EVERY });
+                if ending.wait(if unknown { LOOK_UP_UNKNOWN_EVERY } else { LOOK_UP_EVERY }) {
+                    return;
+                }
                 let complained = !self.missing.is_empty();
                 let changed = self.refresh(|hosts| {
                     helper.look_up().unwrap_or_else(|error| vec![Err(error.to_string()); hosts.len()])

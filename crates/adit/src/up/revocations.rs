@@ -13,6 +13,7 @@ use adit_io::{Handle, HelperFiles, Mark};
 use adit_openvpn::credentials;
 use adit_openvpn::revocation::Revocations;
 
+use super::ending::Ending;
 use super::expiry::Expiry;
 use crate::configuration;
 use crate::log::Logger;
@@ -127,7 +128,7 @@ impl Source {
         mut self,
         files: HelperFiles,
         handle: Handle<P>,
-        mut log: Logger,
+        (mut log, ending): (Logger, Ending),
     ) -> io::Result<()> {
         let mut complained = false;
         thread::Builder::new().name("adit-crl".to_owned()).spawn(move || {
@@ -159,7 +160,9 @@ impl Source {
                     }
                     Err(_) => {}
                 }
-                thread::sleep(LOOK_EVERY);
+                if ending.wait(LOOK_EVERY) {
+                    return;
+                }
             }
         })?;
         Ok(())

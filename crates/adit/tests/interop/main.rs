@@ -41,6 +41,7 @@ mod scripts;
 mod static_keys;
 mod status;
 mod status_file;
+mod tunnels;
 mod unauthenticated;
 mod variants;
 mod wild;
