@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -131,7 +131,9 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     let name = name.to_owned();
     std::fs::create_dir_all(DIRECTORY)?;
     std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
-    remove_stale();
+    // Once: a socket of another tunnel of this process refuses connections until it listens.
+    static STALE: Once = Once::new();
+    STALE.call_once(remove_stale);
     let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path)?;
     let socket = Socket(path, listener.try_clone()?);
