@@ -87,6 +87,29 @@ impl Pool {
         pool
     }
 
+    /// The pool in place of one with other ranges. Names keep the addresses that are in both; those in use are still to
+    /// be [adopted](Pool::adopt).
+    pub(crate) fn in_place_of(mut self, other: &Pool) -> Self {
+        for (slot, name) in &other.owners {
+            let entry = PoolEntry { name: name.clone(), ipv4: other.v4_at(*slot), ipv6: other.v6_at(*slot) };
+            if let Some(slot) = self.slot_of_entry(&entry) {
+                self.remember(name, slot);
+            }
+        }
+        self
+    }
+
+    /// Takes over a lease that a pool with other ranges gave. Addresses outside of ours stay with their client, and are
+    /// given to no other.
+    pub(crate) fn adopt(&mut self, lease: &mut Lease) {
+        let mut slots: Vec<u32> =
+            lease.addresses().into_iter().filter_map(|address| self.slot_of_address(address)).collect();
+        slots.retain(|slot| self.used.insert(*slot));
+        let from_pool = lease.slot.is_some();
+        lease.slot = if from_pool && !slots.is_empty() { Some(slots.remove(0)) } else { None };
+        lease.reserved = slots;
+    }
+
     /// Addresses for a client: those that its settings name, the others from the pool. A client with a slot
     /// of the pool is remembered by `name`, if there is one. `None` when all slots are taken.
     pub(crate) fn take(&mut self, name: Option<&str>, settings: &PeerSettings) -> Option<Lease> {
@@ -230,6 +253,24 @@ mod tests {
         assert_eq!(v4(&dora), 3);
         assert_eq!(pool.entry(&dora).unwrap().name, "dora");
         assert_eq!(pool.slot_of.get("berta"), None);
+    }
+
+    #[test]
+    fn other_ranges_leave_clients_their_addresses_and_give_them_to_no_other() {
+        let none = PeerSettings::default();
+        let mut before = pool(4);
+        let mut leases = ["anna", "berta", "clara"].map(|name| before.take(Some(name), &none).unwrap());
+        // From 10.8.0.3 on, with as many addresses: anna's is outside.
+        let (first, last) = before.v4.unwrap();
+        let mut after = Pool { v4: Some((first + 1, last)), v6: None, ..pool(3) }.in_place_of(&before);
+        leases.iter_mut().for_each(|lease| after.adopt(lease));
+        let addresses = leases.each_ref().map(v4);
+        assert_eq!(addresses, [2, 3, 4], "they stay as they are");
+        let dora = after.take(Some("dora"), &none).unwrap();
+        assert_eq!((v4(&dora), after.take(Some("eva"), &none)), (5, None));
+        leases.iter().for_each(|lease| after.release(lease));
+        assert_eq!(v4(&after.take(Some("clara"), &none).unwrap()), 4, "remembered by her name");
+        assert_eq!(v4(&after.take(Some("anna"), &none).unwrap()), 3, "hers is not in the pool any more");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod log_budget;
 mod peer;
 mod prospect;
 mod rate;
+mod reconfigure;
 mod reports;
 mod room;
 mod settings;

@@ -19,6 +19,10 @@ pub(in crate::server) struct Learning {
 }
 
 impl Learning {
+    pub(in crate::server) fn lease_mut(&mut self) -> &mut Lease {
+        &mut self.lease
+    }
+
     pub(in crate::server) fn into_lease(self) -> Lease {
         self.lease
     }
