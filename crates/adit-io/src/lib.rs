@@ -38,11 +38,11 @@ mod udp;
 pub use clock::{clock, local_time, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
 pub use driver::{
-    Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
+    Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
 };
 pub use helper::{
-    Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptLauncher,
-    ScriptRun, Scripts, serve_helper,
+    Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy,
+    Revocations, ScriptLauncher, ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};

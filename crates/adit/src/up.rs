@@ -3,6 +3,7 @@
 //! [`host`] has what a process has once: signals, rights, the service manager, the log. A [`tunnel`] has one configuration,
 //! and is set up and run on a thread of its own ([`run`]); [`startup`] is where they wait for each other.
 
+mod changes;
 mod clients;
 mod conflicts;
 mod credentials;
@@ -16,7 +17,8 @@ mod observer;
 mod offloads;
 mod peer_names;
 mod plan;
-mod privileges;
+pub(crate) mod privileges;
+mod reload;
 mod revocations;
 mod run;
 mod scripts;

@@ -22,7 +22,7 @@ use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::status::{LossCounters, count};
 use super::workers::Workers;
-use super::{Driver, DriverError, Inspection, Observer};
+use super::{Driver, DriverError, Observer, Visit};
 use crate::clock;
 use crate::config::Remote;
 use crate::fair_queue::FairQueue;
@@ -89,7 +89,7 @@ pub(super) struct Control<'a, P> {
     datagrams: FairQueue<Subscriber, (Path, Vec<u8>)>,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
-    inspections: mpsc::Receiver<Inspection<P>>,
+    visits: mpsc::Receiver<Visit<P>>,
     workers: Workers,
     poller: Poller,
     next_tick: Instant,
@@ -139,7 +139,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             mail: driver.mail_receiver,
             datagrams: FairQueue::new(DATAGRAM_LIMIT),
             own_mail: driver.mail,
-            inspections: driver.inspection_receiver,
+            visits: driver.visit_receiver,
             workers,
             poller: Poller::new()?,
             next_tick: clock() + TICK,

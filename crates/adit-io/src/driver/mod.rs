@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use adit_core::{Command, Ended, Event, Protocol, Transport};
+use adit_core::{Command, Ended, Event, Instant, Protocol, Transport};
 use adit_dataplane::{MergePolicy, Snapshot};
 use thiserror::Error;
 
@@ -143,15 +143,24 @@ pub trait Observer {
 /// A look at the protocol, the data plane's counters and the driver.
 pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
 
+/// A change of the protocol's settings, at that time.
+pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
+
+/// What is done with the protocol on the control thread.
+enum Visit<P> {
+    Look(Inspection<P>),
+    Change(Change<P>),
+}
+
 /// Speaks to a running driver, from any thread.
 pub struct Handle<P> {
     mail: Mailbox<Mail>,
-    inspections: mpsc::Sender<Inspection<P>>,
+    visits: mpsc::Sender<Visit<P>>,
 }
 
 impl<P> Clone for Handle<P> {
     fn clone(&self) -> Self {
-        Handle { mail: self.mail.clone(), inspections: self.inspections.clone() }
+        Handle { mail: self.mail.clone(), visits: self.visits.clone() }
     }
 }
 
@@ -172,7 +181,17 @@ impl<P> Handle<P> {
     /// Calls `inspection` soon on the control thread. It is dropped unheard when the driver has ended, or
     /// ends first.
     pub fn inspect(&self, inspection: Inspection<P>) -> bool {
-        let there = self.inspections.send(inspection).is_ok();
+        self.visit(Visit::Look(inspection))
+    }
+
+    /// Changes the protocol's settings soon, on the control thread. The change is dropped unmade when the driver has
+    /// ended, or ends first; false if that is known already.
+    pub fn change(&self, change: Change<P>) -> bool {
+        self.visit(Visit::Change(change))
+    }
+
+    fn visit(&self, visit: Visit<P>) -> bool {
+        let there = self.visits.send(visit).is_ok();
         self.mail.wake();
         there
     }
@@ -195,8 +214,8 @@ pub struct Driver<P> {
     listeners: Vec<Listener>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
-    inspections: mpsc::Sender<Inspection<P>>,
-    inspection_receiver: mpsc::Receiver<Inspection<P>>,
+    visits: mpsc::Sender<Visit<P>>,
+    visit_receiver: mpsc::Receiver<Visit<P>>,
     helper: Option<HelperAccess>,
 }
 
@@ -246,7 +265,7 @@ impl<P: Protocol> Driver<P> {
             allow_many_descriptors();
         }
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
-        let (inspections, inspection_receiver) = mpsc::channel();
+        let (visits, visit_receiver) = mpsc::channel();
         let link = LinkCounters::new(tun.name()).map_err(device)?;
         let index = routing.device();
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
@@ -264,8 +283,8 @@ impl<P: Protocol> Driver<P> {
             listeners,
             mail,
             mail_receiver,
-            inspections,
-            inspection_receiver,
+            visits,
+            visit_receiver,
             helper: None,
         })
     }
@@ -320,7 +339,7 @@ impl<P: Protocol> Driver<P> {
 
     /// A way to speak to the driver while it runs.
     pub fn handle(&self) -> Handle<P> {
-        Handle { mail: self.mail.clone(), inspections: self.inspections.clone() }
+        Handle { mail: self.mail.clone(), visits: self.visits.clone() }
     }
 
     /// Runs the protocol on this thread until it ends. When this returns, the routes, the device, the

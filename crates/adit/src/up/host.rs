@@ -47,7 +47,9 @@ fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
     notify::connect();
     let startup = Startup::new(watch_signals()?, 1, !args.no_sandbox, log.clone());
     let name = stem(file);
-    let tunnel = Tunnel { args, file, name, has_others: false, parsed: Arc::new(parsed), log };
+    let parsed = Arc::new(parsed);
+    let as_read = Arc::clone(&parsed);
+    let tunnel = Tunnel { args, file, name, has_others: false, parsed, as_read, log };
     tunnel.run(startup.member())
 }
 
@@ -137,7 +139,8 @@ fn with_logs<'a>(
             Ok(log) => {
                 own = own.or_else(|| open_log(&mut logs, &parsed, None).ok());
                 let parsed = Arc::new(parsed);
-                tunnels.push(Tunnel { args, file, name, has_others: true, parsed, log });
+                let as_read = Arc::clone(&parsed);
+                tunnels.push(Tunnel { args, file, name, has_others: true, parsed, as_read, log });
             }
             Err(failure) => {
                 let code = failure.exit();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use adit_config::openvpn::{ClientConfig, PointConfig, Role, ServerConfig, SharedSecret};
 use adit_core::{Severity, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials};
+use adit_openvpn::params::ClientParams;
 use adit_openvpn::revocation::Revocations;
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rand_core::{OsRng, TryRngCore as _};
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 use super::credentials::Asker;
 use super::management::{Management, Questions};
 use super::peer_names::PeerNames;
+use super::reload::{self, ClientKind, Reloads, ServerKind};
 use super::run::Watched;
 use super::startup::Member;
 use super::terminal::Terminal;
@@ -64,7 +66,9 @@ impl Tunnel<'_> {
         let params = static_tunnel::params(config, secret, self.resolve_patience(), (wall(), only_from));
         let expiry = Expiry::new(self.file, &config.role);
         let watched = Watched { revocations: None, expiry, names };
-        self.run_protocol(watched, (None, management), member, |now| StaticTunnel::new(params, now, seed))
+        self.run_protocol(watched, (None, management, None), member, |now| {
+            StaticTunnel::new(params, now, seed)
+        })
     }
 
     /// Certificates, keys and lists; asks for what is encrypted.
@@ -115,11 +119,13 @@ impl Tunnel<'_> {
                 Terminal::open().map_err(|why| self.at_line("static-challenge", &why))?;
             }
         }
-        let says = params.peer_info.iter().any(|(name, _)| name == "IV_SSO");
-        if client.pull && Terminal::is_there() && !says {
-            params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
-        }
-        self.run_protocol(watched, (Some(asker), management), member, |now| Client::new(params, now, seed))
+        say_what_can_be_asked(client, &mut params);
+        let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
+        let reloads: Reloads<Client> = Box::new(move |source, handle| {
+            reload::reload(source, ClientKind { handle, credentials, lists, patience, wall, expiry })
+        });
+        let with = (Some(asker), management, Some(reloads));
+        self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
     }
 
     fn run_server(
@@ -138,7 +144,12 @@ impl Tunnel<'_> {
         let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
             .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
         params.per_client.remembered = remembered;
-        self.run_protocol(watched, (None, management), member, |now| Server::new(params, now, seed))
+        let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
+        let reloads: Reloads<Server> = Box::new(move |source, handle| {
+            reload::reload(source, ServerKind { handle, credentials, lists, secret, wall, expiry })
+        });
+        let with = (None, management, Some(reloads));
+        self.run_protocol(watched, with, member, |now| Server::new(params, now, seed))
     }
 
     fn run_point(
@@ -153,7 +164,7 @@ impl Tunnel<'_> {
         let params =
             translate::point_params(&self.parsed.config, point, &credentials, lists, (wall, only_from))
                 .map_err(|error| self.locate(&error))?;
-        self.run_protocol(watched, (None, management), member, |now| Server::new(params, now, seed))
+        self.run_protocol(watched, (None, management, None), member, |now| Server::new(params, now, seed))
     }
 
     /// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
@@ -169,6 +180,14 @@ impl Tunnel<'_> {
     /// An error of the credentials, with the line of the directive at fault.
     fn locate(&self, error: &CredentialError) -> Failure {
         self.at_line(error.directive(), error)
+    }
+}
+
+/// Tells the server what it may ask of the person at the terminal.
+pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientParams) {
+    let says = params.peer_info.iter().any(|(name, _)| name == "IV_SSO");
+    if client.pull && Terminal::is_there() && !says {
+        params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
     }
 }
 

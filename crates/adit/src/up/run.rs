@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Config, PerClient, Role};
 use adit_core::{Ended, Protocol, Severity, escaped};
@@ -15,6 +16,7 @@ use super::management::Management;
 use super::notify::Notifier;
 use super::observer::LogObserver;
 use super::peer_names::PeerNames;
+use super::reload::{Reload, Reloads, Source};
 use super::scripts::{self, Scripts};
 use super::startup::Member;
 use super::tunnel::Tunnel;
@@ -47,7 +49,7 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: Protocol + StatusSource>(
         mut self,
         watched: Watched,
-        (mut asker, management): (Option<Asker>, Option<Management>),
+        (mut asker, management, reloads): (Option<Asker>, Option<Management>, Option<Reloads<P>>),
         member: Member<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
@@ -59,6 +61,7 @@ impl Tunnel<'_> {
         let network = privileges::needs_network(&self.parsed.config);
         let mut policy = driver.policy(network);
         policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
+        let per_client = per_client.map(|files| Arc::new(Mutex::new(files)));
         policy.user_password = asker.as_ref().and_then(Asker::file);
         let helper = self.helper(policy, account.as_ref(), &watched, &shown)?;
         let access = helper.access();
@@ -66,8 +69,9 @@ impl Tunnel<'_> {
         if let Some(asker) = &mut asker {
             asker.use_helper(access.clone());
         }
-        let clients = self.start_clients(per_client, &access, &handle)?;
-        let receiver = signals::receiver(handle.clone(), shown.form, self.log.clone());
+        let clients = self.start_clients(per_client.clone(), &access, &handle)?;
+        let reload = self.reload(reloads, (per_client, &access), &handle)?;
+        let receiver = signals::receiver(handle.clone(), shown.form, (self.log.clone(), reload));
         member.take_orders(receiver).map_err(no_signals)?;
         let _ending = self.watch(watched, &access, &handle)?;
         if let Some(output) = shown.status_file.take() {
@@ -195,6 +199,7 @@ impl Tunnel<'_> {
         policy.removed_at_end = privileges::files_of(config, shown.socket.as_ref().map(status::Socket::path));
         policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
         policy.without_sandbox = self.args.no_sandbox;
+        policy.configuration = Some(self.file.to_owned());
         let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
@@ -203,17 +208,38 @@ impl Tunnel<'_> {
     /// The thread that knows the clients' files.
     fn start_clients<P: Protocol + 'static>(
         &self,
-        files: Option<PerClient>,
+        files: Option<Arc<Mutex<PerClient>>>,
         helper: &HelperAccess,
         handle: &Handle<P>,
     ) -> Result<Option<Clients>, Failure> {
         let Some(files) = files else { return Ok(None) };
         // What was remembered is in the protocol already; here it is kept for the next file.
-        let remembered = clients::read_pool_file(files.pool_file.as_ref()).unwrap_or_default();
+        let pool_file = files.lock().unwrap_or_else(PoisonError::into_inner).pool_file.clone();
+        let remembered = clients::read_pool_file(pool_file.as_ref()).unwrap_or_default();
         let helper = helper.files().map_err(no_helper)?;
         Clients::start((files, helper), remembered, handle.clone(), self.log.clone())
             .map(Some)
             .map_err(no_thread)
+    }
+
+    /// What SIGHUP does, unless it makes the tunnel connect anew as SIGUSR1 does.
+    fn reload<P: Protocol>(
+        &self,
+        reloads: Option<Reloads<P>>,
+        (per_client, helper): (Option<Arc<Mutex<PerClient>>>, &HelperAccess),
+        handle: &Handle<P>,
+    ) -> Result<Option<Reload>, Failure> {
+        let Some(reloads) = reloads else { return Ok(None) };
+        let known = self.as_read.config.routes.len();
+        let source = Source {
+            file: self.file.to_owned(),
+            holds: Arc::clone(&self.as_read),
+            looked_up: self.parsed.config.routes.get(known..).unwrap_or_default().to_vec(),
+            per_client,
+            files: helper.files().map_err(no_helper)?,
+            log: self.log.clone(),
+        };
+        Ok(Some(reloads(source, handle.clone())))
     }
 
     fn start_scripts<P: Protocol + 'static>(

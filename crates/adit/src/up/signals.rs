@@ -13,6 +13,7 @@ use signal_hook::flag::{register_conditional_default, register_usize};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, unregister};
 
+use super::reload::Reload;
 use super::status_file::{self, Form};
 use super::terminal::Waiting;
 use crate::log::Logger;
@@ -96,8 +97,10 @@ impl Waiting for Early {
 pub(super) enum Order {
     /// End, with a goodbye (SIGTERM, SIGINT).
     Shutdown,
-    /// Connect anew (SIGUSR1, SIGHUP).
+    /// Connect anew (SIGUSR1).
     Restart,
+    /// Read the configuration again (SIGHUP).
+    Reload,
     /// Write the state to the log (SIGUSR2).
     Status,
 }
@@ -147,11 +150,19 @@ impl Tunnels {
 pub(super) fn receiver<P: Protocol + StatusSource>(
     handle: Handle<P>,
     form: Form,
-    mut log: Logger,
+    (mut log, reload): (Logger, Option<Reload>),
 ) -> Receiver {
     Box::new(move |order| match order {
         Order::Shutdown => handle.command(Command::Shutdown),
         Order::Restart => handle.command(Command::Restart),
+        Order::Reload => match &reload {
+            Some(reload) => {
+                reload.begin();
+                true
+            }
+            // Its file is read at its start alone.
+            None => handle.command(Command::Restart),
+        },
         Order::Status => {
             status_file::tell(form, &handle, &mut log);
             true
@@ -159,8 +170,8 @@ pub(super) fn receiver<P: Protocol + StatusSource>(
     })
 }
 
-/// SIGTERM and SIGINT end the tunnels with a goodbye (a second one at once), SIGUSR1 and SIGHUP make them connect
-/// anew, SIGUSR2 writes their state to the log.
+/// SIGTERM and SIGINT end the tunnels with a goodbye (a second one at once), SIGUSR1 makes them connect anew, SIGHUP has
+/// them read their files again, SIGUSR2 writes their state to the log.
 pub(super) fn watch(tunnels: Tunnels) -> io::Result<()> {
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -174,6 +185,7 @@ pub(super) fn watch(tunnels: Tunnels) -> io::Result<()> {
             let order = match signal {
                 SIGTERM | SIGINT => Order::Shutdown,
                 SIGUSR2 => Order::Status,
+                SIGHUP => Order::Reload,
                 _ => Order::Restart,
             };
             if !tunnels.order(order) && stopping.load(Ordering::Relaxed) {

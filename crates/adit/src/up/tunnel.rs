@@ -28,6 +28,8 @@ pub(super) struct Tunnel<'a> {
     pub(super) has_others: bool,
     /// What the file says.
     pub(super) parsed: Arc<Parsed>,
+    /// The same before names were looked up and servers put into another order.
+    pub(super) as_read: Arc<Parsed>,
     /// Its log.
     pub(super) log: Logger,
 }
@@ -37,9 +39,7 @@ pub(super) struct Tunnel<'a> {
 /// # Errors
 /// When it is wrong, or cannot be read.
 pub(super) fn read(file: &Path) -> Result<Parsed, Failure> {
-    let mut parsed = configuration::read(file).map_err(|error| Failure::Configuration(error.to_string()))?;
-    shuffle(&mut parsed.config)?;
-    Ok(parsed)
+    configuration::read(file).map_err(|error| Failure::Configuration(error.to_string()))
 }
 
 impl Tunnel<'_> {
@@ -49,8 +49,13 @@ impl Tunnel<'_> {
     /// Why it did not come up, or ended unasked. The log has it too, where that is not what the person who started
     /// the program sees.
     pub(super) fn run(mut self, member: Member<'_>) -> Result<(), Failure> {
+        if matches!(&self.parsed.config.role, Role::Client(client) if client.remote_random) {
+            shuffle(&mut Arc::make_mut(&mut self.parsed).config)?;
+        }
         let (routes, missing) = hosts::look_up(&self.parsed.config.named_routes);
-        Arc::make_mut(&mut self.parsed).config.routes.extend(routes);
+        if !routes.is_empty() {
+            Arc::make_mut(&mut self.parsed).config.routes.extend(routes);
+        }
         for why in missing {
             self.log.log(Severity::Warning, format_args!("{why}; there is no such route"));
         }

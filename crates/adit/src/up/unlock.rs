@@ -51,6 +51,33 @@ pub(super) fn credentials(
     Ok(credentials)
 }
 
+/// The same while the tunnel runs, where no one can be asked: `password` is what the file of `askpass` says.
+pub(super) fn again(config: &Config, password: Option<Zeroizing<String>>) -> Result<Credentials, Fault> {
+    let tls = &config.tls;
+    let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
+    let mut credentials = Credentials {
+        ca: tls.ca.as_ref().map(text).unwrap_or_default(),
+        certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
+        private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
+    };
+    let directive = if tls.pkcs12.is_some() { "pkcs12" } else { "key" };
+    let fault = |error: LockedError| (directive, format!("{directive}: {error}"));
+    let given = password.as_ref().map_or("", |password| password.as_str());
+    if let Some(packed) = &tls.pkcs12 {
+        let der = pkcs12_der(packed.text()).map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?;
+        let unpacked = open_pkcs12(&der, "").or_else(|_| open_pkcs12(&der, given)).map_err(fault)?;
+        credentials.certificate = unpacked.certificates;
+        credentials.private_key = unpacked.private_key;
+        if credentials.ca.is_empty() {
+            credentials.ca = unpacked.authorities;
+        }
+    } else if is_locked(&credentials.private_key) {
+        let locked = std::mem::take(&mut credentials.private_key);
+        credentials.private_key = unlock(&locked, given).map_err(fault)?;
+    }
+    Ok(credentials)
+}
+
 fn unpack(packed: &Secret, passwords: &mut Passwords<'_>, into: &mut Credentials) -> Result<(), Fault> {
     let der = pkcs12_der(packed.text()).map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?;
     // Many have no password.

@@ -1,7 +1,9 @@
 //! Several tunnels in one process: servers in one namespace, a client of each in a namespace of its own.
 
 use std::fmt::Write as _;
+use std::fs::{self, Permissions};
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -185,7 +187,7 @@ fn clients_and_servers_share_a_process_and_the_first_end_can_end_all() {
     command.arg("up").arg(hub.server(2, ""));
     let mut far = hub.clients[1].spawn("far", command).unwrap();
     far.wait_for_line(0, "listening on", WAIT).unwrap();
-    let text = std::fs::read_to_string(hub.client(2)).unwrap().replace("10.9.2.1 ", "10.9.2.2 ");
+    let text = fs::read_to_string(hub.client(2)).unwrap().replace("10.9.2.1 ", "10.9.2.2 ");
     let client = hub.scratch.write("c2.conf", &text).unwrap();
     let mut process = hub.up(&["--exit-with-first"], &[hub.server(1, ""), client]);
     process.wait_for_line(0, "c2: tunnel up: ", WAIT).unwrap();
@@ -211,7 +213,7 @@ fn files_that_contradict_each_other_start_nothing() {
     }
     let hub = Hub::build(1);
     let first = hub.server(1, "");
-    let text = std::fs::read_to_string(&first).unwrap();
+    let text = fs::read_to_string(&first).unwrap();
     let second = hub.scratch.write("second.conf", &text.replace("dev tun1", "dev tun2")).unwrap();
     let mut process = hub.up(&[], &[first, second]);
     let status = process.wait(WAIT).unwrap();
@@ -222,4 +224,55 @@ fn files_that_contradict_each_other_start_nothing() {
         "{log}"
     );
     assert!(!log.contains("listening"), "{log}");
+}
+
+/// A file that only root can read is read again by a server that is `nobody`; its clients lose nothing.
+#[test]
+fn a_file_that_is_read_again_changes_what_it_can_and_drops_no_client() {
+    if !can_run("SIGHUP", &PROGRAMS) {
+        return;
+    }
+    let hub = Hub::build(2);
+    let lines = |more: &str| format!("user nobody\ngroup nogroup\nduplicate-cn\n{more}");
+    let file = hub.server(1, &lines(""));
+    let private = || fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    private();
+    let mut process = hub.up(&[], std::slice::from_ref(&file));
+    process.wait_for_line(0, "listening on", WAIT).unwrap();
+    let mut first = hub.connect(1);
+
+    let report = std::thread::scope(|scope| {
+        let ping = Ping::new(2000, Duration::from_millis(2));
+        let (hub, client) = (&hub, &hub.clients[0]);
+        let busy = scope.spawn(move || ping.run(client, inner(1)).unwrap());
+        // A mistake changes nothing, and has its line.
+        hub.server(1, &lines("max-clients many\n"));
+        let mark = process.mark();
+        process.hang_up();
+        process.wait_for_line(mark, "s1.conf:12: ", WAIT).unwrap();
+        process.wait_for_line(mark, "s1.conf changes nothing", WAIT).unwrap();
+        // What new clients are told changes; the port does not.
+        hub.server(1, &lines("push \"route 10.77.0.0 255.255.0.0\"\nport 1300\nverb 6\n"));
+        private();
+        let mark = process.mark();
+        process.hang_up();
+        process.wait_for_line(mark, "s1.conf was read again, and what changed holds", WAIT).unwrap();
+        process.wait_for_line(mark, "`port` changed: it holds when adit is started again", WAIT).unwrap();
+        busy.join().unwrap()
+    });
+    assert!(report.is_clean(), "{report:?}\n{}", process.log());
+    assert_eq!(tunnels_of(process.id())[0]["peers"].as_array().unwrap().len(), 1);
+    let routes = |client: &Namespace| client.ip(&["route", "show"]).unwrap();
+    assert!(!routes(&hub.clients[0]).contains("10.77.0.0/16"), "it was told before");
+    let mark = first.mark();
+    first.hang_up();
+    first.wait_for_line(mark, "tunnel up: ", WAIT).unwrap();
+    assert!(routes(&hub.clients[0]).contains("10.77.0.0/16"), "{}", first.log());
+
+    // Once more, with nothing new.
+    let mark = process.mark();
+    process.hang_up();
+    process.wait_for_line(mark, "there is nothing new in it", WAIT).unwrap();
+    assert_eq!(process.terminate(WAIT).unwrap().code(), Some(0), "{}", process.log());
+    let _ = first.kill();
 }

@@ -5,12 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adit_core::{Protocol, TableUsage};
 
 use super::{Control, DATAGRAM_LIMIT};
+use crate::clock;
+use crate::driver::Visit;
 use crate::driver::status::IoStatus;
 use crate::offload::{OffloadState, OffloadStatus};
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn inspect(&mut self) {
-        while let Ok(inspection) = self.inspections.try_recv() {
+        while let Ok(visit) = self.visits.try_recv() {
+            let inspection = match visit {
+                Visit::Look(inspection) => inspection,
+                Visit::Change(change) => {
+                    change(&mut self.protocol, clock());
+                    self.pump();
+                    continue;
+                }
+            };
             let (snapshot, workers) = self.workers.snapshot();
             let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
             let status = IoStatus {
