@@ -15,10 +15,10 @@ help:
 test: deps fmt-check lint deny fuzz-check unit doc fuzz-run miri
 
 demo: demo-deps build
-	@$(AS_ROOT) target/release/adit demo
+	@$(AS_ROOT) target/release/adit-lab demo
 
 build:
-	$(CARGO) build --release --locked -p adit
+	$(CARGO) build --release --locked -p adit -p adit-lab
 
 fmt-check:
 	$(CARGO) fmt --all --check

@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(rest);
     let (username, password) = text.split_once('\n').unwrap_or(("", &text));
     for params in &*PARAMS {
-        assert!(!token(params, username, password, 0), "a token that nobody made");
+        assert!(!token(params, username, password, 0), "a token that this server did not make");
         assert!(!token(params, username, &format!("SESS_ID_AT_{password}"), u64::MAX));
         // Small times, and the largest there are.
         let near = [since, made, now].map(u64::from);

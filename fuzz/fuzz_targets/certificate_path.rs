@@ -3,29 +3,27 @@
 //! signed so, and stands besides as a further certificate of the peer, of `ca` and of the revocation lists.
 #![no_main]
 
-#[path = "../../crates/adit-openvpn/tests/support/mod.rs"]
-mod support;
+#[path = "../../crates/adit-pki/tests/support/paths.rs"]
+mod paths;
 
-use adit_openvpn::fuzzing::path;
 use libfuzzer_sys::fuzz_target;
-use support::WALL;
-use support::paths::{Case, case};
+use paths::{Case, case, verdict};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&bytes, rest)) = data.split_first_chunk() else { return };
     let Case { ca, mut shown, requirements, good } = case(bytes);
-    assert_eq!(path(&ca, &shown, requirements.clone(), WALL), Some(good), "{bytes:02x?}");
+    assert_eq!(verdict(&ca, &shown, requirements.clone()), Some(good), "{bytes:02x?}");
     let Some((&[high, low, cut], rest)) = rest.split_first_chunk() else { return };
     let leaf = shown[0].clone();
     let at = usize::from(u16::from_be_bytes([high, low])) % leaf.len();
     let behind = leaf.get(at + usize::from(cut)..).unwrap_or_default();
     shown[0] = [&leaf[..at], rest, behind].concat();
-    let verdict = path(&ca, &shown, requirements.clone(), WALL);
-    assert!(shown[0] == leaf || verdict != Some(true), "a changed certificate: {bytes:02x?}");
+    let found = verdict(&ca, &shown, requirements.clone());
+    assert!(shown[0] == leaf || found != Some(true), "a changed certificate: {bytes:02x?}");
     // A certificate more at the peer changes nothing; one more in `ca` may not be readable.
     shown[0] = leaf;
     shown.push(rest.to_vec());
-    assert_eq!(path(&ca, &shown, requirements.clone(), WALL), Some(good), "{bytes:02x?}");
+    assert_eq!(verdict(&ca, &shown, requirements.clone()), Some(good), "{bytes:02x?}");
     let more = [ca, vec![rest.to_vec()]].concat();
-    assert!(path(&more, &shown, requirements, WALL).is_none_or(|verdict| verdict == good), "{bytes:02x?}");
+    assert!(verdict(&more, &shown, requirements).is_none_or(|verdict| verdict == good), "{bytes:02x?}");
 });

@@ -131,7 +131,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&[choice, segment], rest)) = data.split_first_chunk() else { return };
     let (mut client, mut server) = (End::new(Role::Client, choice), End::new(Role::Server, choice));
     for end in [&mut client, &mut server] {
-        assert!(end.open(usize::from(segment), rest).is_empty(), "a packet that nobody sealed");
+        assert!(end.open(usize::from(segment), rest).is_empty(), "a packet that was never sealed");
     }
 
     // Any payload at all from a peer that has the key.

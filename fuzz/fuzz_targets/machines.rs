@@ -257,10 +257,10 @@ impl World {
     /// Answers what the ends ask.
     fn answer(&mut self, value: u8) {
         for question in self.client.model.questions.split_off(0) {
-            // A name that would forge a line and hide its end must reach nobody.
+            // A name that would forge a line and hide its end must reach no program.
             let username = if value == 0xfd { "alice\n\u{202e}" } else { "alice" };
             let user = UserPassword { username: username.to_owned(), password: "secret".to_owned().into() };
-            let answer = if value == 0xfe { Err("nobody is there".to_owned()) } else { Ok(user) };
+            let answer = if value == 0xfe { Err("no user".to_owned()) } else { Ok(user) };
             let command = match question {
                 Question::Credentials => Command::Credentials(answer),
                 Question::Challenge(id) => {

@@ -1,7 +1,8 @@
-//! `crl-verify`: lists in PEM, the same bytes as DER in PEM, and names of revoked serial numbers.
+//! Revocation lists in PEM, the same bytes as DER in PEM, and names of revoked serial numbers.
 #![no_main]
 
-use adit_openvpn::revocation::Revocations;
+use adit_core::is_unprintable;
+use adit_pki::Revocations;
 use libfuzzer_sys::fuzz_target;
 
 /// `data` as a list in PEM.
@@ -27,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     for text in [data, &armoured] {
         match Revocations::from_lists(text) {
             Ok(lists) => assert_eq!(lists.update(text), Ok(())),
-            Err(error) => assert!(error.to_string().starts_with("crl-verify")),
+            Err(error) => assert!(!error.to_string().contains(is_unprintable), "{error}"),
         }
     }
     assert_eq!(Revocations::from_serials(data).update(data), Ok(()));

@@ -87,7 +87,7 @@ fuzz_target!(|data: &[u8]| {
     // With a header that names the session, and without.
     let named = [&[4, 0, 0, 0, 8, 0, 0, 0], rest].concat();
     for bytes in [rest, &named] {
-        assert!(two.open(usize::from(segment), bytes).is_empty(), "a packet that nobody sealed");
+        assert!(two.open(usize::from(segment), bytes).is_empty(), "a packet that was never sealed");
     }
 
     one.apply(DataEvent::Inject { peer: PEER, payload: rest.to_vec() });

@@ -2,8 +2,8 @@
 //!
 //! [`openvpn::parse`] takes the bytes of an OpenVPN configuration and a function that loads the files it
 //! names, and gives an [`openvpn::Config`]: a client or a server, with every value checked. What becomes of
-//! each directive is told as data ([`Disposition`]): used, ignored and why that is safe, or refused and what
-//! to write instead. All mistakes in a file are collected before any is reported.
+//! each directive is reported as data ([`Disposition`]): used, ignored and why that is safe, or refused and what
+//! to write instead. All errors in a file are collected before any is reported.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers.
 #![forbid(unsafe_code)]

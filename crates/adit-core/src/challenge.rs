@@ -41,7 +41,7 @@ pub struct Challenge {
 pub struct ChallengeResponse {
     /// Which question it answers.
     pub id: u32,
-    /// What was typed; or why nobody could be asked.
+    /// What was typed, or why no person could be asked.
     pub answer: Result<Zeroizing<String>, String>,
 }
 

@@ -28,7 +28,7 @@ pub enum Event {
     },
     /// A program is to be run. Answered with [`Command::ScriptDone`].
     RunScript(Box<Script>),
-    /// Nobody waits for this script any more: what it said it would do later is of no interest.
+    /// The result of this script, also a deferred one, is no longer needed.
     DropScript(ScriptId),
     /// Something happened to a server's client; some of it wants an answer, [`Command::Rule`].
     Client(Box<ClientNews>),

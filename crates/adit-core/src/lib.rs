@@ -1,7 +1,7 @@
 //! The nouns that adit's protocols, data plane and driver share.
 //!
-//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is whoever
-//! sits at the other end; a *session* is one set of data keys between us and a peer. Protocols decide
+//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is the
+//! other end; a *session* is one set of data keys between us and a peer. Protocols decide
 //! (they are values in, values out), the data plane moves packets, the driver touches the world; this
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
@@ -11,13 +11,14 @@ mod client_news;
 mod dns;
 mod event;
 mod ids;
-mod name_field;
 mod notice;
 mod path;
 mod peer_settings;
+mod pool;
 pub mod prefix_table;
 mod printable;
 mod protocol;
+mod rate_limit;
 mod script;
 mod session;
 mod time;
@@ -28,13 +29,14 @@ pub use client_news::{ClientNews, ClientRuling, ClientStep};
 pub use dns::{DnsOptions, is_domain};
 pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
 pub use ids::{ConnectionId, PeerId, SessionId};
-pub use name_field::NameField;
 pub use notice::Notice;
 pub use path::{Path, Subscriber, Transport};
-pub use peer_settings::{IdleLimit, PeerSettings, PoolEntry, PushChange, SessionLimits};
+pub use peer_settings::{IdleLimit, PeerSettings, PushChange, SessionLimits};
+pub use pool::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
+pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,

@@ -70,14 +70,3 @@ impl PeerSettings {
         self.limits = self.limits.merged(later.limits);
     }
 }
-
-/// An address that a name was given from the pool; kept over a restart by `ifconfig-pool-persist`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolEntry {
-    /// The peer's name.
-    pub name: String,
-    /// Its IPv4 address.
-    pub ipv4: Option<Ipv4Addr>,
-    /// Its IPv6 address.
-    pub ipv6: Option<Ipv6Addr>,
-}

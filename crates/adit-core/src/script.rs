@@ -45,7 +45,7 @@ pub struct Script {
     /// files, so that it can give the answer in its place.
     pub beside: Option<ScriptId>,
     /// After this long it is killed.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Script {

@@ -31,13 +31,13 @@ const RESOLVED_UPLINKS: &str = "/run/systemd/resolve/resolv.conf";
 #[derive(Debug)]
 pub(crate) struct NameServers {
     device: u32,
-    way: Way,
+    method: Method,
     applied: Dns,
 }
 
 /// How the system is told.
 #[derive(Debug)]
-enum Way {
+enum Method {
     /// systemd-resolved keeps name servers by link. Its file is for when it does not answer.
     Resolved(Resolved, Option<ResolvConf>),
     File(ResolvConf),
@@ -48,36 +48,38 @@ enum Way {
 impl NameServers {
     /// For the device of that index. `file` is used in place of `/etc/resolv.conf` and of systemd-resolved.
     pub(crate) fn new(device: u32, file: Option<PathBuf>) -> Self {
-        let way = match file {
-            Some(path) => Way::File(ResolvConf::new(path)),
-            None if !file_is_of_this_network() => Way::NotOurs,
+        let method = match file {
+            Some(path) => Method::File(ResolvConf::new(path)),
+            None if !file_is_of_this_network() => Method::NotOurs,
             None => {
                 let file = ResolvConf::new(PathBuf::from(RESOLV_CONF));
                 match Resolved::find() {
-                    Some(resolved) if file.is_of_resolved() => Way::Resolved(resolved, None),
-                    Some(resolved) => Way::Resolved(resolved, Some(file)),
-                    None => Way::File(file),
+                    Some(resolved) if file.is_of_resolved() => Method::Resolved(resolved, None),
+                    Some(resolved) => Method::Resolved(resolved, Some(file)),
+                    None => Method::File(file),
                 }
             }
         };
-        NameServers { device, way, applied: Dns::default() }
+        NameServers { device, method, applied: Dns::default() }
     }
 
     /// Restores what an adit that was killed left behind.
     pub(crate) fn recover(&self) -> Vec<Report> {
-        match &self.way {
-            Way::File(file) | Way::Resolved(_, Some(file)) => file.recover().err().into_iter().collect(),
-            Way::Resolved(_, None) | Way::NotOurs => Vec::new(),
+        match &self.method {
+            Method::File(file) | Method::Resolved(_, Some(file)) => {
+                file.recover().err().into_iter().collect()
+            }
+            Method::Resolved(_, None) | Method::NotOurs => Vec::new(),
         }
     }
 
     /// The name servers that the system has without the tunnel, by its file; those that systemd-resolved asks, where
     /// the file names itself.
     pub(crate) fn of_the_system(&self) -> Vec<IpAddr> {
-        let servers = match &self.way {
-            Way::File(file) | Way::Resolved(_, Some(file)) => file.servers(),
-            Way::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
-            Way::NotOurs => return Vec::new(),
+        let servers = match &self.method {
+            Method::File(file) | Method::Resolved(_, Some(file)) => file.servers(),
+            Method::Resolved(_, None) => ResolvConf::new(PathBuf::from(RESOLV_CONF)).servers(),
+            Method::NotOurs => return Vec::new(),
         };
         if !servers.iter().all(|server| RESOLVED_STUBS.contains(server)) {
             return servers;
@@ -99,14 +101,14 @@ impl NameServers {
             return Vec::new();
         }
         self.applied = dns.clone();
-        let result = match &mut self.way {
-            Way::NotOurs => Err(warning(
+        let result = match &mut self.method {
+            Method::NotOurs => Err(warning(
                 "name servers are not set: /etc/resolv.conf is not of this network namespace; name the file with \
                  --resolv-conf"
                     .to_owned(),
             )),
-            Way::File(file) => file.write(dns),
-            Way::Resolved(resolved, file) => match (resolved.set(self.device, dns), file) {
+            Method::File(file) => file.write(dns),
+            Method::Resolved(resolved, file) => match (resolved.set(self.device, dns), file) {
                 (Ok(()), _) => Ok(()),
                 (Err(_), Some(file)) => file.write(dns),
                 (Err(why), None) => {
@@ -123,16 +125,16 @@ impl NameServers {
             return;
         }
         self.applied = Dns::default();
-        match &mut self.way {
-            Way::File(file) => file.restore(),
-            Way::Resolved(resolved, file) => {
+        match &mut self.method {
+            Method::File(file) => file.restore(),
+            Method::Resolved(resolved, file) => {
                 // With the device go its name servers, if this fails.
                 let _ = resolved.revert(self.device);
                 if let Some(file) = file {
                     file.restore();
                 }
             }
-            Way::NotOurs => {}
+            Method::NotOurs => {}
         }
     }
 }
@@ -151,7 +153,7 @@ fn file_is_of_this_network() -> bool {
             |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|file| file.ino());
         match (number("self"), number("1")) {
             (Ok(own), Ok(first)) => Some(own == first),
-            // Whoever may not look there cannot change the file either.
+            // Without the right to read it, the file cannot be changed either.
             _ => None,
         }
     };

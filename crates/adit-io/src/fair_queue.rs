@@ -9,7 +9,7 @@ const SPARE: usize = 64;
 ///
 /// - Room: a sender may have as many items here as there is room left (Choudhury and Hahne, "Dynamic Queue Length
 ///   Thresholds for Shared-Memory Packet Switches", 1998, with a factor of 1). One sender alone may fill half; when n
-///   of them press, each has 1/(n+1), and as much stays free for whoever comes next.
+///   of them press, each has 1/(n+1), and as much stays free for the next one.
 /// - Turns: the next item is in turns one of a sender that had none here before, and one of those that have more than
 ///   one, these in a round (after RFC 8290, 4.2, which always prefers the new ones: here they could be made up).
 #[derive(Debug)]
@@ -111,8 +111,8 @@ mod tests {
     fn many_senders_leave_room_for_one_more() {
         let mut queue = FairQueue::new(8192);
         for _ in 0..1000 {
-            for stranger in 0..250 {
-                queue.offer(stranger, 0);
+            for other in 0..250 {
+                queue.offer(other, 0);
             }
         }
         assert!((8192 - 40..8192).contains(&queue.len), "{}", queue.len);
@@ -124,8 +124,8 @@ mod tests {
     fn who_comes_anew_does_not_wait_for_those_who_press() {
         let mut queue = FairQueue::new(8192);
         for _ in 0..30 {
-            for stranger in 0..250 {
-                queue.offer(stranger, 0);
+            for other in 0..250 {
+                queue.offer(other, 0);
             }
         }
         // Each of them had its first turn.
@@ -145,9 +145,9 @@ mod tests {
         let mut queue = FairQueue::new(8192);
         assert!((0..10).all(|_| queue.offer(1, 1)));
         let mut own = 0;
-        for newcomer in 100..120 {
-            queue.offer(newcomer, 0);
-            queue.offer(newcomer + 1000, 0);
+        for arrival in 100..120 {
+            queue.offer(arrival, 0);
+            queue.offer(arrival + 1000, 0);
             own += queue.take().unwrap();
         }
         assert!(own >= 9, "{own} of 20 turns");

@@ -26,7 +26,7 @@ use rustix::net::{RecvFlags, recv};
 pub(crate) use self::policy::{IpFamily, ListedRoute, MAIN, Rule, RuleTarget, TableRoute};
 
 /// The kernel answers at once; this is against waiting for ever should it not.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A route as the kernel's main table holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum Whose {
     Others,
 }
 
-/// By this the kernel's table shows whose a route is. Any number that nobody else uses
+/// By this the kernel's table shows whose a route is. Any number that no other program uses
 /// (linux/rtnetlink.h: user-defined above 4).
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(173);
 
@@ -108,7 +108,7 @@ impl Netlink {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
         Ok(Netlink { socket, sequence: 0 })
     }
 

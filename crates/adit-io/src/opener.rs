@@ -152,7 +152,7 @@ fn by_system(remote: &Remote, host: &str) -> Result<Vec<SocketAddr>, OpenFailure
 }
 
 /// A way to resolve a name.
-type Way = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, OpenFailure> + Send>;
+type Lookup = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, OpenFailure> + Send>;
 
 /// By marked queries to these servers, and at the same time by the system's resolver: it may know the name without a
 /// query (`/etc/hosts`). The first that finds addresses counts.
@@ -162,7 +162,7 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
         return by_system(remote, &host);
     }
     let (answers, answer) = mpsc::channel();
-    let ways: [Way; 2] = [
+    let lookups: [Lookup; 2] = [
         Box::new({
             let (remote, host, servers) = (remote.clone(), host.clone(), servers.to_vec());
             move || by_marked_queries(&remote, &host, &servers)
@@ -172,10 +172,10 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
             move || by_system(&remote, &host)
         }),
     ];
-    for way in ways {
+    for way in lookups {
         let answers = answers.clone();
         let work = move || {
-            // Nobody waits any more if the other was quicker.
+            // The receiver is gone if the other lookup was quicker.
             let _ = answers.send(way());
         };
         let started = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_name_that_resolved_once_is_remembered() {
         let (known, none) = (KnownAddresses::default(), KnownAddresses::default());
-        // Both ways fail: no name server answers there, and there is no such name.
+        // Both lookups fail: no name server answers there, and there is no such name.
         let marked = Resolving::Marked(vec!["127.0.0.1".parse().unwrap()]);
         let literal = remote("127.0.0.1", Transport::Udp, Family::V4);
         let remote = remote("gone.invalid", Transport::Udp, Family::V4);

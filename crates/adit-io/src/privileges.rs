@@ -79,7 +79,7 @@ impl Account {
         Ok(Some(Account { name, uid, gid: gid.map(Gid::as_raw) }))
     }
 
-    /// Whom a process becomes that needs no right and is told of no user: `nobody`. `None` if the process is not the
+    /// The account of a process that needs no right and has no `user` option: `nobody`. `None` if the process is not the
     /// superuser's, or there is no such account.
     pub fn unprivileged() -> Option<Self> {
         let found = geteuid().is_root().then(|| Account::find(Some(NOBODY), None).ok().flatten());

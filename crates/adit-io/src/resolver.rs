@@ -24,7 +24,7 @@ type HostName = Name<Array<255>>;
 type Query = Message<Array<512>>;
 
 /// How long one name server has to answer. The whole is bounded by the number of servers.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const TIMEOUT: Duration = Duration::from_millis(1500);
 /// Name servers that are asked, as the C library does (resolv.h `MAXNS`).
 const MAX_SERVERS: usize = 3;
 /// The port of name servers (RFC 1035 §4.2.1).
@@ -62,7 +62,7 @@ fn ask_one(server: SocketAddr, name: &HostName) -> io::Result<Vec<IpAddr>> {
         socket.send(query.as_slice())?;
         open.push(query);
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut found = Vec::new();
     let mut buffer = [0; LONGEST];
     while !open.is_empty() {

@@ -1,6 +1,6 @@
 //! Tunnel settings applied to the system, kept true when the network changes, and taken back.
 
-mod around;
+mod bypass;
 mod policy;
 
 use std::io;
@@ -26,7 +26,7 @@ pub struct Routing {
     name: String,
     applied: Option<TunnelSettings>,
     /// Further addresses that must stay outside the tunnel: servers that are being tried.
-    detours: Vec<IpAddr>,
+    bypassed: Vec<IpAddr>,
     /// Name servers that the system had before.
     name_servers: Vec<IpAddr>,
     addresses: Vec<Address>,
@@ -49,7 +49,7 @@ impl Routing {
             device,
             name: name.to_owned(),
             applied: None,
-            detours: Vec::new(),
+            bypassed: Vec::new(),
             name_servers: Vec::new(),
             addresses: Vec::new(),
             routes: Vec::new(),
@@ -97,14 +97,14 @@ impl Routing {
     /// must be the one that opens the tunnel's sockets, as it is tried whether it may mark them.
     pub fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
         let mut reports = Vec::new();
-        self.detours.clear();
+        self.bypassed.clear();
         if self.applied.as_ref() == Some(settings) {
             self.follow();
             return reports;
         }
         let first = self.applied.is_none();
-        let around = self.around(settings, &mut reports);
-        let mut wanted: Vec<(KernelRoute, bool)> = around.into_iter().map(|route| (route, false)).collect();
+        let bypass = self.bypass_routes(settings, &mut reports);
+        let mut wanted: Vec<(KernelRoute, bool)> = bypass.into_iter().map(|route| (route, false)).collect();
         let inward = settings.routes.iter().filter(|route| in_main(settings, route.destination.addr()));
         let inward = inward.filter_map(|route| self.tunnel_route(settings, route));
         wanted.extend(inward.map(|route| (route, true)));
@@ -168,56 +168,56 @@ impl Routing {
 
     /// Lets these addresses be reached beside the tunnel that is set up now, until the next `apply`: a client
     /// tries to connect there.
-    pub fn detour(&mut self, addresses: &[IpAddr]) {
+    pub fn bypass(&mut self, addresses: &[IpAddr]) {
         let Some(settings) = self.applied.clone() else { return };
-        for address in addresses.iter().filter(|address| around::is_caught(&settings, **address)) {
-            if !self.detours.contains(address) {
-                self.detours.push(*address);
+        for address in addresses.iter().filter(|address| bypass::is_caught(&settings, **address)) {
+            if !self.bypassed.contains(address) {
+                self.bypassed.push(*address);
             }
         }
         self.follow();
     }
 
-    /// Whether what was applied changes with the network, or is to be put back when somebody deletes it. (Not a
+    /// Whether what was applied changes with the network, or is to be restored when another program deletes it. (Not a
     /// server's routes: machines with a thousand devices tell of thousands of changes a second.)
     pub fn depends_on_network(&self) -> bool {
         self.policy.is_active()
             || self.applied.as_ref().is_some_and(|settings| {
                 let is_client = settings.server.is_some() && !settings.routes.is_empty();
-                is_client || around::has_ways(settings, &self.detours)
+                is_client || bypass::has_bypass_routes(settings, &self.bypassed)
             })
     }
 
     /// The network changed: leads what must stay outside the tunnel by the way that is there now, and puts back what
-    /// somebody deleted.
+    /// another program deleted.
     pub fn follow(&mut self) {
         let Some(settings) = self.applied.clone() else { return };
         self.put_device_back(&settings);
         self.enforce_policy(&settings, &mut Vec::new());
         // What cannot be found now will be when the network is back; until then the server is unreachable.
-        let around = self.around(&settings, &mut Vec::new());
+        let bypass = self.bypass_routes(&settings, &mut Vec::new());
         let (inward, outward): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
-        let there = if !inward.is_empty() || !around.is_empty() { self.main_routes() } else { Vec::new() };
+        let there = if !inward.is_empty() || !bypass.is_empty() { self.main_routes() } else { Vec::new() };
         let is_there = |route: &KernelRoute| {
-            // The fallback needs nobody and stays; the kernel takes back others with their device.
-            around::is_fallback(route)
+            // The fallback depends on no device and stays; the kernel takes back others with their device.
+            bypass::is_fallback(route)
                 || there.iter().any(|there| {
                     there.same_place(route) && there.gateway == route.gateway && there.device == route.device
                 })
         };
         for route in inward.iter().filter(|route| !is_there(route)) {
-            // It fails where somebody else's route took its place, which stays.
+            // It fails where another program's route took its place, which stays.
             let _ = self.netlink.add_route(route);
         }
         self.routes = inward;
-        for route in &around {
+        for route in &bypass {
             let there = outward.contains(route) && is_there(route);
             if there || self.netlink.replace_route(route).is_ok() {
                 self.routes.push(route.clone());
             }
         }
-        for route in outward.iter().filter(|old| !around.iter().any(|new| new.same_place(old))) {
+        for route in outward.iter().filter(|old| !bypass.iter().any(|new| new.same_place(old))) {
             let _ = self.netlink.remove_route(route);
         }
     }
@@ -259,7 +259,7 @@ impl Routing {
             let _ = self.netlink.remove_address(self.device, address, peer);
         }
         self.applied = None;
-        self.detours.clear();
+        self.bypassed.clear();
     }
 
     fn set_device(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
@@ -323,7 +323,7 @@ impl Routing {
             match result {
                 Ok(()) => self.routes.push(route),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    // What an adit that was killed left behind is in nobody's way.
+                    // Routes left by an adit process that was killed do no harm.
                     let left_behind = !inward && !self.is_others(&route);
                     if left_behind && self.netlink.replace_route(&route).is_ok() {
                         self.routes.push(route);

@@ -58,7 +58,7 @@ pub(crate) fn local_time(seconds: u64) -> Option<LocalTime> {
     let seconds = libc::time_t::try_from(seconds).ok()?;
     let mut time = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: both point to values of their types that live through the call. The environment, which the call may
-    // read, never changes: `std::env::set_var` is unsafe, and nobody here calls it.
+    // read, never changes: `std::env::set_var` is unsafe, and no code here calls it.
     let result = unsafe { libc::localtime_r(&seconds, time.as_mut_ptr()) };
     if result.is_null() {
         return None;
@@ -309,7 +309,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Nothing for nobody: fills an array.
+    /// An empty message without an address: the initial value of array elements.
     pub(crate) const NONE: Message<'static> = Message {
         bytes: &[],
         to: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),

@@ -68,9 +68,9 @@ impl SystemSettings {
         }
     }
 
-    /// See [`Routing::detour`].
-    pub(crate) fn detour(&mut self, addresses: &[IpAddr]) {
-        self.routing.detour(addresses);
+    /// See [`Routing::bypass`].
+    pub(crate) fn bypass(&mut self, addresses: &[IpAddr]) {
+        self.routing.bypass(addresses);
     }
 
     /// See [`Routing::follow`].
@@ -110,10 +110,10 @@ impl System {
     }
 
     /// Lets these addresses be reached beside the tunnel. The next attempt shows if it failed.
-    pub(crate) fn detour(&mut self, addresses: &[IpAddr]) {
+    pub(crate) fn bypass(&mut self, addresses: &[IpAddr]) {
         match self {
-            System::Own(own) => own.detour(addresses),
-            System::Helper(channel) => drop(channel.detour(addresses)),
+            System::Own(own) => own.bypass(addresses),
+            System::Helper(channel) => drop(channel.bypass(addresses)),
         }
     }
 

@@ -248,9 +248,9 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Waits until `fd` takes more, or until `patience` ends (which is no error).
-pub(crate) fn wait_writable(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<()> {
-    let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+/// Waits until `fd` takes more, or until `timeout` ends (which is no error).
+pub(crate) fn wait_writable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
     match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),

@@ -8,11 +8,11 @@ use adit_testbed::{Flood, Scratch};
 
 use crate::compare::{self, Verdict};
 use crate::error::LabError;
-use crate::ground::Ground;
 use crate::link::Link;
 use crate::plan::Plan;
 use crate::results::Results;
 use crate::subjects::{self, Availability, Tools};
+use crate::testbed::Testbed;
 use crate::{run, stats};
 
 /// What one TCP flow gets of 1 Gbit/s: 1448 of 1538 bytes, 941 Mbit/s, less what it takes to find its speed.
@@ -159,11 +159,11 @@ struct Lossy {
 
 /// Sends UDP packets over a bare link that loses 1 %.
 fn lossy(time: Duration) -> Result<Lossy, LabError> {
-    let ground = Ground::build(&Link { loss: 0.01, ..Link::plain("1 %") })?;
+    let testbed = Testbed::build(&Link { loss: 0.01, ..Link::plain("1 %") })?;
     let flood = Flood { size: 200, rate: PACKETS_PER_SECOND, time, segmented: false };
-    let rates = flood.run(&ground.ends(false))?;
+    let rates = flood.run(&testbed.ends(false))?;
     let (sent, received) = (rates.packets_sent, rates.packets_received);
-    Ok(Lossy { sent, received, lost: ground.frames().map_or(0, |frames| frames.lost) })
+    Ok(Lossy { sent, received, lost: testbed.frames().map_or(0, |frames| frames.lost) })
 }
 
 fn judge_loss(lossy: &Lossy) -> Check {
@@ -248,7 +248,7 @@ mod tests {
         let holds = |received, lost| judge_loss(&Lossy { sent: 50_000, received, lost }).holds;
         assert!(holds(49_500, 501));
         assert!(!holds(50_000, 0), "nothing was lost");
-        assert!(!holds(49_500, 400), "somebody else lost some");
+        assert!(!holds(49_500, 400), "the other flow lost some");
         assert!(!holds(49_000, 1000), "twice as much");
     }
 
@@ -272,6 +272,7 @@ mod tests {
         let scratch = Scratch::create("lab-check").unwrap();
         let tools = Tools {
             directory: "/".into(),
+            load: "/".into(),
             adit: "/".into(),
             lab: "/".into(),
             external: "/".into(),

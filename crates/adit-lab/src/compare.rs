@@ -167,7 +167,7 @@ mod tests {
         after.records.pop();
         assert!(gone(&before, &after)[0].to_string().contains("did not come to it"));
         after.plan.subjects.pop();
-        assert_eq!(gone(&before, &after), [], "nobody asked for it");
+        assert_eq!(gone(&before, &after), [], "it was not asked for");
         assert_eq!(gone(&after, &before), [], "it is there now");
     }
 }

@@ -1,10 +1,10 @@
 //! How each subject was configured: its programs' command lines, and the files that its first tunnel was made of.
-//! They are kept in the run's folder for whoever asks.
+//! They are kept in the run's folder.
 
 use std::io;
 use std::path::Path;
 
-use crate::ground::Ground;
+use crate::testbed::Testbed;
 
 /// In the folder of a run: a folder for each subject.
 const FOLDER: &str = "configurations";
@@ -14,14 +14,14 @@ const COMMANDS: &str = "commands";
 const LARGEST: u64 = 64 << 10;
 
 /// Keeps how a tunnel that is up was made, unless the folder has that of another one of this subject.
-pub(crate) fn keep(ground: &Ground, out: &Path, subject: &str) -> io::Result<()> {
+pub(crate) fn keep(testbed: &Testbed, out: &Path, subject: &str) -> io::Result<()> {
     let folder = out.join(FOLDER).join(subject.replace('/', "_"));
-    let ids: Vec<u32> = ground.processes.iter().map(adit_testbed::Process::id).collect();
+    let ids: Vec<u32> = testbed.processes.iter().map(adit_testbed::Process::id).collect();
     if folder.exists() || ids.is_empty() {
         return Ok(());
     }
     std::fs::create_dir_all(&folder)?;
-    copy(ground.directory.path(), &folder)?;
+    copy(testbed.directory.path(), &folder)?;
     let lines: String = ids.into_iter().map(command_line).collect();
     std::fs::write(folder.join(COMMANDS), lines)
 }

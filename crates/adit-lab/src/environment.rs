@@ -46,9 +46,9 @@ pub(crate) struct Environment {
     /// The version of each program that the lab itself measures with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) tools: BTreeMap<String, String>,
-    /// The client's end of each link's wire, as it was laid.
+    /// The device at the client's end of each link.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) links: BTreeMap<String, Laid>,
+    pub(crate) links: BTreeMap<String, LinkInfo>,
     /// Each subject's version, or why it is not measured.
     pub(crate) subjects: BTreeMap<String, String>,
     /// What each subject is, with its cipher.
@@ -62,9 +62,9 @@ pub(crate) struct Environment {
     pub(crate) wire: Option<WireCost>,
 }
 
-/// A wire's device.
+/// The device at the client's end of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Laid {
+pub(crate) struct LinkInfo {
     /// Bytes of the largest packet.
     pub(crate) mtu: u64,
     /// What the device takes off the kernel's hands, by ethtool's names, and whether it does.
@@ -78,7 +78,7 @@ impl Environment {
         subjects: &BTreeMap<String, Box<dyn Subject>>,
         tools: &Tools,
         wire: Option<WireCost>,
-        links: BTreeMap<String, Laid>,
+        links: BTreeMap<String, LinkInfo>,
     ) -> Environment {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
@@ -143,8 +143,9 @@ pub(crate) fn describe(
 fn command(mut arguments: impl Iterator<Item = String>) -> String {
     let mut text = "adit-lab".to_owned();
     while let Some(argument) = arguments.next() {
-        let names_file =
-            ["--out", "--tools", "--adit", "--own"].iter().find(|option| argument.starts_with(**option));
+        let names_file = ["--out", "--tools", "--adit", "--load", "--own"]
+            .iter()
+            .find(|option| argument.starts_with(**option));
         match names_file {
             Some(option) if argument == **option => drop(arguments.next()),
             Some(_) => {}
@@ -157,7 +158,7 @@ fn command(mut arguments: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// Reads the file. One of a later program is told as such.
+/// Reads the file. An error names the program and format of one that a later program wrote.
 pub(crate) fn read(path: &Path) -> Result<Environment, LabError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| LabError::File { path: path.to_owned(), source })?;

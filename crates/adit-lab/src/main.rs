@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod commands;
 mod compare;
 mod configuration;
 mod environment;
 mod error;
 mod findings;
-mod ground;
 mod link;
 mod measure;
 mod null;
@@ -22,6 +22,7 @@ mod setup;
 mod shipped;
 mod stats;
 mod subjects;
+mod testbed;
 mod wire;
 mod workload;
 
@@ -35,9 +36,10 @@ use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::commands::{attackers, demo, measure as comparison, narrow_path};
 use crate::compare::Verdict;
 use crate::error::LabError;
-use crate::plan::{EVERYBODY, Plan};
+use crate::plan::Plan;
 use crate::results::Results;
 use crate::subjects::Tools;
 
@@ -53,6 +55,9 @@ struct Arguments {
     /// The measured adit [default: beside this program]
     #[arg(long, global = true)]
     adit: Option<PathBuf>,
+    /// The load generator [default: adit-load beside this program]
+    #[arg(long, global = true)]
+    load: Option<PathBuf>,
     /// A folder with subjects of your own [default: lab-subjects beside the program]
     #[arg(long, global = true)]
     own: Option<PathBuf>,
@@ -60,7 +65,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show who can be measured here, and the plans
+    /// Show a tunnel of adit at work on this machine: two network namespaces, a server, a client, measured and removed
+    Demo(demo::Args),
+    /// Show what can be measured here, and the plans
     List,
     /// Get the peers that are not installed, by package name
     Setup {
@@ -108,11 +115,17 @@ enum Command {
         /// The other end's
         remote: SocketAddr,
     },
+    /// Measure adit beside other tunnels, round after round, also as a server with many clients
+    Measure(comparison::Args),
+    /// Attack a server in each of many ways, and let clients connect meanwhile
+    Attackers(attackers::Args),
+    /// Measure a server whose clients have paths of different MTU
+    NarrowPath(narrow_path::Args),
     /// Write the figures and findings of runs as Markdown
     Results {
         /// What `run` filled
         directories: Vec<PathBuf>,
-        /// Where to [default: standard output]
+        /// The folder for an index and a page for each run [default: all on standard output]
         #[arg(long)]
         out: Option<PathBuf>,
     },
@@ -143,7 +156,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says something to whoever watches. On a terminal it takes the place of a bar that may be there.
+/// Writes a line to the standard error. On a terminal it takes the place of a progress bar.
 fn tell(what: impl fmt::Display) {
     let mut stream = std::io::stderr();
     let clear = if progress::is_terminal() { progress::CLEAR } else { "" };
@@ -158,6 +171,7 @@ fn say(what: impl fmt::Display) {
 fn act(arguments: Arguments) -> Result<bool, LabError> {
     let tools = tools(&arguments);
     match arguments.command {
+        Command::Demo(args) => demo::run(&args, &tools),
         Command::List => {
             list(&tools)?;
             Ok(true)
@@ -171,7 +185,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             Ok(setup::setup(&all, &tools))
         }
         Command::Check => {
-            prepare()?;
+            prepare(&NEEDED, RESUMES)?;
             let right = check::check(&tools, |check| say(check))?;
             say(if right {
                 "the lab measures what is there"
@@ -184,7 +198,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             let mut plan = shipped::find(&name)?;
             let all = subjects::with_external(&tools)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
-            if plan.subjects == [EVERYBODY] {
+            if plan.subjects == [plan::ALL] {
                 plan.subjects = all.keys().cloned().collect();
             }
             if let Some(share) = fraction {
@@ -194,7 +208,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             plan.seconds = seconds.unwrap_or(plan.seconds);
             plan.check(&name)?;
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
-            prepare()?;
+            prepare(&NEEDED, RESUMES)?;
             let failures = run::run(&plan, &out, &all, &tools, again)?;
             report::write(&out)?;
             say(format_args!("{}", out.join(report::HTML).display()));
@@ -210,14 +224,21 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             null::run(&device, local, remote).map_err(failed)?;
             Ok(true)
         }
+        Command::Measure(args) => {
+            prepare(&comparison::NEEDED, ENDED)?;
+            comparison::run(&args, &tools)
+        }
+        Command::Attackers(args) => {
+            prepare(&attackers::NEEDED, ENDED)?;
+            attackers::run(&args, &tools)
+        }
+        Command::NarrowPath(args) => {
+            prepare(&narrow_path::NEEDED, ENDED)?;
+            narrow_path::run(&args, &tools)?;
+            Ok(true)
+        }
         Command::Results { directories, out } => {
-            let text = report::markdown(&directories)?;
-            match out {
-                None => say(text.trim_end()),
-                Some(path) => {
-                    std::fs::write(&path, text).map_err(|source| LabError::File { path, source })?;
-                }
-            }
+            write_pages(&report::markdown(&directories)?, out.as_deref())?;
             Ok(true)
         }
         Command::Compare { before, after, threshold, figures } => {
@@ -225,6 +246,24 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             compare_runs(&before, &after, threshold, figures.as_deref())
         }
     }
+}
+
+/// Each page to a file of its name in this folder, or all to standard output.
+fn write_pages(pages: &[report::Page], folder: Option<&Path>) -> Result<(), LabError> {
+    let Some(folder) = folder else {
+        pages.iter().for_each(|page| say(&page.text));
+        return Ok(());
+    };
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |source| LabError::File { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(failed(folder))?;
+    for page in pages {
+        let path = folder.join(&page.name);
+        report::replace(&path, &page.text).map_err(failed(&path))?;
+    }
+    Ok(())
 }
 
 /// False: something became worse.
@@ -252,16 +291,24 @@ fn compare_runs(
     Ok(worse == 0)
 }
 
+/// Programs that every run of a plan needs.
+const NEEDED: [&str; 5] = ["ip", "tc", "ethtool", "iperf3", "openssl"];
+
+/// What a run that is ended early says where the same command goes on with it.
+const RESUMES: &str = "ended early; the same command goes on where it stopped";
+/// The same where it does not.
+const ENDED: &str = "ended early";
+
 /// Before anything is measured.
-fn prepare() -> Result<(), LabError> {
-    let missing = adit_testbed::missing_prerequisites(&["ip", "tc", "ethtool", "iperf3", "openssl"]);
+fn prepare(needed: &[&str], note: &'static str) -> Result<(), LabError> {
+    let missing = adit_testbed::missing_prerequisites(needed);
     if !missing.is_empty() {
         let missing = missing.join(", ");
         return Err(LabError::Usage(format!(
             "cannot measure without {missing}; `adit-lab setup` gets programs"
         )));
     }
-    clean_up_on_signals()
+    clean_up_on_signals(note)
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -269,15 +316,15 @@ fn share(text: &str) -> Result<f64, String> {
     if share > 0.0 && share <= 1.0 { Ok(share) } else { Err("more than 0, and no more than 1".to_owned()) }
 }
 
-/// Whoever ends a run early finds nothing left behind: no namespace, process or device.
-fn clean_up_on_signals() -> Result<(), LabError> {
+/// On SIGINT, SIGTERM and SIGHUP: says this, removes each namespace, process and device, and ends the program.
+fn clean_up_on_signals(note: &'static str) -> Result<(), LabError> {
     let failed = |error| LabError::Usage(format!("cannot wait for signals: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             record::add_no_more();
+            tell(note);
             adit_testbed::remove_everything();
-            tell("ended early; the same command goes on where it stopped");
             std::process::exit(128 + signal);
         }
     });
@@ -290,6 +337,7 @@ fn tools(arguments: &Arguments) -> Tools {
     Tools {
         directory: arguments.tools.clone().unwrap_or_else(|| beside.join("lab-tools")),
         adit: arguments.adit.clone().unwrap_or_else(|| beside.join("adit")),
+        load: arguments.load.clone().unwrap_or_else(|| beside.join("adit-load")),
         lab: own.clone(),
         external: arguments.own.clone().unwrap_or_else(|| beside.join("lab-subjects")),
         miragevpn: std::env::var_os(subjects::miragevpn::VARIABLE).map(PathBuf::from),

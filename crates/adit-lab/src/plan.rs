@@ -8,8 +8,8 @@ use crate::workload::Workload;
 
 /// A load that is shorter than this has not found its speed.
 const LEAST_SECONDS: u32 = 2;
-/// In the place of subjects: whoever is known.
-pub(crate) const EVERYBODY: &str = "all";
+/// In the place of subjects: all that are known.
+pub(crate) const ALL: &str = "all";
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     /// How long each load runs.
     #[serde(default = "five")]
     pub(crate) seconds: u32,
-    /// Who is measured, by the names that `adit-lab list` shows.
+    /// What is measured, by the names that `adit-lab list` shows.
     pub(crate) subjects: Vec<String>,
     /// Between which ends. One without limits if none is named.
     #[serde(default = "unlimited", rename = "link")]

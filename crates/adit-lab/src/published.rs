@@ -12,7 +12,7 @@ pub(crate) struct Study {
     pub(crate) columns: Vec<String>,
     #[serde(rename = "row")]
     pub(crate) rows: Vec<Row>,
-    /// What it measured and nobody can run any more.
+    /// What it measured and cannot be run any more.
     #[serde(default, rename = "system")]
     pub(crate) systems: Vec<System>,
 }

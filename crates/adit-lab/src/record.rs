@@ -143,7 +143,7 @@ fn writing() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whoever adds a record from now on waits for the end of the process: what fails now fails because of that end.
+/// Blocks all later additions until the process ends: what fails from now on fails because of that end.
 pub(crate) fn add_no_more() {
     std::mem::forget(writing());
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use crate::environment::{self, Environment, Laid};
+use crate::environment::{self, Environment, LinkInfo};
 use crate::error::LabError;
-use crate::ground::Ground;
 use crate::link::Link;
 use crate::measure;
 use crate::plan::Plan;
@@ -17,6 +16,7 @@ use crate::progress::Progress;
 use crate::record::{self, Cell, Log, Outcome, Record};
 use crate::report::replace;
 use crate::subjects::{self, Availability, Subject, Tools, Tunnel};
+use crate::testbed::Testbed;
 use crate::workload::Workload;
 use crate::{configuration, tell, wire};
 
@@ -82,7 +82,7 @@ pub(crate) fn run(
     Ok(record::read(&out.join(RECORDS))?.iter().filter(failed).count())
 }
 
-/// An error for names that nobody has.
+/// An error for names of no subject.
 pub(crate) fn check_subjects(
     names: &[String],
     subjects: &BTreeMap<String, Box<dyn Subject>>,
@@ -121,7 +121,7 @@ fn prepare(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => return Err(LabError::File { path, source }),
     }
-    let environment = Environment::of(plan, subjects, tools, wire::measure_cost(plan)?, lay(plan)?);
+    let environment = Environment::of(plan, subjects, tools, wire::measure_cost(plan)?, link_infos(plan)?);
     write(&environment, out)?;
     std::fs::write(&path, text).map_err(failed(path.clone()))
 }
@@ -156,12 +156,12 @@ fn write(environment: &Environment, out: &Path) -> Result<(), LabError> {
 }
 
 /// What each link's wire is like.
-fn lay(plan: &Plan) -> Result<BTreeMap<String, Laid>, LabError> {
-    let mut laid = BTreeMap::new();
+fn link_infos(plan: &Plan) -> Result<BTreeMap<String, LinkInfo>, LabError> {
+    let mut links = BTreeMap::new();
     for link in &plan.links {
-        laid.insert(link.name.clone(), Ground::build(link)?.laid()?);
+        links.insert(link.name.clone(), Testbed::build(link)?.link_info()?);
     }
-    Ok(laid)
+    Ok(links)
 }
 
 /// A subject that was measured in one version and would be in another now. One that was not there may be by now.
@@ -225,13 +225,14 @@ fn take(
     }
     let Some(link) = plan.links.get(turn.link) else { return Vec::new() };
     let time = Duration::from_secs(plan.seconds.into());
-    let is_apart = |index: usize| plan.workloads.get(index).is_some_and(Workload::is_apart);
-    let (apart, through): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(index, _)| is_apart(*index));
+    let is_standalone = |index: usize| plan.workloads.get(index).is_some_and(Workload::is_standalone);
+    let (standalone, through): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|(index, _)| is_standalone(*index));
     let mut records = Vec::new();
-    for (index, cell) in apart {
+    for (index, cell) in standalone {
         let Some(load) = plan.workloads.get(index) else { continue };
         progress.step(&cell.workload);
-        let outcome = measure::run_apart(load, link, subject, tools, time);
+        let outcome = measure::run_standalone(load, link, subject, tools, time);
         let outcome = outcome.unwrap_or_else(|error| Outcome::failed(error.to_string()));
         records.push(Record { cell, outcome });
     }
@@ -245,13 +246,13 @@ fn take(
             let outcome = Outcome::failed(error.to_string());
             records.extend(through.into_iter().map(|(_, cell)| Record { cell, outcome: outcome.clone() }));
         }
-        Ok((mut ground, tunnel)) => {
-            if let Err(error) = configuration::keep(&ground, out, &turn.subject) {
+        Ok((mut testbed, tunnel)) => {
+            if let Err(error) = configuration::keep(&testbed, out, &turn.subject) {
                 progress.tell(format_args!("cannot keep how {} was configured: {error}", turn.subject));
             }
             records.extend(through.into_iter().zip(loads).map(|((_, cell), load)| {
                 progress.step(&cell.workload);
-                let outcome = measure_one(load, &mut ground, &tunnel, time);
+                let outcome = measure_one(load, &mut testbed, &tunnel, time);
                 Record { cell, outcome: outcome.unwrap_or_else(Outcome::failed) }
             }));
         }
@@ -262,15 +263,15 @@ fn take(
 /// One workload. When it fails because a program ended, that is the reason; it is not tried with one that has.
 fn measure_one(
     load: &Workload,
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     tunnel: &Tunnel,
     time: Duration,
 ) -> Result<Outcome, String> {
-    if let Some(why) = ground.ended() {
+    if let Some(why) = testbed.ended() {
         return Err(why);
     }
-    let outcome = measure::run(load, ground, tunnel, time);
-    outcome.map_err(|error| ground.ended().unwrap_or_else(|| error.to_string()))
+    let outcome = measure::run(load, testbed, tunnel, time);
+    outcome.map_err(|error| testbed.ended().unwrap_or_else(|| error.to_string()))
 }
 
 /// Brings the tunnel up, after as many others that are taken down again as its starts are to be measured.
@@ -279,24 +280,24 @@ fn bring_up(
     loads: &[&Workload],
     subject: &dyn Subject,
     tools: &Tools,
-) -> Result<(Ground, Tunnel), LabError> {
+) -> Result<(Testbed, Tunnel), LabError> {
     let times = loads.iter().map(|load| if let Workload::Start { times } = load { *times } else { 1 });
     let mut starts = Vec::new();
     for _ in 1..times.max().unwrap_or(1) {
-        let mut ground = Ground::build(link)?;
-        let tunnel = subject.start(&mut ground, tools)?;
+        let mut testbed = Testbed::build(link)?;
+        let tunnel = subject.start(&mut testbed, tools)?;
         if !tunnel.inner {
             break;
         }
         starts.extend(tunnel.starts);
     }
-    let mut ground = Ground::build(link)?;
-    let mut tunnel = subject.start(&mut ground, tools)?;
+    let mut testbed = Testbed::build(link)?;
+    let mut tunnel = subject.start(&mut testbed, tools)?;
     tunnel.starts.extend(starts);
     if let Some(packets) = link.queue {
-        ground.set_queue(packets)?;
+        testbed.set_queue(packets)?;
     }
-    Ok((ground, tunnel))
+    Ok((testbed, tunnel))
 }
 
 #[cfg(test)]

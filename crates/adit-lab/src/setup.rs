@@ -77,7 +77,7 @@ fn can_install() -> bool {
 }
 
 /// Go and Cargo put what they build into the folder of tools; apt-get must not ask.
-fn run(how: &str, tools: &Tools) -> bool {
+pub(crate) fn run(how: &str, tools: &Tools) -> bool {
     let mut command = Command::new("sh");
     command.args(["-c", how]).env("GOBIN", &tools.directory).env("CARGO_INSTALL_ROOT", &tools.directory);
     command.env("DEBIAN_FRONTEND", "noninteractive");

@@ -42,7 +42,7 @@ pub(crate) fn stem(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::EVERYBODY;
+    use crate::plan::ALL;
     use crate::subjects;
 
     #[test]
@@ -50,7 +50,7 @@ mod tests {
         let subjects = subjects::all();
         for (name, text) in PLANS {
             let plan = Plan::parse(name, text).unwrap();
-            for subject in plan.subjects.into_iter().filter(|name| name != EVERYBODY) {
+            for subject in plan.subjects.into_iter().filter(|name| name != ALL) {
                 assert!(subjects.contains_key(&subject), "{name}: {subject}");
             }
         }

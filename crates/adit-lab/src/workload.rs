@@ -167,7 +167,7 @@ impl Workload {
     }
 
     /// Whether it needs no tunnel between the ends.
-    pub(crate) fn is_apart(&self) -> bool {
+    pub(crate) fn is_standalone(&self) -> bool {
         matches!(self, Workload::InMemory {} | Workload::Clients { .. })
     }
 }

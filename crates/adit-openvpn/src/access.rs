@@ -76,7 +76,7 @@ impl AccessParams {
         self.verify.is_some() || self.management
     }
 
-    /// Whether clients are judged before they are let in by somebody who wants to know of them.
+    /// Whether a script or the management client authenticates clients and is informed of their connections.
     pub(crate) fn asks_others(&self) -> bool {
         self.wants_password() || self.tls_verify.is_some()
     }

@@ -45,7 +45,7 @@ impl Next {
 enum State {
     /// Waiting for the next attempt.
     Waiting(Instant),
-    /// Somebody is asked for username and password, or a question.
+    /// The user is asked for username and password, or for the answer to a challenge.
     Asking,
     /// The driver opens a path to the remote.
     Opening,
@@ -351,7 +351,7 @@ impl Client {
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = &self.control.revocations else { return };
         if let Err(error) = revocations.update(content) {
-            let text = format!("{error}; the list read before stays in force");
+            let text = format!("crl-verify: {error}; the list read before stays in force");
             return self.report(Severity::Error, None, text);
         }
         let lists = revocations.current();

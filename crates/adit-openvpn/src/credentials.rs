@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use adit_pki::inspect::{OutOfDate, out_of_date};
+use adit_pki::pem::{self, PemError};
+use adit_pki::{Authorities, AuthorityWarning, ForeignList, PeerRequirements, Purpose, Revocations};
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::time_provider::TimeProvider;
@@ -13,13 +15,9 @@ use rustls::{
 };
 use thiserror::Error;
 use webpki::aws_lc_rs as algorithms;
-use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-use crate::authorities::Authorities;
-use crate::certificate::subject_text;
-use crate::revocation::Revocations;
-use crate::verify::{PeerRequirements, PeerVerifier, Purpose};
+use crate::tls::TlsVerifier;
 
 /// What one end needs to authenticate itself and its peer, as PEM.
 #[derive(Clone)]
@@ -131,12 +129,12 @@ pub fn client_tls(
     environment: &TlsEnvironment,
 ) -> Result<Arc<ClientConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
-    let verifier =
-        PeerVerifier::new(Purpose::Server, parts.authorities, requirements, environment.provider.clone());
+    let algorithms = environment.provider.signature_verification_algorithms;
+    let verifier = TlsVerifier::new(Purpose::Server, parts.authorities, requirements, algorithms);
     let config = ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
         .with_protocol_versions(&environment.versions)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+        .with_custom_certificate_verifier(verifier);
     let mut config = match parts.identity {
         Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(key_error)?,
         None => config.with_no_client_auth(),
@@ -154,15 +152,15 @@ pub fn server_tls(
     environment: &TlsEnvironment,
 ) -> Result<Arc<ServerConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
-    let verifier =
-        PeerVerifier::new(Purpose::Client, parts.authorities, requirements, environment.provider.clone());
+    let algorithms = environment.provider.signature_verification_algorithms;
+    let verifier = TlsVerifier::new(Purpose::Client, parts.authorities, requirements, algorithms);
     let (chain, key) = parts
         .identity
         .ok_or_else(|| pem_error("cert", "a server needs a certificate and its key (`cert`, `key`)"))?;
     let mut config =
         ServerConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
             .with_protocol_versions(&environment.versions)?
-            .with_client_cert_verifier(Arc::new(verifier))
+            .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .map_err(key_error)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -182,14 +180,34 @@ pub fn warnings(
 ) -> Vec<String> {
     // What cannot be read is an error when TLS is set up.
     let Ok(authorities) = authorities(&credentials.ca) else { return Vec::new() };
-    let mut warnings = authorities.warnings(purpose, now);
-    warnings.extend(lists.into_iter().flat_map(|lists| authorities.warnings_of_lists(&lists.current())));
+    let mut warnings: Vec<String> =
+        authorities.warnings(purpose, now).iter().map(authority_warning).collect();
+    warnings.extend(lists.into_iter().flat_map(|lists| list_warnings(&authorities, lists)));
     warnings
 }
 
 /// Warnings for the log, one sentence for each revocation list of an authority that is not in `ca`.
 pub fn warnings_of_lists(ca: &[u8], lists: &Revocations) -> Vec<String> {
-    authorities(ca).map_or_else(|_| Vec::new(), |it| it.warnings_of_lists(&lists.current()))
+    authorities(ca).map_or_else(|_| Vec::new(), |authorities| list_warnings(&authorities, lists))
+}
+
+fn authority_warning(warning: &AuthorityWarning) -> String {
+    match warning {
+        AuthorityWarning::Faulty(_) => format!("ca: {warning}"),
+        AuthorityWarning::NoRoot { subject, issuer } => format!(
+            "ca: {subject} is an intermediate certificate, and no self-signed CA certificate above it is in ca, so that it verifies nothing: add that of {issuer}"
+        ),
+    }
+}
+
+fn list_warnings(authorities: &Authorities, lists: &Revocations) -> Vec<String> {
+    let warning = |ForeignList { issuer, trusted }| {
+        format!(
+            "crl-verify: the revocation list of {issuer} revokes nothing that a CA certificate in ca has issued, as none has that name; ca holds {}",
+            trusted.join("; ")
+        )
+    };
+    authorities.foreign_lists(&lists.current()).into_iter().map(warning).collect()
 }
 
 fn key_error(error: rustls::Error) -> CredentialError {
@@ -221,7 +239,7 @@ impl Parts {
         }
         let chain = certificates("cert", &credentials.certificate)?;
         if let (Some(own), Some(now)) = (chain.first(), environment.time.current_time()) {
-            check_validity(own, now.as_secs())?;
+            check_validity(own, now)?;
         }
         Ok(Parts { authorities, identity: Some((chain, private_key(&credentials.private_key)?)) })
     }
@@ -240,44 +258,18 @@ fn certificates(
     directive: &'static str,
     pem: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
-    let certificates = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| pem_error(directive, format!("not valid PEM: {error}")))?;
-    if certificates.is_empty() {
-        return Err(pem_error(
-            directive,
-            "holds no certificate; a \"-----BEGIN CERTIFICATE-----\" block is expected",
-        ));
-    }
-    Ok(certificates)
+    pem::certificates(pem).map_err(|error| pem_error(directive, error.to_string()))
 }
 
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CredentialError> {
-    let encrypted = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
-        .iter()
-        .any(|mark| pem.windows(mark.len()).any(|window| window == *mark));
-    if encrypted {
-        return Err(pem_error(
-            "key",
-            "the private key is encrypted; decrypt it with: openssl pkey -in KEY -out PLAINKEY",
-        ));
-    }
-    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
-        pem_error("key", "holds no private key; a \"-----BEGIN PRIVATE KEY-----\" block is expected")
-    })
+    pem::private_key(pem).map_err(|error: PemError| pem_error("key", error.to_string()))
 }
 
-fn check_validity(certificate: &CertificateDer<'_>, now: u64) -> Result<(), CredentialError> {
-    let (_, parsed) = X509Certificate::from_der(certificate)
+fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CredentialError> {
+    let found = out_of_date(certificate, now)
         .map_err(|error| pem_error("cert", format!("the certificate cannot be read: {error}")))?;
-    let validity = parsed.validity();
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let problem = if now > validity.not_after.timestamp() {
-        format!("expired at {}", validity.not_after)
-    } else if now < validity.not_before.timestamp() {
-        format!("is not valid before {} (is this machine's clock right?)", validity.not_before)
-    } else {
-        return Ok(());
-    };
-    Err(CredentialError::Validity { subject: subject_text(parsed.subject()), problem })
+    match found {
+        None => Ok(()),
+        Some(OutOfDate { subject, problem }) => Err(CredentialError::Validity { subject, problem }),
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use adit_core::Instant;
+use adit_pki::date;
 use rand_core::RngCore;
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -69,7 +70,7 @@ fn tls_text(error: &rustls::Error) -> String {
         }
         Error::InvalidCertificate(CertificateError::ExpiredRevocationListContext { time, next_update }) => {
             format!(
-                "the revocation list (crl-verify) expired at {}, so nobody can be let in: put a newer one there, unless this machine's clock ({}) is wrong",
+                "the revocation list (crl-verify) expired at {}, so no client can be accepted: put a newer one there, unless this machine's clock ({}) is wrong",
                 date(*next_update),
                 date(*time)
             )
@@ -84,15 +85,6 @@ fn tls_text(error: &rustls::Error) -> String {
         Error::NoCertificatesPresented => "the peer showed no certificate".to_owned(),
         other => format!("TLS: {other}"),
     }
-}
-
-/// A time as people read it.
-fn date(time: rustls_pki_types::UnixTime) -> String {
-    let seconds = time.as_secs();
-    i64::try_from(seconds)
-        .ok()
-        .and_then(|seconds| x509_parser::time::ASN1Time::from_timestamp(seconds).ok())
-        .map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
 impl KeyStateError {

@@ -3,36 +3,29 @@
 
 pub mod access;
 mod auth_token;
-mod authorities;
-mod ca_fault;
-mod canonical_name;
-mod certificate;
 mod client;
 mod client_hello;
 pub mod control_message;
 pub mod credentials;
+mod data_keys;
 pub mod data_message;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod key_method;
 mod key_state;
 pub mod keys;
+mod lease;
 mod lifetime;
-mod link;
 mod liveness;
-pub mod locked;
 mod negotiate;
 mod notices;
 pub mod occ;
 pub mod params;
 pub mod peer_info;
-mod pool;
 mod pushed;
 pub mod reliable;
-pub mod revocation;
 mod server;
 mod session;
-mod signed_list;
 pub mod static_key;
 mod static_tunnel;
 #[cfg(test)]
@@ -40,8 +33,6 @@ mod static_tunnel;
 mod support;
 pub mod tls;
 mod usage;
-mod verify;
-mod verify_error;
 pub mod wire;
 pub mod wrap;
 
@@ -49,12 +40,11 @@ pub mod wrap;
 #[cfg(test)]
 extern crate self as adit_openvpn;
 
-pub use adit_core::NameField;
-pub use certificate::NameFields;
+/// What [`credentials::client_tls`] and [`credentials::server_tls`] ask of the peer's certificate.
+pub use adit_pki::PeerRequirements;
 pub use client::Client;
 pub use server::Server;
 pub use static_tunnel::StaticTunnel;
 pub use tls::TlsConfig;
 pub use usage::UseLimits;
-pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose};
 pub use wire::Role;

@@ -75,7 +75,7 @@ impl Liveness {
     }
 
     /// How long the peer may be silent, for messages.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.keepalive.timeout.unwrap_or_default()
     }
 
@@ -89,7 +89,7 @@ impl Liveness {
     }
 
     fn timeout_at(&self) -> Option<Instant> {
-        self.keepalive.timeout.map(|patience| self.last_heard + patience)
+        self.keepalive.timeout.map(|timeout| self.last_heard + timeout)
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use adit_core::{Cipher, CompressionFraming, Digest, Path, Transport};
 
-use crate::link::Agreement;
+use crate::data_keys::Agreement;
 use crate::occ::parse_options;
 use crate::params::{DataParams, MssFix};
 use crate::peer_info::PeerVariables;
@@ -156,13 +156,13 @@ pub(crate) fn client_cipher(
 
 /// What two ends agree on that push nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PointTerms {
+pub(crate) struct PointToPointTerms {
     pub(crate) cipher: Cipher,
     /// The `IV_PROTO` bits that both ends have, if the peer negotiates at all.
     pub(crate) proto: u32,
 }
 
-impl PointTerms {
+impl PointToPointTerms {
     pub(crate) fn has(&self, bit: u32) -> bool {
         self.proto & bit != 0
     }
@@ -200,7 +200,7 @@ pub(crate) fn point_terms(
     role: Role,
     data: &DataParams,
     theirs: &PeerAbilities,
-) -> Result<PointTerms, String> {
+) -> Result<PointToPointTerms, String> {
     let listed: Vec<Cipher> = match theirs.lists_ciphers {
         true => theirs.ciphers.iter().filter_map(|name| Cipher::from_name(name)).collect(),
         false => Vec::new(),
@@ -224,7 +224,7 @@ pub(crate) fn point_terms(
         });
     };
     let both = theirs.proto & point_proto(data);
-    Ok(PointTerms { cipher, proto: if both & iv_proto::NCP_P2P != 0 { both } else { 0 } })
+    Ok(PointToPointTerms { cipher, proto: if both & iv_proto::NCP_P2P != 0 { both } else { 0 } })
 }
 
 /// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c

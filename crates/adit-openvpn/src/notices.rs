@@ -2,9 +2,9 @@
 
 use adit_core::{Instant, Notice, Path};
 
+use crate::data_keys::DataKeys;
 use crate::data_message::{self, DataMessage};
 use crate::lifetime::Lifetime;
-use crate::link::Link;
 use crate::liveness::Liveness;
 use crate::session::Session;
 use crate::usage::{Traffic, UseLimits};
@@ -12,7 +12,7 @@ use crate::usage::{Traffic, UseLimits};
 /// The parts of either end that hear of its data plane.
 pub(crate) struct Hearing<'a> {
     pub(crate) session: &'a mut Session,
-    pub(crate) link: &'a mut Link,
+    pub(crate) link: &'a mut DataKeys,
     pub(crate) liveness: &'a mut Liveness,
     pub(crate) lifetime: &'a mut Lifetime,
     /// When data keys are renewed by use.

@@ -1,6 +1,6 @@
 //! What the configuration says, as the state machines take it.
 
-pub use adit_core::{AuthRetry, StaticChallenge};
+pub use adit_core::{AuthRetry, Rate, StaticChallenge};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use adit_core::{
     Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
     ReplayWindow, Route, SessionLimits, Transport, UnixTime, UserPassword,
 };
+use adit_pki::{NameFields, Revocations};
 
 use crate::access::AccessParams;
-use crate::certificate::NameFields;
 use crate::pushed::MAX_PUSHED_MTU;
-use crate::revocation::Revocations;
 use crate::static_key::StaticKey;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
@@ -316,10 +315,36 @@ pub struct ServerParams {
     pub per_client: PerClientParams,
     /// Who is let in, besides what TLS says, and which scripts run for it.
     pub access: AccessParams,
-    /// What strangers get.
+    /// How initial packets of unauthenticated peers are answered.
     pub admission: AdmissionParams,
     /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
     pub point: Option<PointParams>,
+}
+
+impl ServerParams {
+    /// OpenVPN's defaults around that control channel: no addresses and nothing pushed.
+    pub fn new(control: ControlParams) -> Self {
+        ServerParams {
+            control,
+            data: DataParams::default(),
+            address4: None,
+            pool4: None,
+            address6: None,
+            pool6: None,
+            push: Vec::new(),
+            routes: Vec::new(),
+            keepalive: Keepalive::default(),
+            limits: SessionLimits::default(),
+            client_to_client: false,
+            duplicate_cn: false,
+            max_clients: 1024,
+            exit_notify: ExitNotify::default(),
+            per_client: PerClientParams::default(),
+            access: AccessParams::default(),
+            admission: AdmissionParams::default(),
+            point: None,
+        }
+    }
 }
 
 /// The listening end of a point-to-point tunnel.
@@ -332,7 +357,7 @@ pub struct PointParams {
     pub only_from: Option<Vec<IpAddr>>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
-    /// `single-session`: while the peer is here, nobody takes its place.
+    /// `single-session`: while the peer is connected, no other takes its place.
     pub single: bool,
 }
 
@@ -425,7 +450,7 @@ pub struct PerClientParams {
 }
 
 /// How a server meets clients that it does not know yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AdmissionParams {
     /// `tls-crypt-v2`. Clients with a key of their own then come in beside those whose wrapping
     /// [`ControlParams::wrap`] names; if it names none, they alone.
@@ -435,6 +460,13 @@ pub struct AdmissionParams {
     pub answers: Rate,
     /// `connect-freq`: new clients whose address is proven, all together. Default: no limit.
     pub clients: Option<Rate>,
+}
+
+impl Default for AdmissionParams {
+    fn default() -> Self {
+        let answers = Rate { count: 100, period: Duration::from_secs(10) };
+        AdmissionParams { v2: None, answers, clients: None }
+    }
 }
 
 /// `tls-crypt-v2` on a server.
@@ -447,22 +479,6 @@ pub struct TlsCryptV2 {
     pub force_cookie: bool,
     /// Turn away keys that are older, or have no date (`tls-crypt-v2-max-age`).
     pub max_age: Option<Duration>,
-}
-
-/// So many in such a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// How many.
-    pub count: u32,
-    /// In which time.
-    pub period: Duration,
-}
-
-impl Default for Rate {
-    /// That of `connect-freq-initial`.
-    fn default() -> Self {
-        Rate { count: 100, period: Duration::from_secs(10) }
-    }
 }
 
 /// What a stopping server tells its clients.

@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(settings.routes[0].destination, "10.8.0.1/32".parse::<IpNet>().unwrap());
     }
 
-    /// Names and addresses that would be commands, or further lines, for whoever hands them on.
+    /// Names and addresses that would be commands, or further lines, for the program that passes them on.
     #[test]
     fn cve_2025_10680_what_is_no_name_or_address_sets_nothing() {
         for bad in ["$(reboot)", "`reboot`", "a;reboot", "a|b", "a&b", "a\u{7f}b", "a'b", "a..b", "-n/../x"] {

@@ -1,26 +1,25 @@
 //! An OpenVPN server: admits clients, gives them addresses and settings, renews their keys.
 
 mod admission;
+mod authentication;
 mod connect;
 mod cookie;
-mod door;
-mod entry;
 mod environment;
-mod gate;
+mod establish;
+mod evict;
 mod half_open;
-mod key_judge;
 mod limits;
 mod log_budget;
 mod peer;
-mod prospect;
-mod rate;
+mod pre_auth;
+mod pre_check;
 mod reconfigure;
 mod reports;
-mod room;
 mod settings;
 mod silent;
 #[cfg(test)]
 mod tests;
+mod tls_crypt_v2_verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -28,22 +27,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo, Protocol, Rejected,
-    ScriptId, Severity, Transport,
+    AddressPool, Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo,
+    PoolRanges, Protocol, Rejected, ScriptId, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
-use crate::pool::Pool;
 use crate::wire::Sid;
-use door::Door;
 use half_open::HalfOpen;
-use key_judge::KeyJudge;
 use log_budget::LogBudget;
 use peer::{Peer, Verdict};
+use pre_auth::PreAuth;
 use silent::SilentConnections;
+use tls_crypt_v2_verify::TlsCryptV2Verify;
 
 /// How long clients get to acknowledge our goodbye.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
@@ -76,21 +74,21 @@ pub struct Server {
     log_budget: LogBudget,
     /// The tables of which the log said that they make room, and when it may say so again.
     told_full: BTreeMap<&'static str, Instant>,
-    door: Door,
-    key_judge: KeyJudge,
-    pool: Pool,
+    pre_auth: PreAuth,
+    tls_crypt_v2_verify: TlsCryptV2Verify,
+    pool: AddressPool,
     next_peer: u32,
     /// Clients that began a handshake; numbers them for scripts.
     admitted: u64,
     events: VecDeque<Event>,
     goodbye_until: Option<Instant>,
     ended: bool,
-    /// Addresses that `learn-address` knows and nobody has now; a client that takes over from its own earlier
+    /// Addresses that `learn-address` was told of and that no client has now; a client that takes over from its own earlier
     /// connection has them again in a moment. Each with the name of the script that would say so.
     vacated: BTreeMap<IpNet, (ScriptId, IpAddr)>,
 }
 
-/// A secret for the door.
+/// A secret for the cookies.
 fn secret(rng: &mut ChaCha20Rng) -> Zeroizing<[u8; 32]> {
     let mut secret = Zeroizing::new([0; 32]);
     rng.fill_bytes(secret.as_mut_slice());
@@ -103,7 +101,7 @@ impl Server {
         let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
         let mut rng = ChaCha20Rng::from_seed(seed);
         Server {
-            door: Door::new(&params, secret(&mut rng)),
+            pre_auth: PreAuth::new(&params, secret(&mut rng)),
             control: Arc::new(params.control.clone()),
             rng,
             now,
@@ -121,8 +119,11 @@ impl Server {
             silent: SilentConnections::new(),
             log_budget: LogBudget::new(),
             told_full: BTreeMap::new(),
-            key_judge: KeyJudge::new(),
-            pool: Pool::new(&params),
+            tls_crypt_v2_verify: TlsCryptV2Verify::new(),
+            pool: AddressPool::new(
+                PoolRanges { v4: params.pool4, v6: params.pool6 },
+                &params.per_client.remembered,
+            ),
             next_peer: 0,
             admitted: 0,
             events,
@@ -166,16 +167,16 @@ impl Server {
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let verdict = peer.settle(self.now, &mut self.events);
-        let (path, lines, standing) = (peer.path(), peer.take_lines(), peer.standing());
+        let (path, lines, half_open_state) = (peer.path(), peer.take_lines(), peer.half_open_state());
         self.report_lines(path, lines);
-        if let Some(standing) = standing
-            && let Some(evicted) = self.half_open.note(path, id, standing)
+        if let Some(half_open_state) = half_open_state
+            && let Some(evicted) = self.half_open.note(path, id, half_open_state)
         {
             self.evict(evicted);
         }
         match verdict {
             Verdict::Continue => {}
-            Verdict::Authenticated => self.welcome(id),
+            Verdict::Authenticated => self.request_client_config(id),
             Verdict::Remove { reason, severity } => return self.remove(id, &reason, severity),
             Verdict::End(ended) => return self.end(ended),
         }
@@ -236,10 +237,10 @@ impl Server {
             self.vacated.insert(network, (peer.next_script(), peer.path().remote().ip()));
         }
         if let Some(lease) = peer.leave(self.now, &mut self.events) {
-            self.pool.release(&lease);
+            self.pool.release(&lease.addresses);
         }
         if let Some(lease) = peer.lease() {
-            self.pool.release(lease);
+            self.pool.release(&lease.addresses);
             let peer = peer.data_id();
             self.events.push_back(Event::Data(DataEvent::RemovePeer(peer)));
             self.events.push_back(Event::PeerDown { peer, reason: reason.to_owned() });
@@ -309,7 +310,7 @@ impl Server {
 
     fn closed(&mut self, path: Path, reason: &str) {
         self.silent.remove(path);
-        self.key_judge.closed(path, &mut self.events);
+        self.tls_crypt_v2_verify.closed(path, &mut self.events);
         let gone: Vec<PeerId> = self.at(path).collect();
         for id in gone {
             self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
@@ -365,7 +366,7 @@ impl Server {
     fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = self.params.control.revocations.clone() else { return };
         if let Err(error) = revocations.update(content) {
-            let text = format!("{error}; the list read before stays in force");
+            let text = format!("crl-verify: {error}; the list read before stays in force");
             return self.report(Severity::Error, None, text);
         }
         self.report(Severity::Info, None, "crl-verify: read anew".to_owned());
@@ -387,7 +388,7 @@ impl Server {
 
     /// The peer that a datagram belongs to. `None`: it was answered, and that is all for now.
     fn peer_of(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
-        // Nobody can be answered there (RFC 768: the source port is zero if it is not used).
+        // No answer can be sent to port 0 (RFC 768: the source port is zero if it is not used).
         if path.remote().port() == 0 {
             return Err(Rejected::Unexpected("source port 0"));
         }
@@ -457,8 +458,8 @@ impl Protocol for Server {
                     self.remove(id, "told to restart", Severity::Info);
                 }
                 // Else a late packet could begin one of them again, under the same ids as before.
-                self.key_judge.clear(&mut self.events);
-                self.door.renew(&self.params, secret(&mut self.rng));
+                self.tls_crypt_v2_verify.clear(&mut self.events);
+                self.pre_auth.renew(&self.params, secret(&mut self.rng));
             }
             Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
             Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
@@ -518,7 +519,7 @@ impl Protocol for Server {
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
-        if let Some((path, datagram)) = self.last_words.pop_front().or_else(|| self.door.poll_answer()) {
+        if let Some((path, datagram)) = self.last_words.pop_front().or_else(|| self.pre_auth.poll_answer()) {
             buf.extend_from_slice(&datagram);
             return Some(path);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Instant, Rejected, UserPassword};
+use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
 use rustls::pki_types::CertificateDer;
@@ -17,7 +18,6 @@ use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, PacketShape, earliest};
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
-use crate::revocation::Lists;
 use crate::wire::{ControlBody, Header, MAX_ACKS, Opcode, Role, SID_LEN, Sid};
 use crate::wrap::{Opened, Wrap, WrapConfig, WrapReplay};
 
@@ -256,7 +256,7 @@ impl Session {
     }
 
     /// Whether the peer's certificate is on one of the lists.
-    pub(crate) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(crate) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         let mut proven = self.exchanges.iter().filter_map(|exchange| exchange.state.tls().peer_certificate());
         proven.any(|certificate| lists.names(certificate))
     }

@@ -175,7 +175,7 @@ impl StaticTunnel {
     }
 
     /// A session begins, later than all before it. That must not come about more than once a second, least of all by
-    /// what strangers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
+    /// what unauthenticated peers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
     fn begin(&mut self) {
         let passed = (self.now - Instant::ORIGIN).as_secs();
         let wall = self.params.wall_at_origin.0.saturating_add(passed);
@@ -200,7 +200,7 @@ impl StaticTunnel {
         })));
     }
 
-    /// Nothing was heard. With one key for both directions, somebody may have sent us what we sent in an earlier run,
+    /// Nothing was heard. With one key for both directions, an attacker may have replayed to us what we sent in an earlier run,
     /// and that is later than all that the peer sends: what was taken must be forgotten, as OpenVPN does. With keys
     /// for each direction that cannot be, and nothing is taken twice.
     fn forgive(&mut self) {
@@ -277,7 +277,7 @@ impl StaticTunnel {
         self.params.remotes.get(self.remote).map_or("the other end", |remote| remote.name.as_str())
     }
 
-    /// There is a path to the remote; or somebody opened a connection to us.
+    /// There is a path to the remote, or a connection was accepted.
     fn opened(&mut self, path: Path) {
         match self.state {
             State::Opening => {
@@ -329,7 +329,7 @@ impl StaticTunnel {
             return;
         }
         if !self.may_be_at(path) {
-            // Whoever hears both ends can send what one sent from as many addresses as there are.
+            // An attacker who sees both ends' datagrams can replay them from any number of addresses.
             if std::mem::replace(&mut self.told_elsewhere, true) {
                 return;
             }
@@ -338,7 +338,7 @@ impl StaticTunnel {
                 None => "it gets no answer".to_owned(),
             };
             let text = format!(
-                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as whoever \
+                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as anyone who \
                  overhears its datagrams can send them again from any address. If the other end may change its \
                  address, write `float`; if it is here for good, correct `remote`"
             );
@@ -355,11 +355,11 @@ impl StaticTunnel {
         if self.up.is_some() {
             self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
         }
-        self.come_up();
+        self.establish();
     }
 
     /// The peer was heard.
-    fn come_up(&mut self) {
+    fn establish(&mut self) {
         if !self.heard || self.up.is_some() || self.path.is_none() {
             return;
         }
@@ -501,10 +501,10 @@ impl StaticTunnel {
                 self.data(DataEvent::Inject { peer: PeerId::SERVER, payload });
             }
             Some(Due::Timeout) => {
-                // A stranger's connection, and its silence, ends nothing.
+                // An unauthenticated connection, and its silence, ends nothing.
                 let exits = self.liveness.exits() && (self.up.is_some() || !self.params.waits());
                 let directive = if exits { "ping-exit" } else { "ping-restart" };
-                let seconds = self.liveness.patience().as_secs();
+                let seconds = self.liveness.timeout().as_secs();
                 let reason = format!("nothing heard from the other end for {seconds} s ({directive})");
                 if exits {
                     return self.be_over(&reason);
@@ -558,13 +558,13 @@ impl Protocol for StaticTunnel {
             Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
                 self.liveness.traffic(now, received, sent);
                 self.heard |= received > std::mem::replace(&mut self.received, received);
-                self.come_up();
+                self.establish();
                 let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
                 self.lifetime.traffic(now, bytes);
             }
             Notice::FirstOpened { .. } => {
                 self.heard = true;
-                self.come_up();
+                self.establish();
             }
             Notice::Moved { path, .. } => self.moved(path),
             Notice::Message { payload, .. } => match data_message::classify(&payload) {

@@ -1,6 +1,8 @@
 //! One TLS connection, fed and drained in memory.
 
 mod first_hello;
+mod refusal;
+mod verifier;
 
 use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use rustls::{ClientConfig, Connection, ServerConfig};
 use zeroize::Zeroizing;
 
 use first_hello::FirstHello;
+pub(crate) use verifier::TlsVerifier;
 
 /// A TLS record's header: type, version, length.
 const RECORD_HEADER: usize = 5;
@@ -43,7 +46,7 @@ impl TlsChannel {
     pub fn new(config: &TlsConfig) -> Result<Self, rustls::Error> {
         let connection = match config {
             TlsConfig::Client(config) => {
-                // Never sent (SNI is off) and never checked (see `verify`).
+                // Never sent (SNI is off) and never checked (see [`TlsVerifier`]).
                 let name = ServerName::try_from("openvpn.invalid")
                     .map_err(|_| rustls::Error::General("invalid placeholder name".to_owned()))?;
                 Connection::Client(rustls::ClientConnection::new(config.clone(), name)?)

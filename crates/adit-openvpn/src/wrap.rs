@@ -100,7 +100,7 @@ pub struct CryptKeys {
 /// Where the wrapped key of tls-crypt-v2 comes in.
 enum Bearer {
     /// Nowhere: tls-crypt.
-    Nobody,
+    None,
     /// We are the client and bring it.
     Us(Vec<u8>),
     /// We are the server and have it already: when it comes again, it is taken off unread.
@@ -148,7 +148,7 @@ impl WrapConfig {
     /// tls-crypt with this key. The server seals with the first half (OpenVPN tls_crypt.c; the data channel
     /// is the other way round).
     pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
-        Self::crypt(key, role, Bearer::Nobody, CryptKey::made_ready)
+        Self::crypt(key, role, Bearer::None, CryptKey::made_ready)
     }
 
     /// tls-crypt-v2 as the client with this key has it.
@@ -179,13 +179,13 @@ impl WrapConfig {
         match self {
             WrapConfig::TlsCrypt(keys) => match &keys.bearer {
                 Bearer::Us(wrapped) => Some(wrapped.len()),
-                Bearer::Nobody | Bearer::Peer => None,
+                Bearer::None | Bearer::Peer => None,
             },
             _ => None,
         }
     }
 
-    /// Which half of tls-auth's key is for which direction; of other wrappings nobody says so.
+    /// Which half of tls-auth's key is for which direction; other wrappings have no such statement.
     pub(crate) fn key_direction(&self) -> KeyDirection {
         match self {
             WrapConfig::TlsAuth(keys) => keys.direction,
@@ -195,7 +195,7 @@ impl WrapConfig {
 
     /// tls-crypt with a key that one session alone uses.
     fn tls_crypt_session(key: &StaticKey, role: Role) -> Self {
-        Self::crypt(key, role, Bearer::Nobody, |key| key)
+        Self::crypt(key, role, Bearer::None, |key| key)
     }
 
     fn crypt(key: &StaticKey, role: Role, bearer: Bearer, prepare: impl Fn(CryptKey) -> CryptKey) -> Self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adit_core::{Command, Event, PeerId, PeerSettings, Protocol, ScriptOutcome};
 use support::judged::{
-    asked, end_of, ends, let_in, log_says, pair, renegotiate, reports, tokens, user, variable,
+    accepted, asked, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate, writes,
 };
 use support::{Pair, traffic};
@@ -41,7 +41,7 @@ fn a_password_in_the_environment() {
     // What is not wiped does not hold it.
     assert!(script.env.iter().all(|(_, value)| !value.contains("s3 cret")));
     assert_eq!(variable(script, "common_name"), Some("alice"));
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     ends(&mut pair, VERIFY, 0, &[]);
     assert!(pair.is_up());
     assert_eq!(names(&pair), ["alice"]);
@@ -55,7 +55,7 @@ fn a_password_in_a_file() {
     let file = script.files.iter().find(|file| file.is_argument).unwrap();
     assert_eq!(file.content.as_slice(), b"ann\ns3 cret\n");
     ends(&mut pair, VERIFY, 1, &["", "", "LOCKED: see the desk\nsecond line"]);
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     assert!(end_of(&pair).unwrap().contains("LOCKED: see the desk"), "{:?}", end_of(&pair));
     assert!(!end_of(&pair).unwrap().contains("second line"));
 }
@@ -86,7 +86,7 @@ fn the_name_of_a_client() {
         client.auth = None;
         server.access.verify = None;
     });
-    assert!(!let_in(&nobody) && log_says(&nobody.server_events, "nothing names it"));
+    assert!(!accepted(&nobody) && log_says(&nobody.server_events, "nothing names it"));
 }
 
 /// A client can give any username where nothing judges it: it names the client nowhere.
@@ -144,7 +144,7 @@ fn an_answer_that_was_put_off() {
         let mut pair = pair(|_, _| {});
         ends(&mut pair, VERIFY, 2, &["", "", ""]);
         pair.advance(Duration::from_secs(20));
-        assert!(!let_in(&pair) && end_of(&pair).is_none());
+        assert!(!accepted(&pair) && end_of(&pair).is_none());
         ends(&mut pair, VERIFY, 2, &[answer, "", ""]);
         assert_eq!((pair.is_up(), end_of(&pair).is_some()), (good, !good), "{answer}");
     }
@@ -175,7 +175,7 @@ fn scripts_that_never_answer() {
     assert_eq!((pair.server.half_open(), dropped(&pair)), (0, 1));
     // Too late.
     ends(&mut pair, VERIFY, 0, &[]);
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn client_connect_says_what_holds_for_a_client() {
     assert_eq!(variable(script, "ifconfig_pool_remote_ip"), Some("10.8.0.2"));
     assert_eq!(variable(script, "trusted_ip"), Some("192.0.2.2"));
     assert_eq!(variable(script, "time_ascii"), Some("2026-01-01 00:00:01"));
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     let settings = PeerSettings {
         ipv4: Some(("10.8.0.77".parse().unwrap(), "255.255.255.0".parse().unwrap())),
         routes: vec!["192.168.7.0/24".parse().unwrap()],
@@ -320,7 +320,7 @@ fn client_connect_says_no() {
     ] {
         let mut pair = connecting();
         reports(&mut pair, "client-connect", outcome.clone());
-        assert!(!let_in(&pair) && end_of(&pair).is_some(), "{outcome:?}");
+        assert!(!accepted(&pair) && end_of(&pair).is_some(), "{outcome:?}");
         // It was never connected.
         pair.advance(Duration::from_secs(10));
         assert!(pair.server.half_open() == 0 && asked(&pair, "client-disconnect").is_empty());
@@ -331,7 +331,7 @@ fn client_connect_says_no() {
 fn client_connect_puts_its_answer_off() {
     let mut pair = connecting();
     ends(&mut pair, "client-connect", 2, &["", ""]);
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     ends(&mut pair, "client-connect", 2, &["1", ""]);
     assert!(pair.is_up());
 }
@@ -343,7 +343,7 @@ fn a_client_that_leaves_takes_its_scripts_along() {
     pair.exchange();
     assert_eq!(dropped(&pair), 1);
     writes(&mut pair, Ok(PeerSettings::default()));
-    assert!(!let_in(&pair) && asked(&pair, "client-disconnect").is_empty());
+    assert!(!accepted(&pair) && asked(&pair, "client-disconnect").is_empty());
 }
 
 #[test]

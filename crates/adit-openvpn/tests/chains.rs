@@ -5,9 +5,9 @@ mod support;
 
 use adit_core::{Event, Transport};
 use adit_openvpn::credentials::{self, Credentials};
-use adit_openvpn::revocation::Revocations;
 use adit_openvpn::wrap::WrapConfig;
-use adit_openvpn::{PeerRequirements, Purpose, TlsConfig};
+use adit_openvpn::{PeerRequirements, TlsConfig};
+use adit_pki::{Purpose, Revocations};
 use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, DnValue, IsCa, Issuer,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use adit_core::{Challenge, ChallengeResponse, Command, Event, Protocol, ScriptFile};
 use adit_openvpn::params::{AuthRetry, ClientParams, RemoteParams, ServerParams, StaticChallenge};
 use support::Pair;
-use support::judged::{asked, end_of, ends, let_in, log_says, pair, tokens, variable};
+use support::judged::{accepted, asked, end_of, ends, log_says, pair, tokens, variable};
 
 const VERIFY: &str = "user-pass-verify";
 const RESPONSE: &str = "client-crresponse";
@@ -114,7 +114,7 @@ fn a_dynamic_challenge() {
     });
     assert_eq!(shown(&pair), ["ann", "s3 cret"]);
     ends(&mut pair, VERIFY, 1, &["", "", CRV1]);
-    assert!(!let_in(&pair) && end_of(&pair).is_none());
+    assert!(!accepted(&pair) && end_of(&pair).is_none());
     pair.advance(Duration::from_secs(2));
     let [Challenge { text, echo: true, .. }] = questions(&pair)[..] else { panic!("{:?}", questions(&pair)) };
     assert_eq!(text, "PIN of the day:");
@@ -203,7 +203,7 @@ fn a_question_while_the_server_waits() {
     assert_eq!(script.beside, Some(asked(&pair, VERIFY)[0].id));
     assert_eq!((variable(script, "username"), variable(script, "password")), (Some("ann"), None));
     ends(&mut pair, RESPONSE, 0, &[]);
-    assert!(!let_in(&pair) && end_of(&pair).is_none(), "the script itself lets nobody in");
+    assert!(!accepted(&pair) && end_of(&pair).is_none(), "the script itself lets nobody in");
     ends(&mut pair, VERIFY, 2, &["1"]);
     assert!(pair.is_up());
     assert!(!log_says(&pair.server_events, "123456") && !log_says(&pair.server_events, "MTIzNDU2"));
@@ -236,11 +236,11 @@ fn a_wrong_answer_is_the_end() {
     let mut pair = texting();
     answer(&mut pair, Ok("654321"));
     ends(&mut pair, RESPONSE, 1, &[""]);
-    assert!(!let_in(&pair) && end_of(&pair).is_some());
+    assert!(!accepted(&pair) && end_of(&pair).is_some());
     assert!(log_says(&pair.server_events, "client-crresponse says no"));
     // Whatever the other script says now.
     ends(&mut pair, VERIFY, 2, &["1"]);
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
 }
 
 /// CR_RESPONSE as a client may send it, asked or not.

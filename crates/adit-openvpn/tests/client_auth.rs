@@ -12,7 +12,7 @@ use adit_core::{
 use adit_openvpn::Client;
 use adit_openvpn::params::{ClientParams, Rate, ServerParams};
 use support::judged::{
-    asked, end_of, ends, let_in, log_says, pair, renegotiate, reports, tokens, user, variable,
+    accepted, asked, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate,
 };
 use support::{Pair, traffic};
@@ -89,7 +89,7 @@ fn a_client_is_asked_about_and_let_in() {
     }
     assert!(["password", "script_type", "session_id"].iter().all(|name| env(asked, name).is_none()));
     assert!(!format!("{asked:?}").contains("s3 cret"));
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     let push = PushChange::Add("route 10.77.0.0 255.255.0.0".to_owned());
     let routes = vec!["192.168.7.0/24".parse().unwrap()];
     let settings = PeerSettings { push: vec![push], routes, ..PeerSettings::default() };
@@ -118,7 +118,7 @@ fn a_client_is_sent_away_with_the_words_that_the_program_has_for_it() {
     for (told, heard) in [("", "AUTH_FAILED"), ("see the desk", "see the desk"), ("a\nb", "a")] {
         let mut pair = judged(|_, _| {});
         rule(&mut pair, deny(told));
-        assert!(!let_in(&pair) && log_says(&pair.server_events, "not today"));
+        assert!(!accepted(&pair) && log_says(&pair.server_events, "not today"));
         let end = end_of(&pair).unwrap();
         assert!(end.contains(heard) && !end.contains('\n'), "{end}");
         pair.advance(Duration::from_secs(10));
@@ -138,7 +138,7 @@ fn a_client_is_asked_to_wait() {
     assert!(log_says(&pair.client_events, "https://login.example/"), "{:?}", pair.client_events);
     // Longer than the window of a handshake.
     pair.advance(Duration::from_secs(100));
-    assert!(!let_in(&pair) && end_of(&pair).is_none());
+    assert!(!accepted(&pair) && end_of(&pair).is_none());
     rule(&mut pair, ClientRuling::Accept(None));
     assert!(pair.is_up());
 }
@@ -201,7 +201,7 @@ fn nobody_waits_longer_than_half_a_renegotiation() {
     assert!(log_says(&pair.server_events, "at the management socket, did not answer in time"));
     // Too late.
     rule_on(&mut pair, 0, FIRST, ClientRuling::Accept(None));
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn only_what_was_asked_is_answered() {
         rule_on(&mut pair, client, key, ClientRuling::Accept(None));
         rule_on(&mut pair, client, key, deny(""));
     }
-    assert!(!let_in(&pair) && end_of(&pair).is_none());
+    assert!(!accepted(&pair) && end_of(&pair).is_none());
     rule(&mut pair, ClientRuling::Accept(None));
     assert!(pair.is_up());
     rule(&mut pair, ClientRuling::Accept(None));
@@ -240,7 +240,7 @@ fn what_is_disabled_is_not_let_in() {
     let mut pair = judged(|_, _| {});
     let settings = PeerSettings { disabled: true, ..PeerSettings::default() };
     rule(&mut pair, ClientRuling::Accept(Some(Box::new(settings))));
-    assert!(!let_in(&pair) && log_says(&pair.server_events, "`disable`"));
+    assert!(!accepted(&pair) && log_says(&pair.server_events, "`disable`"));
 }
 
 #[test]
@@ -277,13 +277,13 @@ fn script_and_program_must_agree() {
             let ruling = || if program { ClientRuling::Accept(None) } else { deny("") };
             if !script_first {
                 rule(&mut pair, ruling());
-                assert!(!let_in(&pair));
+                assert!(!accepted(&pair));
             }
             if script_first || program {
                 ends(&mut pair, VERIFY, i32::from(!script), &[]);
             }
             if script_first {
-                assert!(!let_in(&pair));
+                assert!(!accepted(&pair));
                 rule(&mut pair, ruling());
             }
             assert_eq!(pair.is_up(), script && program, "{script_first} {script} {program}");
@@ -300,7 +300,7 @@ fn what_the_program_says_comes_after_client_connect() {
         ..PeerSettings::default()
     };
     rule(&mut pair, ClientRuling::Accept(Some(Box::new(address("10.8.0.78")))));
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     let settings = Some(Ok(Box::new(address("10.8.0.77"))));
     let outcome = adit_core::ScriptOutcome { exit: Ok(0), files: Vec::new(), settings };
     reports(&mut pair, "client-connect", outcome);
@@ -386,7 +386,7 @@ fn a_script_alone_asks_no_program() {
     assert!(pair.is_up() && news(&pair).is_empty());
 }
 
-/// The client's answer to a question reaches the program, a few times in each judgement.
+/// The client's answer to a question reaches the program, a few times in each authentication.
 #[test]
 fn answers_to_questions_reach_the_program() {
     let mut pair = judged(|client, _| client.peer_info.push(("IV_SSO".to_owned(), "crtext".to_owned())));

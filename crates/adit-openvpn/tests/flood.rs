@@ -1,4 +1,4 @@
-//! Strangers who flood a server with 100,000 datagrams a second of every kind: they cost it no memory, hardly a
+//! Unauthenticated peers that flood a server with 100,000 datagrams a second of every kind: they cost it no memory, hardly a
 //! line in the log, and no answer that hits a third party harder than they could themselves; and a client connects
 //! meanwhile as if nothing were.
 
@@ -21,7 +21,7 @@ use adit_openvpn::{Client, Role, Server};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::{Authority, WALL, client_params, server_params};
 
-/// Datagrams of strangers in a millisecond.
+/// Datagrams of unauthenticated peers in a millisecond.
 const RATE: usize = 100;
 /// How long a flood lasts, in milliseconds.
 const FLOOD: usize = 1000;
@@ -47,7 +47,7 @@ enum Source {
     One,
 }
 
-/// A kind of datagram that strangers send.
+/// A kind of datagram that unauthenticated peers send.
 struct Flood {
     name: &'static str,
     from: Source,
@@ -75,7 +75,7 @@ impl Flood {
     }
 }
 
-/// What became of strangers.
+/// What became of unauthenticated peers.
 #[derive(Debug, Default)]
 struct Cost {
     /// Lines in the log.
@@ -102,7 +102,7 @@ impl World {
         World { server, now, cost: Cost::default(), answers: BTreeMap::new() }
     }
 
-    /// A millisecond of strangers.
+    /// A millisecond of unauthenticated peers.
     fn flood(&mut self, flood: &mut Flood) {
         let mut answer = Vec::new();
         for _ in 0..RATE {

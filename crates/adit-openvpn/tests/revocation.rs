@@ -6,9 +6,9 @@ mod support;
 use std::time::Duration;
 
 use adit_core::{Command, DataEvent, Event, Protocol, Transport};
-use adit_openvpn::revocation::{RevocationError, Revocations};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{TlsConfig, credentials};
+use adit_pki::Revocations;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, environment, requirements, serial, server_params};
 
@@ -121,11 +121,4 @@ fn who_is_revoked_stops_at_once_and_is_told_until_it_hears() {
         let closed = pair.server_events.iter().any(|event| matches!(event, Event::Close { .. }));
         assert_eq!(closed, transport == Transport::Tcp);
     }
-}
-
-#[test]
-fn what_is_no_list_is_said() {
-    assert_eq!(Revocations::from_lists(b"").unwrap_err(), RevocationError::Empty);
-    let broken = b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
-    assert!(matches!(Revocations::from_lists(broken), Err(RevocationError::List(_))));
 }

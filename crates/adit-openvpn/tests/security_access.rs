@@ -15,7 +15,7 @@ use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
 use rcgen::{CertificateParams, DnType, DnValue, KeyUsagePurpose};
-use support::judged::{asked, end_of, ends, let_in, pair, tokens, user, variable};
+use support::judged::{accepted, asked, end_of, ends, pair, tokens, user, variable};
 use support::{Authority, Pair, client_params, environment, requirements, server_params};
 
 const VERIFY: &str = "user-pass-verify";
@@ -28,23 +28,23 @@ fn cve_2020_15078_nothing_is_pushed_before_the_judgement() {
     for _ in 0..4 {
         // It asks every 5 s.
         pair.advance(Duration::from_secs(6));
-        assert!(!let_in(&pair), "{:?}", pair.server_events);
+        assert!(!accepted(&pair), "{:?}", pair.server_events);
     }
     ends(&mut pair, VERIFY, 1, &[]);
     pair.advance(Duration::from_secs(10));
-    assert!(!let_in(&pair) && end_of(&pair).is_some());
+    assert!(!accepted(&pair) && end_of(&pair).is_some());
 }
 
-/// Several judges: all must say yes, in whatever order they answer (`Gate::script_done`).
+/// Several judges: all must say yes, in whatever order they answer (`Authentication::script_done`).
 #[test]
 fn cve_2022_0547_every_judge_must_agree() {
     let judged = || pair(|_, server| server.access.tls_verify = Some(vec!["/tls".to_owned()]));
     for [first, second] in [[VERIFY, "tls-verify"], ["tls-verify", VERIFY]] {
         let mut one = judged();
         ends(&mut one, first, 0, &[]);
-        assert!(!let_in(&one), "only {first} has answered");
+        assert!(!accepted(&one), "only {first} has answered");
         ends(&mut one, second, 1, &[]);
-        assert!(!let_in(&one) && end_of(&one).is_some(), "{second} said no");
+        assert!(!accepted(&one) && end_of(&one).is_some(), "{second} said no");
         let mut both = judged();
         ends(&mut both, first, 0, &[]);
         ends(&mut both, second, 0, &[]);
@@ -55,12 +55,12 @@ fn cve_2022_0547_every_judge_must_agree() {
     ends(&mut pair, VERIFY, 2, &[""]);
     ends(&mut pair, "tls-verify", 1, &[]);
     ends(&mut pair, VERIFY, 2, &["1"]);
-    assert!(!let_in(&pair));
+    assert!(!accepted(&pair));
     // Only passwords can be judged later.
     let mut pair = judged();
     ends(&mut pair, VERIFY, 0, &[]);
     ends(&mut pair, "tls-verify", 2, &["1"]);
-    assert!(!let_in(&pair) && end_of(&pair).is_some());
+    assert!(!accepted(&pair) && end_of(&pair).is_some());
 }
 
 /// Fewer bytes than a token has are a password (`auth_token::is_token`).
@@ -74,7 +74,7 @@ fn cve_2026_13122_a_short_token_is_judged_as_a_password() {
         let scripts = asked(&pair, VERIFY);
         assert_eq!(scripts.len(), 1, "{password}");
         assert_eq!(variable(scripts[0], "password"), Some(password));
-        assert!(!let_in(&pair));
+        assert!(!accepted(&pair));
     }
 }
 
@@ -88,7 +88,7 @@ fn certified(name: DnValue, usage: &[ExtendedKeyUsagePurpose]) -> (Authority, Ce
     (Authority::new(), params)
 }
 
-/// `alice\0.example` is not alice, nor anybody (`verify::common_name`, `Gate::judge`).
+/// `alice\0.example` is not alice, nor anybody (`verify::common_name`, `Authentication::judge`).
 #[test]
 fn a_nul_in_the_subject() {
     for name in ["alice\0.example", "\0"] {
@@ -97,7 +97,7 @@ fn a_nul_in_the_subject() {
         client.auth = Some(user("s3 cret"));
         let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
         let pair = Pair::new(client, server);
-        assert!(!let_in(&pair) && end_of(&pair).is_some(), "{name:?}");
+        assert!(!accepted(&pair) && end_of(&pair).is_some(), "{name:?}");
     }
 }
 
@@ -149,7 +149,7 @@ fn eku_bypass() {
         let client = client_params(&authority.sign(params), WrapConfig::Plain, Transport::Udp);
         let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
         let pair = Pair::new(client, server);
-        assert!(!let_in(&pair), "{usage:?} at a server");
+        assert!(!accepted(&pair), "{usage:?} at a server");
     }
     // A client that plays the server.
     let authority = Authority::new();

@@ -1,15 +1,16 @@
-//! An attacker who sees all that passes, and sends what it likes from whatever address it likes.
+//! An attacker on the path: it captures all datagrams, and sends any datagram from any address.
 
 use std::net::SocketAddr;
 
 use adit_core::{Command, Transport};
 
+use crate::event::Event;
 use crate::model::{SERVER, Violation};
 use crate::net::Transit;
 use crate::scenario::Wrapping;
-use crate::world::{Happening, World};
+use crate::world::World;
 
-/// Ports from which an attacker sends.
+/// The address from which the attacker sends, and the first of its ports.
 const ATTACKER: ([u8; 4], u16) = ([203, 0, 113, 66], 40_000);
 
 /// Opcodes of data.
@@ -18,126 +19,130 @@ const DATA: [u8; 2] = [6, 9];
 const ACK: u8 = 5;
 
 impl World {
-    /// An attacker sends what the net carried before: again, elsewhere, from elsewhere, or with a bit changed.
+    /// Sends a captured datagram again: to the same end or the other, from any address, perhaps with a bit changed.
     pub(crate) fn attack(&mut self) -> Result<(), Violation> {
-        let Some(mean) = self.scenario.attack_every else { return Ok(()) };
+        let Some(mean) = self.scenario.intervals.attack else { return Ok(()) };
         let pause = self.around(mean);
-        self.schedule(self.now + pause, Happening::Attack);
-        // Without wrapping, whoever knows the session ids can end a session.
-        if self.scenario.wrapping == Wrapping::Plain && !self.net.faulty {
+        self.schedule(self.now + pause, Event::Attack);
+        // Without wrapping, an attacker that knows the session ids can end a session.
+        if self.scenario.control.wrapping == Wrapping::Plain && !self.net.faulty {
             return Ok(());
         }
         if self.is_asleep(SERVER) {
             return Ok(());
         }
-        let Some(seen) = self.net.seen(&mut self.dice) else { return Ok(()) };
-        if self.scenario.remotes.contains(&Transport::Tcp) && self.dice.chance(100) {
-            return self.attack_by_stream(&seen);
+        let Some(captured) = self.net.captured(&mut self.rng.workload) else { return Ok(()) };
+        if self.scenario.remotes.contains(&Transport::Tcp) && self.rng.workload.chance(100) {
+            return self.attack_by_stream(&captured);
         }
-        let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.dice.below(8) as u16));
-        let (client, mut datagram, upward) = match seen {
+        let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.rng.workload.below(8) as u16));
+        let (client, mut datagram, upward) = match captured {
             Transit::ToServer { from, datagram } => (from, datagram, true),
             Transit::ToClient { to, datagram } => (to, datagram, false),
             _ => return Ok(()),
         };
-        if self.dice.chance(200) {
-            let at = self.dice.below(datagram.len() as u64) as usize;
+        if self.rng.workload.chance(200) {
+            let at = self.rng.workload.below(datagram.len() as u64) as usize;
             if let Some(byte) = datagram.get_mut(at) {
-                *byte ^= 1 << self.dice.below(8);
+                *byte ^= 1 << self.rng.workload.below(8);
             }
         }
-        let from = if self.dice.chance(500) { own } else { client };
-        // One in five goes back where it came from.
-        let upward = upward != self.dice.chance(200);
+        let from = if self.rng.workload.chance(500) { own } else { client };
+        // One in five goes back to its sender.
+        let upward = upward != self.rng.workload.chance(200);
         let transit = match upward {
             true => Transit::ToServer { from, datagram },
             false => Transit::ToClient { to: client, datagram },
         };
         self.log(format_args!("the attacker sends: {transit:?}"));
-        self.schedule(self.now, Happening::Arrival(transit));
+        self.schedule(self.now, Event::Arrival(transit));
         Ok(())
     }
 
-    /// The attacker connects and says nothing, or one record.
-    fn attack_by_stream(&mut self, seen: &Transit) -> Result<(), Violation> {
-        if self.ends[SERVER].is_none() {
+    /// The attacker connects by TCP and sends nothing, or one record.
+    fn attack_by_stream(&mut self, captured: &Transit) -> Result<(), Violation> {
+        if self.hosts[SERVER].end.is_none() {
             return Ok(());
         }
-        let stranger = self.ends.len();
-        let (own, path) = self.net.open_connection(self.now, stranger);
-        self.strangers.push_back((self.now, path));
+        let attacker = self.hosts.len();
+        let (own, path) = self.net.open_connection(self.now, attacker);
+        self.checks.unauthenticated.push_back((self.now, path));
         self.command(SERVER, Command::Opened { path })?;
-        if let (Transit::ToServer { datagram, .. }, true) = (seen, self.dice.chance(500)) {
-            let news = self.net.send(self.now, stranger, own, datagram);
-            self.send_off(news);
+        if let (Transit::ToServer { datagram, .. }, true) = (captured, self.rng.workload.chance(500)) {
+            let transits = self.net.send(self.now, attacker, own, datagram);
+            self.schedule_transits(transits);
         }
         Ok(())
     }
-    /// An attacker makes up a datagram, with or without what it saw of a tunnel.
+
+    /// Sends a made-up datagram, with or without parts of a captured one.
     pub(crate) fn forge(&mut self) -> Result<(), Violation> {
-        let Some(mean) = self.scenario.attack_every else { return Ok(()) };
-        let pause = self.more.millis(mean.as_millis() as u64 / 2, mean.as_millis() as u64 * 2);
-        self.schedule(self.now + pause, Happening::Forgery);
-        let Some(seen) = self.net.seen(&mut self.more) else { return Ok(()) };
-        let (client, seen, upward) = match seen {
+        let Some(mean) = self.scenario.intervals.attack else { return Ok(()) };
+        let pause = self.rng.faults.millis(mean.as_millis() as u64 / 2, mean.as_millis() as u64 * 2);
+        self.schedule(self.now + pause, Event::Forgery);
+        let Some(captured) = self.net.captured(&mut self.rng.faults) else { return Ok(()) };
+        let (client, captured, upward) = match captured {
             Transit::ToServer { from, datagram } => (from, datagram, true),
             Transit::ToClient { to, datagram } => (to, datagram, false),
             _ => return Ok(()),
         };
-        // Without wrapping, whoever knows the session ids can end a session.
-        let may_end_it = self.scenario.wrapping != Wrapping::Plain || self.net.faulty;
-        let Some(datagram) = self.made_up(&seen, may_end_it) else { return Ok(()) };
-        let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.more.below(8) as u16));
-        let from = if self.more.chance(300) { own } else { client };
-        let transit = match upward != self.more.chance(200) {
+        // Without wrapping, an attacker that knows the session ids can end a session.
+        let may_end_it = self.scenario.control.wrapping != Wrapping::Plain || self.net.faulty;
+        let Some(datagram) = self.made_up(&captured, may_end_it) else { return Ok(()) };
+        let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.rng.faults.below(8) as u16));
+        let from = if self.rng.faults.chance(300) { own } else { client };
+        let transit = match upward != self.rng.faults.chance(200) {
             true => Transit::ToServer { from, datagram },
             false => Transit::ToClient { to: client, datagram },
         };
         self.log(format_args!("the attacker makes up: {transit:?}"));
-        self.schedule(self.now, Happening::Arrival(transit));
+        self.schedule(self.now, Event::Arrival(transit));
         Ok(())
     }
 
-    fn made_up(&mut self, seen: &[u8], may_end_it: bool) -> Option<Vec<u8>> {
-        let (&first, rest) = seen.split_first()?;
+    fn made_up(&mut self, captured: &[u8], may_end_it: bool) -> Option<Vec<u8>> {
+        let (&first, rest) = captured.split_first()?;
         let is_data = DATA.contains(&(first >> 3));
         let head = rest.get(..8)?;
-        Some(match self.more.below(if may_end_it { 7 } else { 3 }) {
+        Some(match self.rng.faults.below(if may_end_it { 7 } else { 3 }) {
             // Data of a session, with another packet id perhaps.
             0 if is_data => {
-                let mut datagram = seen.to_vec();
-                let at = 4 + self.more.below(datagram.len() as u64 - 4) as usize;
+                let mut datagram = captured.to_vec();
+                let at = 4 + self.rng.faults.below(datagram.len() as u64 - 4) as usize;
                 let random = self.noise(datagram.len() - at);
                 datagram.splice(at.., random);
                 datagram
             }
-            // A first packet, a server's too, of nobody's session.
+            // An initial packet, of a client or a server, of a session that does not exist.
             1 => {
                 let sid = self.noise(8);
-                let opcode = self.more.pick(&[7, 8, 10]);
+                let opcode = self.rng.faults.pick(&[7, 8, 10]);
                 [&[opcode << 3][..], &sid, &[0; 5]].concat()
             }
             // Noise.
             0 | 2 => {
-                let len = self.more.between(1, 1400) as usize;
+                let len = self.rng.faults.between(1, 1400) as usize;
                 self.noise(len)
             }
             // A packet of that session: an acknowledgement of what was not sent, an alert, a reset, ...
             3 | 4 => {
-                let opcode = self.more.pick(&[3, 4, 4, 5, 5, 7, 8, 10, 11]);
+                let opcode = self.rng.faults.pick(&[3, 4, 4, 5, 5, 7, 8, 10, 11]);
                 let body = self.control_body(opcode, head);
-                let key_id = if self.more.chance(500) { first & 7 } else { self.more.below(8) as u8 };
+                let key_id =
+                    if self.rng.faults.chance(500) { first & 7 } else { self.rng.faults.below(8) as u8 };
                 [&[opcode << 3 | key_id], head, &body].concat()
             }
             // Its wrapping, with another header in front.
-            5 => [&[(self.more.pick(&[3, 4, 5, 6, 7, 8, 9, 10, 11]) << 3) | (first & 7)], rest].concat(),
+            5 => {
+                [&[(self.rng.faults.pick(&[3, 4, 5, 6, 7, 8, 9, 10, 11]) << 3) | (first & 7)], rest].concat()
+            }
             // Cut short, or longer.
             _ => {
-                let mut datagram = seen.to_vec();
-                if self.more.chance(500) {
-                    datagram.truncate(self.more.between(1, seen.len() as u64) as usize);
+                let mut datagram = captured.to_vec();
+                if self.rng.faults.chance(500) {
+                    datagram.truncate(self.rng.faults.between(1, captured.len() as u64) as usize);
                 } else {
-                    let len = self.more.between(1, 40) as usize;
+                    let len = self.rng.faults.between(1, 40) as usize;
                     datagram.extend(self.noise(len));
                 }
                 datagram
@@ -148,26 +153,26 @@ impl World {
     /// What could follow the sender's session id in a packet without wrapping.
     fn control_body(&mut self, opcode: u8, sid: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
-        let acks = self.more.below(10) as u8;
+        let acks = self.rng.faults.below(10) as u8;
         body.push(acks);
         for _ in 0..acks {
-            body.extend((self.more.below(40) as u32).to_be_bytes());
+            body.extend((self.rng.faults.below(40) as u32).to_be_bytes());
         }
         if acks > 0 {
             body.extend(sid);
         }
         if opcode != ACK {
-            body.extend((self.more.below(20) as u32).to_be_bytes());
+            body.extend((self.rng.faults.below(20) as u32).to_be_bytes());
             // A TLS alert: handshake failure.
             body.extend([21, 3, 3, 0, 2, 2, 40]);
         }
-        if self.more.chance(300) {
+        if self.rng.faults.chance(300) {
             body.extend(self.noise(60));
         }
         body
     }
 
     fn noise(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.more.below(256) as u8).collect()
+        (0..len).map(|_| self.rng.faults.below(256) as u8).collect()
     }
 }

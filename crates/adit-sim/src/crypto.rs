@@ -1,7 +1,7 @@
-//! TLS without a random number of its own: AWS-LC with its randomness and its key exchange replaced by ones
-//! that draw from a seed, and a clock that stands where the simulation stands.
+//! Deterministic TLS: AWS-LC with its randomness and its key exchange replaced by ones that draw from a seed, and a
+//! clock that shows the simulation's time.
 //!
-//! Nothing here may ever protect anything: every secret follows from the seed.
+//! For tests only: every secret follows from the seed.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -14,11 +14,11 @@ use adit_dataplane::{
 use adit_openvpn::{Client, Server};
 
 use crate::crypto;
-use crate::foreign::{Foreign, ForeignServer};
 use crate::model::Violation;
 use crate::scenario::Scenario;
+use crate::third_party::{ThirdPartyClient, ThirdPartyServer};
 
-/// Rounds of draining after one input; more means that a machine talks to itself.
+/// Rounds of draining after one input; more means that a machine produces output without end.
 const MAX_ROUNDS: usize = 64;
 /// Events and datagrams after one input; more means that a queue has no bound.
 const MAX_OUTPUTS: usize = 4096;
@@ -27,10 +27,10 @@ const MAX_OUTPUTS: usize = 4096;
 pub(crate) enum Machine {
     Client(Box<Client>),
     Server(Box<Server>),
-    /// A client of another make.
-    Foreign(Box<Foreign>),
-    /// A server of another make.
-    ForeignServer(Box<ForeignServer>),
+    /// A third-party client.
+    ThirdPartyClient(Box<ThirdPartyClient>),
+    /// A third-party server.
+    ThirdPartyServer(Box<ThirdPartyServer>),
 }
 
 impl Machine {
@@ -38,18 +38,18 @@ impl Machine {
         match self {
             Machine::Client(client) => client.as_mut(),
             Machine::Server(server) => server.as_mut(),
-            Machine::Foreign(client) => client.as_mut(),
-            Machine::ForeignServer(server) => server.as_mut(),
+            Machine::ThirdPartyClient(client) => client.as_mut(),
+            Machine::ThirdPartyServer(server) => server.as_mut(),
         }
     }
 
-    /// Those who are up.
+    /// The peers that are up.
     pub(crate) fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         match self {
             Machine::Client(client) => client.peers(),
             Machine::Server(server) => server.peers(),
-            Machine::Foreign(client) => client.peers(),
-            Machine::ForeignServer(server) => server.peers(),
+            Machine::ThirdPartyClient(client) => client.peers(),
+            Machine::ThirdPartyServer(server) => server.peers(),
         }
     }
 
@@ -57,13 +57,13 @@ impl Machine {
         match self {
             Machine::Client(client) => client.poll_timeout(),
             Machine::Server(server) => server.poll_timeout(),
-            Machine::Foreign(client) => client.poll_timeout(),
-            Machine::ForeignServer(server) => server.poll_timeout(),
+            Machine::ThirdPartyClient(client) => client.poll_timeout(),
+            Machine::ThirdPartyServer(server) => server.poll_timeout(),
         }
     }
 }
 
-/// What an input made an end do to the world.
+/// What an end did because of an input.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// A control datagram (without TCP's length).
@@ -74,9 +74,9 @@ pub(crate) enum Effect {
     Packet(Vec<u8>),
     /// New keys, which the data plane has by now.
     Installed(Box<Install>),
-    /// An order for the half that seals, to be given to [`End::follow_egress`]; with the keys in it.
+    /// An order for the half that seals, to be given to [`End::apply_egress`]; with the keys in it.
     Egress(EgressEvent, Option<Box<Install>>),
-    /// An order for the half that opens, to be given to [`End::follow_ingress`].
+    /// An order for the half that opens, to be given to [`End::apply_ingress`].
     Ingress(IngressEvent),
     /// A client wants a path.
     Open { remote: usize },
@@ -90,39 +90,39 @@ pub(crate) enum Effect {
     PeerUp(PeerId, Box<PeerInfo>),
     /// A peer is gone, for this reason.
     PeerDown(PeerId, String),
-    /// A question, which [`End::command`] answers.
-    Ask(Question),
-    /// Nobody waits for that script any more.
-    Dropped(ScriptId),
-    /// A program that judges clients is told this.
-    Told(Box<ClientNews>),
-    /// A name has that address of the pool.
+    /// A request, which [`End::command`] answers.
+    Request(PendingRequest),
+    /// The result of that script is not used any more.
+    DropScript(ScriptId),
+    /// An event for the management client that authenticates clients.
+    Management(Box<ClientNews>),
+    /// A name got that address of the pool.
     Leased(PoolEntry),
     /// For the log.
     Report(Report),
-    /// The machine is over.
+    /// The machine has ended.
     Ended(Ended),
 }
 
-/// What an end asks of those who run it.
+/// What an end asks of its host.
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
-    /// What holds for the peer with that name alone.
+pub(crate) enum PendingRequest {
+    /// The settings of the peer with that name.
     Settings(PeerId, String),
     /// A username and a password.
     Credentials,
-    /// The client's own `static-challenge`, or one of the server's questions.
+    /// The client's own `static-challenge`, or a challenge of the server's.
     Challenge(Challenge),
-    /// What a script says, and whether that is what it put off before.
+    /// The result of a script, and whether it deferred it before.
     Script(Box<Script>, bool),
-    /// What a program says of a client with these keys, and whether it spoke of them before.
-    Ruling { client: u64, key: u32, waited: bool },
+    /// The decision of the management client about a client with these keys, and whether it decided about them before.
+    ManagementAuth { client: u64, key: u32, again: bool },
 }
 
 /// What a data plane has for its protocol.
 #[derive(Clone, Debug)]
-pub(crate) enum Mail {
-    /// Something it noticed.
+pub(crate) enum Input {
+    /// A notice.
     Notice(Notice),
     /// A control datagram.
     Control(Path, Vec<u8>),
@@ -138,13 +138,13 @@ pub(crate) struct End {
     inbox: Inbox,
     /// Beginnings of records of TCP streams.
     streams: BTreeMap<Path, Vec<u8>>,
-    /// Peers in the data plane, and the traffic that the machine was last told of.
+    /// Peers in the data plane, and the traffic of which the machine last got notice.
     traffic: BTreeMap<PeerId, (u64, u64)>,
     effects: Vec<Effect>,
-    mail: Vec<Mail>,
-    /// Whether orders reach the data plane by way of the world.
-    orders_are_late: bool,
-    /// When the machine wants to be woken.
+    inputs: Vec<Input>,
+    /// Whether the data plane applies orders after a delay, as scheduled events.
+    delays_orders: bool,
+    /// When the machine's timer is due.
     pub(crate) wake: Option<Instant>,
     pub(crate) rejected: u64,
     /// How many seconds its wall clock is wrong.
@@ -154,10 +154,10 @@ pub(crate) struct End {
 impl End {
     /// An end whose machine was just made; call [`End::drain`] next.
     pub(crate) fn new(machine: Machine, scenario: &Scenario, skew: i64) -> Self {
-        let client_to_client = scenario.client_to_client;
+        let client_to_client = scenario.server.client_to_client;
         let role = match machine {
-            Machine::Server(_) if scenario.point.is_none() => adit_dataplane::Role::Server,
-            Machine::ForeignServer(_) => adit_dataplane::Role::Server,
+            Machine::Server(_) if scenario.point_to_point.is_none() => adit_dataplane::Role::Server,
+            Machine::ThirdPartyServer(_) => adit_dataplane::Role::Server,
             _ => adit_dataplane::Role::Client,
         };
         let (egress, ingress, counters) =
@@ -172,27 +172,27 @@ impl End {
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),
-            mail: Vec::new(),
-            orders_are_late: scenario.order_lag > Duration::ZERO,
+            inputs: Vec::new(),
+            delays_orders: scenario.latency.orders > Duration::ZERO,
             wake: None,
             rejected: 0,
             skew,
         }
     }
 
-    /// TLS in this thread shall see this end's clock: its turn has come.
+    /// Sets the clock of TLS in this thread to this end's.
     fn set_clock(&self, now: Instant) {
         crypto::set_clock((now - Instant::ORIGIN).as_secs() as i64 + self.skew);
     }
 
-    /// What happened since the last call.
+    /// The effects since the last call.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// What the data plane has for the protocol since the last call; it goes to [`End::read`].
-    pub(crate) fn take_mail(&mut self) -> Vec<Mail> {
-        std::mem::take(&mut self.mail)
+    /// What the data plane has for the protocol since the last call; it goes to [`End::handle_input`].
+    pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
+        std::mem::take(&mut self.inputs)
     }
 
     /// A datagram arrived.
@@ -201,7 +201,7 @@ impl End {
         self.take_inbox(&datagram);
     }
 
-    /// Bytes of a stream arrived. False if the stream makes no sense and must be closed.
+    /// Bytes of a stream arrived. False if it holds no valid record and must be closed.
     pub(crate) fn receive_stream(
         &mut self,
         now: Instant,
@@ -233,9 +233,9 @@ impl End {
             self.effects.push(Effect::Packet(packet.pieces().flat_map(|piece| slice(&piece)).collect()));
         }
         let relay: Vec<Vec<u8>> = self.inbox.relay().iter().map(slice).collect();
-        self.mail.extend(self.inbox.notices().drain(..).map(Mail::Notice));
+        self.inputs.extend(self.inbox.notices().drain(..).map(Input::Notice));
         let control = self.inbox.control().iter();
-        self.mail.extend(control.map(|(path, range)| Mail::Control(*path, slice(range))));
+        self.inputs.extend(control.map(|(path, range)| Input::Control(*path, slice(range))));
         self.inbox.clear();
         for mut packet in relay {
             self.egress.relay_packet(&mut packet, &mut self.outbox);
@@ -243,12 +243,12 @@ impl End {
         self.flush();
     }
 
-    /// The protocol reads a mail.
-    pub(crate) fn read(&mut self, now: Instant, mail: Mail) -> Result<(), Violation> {
+    /// The protocol handles an input.
+    pub(crate) fn handle_input(&mut self, now: Instant, input: Input) -> Result<(), Violation> {
         self.set_clock(now);
-        match mail {
-            Mail::Notice(notice) => self.machine.protocol().handle_notice(now, notice),
-            Mail::Control(path, datagram) => {
+        match input {
+            Input::Notice(notice) => self.machine.protocol().handle_notice(now, notice),
+            Input::Control(path, datagram) => {
                 let handled = self.machine.protocol().handle_datagram(now, path, &datagram);
                 self.rejected += u64::from(handled.is_err());
             }
@@ -262,7 +262,7 @@ impl End {
             self.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut self.outbox);
         }
         self.flush();
-        self.mail.extend(self.egress.take_notices().into_iter().map(Mail::Notice));
+        self.inputs.extend(self.egress.take_notices().into_iter().map(Input::Notice));
     }
 
     /// An order from outside.
@@ -278,14 +278,14 @@ impl End {
         self.command(now, Command::Closed { path, reason })
     }
 
-    /// The time that the machine asked for has come.
+    /// The machine's timer is due.
     pub(crate) fn timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.set_clock(now);
         self.machine.protocol().handle_timeout(now);
         self.drain()
     }
 
-    /// A second passed: tells the data plane the time, and the machine of traffic, where there was any.
+    /// A second passed: sets the time of the data plane, and passes counters of traffic that changed to the machine.
     pub(crate) fn second(&mut self, now: Instant) -> Result<(), Violation> {
         self.set_clock(now);
         self.ingress.tick(now);
@@ -305,14 +305,14 @@ impl End {
         Ok(())
     }
 
-    /// Takes from the machine all it has to say: events before datagrams, until it says nothing.
+    /// Takes all output of the machine, events before datagrams, until there is none.
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
         let before = self.effects.len();
         for _ in 0..MAX_ROUNDS {
             let mut idle = true;
             while let Some(event) = self.machine.protocol().poll_event() {
                 idle = false;
-                self.follow(event);
+                self.apply_event(event);
                 self.check_outputs(before)?;
             }
             let mut datagram = Vec::new();
@@ -326,7 +326,7 @@ impl End {
                 return Ok(());
             }
         }
-        Err(Violation::new(format!("a machine still talked after {MAX_ROUNDS} rounds of draining")))
+        Err(Violation::new(format!("a machine still had output after {MAX_ROUNDS} rounds of draining")))
     }
 
     fn check_outputs(&self, before: usize) -> Result<(), Violation> {
@@ -338,9 +338,9 @@ impl End {
         Ok(())
     }
 
-    fn follow(&mut self, event: Event) {
+    fn apply_event(&mut self, event: Event) {
         match event {
-            Event::Data(order) => self.follow_data(order),
+            Event::Data(order) => self.apply_data(order),
             Event::Open { remote } => self.effects.push(Effect::Open { remote }),
             Event::Close { path } => {
                 self.streams.remove(&path);
@@ -350,23 +350,25 @@ impl End {
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
             Event::WantPeerSettings { peer, name } => {
-                self.effects.push(Effect::Ask(Question::Settings(peer, name)));
+                self.effects.push(Effect::Request(PendingRequest::Settings(peer, name)));
             }
-            Event::AskCredentials { .. } => self.effects.push(Effect::Ask(Question::Credentials)),
+            Event::AskCredentials { .. } => self.effects.push(Effect::Request(PendingRequest::Credentials)),
             Event::AskResponse(challenge) => {
-                self.effects.push(Effect::Ask(Question::Challenge(challenge)));
+                self.effects.push(Effect::Request(PendingRequest::Challenge(challenge)));
             }
             Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
             Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            Event::RunScript(script) => self.effects.push(Effect::Ask(Question::Script(script, false))),
-            Event::DropScript(id) => self.effects.push(Effect::Dropped(id)),
-            Event::Client(news) => self.effects.push(Effect::Told(news)),
+            Event::RunScript(script) => {
+                self.effects.push(Effect::Request(PendingRequest::Script(script, false)))
+            }
+            Event::DropScript(id) => self.effects.push(Effect::DropScript(id)),
+            Event::Client(news) => self.effects.push(Effect::Management(news)),
         }
     }
 
-    fn follow_data(&mut self, order: DataEvent) {
+    fn apply_data(&mut self, order: DataEvent) {
         match &order {
             DataEvent::AddPeer(config) => {
                 self.traffic.entry(config.peer).or_default();
@@ -378,43 +380,43 @@ impl End {
         }
         let install = if let DataEvent::Install(install) = &order { Some(install.clone()) } else { None };
         match split(order) {
-            (egress, ingress) if self.orders_are_late => {
+            (egress, ingress) if self.delays_orders => {
                 self.effects.extend(ingress.map(Effect::Ingress));
                 self.effects.extend(egress.map(|order| Effect::Egress(order, install)));
             }
             (egress, ingress) => {
                 if let Some(order) = ingress {
-                    self.follow_ingress(order);
+                    self.apply_ingress(order);
                 }
                 if let Some(order) = egress {
-                    self.follow_egress(order, install);
+                    self.apply_egress(order, install);
                 }
             }
         }
     }
 
-    /// The half that opens follows an order.
-    pub(crate) fn follow_ingress(&mut self, order: IngressEvent) {
+    /// The half that opens applies an order.
+    pub(crate) fn apply_ingress(&mut self, order: IngressEvent) {
         self.ingress.apply(order);
     }
 
-    /// The half that seals follows an order.
-    pub(crate) fn follow_egress(&mut self, order: EgressEvent, install: Option<Box<Install>>) {
+    /// The half that seals applies an order.
+    pub(crate) fn apply_egress(&mut self, order: EgressEvent, install: Option<Box<Install>>) {
         self.egress.apply(order, &mut self.outbox);
         self.effects.extend(install.map(Effect::Installed));
         self.flush();
     }
 
-    /// Cuts trains into datagrams.
+    /// Splits GSO batches into datagrams.
     fn flush(&mut self) {
-        for train in self.outbox.iter() {
-            let path = train.path;
+        for batch in self.outbox.iter() {
+            let path = batch.path;
             if path.transport() == Transport::Udp {
-                let datagrams = train.bytes.chunks(train.segment.max(1));
+                let datagrams = batch.bytes.chunks(batch.segment.max(1));
                 self.effects.extend(datagrams.map(|bytes| Effect::Sealed { path, datagram: bytes.to_vec() }));
                 continue;
             }
-            let mut rest = train.bytes;
+            let mut rest = batch.bytes;
             while let Some((prefix, tail)) = rest.split_first_chunk() {
                 let len = usize::from(u16::from_be_bytes(*prefix)).min(tail.len());
                 let (record, tail) = tail.split_at(len);

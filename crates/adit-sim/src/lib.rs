@@ -1,25 +1,32 @@
 //! The simulated network in which adit's protocols are tested.
 //!
-//! A seed decides everything: how many clients there are (one to five, or 200), which settings they have, what
-//! the net does to each datagram, when renegotiations, crashes and new addresses come. Real protocol machines and
-//! real data planes run in virtual time, and a model watches that no inner packet arrives twice, changed or at the
-//! wrong end, that no key seals two datagrams under one packet id (or IV), that control packets keep to
-//! `max-packet-size`, that a client keeps the address that its server remembers, that queues stay bounded, that
-//! `learn-address` hears of each address in turn, that sessions end when `inactive` and `session-timeout` say so and
-//! not before, that a question put in the middle of a renegotiation arrives once and in order, that nobody is in
-//! without the yes of a program that judges clients or stays after its no, that tunnels come back within a stated time
-//! once faults stop, and that a clean net loses nothing, renegotiations included. Some seeds have two ends that push
-//! nothing (point-to-point), in place of a server with clients; in others, clients change keys as OpenVPN 3 and MirageVPN
-//! do. The same seed always gives the same run, to the byte.
+//! A seed decides everything: the number of clients (one to five, or 200), their settings, what the network does to
+//! each datagram, and when renegotiations, crashes and new addresses come. The protocol machines and the data planes of
+//! the product run in virtual time. The same seed always gives the same run, to the byte.
+//!
+//! A model ([`model`]) and checks ([`checks`] and others) verify that
+//! - no inner packet arrives twice, changed or at the wrong end;
+//! - no key seals two datagrams under one packet id (or IV);
+//! - control packets keep to `max-packet-size`, and queues stay bounded;
+//! - a client keeps the address that its server keeps for it (`ifconfig-pool-persist`);
+//! - `learn-address` gets each address in turn;
+//! - sessions end when `inactive` and `session-timeout` demand it, and not before;
+//! - a challenge that is sent during a renegotiation arrives once and in order;
+//! - no client is up before the management client accepts it, or after it refuses it;
+//! - tunnels come back within a stated time once faults stop;
+//! - a clean net loses nothing, renegotiations included.
+//!
+//! Some seeds have two ends that push nothing (point-to-point) in place of a server with clients; in others, clients
+//! change keys as OpenVPN 3 and MirageVPN do ([`third_party`]).
 //!
 //! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
 //! one in which nothing may be lost, although clients get new addresses: the reply to the first packet from there must
-//! arrive. While the net is faulty it loses, doubles, reorders and damages datagrams, goes
-//! silent and becomes too narrow for large ones; ends crash, restart and are shut down; clients get new addresses
-//! or each other's; wall clocks jump and machines sleep. An attacker who sees all that passes repeats it, bends it
-//! and makes up resets, acknowledgements, alerts and data of the tunnels it saw, from any address, in the calm part
-//! too: no tunnel may fall by it. (Without wrapping of control packets, whoever knows a tunnel's session ids can
-//! end it; there it does so while the net is faulty.)
+//! arrive. While the net is faulty it loses, duplicates, reorders and corrupts datagrams, drops all of them for a while,
+//! or drops large ones; ends crash, restart and are shut down; clients get new addresses or each other's; wall clocks
+//! jump and machines sleep. An attacker on the path repeats and changes what it captured and sends resets,
+//! acknowledgements, alerts and data of its own making, from any address, in the calm part too: no tunnel may go down
+//! by it. (Without wrapping of control packets, an attacker that knows a tunnel's session ids can end it; there it does
+//! so while the net is faulty.)
 //!
 //! They must be up again within: three times `ping-restart`, the longest an attempt may take
 //! (`server-poll-timeout`, or twice `hand-window`), the longest wait between attempts, 1 s for a service
@@ -30,28 +37,29 @@
 #![forbid(unsafe_code)]
 
 mod attack;
+mod challenges;
+mod checks;
 mod crypto;
-mod dice;
+mod effects;
 mod end;
-mod follow;
-mod foreign;
+mod event;
 mod identity;
-mod learned;
-mod life;
+mod learn_address;
 mod limits;
-mod mishap;
+mod machine_faults;
+mod management;
 mod model;
 mod net;
 mod packet;
-mod program;
-mod questions;
+mod rng;
 mod roaming;
 mod scenario;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod third_party;
 mod trace;
-mod watch;
+mod workload;
 mod world;
 
 use std::fmt;
@@ -60,12 +68,12 @@ use std::time::Duration;
 use scenario::Scenario;
 use world::{START, World};
 
-/// What a run amounted to.
+/// Counts and measurements of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The seed.
     pub seed: u64,
-    /// Stands for all that was sent and delivered, and when. Equal for equal seeds.
+    /// A hash of all that was sent and delivered, and when. Equal for equal seeds.
     pub trace: u64,
     /// Virtual time that passed.
     pub time: Duration,
@@ -91,18 +99,18 @@ pub struct Summary {
     pub failures: u64,
 }
 
-/// A run in which something happened that must not.
+/// A run that violated the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// The virtual time since the start.
     pub time: Duration,
-    /// What happened.
+    /// What was violated.
     pub violation: String,
     /// The settings that the seed chose.
     pub scenario: String,
-    /// The last things that happened before. Empty unless [`explain`] ran.
+    /// The end of the trace before. Empty unless [`explain`] ran.
     pub tail: Vec<String>,
 }
 
@@ -117,7 +125,7 @@ impl std::error::Error for Failure {}
 /// Runs a seed.
 ///
 /// # Errors
-/// When something happens that must not.
+/// When the run violates the model.
 pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
     simulate(seed, false)
 }
@@ -125,7 +133,7 @@ pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
 /// Runs a seed and keeps the trace, which takes longer.
 ///
 /// # Errors
-/// When something happens that must not: with the tail of the trace.
+/// When the run violates the model: with the end of the trace.
 pub fn explain(seed: u64) -> Result<Summary, Box<Failure>> {
     simulate(seed, true)
 }
@@ -143,14 +151,14 @@ fn simulate(seed: u64, keep_lines: bool) -> Result<Summary, Box<Failure>> {
             time,
             sent: world.model.sent(),
             delivered: world.model.delivered,
-            handshakes: world.handshakes,
+            handshakes: world.stats.handshakes,
             keys: world.model.keys(),
-            rejected: world.rejected,
-            faulty: world.up.1,
-            up: world.up.0,
-            recovery: world.recovery,
+            rejected: world.stats.rejected,
+            faulty: world.stats.faulty_seconds,
+            up: world.stats.up_seconds,
+            recovery: world.stats.recovery,
             recovery_bound: world.scenario.phases.recovery,
-            failures: world.failures,
+            failures: world.stats.failures,
         }),
         Err(violation) => Err(Box::new(Failure {
             seed,

@@ -11,14 +11,14 @@ use crate::world::{START, World};
 
 /// The side of a tunnel that is the client's; [`SERVER`] is the other.
 pub(crate) const CLIENT: usize = 1;
-/// The protocol hears of traffic once a second.
+/// The protocol gets counters of traffic once a second.
 const NOTICE: Duration = Duration::from_secs(1);
-/// A client's goodbye takes that long at most.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// Longer than it takes to end a session whose time is over: to hear of traffic, and to say goodbye.
+/// A client's exit notification takes that long at most.
+const EXIT_NOTIFY: Duration = Duration::from_secs(1);
+/// Longer than it takes to end a session whose time is over: to learn of the traffic, and to notify the peer.
 const ENDING: Duration = Duration::from_secs(5);
-/// Longer than any packet is under way on a clean net.
-const ON_ITS_WAY: Duration = Duration::from_secs(1);
+/// Longer than any packet is in transit on a clean net.
+const MAX_TRANSIT: Duration = Duration::from_secs(1);
 
 /// What is known of one side of a tunnel.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ impl Side {
 pub(crate) struct Limits {
     limits: SessionLimits,
     /// Which sides end a session.
-    minds: [bool; 2],
+    enforces: [bool; 2],
     /// How much later things are done than they are due.
     lag: Duration,
     /// For each client: the server's side, its own.
@@ -60,8 +60,8 @@ impl Limits {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Limits {
             limits: scenario.limits,
-            minds: scenario.minds_limits(),
-            lag: scenario.lag + scenario.order_lag + scenario.oversleep,
+            enforces: scenario.enforces_limits(),
+            lag: scenario.latency.notices + scenario.latency.orders + scenario.latency.wake,
             sides: vec![Default::default(); scenario.clients],
             over: vec![None; scenario.clients],
         }
@@ -73,7 +73,7 @@ impl Limits {
     }
 
     /// A packet passes there.
-    pub(crate) fn pass(&mut self, now: Instant, client: usize, side: usize) {
+    pub(crate) fn record_packet(&mut self, now: Instant, client: usize, side: usize) {
         let late = self.late();
         let side = &mut self.sides[client - 1][side];
         while let Some(at) = side.recent.front().copied().filter(|at| *at + late * 2 < now) {
@@ -83,9 +83,9 @@ impl Limits {
         side.recent.push_back(now);
     }
 
-    /// Of what passes so shortly before a session's end, the protocol may not have heard when it decided to end it.
+    /// The protocol may not know of a packet that passed so shortly before it decided to end the session.
     fn late(&self) -> Duration {
-        NOTICE + GOODBYE + self.lag
+        NOTICE + EXIT_NOTIFY + self.lag
     }
 
     /// Whether the session of that side has lasted as long as it may.
@@ -93,11 +93,11 @@ impl Limits {
         self.limits.length.zip(side.since).is_some_and(|(length, since)| since + length <= now)
     }
 
-    /// Whether, for all that the protocol knows for sure, nothing passed for long enough.
+    /// Whether the protocol can have found that nothing passed for long enough.
     fn is_idle(&self, now: Instant, side: &Side) -> bool {
         let late = self.late();
-        let heard = side.active_before(now, late);
-        self.limits.idle.is_some_and(|idle| heard + idle.after <= now + late)
+        let known = side.active_before(now, late);
+        self.limits.idle.is_some_and(|idle| known + idle.after <= now + late)
     }
 
     /// That side ends the session by itself, which it may only when the time is over.
@@ -110,9 +110,9 @@ impl Limits {
     ) -> Result<(), Violation> {
         let known = &self.sides[client - 1][side];
         self.over[client - 1] = Some(now);
-        // Of what passed just before it fell asleep, a machine may hear too late.
+        // A machine that slept may learn too late of what passed just before.
         let slept = awake + self.late() >= now;
-        if self.minds[side] && (self.is_old(now, known) || self.is_idle(now, known) || slept) {
+        if self.enforces[side] && (self.is_old(now, known) || self.is_idle(now, known) || slept) {
             return Ok(());
         }
         Err(Violation::new(format!("side {side} of client {client} ended its session too early: {known:?}")))
@@ -120,7 +120,7 @@ impl Limits {
 
     /// Whether the end of a client's session is no fault on a clean net: its time was over at either side, or the
     /// other side is gone already.
-    pub(crate) fn excuse(&mut self, now: Instant, client: usize, tunnel: &Tunnel) -> bool {
+    pub(crate) fn is_excused(&mut self, now: Instant, client: usize, tunnel: &Tunnel) -> bool {
         if self.sides[client - 1].iter().any(|side| self.is_old(now, side)) {
             self.over[client - 1] = Some(now);
             return true;
@@ -133,9 +133,9 @@ impl Limits {
         self.over[client - 1].is_some_and(|at| at + bound >= now)
     }
 
-    /// Whether that client's session surely stands while a packet is on its way.
-    pub(crate) fn stands(&self, now: Instant, client: usize) -> bool {
-        self.sides[client - 1].iter().all(|side| !self.is_old(now + ON_ITS_WAY, side))
+    /// Whether that client's session lasts until a packet that is sent now has arrived.
+    pub(crate) fn lasts(&self, now: Instant, client: usize) -> bool {
+        self.sides[client - 1].iter().all(|side| !self.is_old(now + MAX_TRANSIT, side))
     }
 
     /// That side is up. It must not be, if the time has long been over; `awake`: before that it could do nothing.
@@ -144,7 +144,7 @@ impl Limits {
         let long_over = |from: Instant, time| (from + time).max(awake) + ENDING + self.lag < now;
         let old = self.limits.length.zip(known.since).is_some_and(|(length, since)| long_over(since, length));
         let idle = self.limits.idle.is_some_and(|idle| long_over(known.active(), idle.after));
-        if !self.minds[side] || !(old || idle) {
+        if !self.enforces[side] || !(old || idle) {
             return Ok(());
         }
         Err(Violation::new(format!(
@@ -154,7 +154,7 @@ impl Limits {
 }
 
 impl World {
-    /// Nobody goes on whose time is over.
+    /// No session goes on whose time is over.
     pub(crate) fn check_limits(&self) -> Result<(), Violation> {
         for client in 1..=self.scenario.clients {
             let tunnel = &self.model.tunnels[client - 1];
@@ -162,25 +162,25 @@ impl World {
                 [(SERVER, SERVER, tunnel.server.is_some()), (CLIENT, client, tunnel.client.is_some())]
             {
                 if up && !self.is_asleep(end) {
-                    self.limits.check(self.now, client, side, self.model.awake[end])?;
+                    self.checks.limits.check(self.now, client, side, self.model.awake[end])?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Nobody ends of itself, unless a session is over or (with `ping-exit`) the other end is silent.
+    /// No process ends of itself, unless a session is over or (with `ping-exit`) the other end is silent.
     pub(crate) fn check_end(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
-        let exits = self.scenario.point.is_some_and(|point| point.exits);
-        if *ended != Ended::Shutdown || self.told_to_stop[number] || (exits && !self.is_calm()) {
+        let exits = self.scenario.point_to_point.is_some_and(|point| point.ping_exit);
+        if *ended != Ended::Shutdown || self.hosts[number].shutdown_ordered || (exits && !self.is_calm()) {
             return Ok(());
         }
         let (client, side) = if number == SERVER { (1, SERVER) } else { (number, CLIENT) };
-        self.limits.end(self.now, client, side, self.model.awake[number])
+        self.checks.limits.end(self.now, client, side, self.model.awake[number])
     }
 
-    /// Whether nobody sends anything through that client's tunnel now, so that `inactive` may end it.
-    pub(crate) fn rests(&self, client: usize) -> bool {
+    /// Whether no packets are sent through that client's tunnel now, so that `inactive` may end it.
+    pub(crate) fn is_idle_period(&self, client: usize) -> bool {
         let Some(idle) = self.scenario.limits.idle.filter(|_| self.net.faulty) else { return false };
         let spell = (self.now - START).as_secs() / (2 * idle.after.as_secs()).max(1);
         spell % 3 == client as u64 % 3
@@ -192,6 +192,7 @@ mod tests {
     use adit_core::IdleLimit;
 
     use super::*;
+    use crate::scenario::Latency;
 
     fn at(seconds: u64) -> Instant {
         START + Duration::from_secs(seconds)
@@ -204,7 +205,7 @@ mod tests {
             idle: idle.map(|seconds| IdleLimit { after: Duration::from_secs(seconds), bytes: 0 }),
             length: length.map(Duration::from_secs),
         };
-        (scenario.lag, scenario.order_lag, scenario.oversleep) = Default::default();
+        scenario.latency = Latency::default();
         let mut limits = Limits::new(&scenario);
         limits.begin(at(0), 1, SERVER);
         limits
@@ -216,10 +217,13 @@ mod tests {
         assert_eq!(limits.check(at(65), 1, SERVER, START), Ok(()));
         assert!(limits.check(at(66), 1, SERVER, START).is_err());
         assert_eq!(limits.check(at(66), 1, SERVER, at(62)), Ok(()), "it slept");
-        assert!(limits.stands(at(58), 1) && !limits.stands(at(59), 1));
+        assert!(limits.lasts(at(58), 1) && !limits.lasts(at(59), 1));
         assert!(limits.end(at(59), 1, SERVER, START).is_err());
         assert_eq!(limits.end(at(60), 1, SERVER, START), Ok(()));
-        assert!(limits.end(at(60), 1, CLIENT, START).is_err(), "the server minds, not the client");
+        assert!(
+            limits.end(at(60), 1, CLIENT, START).is_err(),
+            "the server enforces the limit, not the client"
+        );
         let bound = Duration::from_secs(5);
         assert!(limits.was_over(1, at(65), bound) && !limits.was_over(1, at(66), bound));
     }
@@ -227,14 +231,14 @@ mod tests {
     #[test]
     fn an_idle_session_ends() {
         let mut limits = limits(Some(20), None);
-        limits.pass(at(30), 1, SERVER);
+        limits.record_packet(at(30), 1, SERVER);
         assert_eq!(limits.check(at(55), 1, SERVER, START), Ok(()));
         assert!(limits.check(at(56), 1, SERVER, START).is_err());
         assert!(limits.end(at(47), 1, SERVER, START).is_err());
         assert_eq!(limits.end(at(50), 1, SERVER, START), Ok(()));
-        // Of the last packets it cannot have heard.
-        limits.pass(at(49), 1, SERVER);
-        limits.pass(at(50), 1, SERVER);
+        // It cannot know of the last packets.
+        limits.record_packet(at(49), 1, SERVER);
+        limits.record_packet(at(50), 1, SERVER);
         assert_eq!(limits.end(at(50), 1, SERVER, START), Ok(()));
         assert!(limits.end(at(51), 1, SERVER, START).is_err());
     }
@@ -244,9 +248,9 @@ mod tests {
         let mut limits = limits(None, Some(60));
         let up = Some((at(0), Vec::new()));
         let mut tunnel = Tunnel { client: up.clone(), server: up, ..Tunnel::default() };
-        assert!(!limits.excuse(at(59), 1, &tunnel) && limits.excuse(at(60), 1, &tunnel));
+        assert!(!limits.is_excused(at(59), 1, &tunnel) && limits.is_excused(at(60), 1, &tunnel));
         tunnel.server = None;
-        assert!(limits.excuse(at(59), 1, &tunnel));
-        assert!(!self::limits(Some(20), None).excuse(at(100), 1, &tunnel));
+        assert!(limits.is_excused(at(59), 1, &tunnel));
+        assert!(!self::limits(Some(20), None).is_excused(at(100), 1, &tunnel));
     }
 }

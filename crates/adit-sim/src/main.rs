@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // Nobody is left to tell if this fails too.
+            // There is nowhere left to report a failure of this write.
             let _ = writeln!(io::stderr(), "adit-sim: {error}");
             ExitCode::from(2)
         }

@@ -1,4 +1,4 @@
-//! What must hold, whatever happens.
+//! The model: what must hold in every run for inner packets, keys and control packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use adit_core::{Digest, Framing, Install, Instant, PeerId};
 use adit_openvpn::reliable::MAX_TIMEOUT;
 use thiserror::Error;
 
-use crate::foreign::Kind;
 use crate::packet;
 use crate::scenario::{Scenario, UDP_HEADERS, Wrapping};
 use crate::settings::network_behind;
+use crate::third_party::Implementation;
 
 /// The server's number among the ends; clients count from 1.
 pub(crate) const SERVER: usize = 0;
@@ -23,10 +23,10 @@ const CONTROL_HEADER: usize = 9;
 /// Opcodes of packets with a client's wrapped key at the end.
 const BRINGS_KEY: [u8; 2] = [10, 11];
 
-/// Longer than any packet is under way on a clean net.
-const ON_ITS_WAY: Duration = Duration::from_secs(1);
+/// Longer than any packet is in transit on a clean net.
+const MAX_TRANSIT: Duration = Duration::from_secs(1);
 
-/// Something that must not happen, happened.
+/// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub(crate) struct Violation(String);
@@ -73,7 +73,7 @@ enum Used {
     Ivs { digest: Digest, seen: BTreeSet<[u8; 16]> },
 }
 
-/// What is known of a tunnel from outside.
+/// A tunnel, as its ends report it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tunnel {
     /// Since when the client says that it is up, and its addresses.
@@ -111,22 +111,22 @@ impl Tunnel {
     }
 }
 
-/// Watches all packets and all keys.
+/// Knows all packets and all keys.
 pub(crate) struct Model {
     wrapping: Wrapping,
-    /// Some clients wrap packets of the first exchange like later ones, and are answered so: from outside it cannot be
-    /// told which counter such a packet has.
+    /// Some clients wrap packets of the first exchange like later ones, and are answered so: the model
+    /// cannot tell which counter such a packet has.
     wraps_alike: bool,
     /// Some clients have no dynamic tls-crypt, so that renegotiations keep the wrapping.
     keeps_wrapping: bool,
     /// Each end has one peer, whatever peer-id is on the wire.
-    point: bool,
+    point_to_point: bool,
     client_to_client: bool,
     /// `max-packet-size`.
     max_packet_size: usize,
     /// How long after new keys an end may seal with old ones.
-    patience: Duration,
-    /// How late a data plane follows orders.
+    key_overlap: Duration,
+    /// How late a data plane applies orders.
     lag: Duration,
     /// Since when acknowledgements arrive: while the net is faulty, an end cannot know that its peer has new keys.
     pub(crate) clean_since: Option<Instant>,
@@ -156,19 +156,19 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Model {
-            wrapping: scenario.wrapping,
-            keeps_wrapping: scenario.kinds.contains(&Some(Kind::MirageVpn)),
-            wraps_alike: scenario.kinds.contains(&Some(Kind::OpenVpn3)),
-            point: scenario.point.is_some(),
-            client_to_client: scenario.client_to_client,
-            max_packet_size: scenario.max_packet_size,
-            patience: scenario.longest_window(),
-            lag: scenario.order_lag + scenario.oversleep,
+            wrapping: scenario.control.wrapping,
+            keeps_wrapping: scenario.third_party.clients.contains(&Some(Implementation::MirageVpn)),
+            wraps_alike: scenario.third_party.clients.contains(&Some(Implementation::OpenVpn3)),
+            point_to_point: scenario.point_to_point.is_some(),
+            client_to_client: scenario.server.client_to_client,
+            max_packet_size: scenario.control.max_packet_size,
+            key_overlap: scenario.longest_window(),
+            lag: scenario.latency.orders + scenario.latency.wake,
             clean_since: Some(Instant::ORIGIN),
             awake: vec![Instant::ORIGIN; scenario.clients + 1],
-            routed: (1..=scenario.clients).map(|client| scenario.is_special(client)).collect(),
-            // Where addresses are scarce, another client may have them by then.
-            addresses: (scenario.persist && !scenario.tight_pool).then(BTreeMap::new),
+            routed: (1..=scenario.clients).map(|client| scenario.has_client_config(client)).collect(),
+            // With a small pool, another client may have them by then.
+            addresses: (scenario.server.persist_pool && !scenario.server.tight_pool).then(BTreeMap::new),
             sent: Vec::new(),
             checked: 0,
             keys: BTreeMap::new(),
@@ -181,7 +181,7 @@ impl Model {
         }
     }
 
-    /// A client has these addresses now: the same as ever, if the server remembers them.
+    /// A client has these addresses now: always the same, if the server keeps them.
     pub(crate) fn check_address(&mut self, client: usize, now: &[IpAddr]) -> Result<(), Violation> {
         let Some(addresses) = &mut self.addresses else { return Ok(()) };
         let first = addresses.entry(client).or_insert_with(|| now.to_vec());
@@ -204,7 +204,7 @@ impl Model {
         self.keys.len() as u64
     }
 
-    /// An end's process is gone, and with it all it knew.
+    /// An end's process is gone, and with it its state.
     pub(crate) fn forget(&mut self, end: usize) {
         self.current.retain(|(owner, _, _), _| *owner != end);
         self.newest.retain(|(owner, _), _| *owner != end);
@@ -246,12 +246,12 @@ impl Model {
         packet::build(number, source, destination, len)
     }
 
-    /// An end gave an inner packet to its device. Says who sent it.
+    /// An end gave an inner packet to its device. Returns its sender.
     pub(crate) fn deliver(&mut self, now: Instant, end: usize, bytes: &[u8]) -> Result<usize, Violation> {
         let number = packet::number(bytes);
         let found = number.and_then(|number| self.sent.get_mut(usize::try_from(number).ok()?));
         let Some(sent) = found else {
-            return Err(Violation::new(format!("end {end} got a packet that nobody sent")));
+            return Err(Violation::new(format!("end {end} got a packet that no end sent")));
         };
         let number = number.unwrap_or_default();
         let name = format!("packet {number} from end {} to end {}", sent.from, sent.to);
@@ -307,7 +307,7 @@ impl Model {
         };
         ensure(first >> 3 == DATA_V2, || format!("end {end} sealed with opcode {}", first >> 3))?;
         let peer = match end {
-            SERVER if !self.point => PeerId(u32::from_be_bytes([0, p0, p1, p2])),
+            SERVER if !self.point_to_point => PeerId(u32::from_be_bytes([0, p0, p1, p2])),
             _ => PeerId::SERVER,
         };
         let owner = (end, peer, first & 7);
@@ -319,9 +319,10 @@ impl Model {
         {
             let awake = self.awake.get(end).copied().unwrap_or_default();
             // A renegotiation that the faults ruined is over after a window of each end.
-            let ruined = (MAX_TIMEOUT + ON_ITS_WAY + self.patience * 2) * u32::from(clean > Instant::ORIGIN);
+            let ruined =
+                (MAX_TIMEOUT + MAX_TRANSIT + self.key_overlap * 2) * u32::from(clean > Instant::ORIGIN);
             let acknowledged = clean + ruined;
-            ensure((newest.since + self.patience).max(awake).max(acknowledged) + self.lag >= at, || {
+            ensure((newest.since + self.key_overlap).max(awake).max(acknowledged) + self.lag >= at, || {
                 format!("{owner:?} still seals with old keys; newer ones came at {:?}", newest.since)
             })?;
         }
@@ -350,11 +351,11 @@ impl Model {
         Ok(())
     }
 
-    /// The other end has been there for so long that it must have acknowledged new keys.
+    /// The other end has been up for so long that it must have acknowledged new keys.
     fn is_answered(&self, at: Instant, end: usize, peer: PeerId) -> bool {
         let client = if end == SERVER { self.client_of(peer) } else { Some(end) };
         let tunnel = client.and_then(|client| self.tunnels.get(client - 1));
-        tunnel.is_some_and(|tunnel| tunnel.is_settled(at, self.patience))
+        tunnel.is_some_and(|tunnel| tunnel.is_settled(at, self.key_overlap))
     }
 
     /// A control datagram is no larger than `max-packet-size`, except with a client's wrapped key in it.
@@ -392,10 +393,10 @@ impl Model {
         })
     }
 
-    /// Every packet that had to arrive and was sent [`ON_ITS_WAY`] ago or earlier, did.
+    /// Every packet that had to arrive and was sent [`MAX_TRANSIT`] ago or earlier, did.
     pub(crate) fn check_nothing_lost(&mut self, now: Instant) -> Result<(), Violation> {
         while let Some(sent) = self.sent.get(self.checked)
-            && sent.at + ON_ITS_WAY <= now
+            && sent.at + MAX_TRANSIT <= now
         {
             ensure(!sent.expected || sent.delivered, || {
                 format!(

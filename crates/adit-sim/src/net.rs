@@ -1,5 +1,5 @@
-//! The net between clients and server: datagrams that get lost, late, doubled or damaged, streams that stall
-//! and break, and addresses that change under way.
+//! The network between clients and server: datagrams that are lost, delayed, duplicated or corrupted, streams that stall
+//! and break, and addresses that change.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use adit_core::{ConnectionId, Instant, Path};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::scenario::{Scenario, UDP_HEADERS};
 
 /// Where the server listens.
@@ -16,131 +16,131 @@ pub(crate) const SERVER_ADDRESS: SocketAddr =
 /// The server's only UDP socket.
 const SERVER_SOCKET: u32 = 0;
 const FIRST_PORT: u16 = 1024;
-/// Datagrams that an attacker remembers.
-const MEMORY: usize = 500;
+/// Datagrams that the attacker keeps.
+const MAX_CAPTURED: usize = 500;
 
-/// Index into a client's faults.
+/// A direction between a client and the server; an index into the client's faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
-/// Something on its way.
+/// Something in transit.
 #[derive(Clone, Debug)]
 pub(crate) enum Transit {
     /// To the server, from that address.
     ToServer { from: SocketAddr, datagram: Vec<u8> },
-    /// To whoever has that address by then.
+    /// To the client that has that address when it arrives.
     ToClient { to: SocketAddr, datagram: Vec<u8> },
     /// A piece of a stream.
-    Stream { connection: u32, way: Way, bytes: Vec<u8> },
-    /// The news that a connection is closed.
-    Closed { connection: u32, way: Way, reason: &'static str },
+    Stream { connection: u32, direction: Direction, bytes: Vec<u8> },
+    /// The notice that a connection is closed.
+    Closed { connection: u32, direction: Direction, reason: &'static str },
 }
 
 /// A TCP connection.
 struct Connection {
     client: usize,
     remote: SocketAddr,
-    /// Whether each side still has it; by [`Way`] as the side at its end.
+    /// Whether each side still has it, indexed by the [`Direction`] towards that side.
     open: [bool; 2],
-    /// When the last byte each way arrives: nothing overtakes it.
+    /// When the last byte in each direction arrives: TCP keeps the order.
     last: [Instant; 2],
-    /// What is on its way gets lost.
+    /// What is in transit is lost.
     broken: bool,
 }
 
-/// The net.
+/// The simulated network.
 pub(crate) struct Net {
-    dice: Dice,
+    rng: Rng,
     scenario: Scenario,
     /// Whether the scenario's faults are on.
     pub(crate) faulty: bool,
     /// Until when nothing passes to and from each client.
-    silent_until: Vec<Instant>,
+    blackhole_until: Vec<Instant>,
     /// How large the IP packets to and from a client may be, and until when.
-    narrow: BTreeMap<usize, (usize, Instant)>,
-    /// Where a client is, if it is not where it was first.
+    small_mtu: BTreeMap<usize, (usize, Instant)>,
+    /// The host address of each client that moved to another network.
     hosts: BTreeMap<usize, [u8; 4]>,
     /// The address by which each socket of a client is seen.
     sockets: BTreeMap<(usize, u32), SocketAddr>,
     owners: BTreeMap<SocketAddr, (usize, u32)>,
     /// The address that each client had last.
     fixed: BTreeMap<usize, SocketAddr>,
-    /// Addresses that clients left while nothing may be lost, each with the next one of that client.
-    left: BTreeMap<SocketAddr, SocketAddr>,
-    /// The addresses of such clients from which the server opened nothing yet, and whose they are.
-    unheard: BTreeMap<SocketAddr, usize>,
+    /// Addresses that clients had before [`Net::roam`], each with the next one of that client.
+    replaced: BTreeMap<SocketAddr, SocketAddr>,
+    /// Addresses from [`Net::roam`] from which the server opened no datagram yet, and their clients.
+    unconfirmed: BTreeMap<SocketAddr, usize>,
     connections: BTreeMap<u32, Connection>,
-    /// The last datagrams that arrived.
-    seen: VecDeque<Transit>,
+    /// The last datagrams that arrived, for the attacker.
+    captured: VecDeque<Transit>,
     next_number: u32,
     next_port: u16,
 }
 
 impl Net {
-    pub(crate) fn new(scenario: &Scenario, dice: Dice) -> Self {
+    pub(crate) fn new(scenario: &Scenario, rng: Rng) -> Self {
         Net {
-            dice,
+            rng,
             scenario: scenario.clone(),
             faulty: false,
-            silent_until: vec![Instant::ORIGIN; scenario.clients],
-            narrow: BTreeMap::new(),
+            blackhole_until: vec![Instant::ORIGIN; scenario.clients],
+            small_mtu: BTreeMap::new(),
             hosts: BTreeMap::new(),
             sockets: BTreeMap::new(),
             owners: BTreeMap::new(),
             fixed: BTreeMap::new(),
-            left: BTreeMap::new(),
-            unheard: BTreeMap::new(),
+            replaced: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             connections: BTreeMap::new(),
-            seen: VecDeque::new(),
+            captured: VecDeque::new(),
             next_number: 1,
             next_port: FIRST_PORT,
         }
     }
 
     /// Nothing passes to and from a client for a while.
-    pub(crate) fn silence(&mut self, client: usize, until: Instant) {
-        if let Some(silent) = self.silent_until.get_mut(client - 1) {
-            *silent = until;
+    pub(crate) fn blackhole(&mut self, client: usize, until: Instant) {
+        if let Some(blackholed) = self.blackhole_until.get_mut(client - 1) {
+            *blackholed = until;
         }
     }
 
     /// Only small packets pass to and from a client for a while.
-    pub(crate) fn narrow(&mut self, client: usize, mtu: usize, until: Instant) {
-        self.narrow.insert(client, (mtu, until));
+    pub(crate) fn limit_mtu(&mut self, client: usize, mtu: usize, until: Instant) {
+        self.small_mtu.insert(client, (mtu, until));
     }
 
-    /// Whether a datagram of that length fits through the way to and from a client.
+    /// Whether a datagram of that length fits through the path to and from a client.
     fn fits(&self, now: Instant, client: usize, len: usize) -> bool {
-        let narrow = self.narrow.get(&client).filter(|(_, until)| self.faulty && now < *until);
-        let mtu = narrow.map_or(usize::MAX, |(mtu, _)| *mtu).min(self.scenario.mtu);
+        let small_mtu = self.small_mtu.get(&client).filter(|(_, until)| self.faulty && now < *until);
+        let mtu = small_mtu.map_or(usize::MAX, |(mtu, _)| *mtu).min(self.scenario.network.mtu);
         len + UDP_HEADERS <= mtu
     }
 
-    /// A datagram arrived.
-    pub(crate) fn remember(&mut self, transit: &Transit) {
-        if self.scenario.attack_every.is_none() {
+    /// The attacker keeps a datagram that arrived.
+    pub(crate) fn capture(&mut self, transit: &Transit) {
+        if self.scenario.intervals.attack.is_none() {
             return;
         }
-        if self.seen.len() == MEMORY {
-            // Control packets are rare among data, and more interesting: some stay.
-            let at = self.dice.below(MEMORY as u64) as usize;
-            self.seen.remove(at);
+        if self.captured.len() == MAX_CAPTURED {
+            // Control packets are rare among data, and more useful for an attack: some stay.
+            let at = self.rng.below(MAX_CAPTURED as u64) as usize;
+            self.captured.remove(at);
         }
-        self.seen.push_back(transit.clone());
+        self.captured.push_back(transit.clone());
     }
 
-    /// One of the datagrams that arrived.
-    pub(crate) fn seen(&self, dice: &mut Dice) -> Option<Transit> {
-        self.seen.get(dice.below(self.seen.len() as u64) as usize).cloned()
+    /// One of the datagrams that the attacker keeps.
+    pub(crate) fn captured(&self, rng: &mut Rng) -> Option<Transit> {
+        self.captured.get(rng.below(self.captured.len() as u64) as usize).cloned()
     }
 
     /// The address by which a new socket of that client is seen.
     fn socket_address(&mut self, client: usize) -> SocketAddr {
         match self.fixed.get(&client) {
-            Some(address) if self.scenario.fixed_port => *address,
+            Some(address) if self.scenario.network.fixed_port => *address,
             _ => {
                 let address = self.fresh_address(client);
                 self.fixed.insert(client, address);
@@ -198,34 +198,34 @@ impl Net {
     pub(crate) fn roam(&mut self, client: usize, known: SocketAddr) -> Option<SocketAddr> {
         let newest = self.sockets.iter().rfind(|((owner, _), _)| *owner == client);
         let (socket, old) = newest.map(|(socket, address)| (*socket, *address))?;
-        if old != known || self.unheard.contains_key(&old) {
+        if old != known || self.unconfirmed.contains_key(&old) {
             return None;
         }
         let address = self.fresh_address(client);
         self.fixed.insert(client, address);
         self.sockets.insert(socket, address);
         self.owners.insert(address, socket);
-        self.left.insert(old, address);
-        self.unheard.insert(address, client);
+        self.replaced.insert(old, address);
+        self.unconfirmed.insert(address, client);
         Some(address)
     }
 
     /// The client that moved to that address by [`Net::roam`], if the server opened nothing from there yet.
     pub(crate) fn roamed(&self, from: SocketAddr) -> Option<usize> {
-        self.unheard.get(&from).copied()
+        self.unconfirmed.get(&from).copied()
     }
 
-    /// The server opened something from there.
-    pub(crate) fn heard_from(&mut self, address: SocketAddr) {
-        self.unheard.remove(&address);
+    /// The server opened a datagram from that address.
+    pub(crate) fn confirm_address(&mut self, address: SocketAddr) {
+        self.unconfirmed.remove(&address);
     }
 
     /// Whether the server knows that a client is not at that address any more.
-    fn is_left(&self, address: SocketAddr) -> bool {
-        self.left.get(&address).is_some_and(|next| !self.unheard.contains_key(next))
+    fn is_replaced(&self, address: SocketAddr) -> bool {
+        self.replaced.get(&address).is_some_and(|next| !self.unconfirmed.contains_key(next))
     }
 
-    /// A client is somewhere else: its sockets get other addresses, and its connections are dead.
+    /// A client moves to another network: its sockets get other addresses, and its connections are dead.
     pub(crate) fn move_to(&mut self, now: Instant, client: usize, host: [u8; 4]) -> Vec<(Instant, Transit)> {
         self.hosts.insert(client, host);
         self.rebind(client);
@@ -242,7 +242,7 @@ impl Net {
         self.fixed.extend([(one.0, at_other), (other.0, at_one)]);
     }
 
-    /// The client's path of a datagram that arrives at `address`, and whose it is.
+    /// The client's path of a datagram that arrives at `address`, and the number of that client.
     pub(crate) fn owner(&self, address: SocketAddr) -> Option<(usize, Path)> {
         let (client, socket) = *self.owners.get(&address)?;
         Some((client, Path::Udp { socket, remote: SERVER_ADDRESS }))
@@ -256,16 +256,16 @@ impl Net {
     /// Whether the server still has that connection.
     pub(crate) fn server_has(&self, path: Path) -> bool {
         let Path::Tcp { connection, .. } = path else { return false };
-        self.connection_end(connection.0, Way::ToServer).is_some()
+        self.connection_end(connection.0, Direction::ToServer).is_some()
     }
 
-    /// Who is at the end of that connection, by which path; `None` if that side does not have it any more.
-    pub(crate) fn connection_end(&self, number: u32, way: Way) -> Option<(usize, Path)> {
-        let found = self.connections.get(&number).filter(|found| found.open[way as usize])?;
+    /// The end of that connection in that direction, and its path; `None` if that side does not have it any more.
+    pub(crate) fn connection_end(&self, number: u32, direction: Direction) -> Option<(usize, Path)> {
+        let found = self.connections.get(&number).filter(|found| found.open[direction as usize])?;
         let connection = ConnectionId(number);
-        Some(match way {
-            Way::ToServer => (crate::model::SERVER, Path::Tcp { connection, remote: found.remote }),
-            Way::ToClient => (found.client, Path::Tcp { connection, remote: SERVER_ADDRESS }),
+        Some(match direction {
+            Direction::ToServer => (crate::model::SERVER, Path::Tcp { connection, remote: found.remote }),
+            Direction::ToClient => (found.client, Path::Tcp { connection, remote: SERVER_ADDRESS }),
         })
     }
 
@@ -280,14 +280,14 @@ impl Net {
         match path {
             Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
             Path::Udp { remote, .. } if end == crate::model::SERVER => {
-                if self.is_left(remote) {
+                if self.is_replaced(remote) {
                     return Vec::new();
                 }
                 let client = self.owners.get(&remote).map_or(0, |(client, _)| *client);
                 if !self.fits(now, client, datagram.len()) {
                     return Vec::new();
                 }
-                let copies = self.fate(now, client, Way::ToClient, datagram);
+                let copies = self.fate(now, client, Direction::ToClient, datagram);
                 let transit = |(at, datagram)| (at, Transit::ToClient { to: remote, datagram });
                 copies.into_iter().map(transit).collect()
             }
@@ -296,7 +296,7 @@ impl Net {
                 if !self.fits(now, end, datagram.len()) {
                     return Vec::new();
                 }
-                let copies = self.fate(now, end, Way::ToServer, datagram);
+                let copies = self.fate(now, end, Direction::ToServer, datagram);
                 let transit = |(at, datagram)| (at, Transit::ToServer { from, datagram });
                 copies.into_iter().map(transit).collect()
             }
@@ -304,28 +304,34 @@ impl Net {
     }
 
     fn delay(&mut self) -> Duration {
-        self.scenario.delay + self.dice.millis(0, self.scenario.jitter.as_millis() as u64)
+        self.scenario.network.delay + self.rng.millis(0, self.scenario.network.jitter.as_millis() as u64)
     }
 
     /// When a datagram arrives, and as what: never, once, or twice.
-    fn fate(&mut self, now: Instant, client: usize, way: Way, datagram: &[u8]) -> Vec<(Instant, Vec<u8>)> {
-        let faults = match self.scenario.faults.get(client.wrapping_sub(1)) {
-            Some(faults) if self.faulty => faults[way as usize],
+    fn fate(
+        &mut self,
+        now: Instant,
+        client: usize,
+        direction: Direction,
+        datagram: &[u8],
+    ) -> Vec<(Instant, Vec<u8>)> {
+        let faults = match self.scenario.network.faults.get(client.wrapping_sub(1)) {
+            Some(faults) if self.faulty => faults[direction as usize],
             _ => return vec![(now + self.delay(), datagram.to_vec())],
         };
-        let silent = self.silent_until.get(client - 1).is_some_and(|until| now < *until);
-        if silent || self.dice.chance(faults.loss) {
+        let blackholed = self.blackhole_until.get(client - 1).is_some_and(|until| now < *until);
+        if blackholed || self.rng.chance(faults.loss) {
             return Vec::new();
         }
-        let copies = 1 + usize::from(self.dice.chance(faults.duplication));
+        let copies = 1 + usize::from(self.rng.chance(faults.duplication));
         let mut arrivals = Vec::with_capacity(copies);
         for _ in 0..copies {
             let mut delay = self.delay();
-            if self.dice.chance(faults.reordering) {
-                delay += self.dice.millis(1, faults.hold.as_millis() as u64);
+            if self.rng.chance(faults.reordering) {
+                delay += self.rng.millis(1, faults.hold.as_millis() as u64);
             }
             let mut bytes = datagram.to_vec();
-            if self.dice.chance(faults.corruption) {
+            if self.rng.chance(faults.corruption) {
                 self.flip_bits(&mut bytes);
             }
             arrivals.push((now + delay, bytes));
@@ -334,16 +340,16 @@ impl Net {
     }
 
     fn flip_bits(&mut self, bytes: &mut Vec<u8>) {
-        if self.dice.chance(100) {
-            let keep = self.dice.below(bytes.len() as u64) as usize;
+        if self.rng.chance(100) {
+            let keep = self.rng.below(bytes.len() as u64) as usize;
             bytes.truncate(keep);
             return;
         }
-        for _ in 0..self.dice.between(1, 4) {
-            // Headers are short, and the worse for it: half of all damage is done to them.
-            let reach = if self.dice.chance(500) { bytes.len().min(40) } else { bytes.len() };
-            let at = self.dice.below(reach as u64) as usize;
-            let bit = self.dice.below(8);
+        for _ in 0..self.rng.between(1, 4) {
+            // Headers are short, but parsers read them first: half of all corruption is in them.
+            let reach = if self.rng.chance(500) { bytes.len().min(40) } else { bytes.len() };
+            let at = self.rng.below(reach as u64) as usize;
+            let bit = self.rng.below(8);
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1 << bit;
             }
@@ -357,8 +363,8 @@ impl Net {
         number: u32,
         record: &[u8],
     ) -> Vec<(Instant, Transit)> {
-        let way = if end == crate::model::SERVER { Way::ToClient } else { Way::ToServer };
-        let own = if end == crate::model::SERVER { Way::ToServer } else { Way::ToClient };
+        let direction = if end == crate::model::SERVER { Direction::ToClient } else { Direction::ToServer };
+        let own = if end == crate::model::SERVER { Direction::ToServer } else { Direction::ToClient };
         let mut delay = self.delay();
         let Some(connection) = self.connections.get_mut(&number) else { return Vec::new() };
         if !connection.open[own as usize] || connection.broken {
@@ -367,31 +373,32 @@ impl Net {
         let mut at = now;
         if self.faulty {
             let client = connection.client - 1;
-            let loss = self.scenario.faults.get(client).map_or(0, |faults| faults[way as usize].loss);
-            if self.dice.chance(loss) {
-                delay += self.dice.millis(200, 3000);
+            let loss =
+                self.scenario.network.faults.get(client).map_or(0, |faults| faults[direction as usize].loss);
+            if self.rng.chance(loss) {
+                delay += self.rng.millis(200, 3000);
             }
-            at = at.max(self.silent_until.get(client).copied().unwrap_or(now));
+            at = at.max(self.blackhole_until.get(client).copied().unwrap_or(now));
         }
-        let at = (at + delay).max(connection.last[way as usize]);
-        connection.last[way as usize] = at;
+        let at = (at + delay).max(connection.last[direction as usize]);
+        connection.last[direction as usize] = at;
         let mut bytes = (record.len() as u16).to_be_bytes().to_vec();
         bytes.extend_from_slice(record);
         let mut pieces = Vec::new();
         while !bytes.is_empty() {
-            let cut = if self.dice.chance(300) {
-                self.dice.between(1, bytes.len() as u64) as usize
+            let cut = if self.rng.chance(300) {
+                self.rng.between(1, bytes.len() as u64) as usize
             } else {
                 bytes.len()
             };
             let rest = bytes.split_off(cut);
-            pieces.push((at, Transit::Stream { connection: number, way, bytes }));
+            pieces.push((at, Transit::Stream { connection: number, direction, bytes }));
             bytes = rest;
         }
         pieces
     }
 
-    /// An end gave a path up: a socket is closed, or a connection, of which the other side hears.
+    /// An end closes a path: a socket, or a connection, of which the other side gets a notice.
     pub(crate) fn close(&mut self, now: Instant, end: usize, path: Path) -> Vec<(Instant, Transit)> {
         match path {
             Path::Udp { socket, .. } => {
@@ -400,17 +407,17 @@ impl Net {
                 Vec::new()
             }
             Path::Tcp { connection, .. } => {
-                let own = if end == crate::model::SERVER { Way::ToServer } else { Way::ToClient };
+                let own = if end == crate::model::SERVER { Direction::ToServer } else { Direction::ToClient };
                 self.close_side(now, connection.0, own)
             }
         }
     }
 
-    fn close_side(&mut self, now: Instant, number: u32, own: Way) -> Vec<(Instant, Transit)> {
+    fn close_side(&mut self, now: Instant, number: u32, own: Direction) -> Vec<(Instant, Transit)> {
         let delay = self.delay();
         let other = match own {
-            Way::ToServer => Way::ToClient,
-            Way::ToClient => Way::ToServer,
+            Direction::ToServer => Direction::ToClient,
+            Direction::ToClient => Direction::ToServer,
         };
         let Some(connection) = self.connections.get_mut(&number) else { return Vec::new() };
         connection.open[own as usize] = false;
@@ -419,37 +426,40 @@ impl Net {
             return Vec::new();
         }
         let at = (now + delay).max(connection.last[other as usize]);
-        vec![(at, Transit::Closed { connection: number, way: other, reason: "closed by the other end" })]
+        vec![(
+            at,
+            Transit::Closed { connection: number, direction: other, reason: "closed by the other end" },
+        )]
     }
 
-    /// That side heard that the connection is closed.
-    pub(crate) fn forget_side(&mut self, number: u32, way: Way) {
+    /// That side got the notice that the connection is closed.
+    pub(crate) fn forget_side(&mut self, number: u32, direction: Direction) {
         if let Some(connection) = self.connections.get_mut(&number) {
-            connection.open[way as usize] = false;
+            connection.open[direction as usize] = false;
             if connection.open == [false; 2] {
                 self.connections.remove(&number);
             }
         }
     }
 
-    /// All connections of a client break: what is under way is lost; each side hears of it sooner or later,
-    /// or finds out by itself.
+    /// All connections of a client break: what is in transit is lost; each side gets a notice after a while, or
+    /// none, and must find out by itself.
     pub(crate) fn break_connections(&mut self, now: Instant, client: usize) -> Vec<(Instant, Transit)> {
-        let mut news = Vec::new();
+        let mut transits = Vec::new();
         for (number, connection) in &mut self.connections {
             if connection.client != client || connection.broken {
                 continue;
             }
             connection.broken = true;
-            for way in [Way::ToServer, Way::ToClient] {
-                if self.dice.chance(700) {
-                    let at = now + self.dice.millis(0, 5000);
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                if self.rng.chance(700) {
+                    let at = now + self.rng.millis(0, 5000);
                     let reason = "the connection was reset";
-                    news.push((at, Transit::Closed { connection: *number, way, reason }));
+                    transits.push((at, Transit::Closed { connection: *number, direction, reason }));
                 }
             }
         }
-        news
+        transits
     }
 
     /// An end's process is gone: the system closes what it had.
@@ -458,7 +468,7 @@ impl Net {
             self.sockets.retain(|(owner, _), _| *owner != end);
             self.owners.retain(|_, (owner, _)| *owner != end);
         }
-        let own = if end == crate::model::SERVER { Way::ToServer } else { Way::ToClient };
+        let own = if end == crate::model::SERVER { Direction::ToServer } else { Direction::ToClient };
         let concerned = |connection: &Connection| {
             connection.open[own as usize] && (end == crate::model::SERVER || connection.client == end)
         };

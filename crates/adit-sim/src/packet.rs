@@ -9,7 +9,7 @@ const PORT: u16 = 9;
 pub(crate) const NUMBER_LEN: usize = 8;
 
 /// A UDP packet with the number in front of its payload of `len` bytes (at least [`NUMBER_LEN`]). Both
-/// addresses must be of one family. Checksums are left at 0: nobody in the simulation looks at them.
+/// addresses must be of one family. Checksums are left at 0: nothing in the simulation reads them.
 pub(crate) fn build(number: u64, source: IpAddr, destination: IpAddr, len: usize) -> Vec<u8> {
     let udp_len = (UDP_HEADER + len) as u16;
     let mut packet = Vec::with_capacity(48 + len);

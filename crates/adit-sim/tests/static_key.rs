@@ -1,8 +1,9 @@
-//! Two ends with a static key over a bad net, with an attacker who sees all and sends any of it again to either end.
+//! Two ends with a static key over a faulty net, with an attacker that captures all datagrams and sends any of them
+//! again to either end.
 //!
 //! What must hold: an end takes each packet once at most in one run, and none that it sent in that run; with keys for
-//! each direction, nothing of its own at all. With one key, a peer that was silent for too long is forgiven, and with
-//! it what was taken before. No IV comes twice. Once the net is good, packets pass both ways.
+//! each direction, nothing of its own at all. With one key, a peer that was silent for too long may begin again, and its
+//! earlier packets are then taken again. No IV comes twice. Once the net is clean, packets pass in both directions.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +31,10 @@ const WEST_ADDRESS: ([u8; 4], u16) = ([192, 0, 2, 1], 1194);
 /// HMAC-SHA256.
 const MAC: usize = 32;
 const STEP: Duration = Duration::from_millis(20);
-/// The net is bad for so many steps, then good for so many; in the last of them packets must pass.
-const BAD: u64 = 3000;
-const GOOD: u64 = 1500;
-const CALM: u64 = 250;
+/// Steps with faults, then steps without; in the last `MEASURED` of them packets must pass.
+const FAULTY: u64 = 3000;
+const CLEAN: u64 = 1500;
+const MEASURED: u64 = 250;
 
 /// A machine and its data plane, from one start to the next.
 struct End {
@@ -43,7 +44,7 @@ struct End {
     counters: Counters,
     outbox: Outbox,
     inbox: Inbox,
-    told: (u64, u64),
+    reported: (u64, u64),
     /// When its last session began, in seconds since 1970.
     began: u64,
     /// Numbers of the packets that were sent and taken in this run.
@@ -64,7 +65,7 @@ impl End {
             counters,
             outbox: Outbox::new(),
             inbox: Inbox::new(MergePolicy::Off),
-            told: (0, 0),
+            reported: (0, 0),
             began: 0,
             sent: BTreeSet::new(),
             taken: BTreeSet::new(),
@@ -77,7 +78,7 @@ impl End {
     fn drain(&mut self) {
         while let Some(event) = self.machine.poll_event() {
             match event {
-                Event::Data(order) => self.follow(order),
+                Event::Data(order) => self.apply(order),
                 Event::Open { .. } => self.opens = true,
                 Event::Ended(Ended::Failed(why)) => panic!("{why}"),
                 _ => {}
@@ -85,7 +86,7 @@ impl End {
         }
     }
 
-    fn follow(&mut self, order: DataEvent) {
+    fn apply(&mut self, order: DataEvent) {
         match &order {
             DataEvent::Retire { .. } => self.taken.clear(),
             DataEvent::Install(install) => match install.framing {
@@ -106,9 +107,9 @@ impl End {
     /// What it sends: where to, from which of its sockets.
     fn sealed(&mut self) -> Vec<(Path, Vec<u8>)> {
         let mut datagrams = Vec::new();
-        for train in self.outbox.iter() {
+        for batch in self.outbox.iter() {
             datagrams
-                .extend(train.bytes.chunks(train.segment.max(1)).map(|bytes| (train.path, bytes.to_vec())));
+                .extend(batch.bytes.chunks(batch.segment.max(1)).map(|bytes| (batch.path, bytes.to_vec())));
         }
         self.outbox.clear();
         datagrams
@@ -133,10 +134,11 @@ impl End {
 
     fn second(&mut self, now: Instant) {
         let peer = PeerId::SERVER;
-        let Some((received, sent)) = self.counters.traffic(peer).filter(|totals| *totals != self.told) else {
+        let Some((received, sent)) = self.counters.traffic(peer).filter(|totals| *totals != self.reported)
+        else {
             return;
         };
-        self.told = (received, sent);
+        self.reported = (received, sent);
         let (received_bytes, sent_bytes) = self.counters.traffic_bytes(peer).unwrap_or_default();
         let message_bytes = self.counters.message_bytes(peer).unwrap_or_default();
         let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes };
@@ -153,7 +155,7 @@ fn packet(number: u32) -> Vec<u8> {
 }
 
 struct World {
-    dice: ChaCha8Rng,
+    rng: ChaCha8Rng,
     step: u64,
     directed: bool,
     ends: Vec<End>,
@@ -163,19 +165,19 @@ struct World {
     /// By whom each packet was sent.
     sender: BTreeMap<u32, usize>,
     ivs: BTreeSet<Vec<u8>>,
-    /// On their way: when they arrive, at whom, from where.
+    /// In transit: when they arrive, at whom, from where.
     net: Vec<(u64, usize, SocketAddr, Vec<u8>)>,
-    /// All that the attacker saw.
-    seen: Vec<Vec<u8>>,
+    /// All that the attacker captured.
+    captured: Vec<Vec<u8>>,
     arrived: [u64; 2],
 }
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = ChaCha8Rng::seed_from_u64(seed);
-        let directed = dice.next_u32().is_multiple_of(2);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let directed = rng.next_u32().is_multiple_of(2);
         let mut world = World {
-            dice,
+            rng,
             step: 0,
             directed,
             ends: Vec::new(),
@@ -184,7 +186,7 @@ impl World {
             sender: BTreeMap::new(),
             ivs: BTreeSet::new(),
             net: Vec::new(),
-            seen: Vec::new(),
+            captured: Vec::new(),
             arrived: [0; 2],
         };
         for number in [WEST, 1] {
@@ -199,7 +201,7 @@ impl World {
     }
 
     fn chance(&mut self, per_mille: u32) -> bool {
-        self.dice.next_u32() % 1000 < per_mille
+        self.rng.next_u32() % 1000 < per_mille
     }
 
     /// Starts an end whose last session began at `before`.
@@ -209,7 +211,7 @@ impl World {
         let jump = if self.chance(300) { 100 } else { 0 };
         let wall = wall.max(before + 1) + jump;
         let mut seed = [0; 32];
-        self.dice.fill_bytes(&mut seed);
+        self.rng.fill_bytes(&mut seed);
         let directions = [KeyDirection::Normal, KeyDirection::Inverse];
         let remote = RemoteParams::new("west".to_owned(), Transport::Udp);
         let direction = if self.directed { directions[number] } else { KeyDirection::Bidirectional };
@@ -231,25 +233,25 @@ impl World {
     }
 
     fn run(&mut self) {
-        while self.step < BAD + GOOD {
-            let bad = self.step < BAD;
-            if self.step == BAD + GOOD - CALM {
+        while self.step < FAULTY + CLEAN {
+            let faulty = self.step < FAULTY;
+            if self.step == FAULTY + CLEAN - MEASURED {
                 self.arrived = [0; 2];
             }
-            if bad {
-                self.mishaps();
+            if faulty {
+                self.inject_faults();
             }
             self.deliver();
             for number in 0..2 {
                 self.work(number);
-                self.send(number, bad);
+                self.send(number, faulty);
             }
             self.step += 1;
         }
     }
 
-    /// An end is killed and started again; east gets another address; what was seen is sent again.
-    fn mishaps(&mut self) {
+    /// An end is killed and started again; east gets another address; a captured datagram is sent again.
+    fn inject_faults(&mut self) {
         for number in 0..2 {
             if self.chance(2) {
                 self.ends[number] = self.start(number, self.ends[number].began);
@@ -263,16 +265,16 @@ impl World {
     }
 
     fn attack(&mut self) {
-        if self.seen.is_empty() || !self.chance(300) {
+        if self.captured.is_empty() || !self.chance(300) {
             return;
         }
-        let mut datagram = self.seen[self.dice.next_u32() as usize % self.seen.len()].clone();
+        let mut datagram = self.captured[self.rng.next_u32() as usize % self.captured.len()].clone();
         if self.chance(300) {
-            let at = self.dice.next_u32() as usize % datagram.len();
+            let at = self.rng.next_u32() as usize % datagram.len();
             datagram[at] ^= 1;
         }
         let from = if self.chance(500) { self.east.0 } else { ([203, 0, 113, 9], 9).into() };
-        let to = self.dice.next_u32() as usize % 2;
+        let to = self.rng.next_u32() as usize % 2;
         let from = if to == WEST { from } else { WEST_ADDRESS.into() };
         self.net.push((self.step, to, from, datagram));
     }
@@ -284,15 +286,15 @@ impl World {
             let now = self.now();
             let packets = self.ends[to].receive(now, Path::Udp { socket, remote: from }, &datagram);
             for packet in packets {
-                self.judge(to, &packet);
+                self.check(to, &packet);
             }
         }
     }
 
-    fn judge(&mut self, at: usize, bytes: &[u8]) {
+    fn check(&mut self, at: usize, bytes: &[u8]) {
         let number = u32::from_be_bytes(*bytes.last_chunk().unwrap());
         assert_eq!(bytes, packet(number), "a packet was changed");
-        let sender = *self.sender.get(&number).expect("somebody sent it");
+        let sender = *self.sender.get(&number).expect("an end sent it");
         let end = &mut self.ends[at];
         assert!(end.taken.insert(number), "{number} came twice to {at}");
         assert!(!end.sent.contains(&number), "{at} took what it sent itself");
@@ -318,7 +320,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, number: usize, bad: bool) {
+    fn send(&mut self, number: usize, faulty: bool) {
         self.next_number += 1;
         self.sender.insert(self.next_number, number);
         let end = &mut self.ends[number];
@@ -327,8 +329,8 @@ impl World {
         for (path, datagram) in end.sealed() {
             let iv = datagram[MAC..MAC + 16].to_vec();
             assert!(self.ivs.insert(iv), "an IV came twice");
-            self.seen.push(datagram.clone());
-            let copies = match bad {
+            self.captured.push(datagram.clone());
+            let copies = match faulty {
                 true if self.chance(150) => 0,
                 true if self.chance(50) => 2,
                 _ => 1,
@@ -340,7 +342,7 @@ impl World {
                 Path::Tcp { .. } => panic!("all is UDP here"),
             };
             for _ in 0..if reaches { copies } else { 0 } {
-                let delay = if bad { u64::from(self.dice.next_u32() % 5) } else { 0 };
+                let delay = if faulty { u64::from(self.rng.next_u32() % 5) } else { 0 };
                 self.net.push((self.step + 1 + delay, to, from, datagram.clone()));
             }
         }
@@ -354,11 +356,11 @@ fn seeds_0_to_100() {
         let mut world = World::new(seed);
         world.run();
         both[usize::from(world.directed)] += 1;
-        // All of the last seconds, but for what is on its way at their beginning and end.
+        // All of the last seconds, but for those in transit at their beginning and end.
         for (end, arrived) in world.arrived.iter().enumerate() {
             assert!(
-                (CALM - 2..=CALM + 2).contains(arrived),
-                "seed {seed}: {arrived} of {CALM} packets came to {end}"
+                (MEASURED - 2..=MEASURED + 2).contains(arrived),
+                "seed {seed}: {arrived} of {MEASURED} packets came to {end}"
             );
         }
     }

@@ -13,9 +13,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 const INTERVAL: Duration = Duration::from_millis(1);
 /// if_ether.h: packets of every protocol.
 const ETH_P_ALL: u16 = 3;
-/// How often somebody who looks at packets asks whether he is still to.
+/// How often a thread that reads packets asks whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Between two requests of a [`Probe`], unless it is told otherwise.
+/// Between two requests of a [`Probe`] without [`Probe::every`].
 const PROBE_INTERVAL: Duration = Duration::from_micros(250);
 /// An echo request (RFC 792) with its checksum; the identifier is "ad".
 const REQUEST: [u8; 8] = [8, 0, 0x96, 0x9b, 0x61, 0x64, 0, 0];
@@ -46,7 +46,7 @@ pub struct FirstDatagram {
 impl FirstDatagram {
     /// Begins to look. What leaves before is not seen.
     pub fn open(target: Ipv4Addr) -> Result<FirstDatagram, TestbedError> {
-        // packet(7): only who asks for every protocol sees what leaves.
+        // packet(7): only a socket for every protocol sees what leaves.
         let every = Protocol::from(i32::from(ETH_P_ALL.to_be()));
         let open = || -> std::io::Result<Socket> {
             let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(every))?;

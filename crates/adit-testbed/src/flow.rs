@@ -9,7 +9,7 @@ use crate::{Ends, Process, TestbedError, program, wait_until};
 const IPERF_PORT: u16 = 5201;
 
 /// What a flow may take beyond its time, to begin and to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One TCP flow.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub fn tcp_flow(ends: &Ends<'_>, load: TcpLoad) -> Result<TcpFlow, TestbedError>
     let before = processor_seconds()?;
     let mut client = ends.client.spawn("the iperf3 client", client)?;
     // When a tunnel dies under it, it waits for TCP to give up, which takes a quarter of an hour.
-    let status = client.wait(load.time + PATIENCE)?;
+    let status = client.wait(load.time + TIMEOUT)?;
     let processor_seconds = processor_seconds()? - before;
     let text = client.log();
     if !status.success() {

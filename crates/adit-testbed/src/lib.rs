@@ -1,4 +1,4 @@
-//! Network namespaces, links, processes and traffic, for adit's demo, its interoperability tests and its lab.
+//! Network namespaces, links, processes and traffic, for adit's interoperability tests and its lab.
 //!
 //! Everything made here is a guard: dropping it ends the process, removes the device, or deletes the
 //! directory. A run that was killed leaves namespaces behind; the next [`Namespace::create`] sweeps them.
@@ -8,7 +8,7 @@
 
 mod capture;
 mod certificates;
-mod crowd;
+mod clients;
 mod echo;
 mod ends;
 mod error;
@@ -29,14 +29,14 @@ mod wireguard;
 
 pub use capture::{Capture, PacketHeader, TrafficSource};
 pub use certificates::{Authority, Identity, KeyKind, Purpose, Validity};
-pub use crowd::Crowd;
+pub use clients::Clients;
 pub use echo::{FirstDatagram, Probe, round_trips};
 pub use ends::Ends;
 pub use error::TestbedError;
 pub use flood::{Flood, Rates, find_saturation, find_saturation_from, largest_payload, segment_and_gather};
 pub use flow::{TcpFlow, TcpLoad, processor_seconds, tcp_flow, while_busy};
 pub use namespace::{Namespace, connect, remove_everything};
-pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_keys};
+pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_client_key, tls_crypt_v2_keys};
 pub use ping::{Ping, PingReport, wait_until_reachable};
 pub use process::{Process, wait_until};
 pub use programs::{can_run, is_root, missing_prerequisites, program};

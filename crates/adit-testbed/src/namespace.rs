@@ -36,7 +36,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace. `label` is the last part of its name, for whoever looks at `ip netns`.
+    /// Makes a namespace. `label` is the last part of its name, as `ip netns` shows it.
     pub fn create(label: &str) -> Result<Self, TestbedError> {
         SWEEP.call_once(sweep);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);

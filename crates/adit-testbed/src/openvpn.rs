@@ -19,11 +19,17 @@ pub fn static_key() -> Result<String, TestbedError> {
 /// A server's new key for `tls-crypt-v2`, and a client's, as OpenVPN itself makes them.
 pub fn tls_crypt_v2_keys() -> Result<[String; 2], TestbedError> {
     let server = run(program("openvpn")?.args(["--genkey", "tls-crypt-v2-server", "/dev/stdout"]))?;
+    let client = tls_crypt_v2_client_key(&server, None)?;
+    Ok([server, client])
+}
+
+/// Another client's new key for `tls-crypt-v2` that the server with this key accepts. `metadata` is what
+/// `tls-crypt-v2-verify` gets to see, in base64.
+pub fn tls_crypt_v2_client_key(server: &str, metadata: Option<&str>) -> Result<String, TestbedError> {
     let directory = Scratch::create("tls-crypt-v2")?;
-    let (key, own) = (directory.write("server.key", &server)?, directory.path().join("client.key"));
+    let (key, own) = (directory.write("server.key", server)?, directory.path().join("client.key"));
     let mut command = program("openvpn")?;
     command.arg("--tls-crypt-v2").arg(key).args(["--genkey", "tls-crypt-v2-client"]).arg(&own);
-    run(&mut command)?;
-    let client = std::fs::read_to_string(&own).map_err(|source| TestbedError::File { path: own, source })?;
-    Ok([server, client])
+    run(command.args(metadata))?;
+    std::fs::read_to_string(&own).map_err(|source| TestbedError::File { path: own, source })
 }

@@ -96,6 +96,11 @@ impl Process {
         self.log.with(|lines| lines.lines.iter().skip(from).filter(|l| l.contains(pattern)).count())
     }
 
+    /// The latest of its lines that contains `pattern`.
+    pub fn last_line(&self, pattern: &str) -> Option<String> {
+        self.log.with(|lines| lines.lines.iter().rev().find(|line| line.contains(pattern)).cloned())
+    }
+
     /// Waits for a line that contains `pattern`, from the line `from` on, and returns it.
     pub fn wait_for_line(
         &mut self,
@@ -282,6 +287,8 @@ mod tests {
         assert!(process.wait(SOON).unwrap().success());
         assert_eq!(process.mark(), 2);
         assert_eq!(process.count_lines(0, "o"), 2);
+        assert_eq!(process.last_line("one").as_deref(), Some("one"));
+        assert_eq!(process.last_line("three"), None);
     }
 
     #[test]

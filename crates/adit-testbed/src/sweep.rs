@@ -88,7 +88,7 @@ fn edge(
     let good = |rates: &Rates| rates.lost() <= share;
     let mut first_bad = steps.len();
     for (index, (rate, rates)) in steps.iter().enumerate() {
-        // Something else on the machine may have been in the way: only who fails twice has failed.
+        // Something else on the machine may have been in the way: only a load that fails twice has failed.
         if !good(rates) && !good(&offer(*rate)?) {
             first_bad = index;
             break;

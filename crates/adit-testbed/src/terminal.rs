@@ -15,7 +15,7 @@ use crate::programs::program;
 /// What the key sends.
 const CTRL_C: u8 = 3;
 
-/// A terminal with somebody at it who reads what is asked, and types.
+/// A pseudo-terminal: what a program shows on it can be read, and answered as by typing.
 #[derive(Debug)]
 pub struct Terminal {
     keyboard: File,
@@ -23,7 +23,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `command` in a namespace as somebody does who sits at a terminal. What it writes to its own outputs
+    /// Starts `command` in a namespace, in a session of its own with this terminal. What it writes to its own outputs
     /// is kept as that of other processes.
     pub fn spawn(
         namespace: &Namespace,

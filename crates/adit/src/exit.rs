@@ -31,7 +31,7 @@ pub(crate) fn usage(why: impl Display) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Writes `text` to the standard output. That nobody reads it is no failure of the command.
+/// Writes `text` to the standard output. A closed standard output is no failure of the command.
 pub(crate) fn say(text: impl Display) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

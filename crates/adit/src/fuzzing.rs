@@ -10,7 +10,7 @@ use crate::up::fuzzing::{expiring as read_expiring, session};
 ///
 /// # Panics
 ///
-/// If an answer is not in lines, or holds what a terminal would obey; if a line of the log does; if answers that nobody
+/// If an answer is not in lines, or holds what a terminal would obey; if a line of the log does; if answers that no client
 /// reads grow without limit.
 pub fn management(input: &[u8], piece: usize, server: bool, password: bool) -> usize {
     session(input, piece, server, password)

@@ -44,8 +44,9 @@ enum Command {
     Up(up::Args),
     KillSwitch(kill_switch::Args),
     Status(status::Args),
-    Demo(demo::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    Demo(demo::Args),
     #[command(name = helper::NAME, hide = true)]
     Helper(helper::Args),
 }
@@ -61,8 +62,8 @@ pub fn main() -> ExitCode {
         Command::Up(args) => up::run(args),
         Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),
-        Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Demo(args) => demo::run(&args),
         Command::Helper(args) => helper::run(args),
     }
 }

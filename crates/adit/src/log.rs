@@ -25,7 +25,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// Where lines go, and which. Copies write to the same place.
 #[derive(Clone)]
 pub(crate) struct Logger {
-    book: Arc<Mutex<Book>>,
+    shared: Arc<Mutex<Shared>>,
     verb: Arc<AtomicU8>,
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct Logger {
 pub(crate) type Listener = Box<dyn FnMut(Severity, &str) + Send>;
 
 /// What all copies share.
-struct Book {
+struct Shared {
     writer: Arc<Writer>,
     /// The tunnel's name, which begins each line where the process runs several tunnels.
     name: Option<String>,
-    /// Lines go where whoever started the tunnel does not see them.
+    /// Lines go where the user who started the tunnel does not see them (a file or the system's log).
     elsewhere: bool,
     stamped: bool,
     /// How many lines that are alike may follow each other (`mute`).
@@ -79,7 +79,7 @@ impl Logs {
             None => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
             Some(Log::Syslog(_)) => false,
         };
-        let book = Book {
+        let shared = Shared {
             writer,
             name: name.map(str::to_owned),
             elsewhere: process.log.is_some(),
@@ -89,7 +89,7 @@ impl Logs {
             row: 0,
             listener: None,
         };
-        Ok(Logger { book: Arc::new(Mutex::new(book)), verb: Arc::new(AtomicU8::new(process.verb)) })
+        Ok(Logger { shared: Arc::new(Mutex::new(shared)), verb: Arc::new(AtomicU8::new(process.verb)) })
     }
 }
 
@@ -124,12 +124,12 @@ impl Logger {
             _ => Severity::Debug,
         };
         if severity >= least {
-            self.book().note(severity, &escaped(&text.to_string()));
+            self.shared().note(severity, &escaped(&text.to_string()));
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How much is written (`verb`).
@@ -144,22 +144,22 @@ impl Logger {
 
     /// How many lines that are alike may follow each other (`mute`).
     pub(crate) fn mute(&self) -> Option<u32> {
-        self.book().mute
+        self.shared().mute
     }
 
     /// Changes that, for all copies.
     pub(crate) fn set_mute(&self, mute: Option<u32>) {
-        self.book().mute = mute;
+        self.shared().mute = mute;
     }
 
-    /// Has somebody hear each line that is written from now on.
+    /// Passes each line that is written from now on to `listener`.
     pub(crate) fn listen(&self, listener: Listener) {
-        self.book().listener = Some(listener);
+        self.shared().listener = Some(listener);
     }
 
-    /// Whether lines go where whoever started the tunnel does not see them.
+    /// Whether lines go where the user who started the tunnel does not see them.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.book().elsewhere
+        self.shared().elsewhere
     }
 
     /// Has all lines written at the end of the program, also when it panics.
@@ -169,16 +169,16 @@ impl Logger {
 
     /// Waits until the lines so far are written, but not longer than [`LAST_PATIENCE`].
     pub(crate) fn flush(&self) {
-        self.book().writer.flush(LAST_PATIENCE);
+        self.shared().writer.flush(LAST_PATIENCE);
     }
 
     /// How many lines wait to be written, and how many were lost, for `adit status`.
     pub(crate) fn usage(&self) -> TableUsage {
-        self.book().writer.usage()
+        self.shared().writer.usage()
     }
 }
 
-impl Book {
+impl Shared {
     fn note(&mut self, severity: Severity, text: &str) {
         let Some(most) = self.mute else { return self.write(severity, text) };
         // Lines that differ in numbers and addresses alone are alike.
@@ -219,7 +219,7 @@ impl Book {
     }
 }
 
-/// Each line goes to the end of the file, also after somebody emptied it. A new file is for its owner and group:
+/// Each line goes to the end of the file, also after another program truncated it. A new file is for its owner and group:
 /// it names clients and their addresses.
 fn open(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();

@@ -28,7 +28,7 @@ use report::Report;
 /// Where the sockets are.
 const DIRECTORY: &str = "/run/adit";
 /// How long a tunnel may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Show the running tunnels: peers, addresses, traffic, drops
 #[derive(clap::Args)]
@@ -54,7 +54,7 @@ pub(crate) trait StatusSource: Send + 'static {
     }
 }
 
-/// Tables beside those of the protocol and of the driver: each is asked when somebody wants to know.
+/// Tables beside those of the protocol and of the driver: each is read when a status is asked for.
 #[derive(Clone, Default)]
 pub(crate) struct OtherTables(Arc<Mutex<Vec<Usage>>>);
 
@@ -141,7 +141,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().map_while(still_listening).flatten() {
-            // Whoever asked may be gone: nothing to do about it.
+            // The client may have closed the connection: nothing to do about it.
             let _ = answer(stream, &name, &handle, (&expiry, &confinement, &tables));
         }
     })?;
@@ -167,15 +167,15 @@ fn answer<P: Protocol + StatusSource>(
     handle.inspect(Box::new(move |protocol, snapshot, io_status| {
         let _ = sender.send(Report::new(&name, protocol, snapshot, io_status));
     }));
-    let Ok(mut report) = receiver.recv_timeout(PATIENCE) else { return Ok(()) };
+    let Ok(mut report) = receiver.recv_timeout(TIMEOUT) else { return Ok(()) };
     report.expiring = expiry.near(OffsetDateTime::now_utc());
     report.sandbox = confinement.get().map(report::sandbox).unwrap_or_default();
     report.tables.extend(tables.usage().iter().map(report::Table::new));
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }
 
-/// Sockets of tunnels that were killed. Whoever is asked makes its report, so only those are asked whose process is
+/// Sockets of tunnels that were killed. Connecting makes a process write its report, so only sockets are tried whose process is
 /// not to be seen: it may be in another container that has the same directory.
 fn remove_stale() {
     for path in sockets().into_iter().filter(|path| !has_process(path) && refuses(path)) {
@@ -183,7 +183,7 @@ fn remove_stale() {
     }
 }
 
-/// Whether nobody listens at a socket any more.
+/// Whether no process listens at a socket any more.
 fn refuses(socket: &Path) -> bool {
     UnixStream::connect(socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -208,7 +208,7 @@ fn sockets() -> Vec<PathBuf> {
 
 fn ask(path: &Path) -> io::Result<Report> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text)?)

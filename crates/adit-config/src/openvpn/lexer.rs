@@ -5,9 +5,9 @@ use zeroize::Zeroizing;
 use crate::Problem;
 
 /// Longest directive line in bytes. OpenVPN 2 stops at 255; OpenVPN Connect reads longer ones.
-pub(super) const MAX_LINE: usize = 2048;
+pub(crate) const MAX_LINE: usize = 2048;
 /// Longest word in bytes. Less than half a line, so that a word prints on one line with every byte escaped.
-pub(super) const MAX_WORD: usize = 512;
+pub(crate) const MAX_WORD: usize = 512;
 /// Most words on a line, the directive's name included (OpenVPN: `MAX_PARMS` 16). Twice as many, because
 /// `ignore-unknown-option` and `remote-cert-ku` lists grow in generated files.
 const MAX_WORDS: usize = 32;
@@ -19,30 +19,30 @@ const PEM_BLOCKS: [&str; 4] = ["ca", "cert", "extra-certs", "key"];
 
 /// A line's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At {
-    pub(super) file: Rc<str>,
-    pub(super) line: u32,
+pub(crate) struct At {
+    pub(crate) file: Rc<str>,
+    pub(crate) line: u32,
 }
 
 impl At {
-    pub(super) fn problem(&self, text: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, text: impl Into<String>) -> Problem {
         Problem { file: self.file.to_string(), line: Some(self.line), text: text.into() }
     }
 }
 
 /// One directive as written: its words, or its name and an inline block.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) at: At,
-    pub(super) name: String,
-    pub(super) words: Vec<String>,
-    pub(super) inline: Option<Inline>,
+pub(crate) struct Entry {
+    pub(crate) at: At,
+    pub(crate) name: String,
+    pub(crate) words: Vec<String>,
+    pub(crate) inline: Option<Inline>,
 }
 
 impl Entry {
     /// The first line with bytes that were no UTF-8, and became replacement characters. Those around PEM do not
     /// count.
-    pub(super) fn garbled_line(&self) -> Option<u32> {
+    pub(crate) fn garbled_line(&self) -> Option<u32> {
         let garbled = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
         if garbled(&self.name) || self.words.iter().any(|word| garbled(word)) {
             return Some(self.at.line);
@@ -57,11 +57,11 @@ impl Entry {
 
 /// The text between `<name>` and `</name>`. May be secret.
 #[derive(Clone)]
-pub(super) struct Inline {
+pub(crate) struct Inline {
     /// Lines as they stand, each ended by `\n`.
-    pub(super) text: Zeroizing<String>,
+    pub(crate) text: Zeroizing<String>,
     /// Line number of the first of them.
-    pub(super) first_line: u32,
+    pub(crate) first_line: u32,
 }
 
 impl std::fmt::Debug for Inline {
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Inline {
 
 /// Splits a file into directives the way OpenVPN reads it (options_parse.c). Lines that cannot be read are
 /// reported in `problems` and skipped. `first_line` numbers the first line.
-pub(super) fn lex(file: &Rc<str>, text: &str, first_line: u32, problems: &mut Vec<Problem>) -> Vec<Entry> {
+pub(crate) fn lex(file: &Rc<str>, text: &str, first_line: u32, problems: &mut Vec<Problem>) -> Vec<Entry> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut entries = Vec::new();
     let mut lines = (first_line..).zip(text.lines());
@@ -139,12 +139,12 @@ fn inline<'a>(
 
 /// Splits one line into words: quotes `"` and `'`, backslash escapes outside `'`, comments from a word that
 /// starts with `#` or `;`.
-pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     split_up_to(line, MAX_WORD)
 }
 
 /// The same, with words of so many bytes at most.
-pub(super) fn split_up_to(line: &str, longest: usize) -> Result<Vec<String>, String> {
+pub(crate) fn split_up_to(line: &str, longest: usize) -> Result<Vec<String>, String> {
     if line.len() > MAX_LINE {
         return Err(format!("the line is {} bytes long; at most {MAX_LINE} are read", line.len()));
     }
@@ -297,7 +297,7 @@ mod tests {
             let words = split(line).unwrap_or_else(|why| panic!("{line:?}: {why}"));
             assert_eq!(words.first().map(String::as_str), word, "{line:?}");
         }
-        // It stops here too.
+        // The reader stops at this line, too.
         for line in ["a\\'b", "\"a\\nb\"", "a\\n", "a\\;b", "\"a", "'a", "\"a\\", "a \"b"] {
             assert!(split(line).is_err(), "{line:?}");
         }

@@ -1,4 +1,4 @@
-//! What a configuration says, with every value checked and every default filled in.
+//! A configuration, with every value checked and every default filled in.
 
 mod client;
 mod data;
@@ -10,15 +10,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, Route, RouteVia, SessionLimits, Transport};
 
-pub use adit_core::{AuthRetry, NameField, StaticChallenge};
+pub use adit_core::{AuthRetry, StaticChallenge};
 
 pub use self::client::*;
 pub use self::data::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
-pub use super::peer::{NameCheck, NameKind, PeerCheck};
 use crate::StaticKey;
+pub use crate::openvpn::handlers::peer_check::{NameCheck, NameField, NameKind, PeerCheck};
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub struct Config {
     pub device: Device,
     /// Certificates and TLS. Nothing of it is used beside a [`Config::secret`].
     pub tls: Tls,
-    /// The key that takes the place of TLS (`secret`). The role is then a client that does not pull, or a point.
+    /// The key that takes the place of TLS (`secret`). The role is then a client that does not pull, or the listening end
+    /// of a point-to-point tunnel.
     pub secret: Option<SharedSecret>,
     /// What wraps control datagrams.
     pub wrap: Wrap,
@@ -84,7 +85,7 @@ pub enum Role {
     Client(Box<ClientConfig>),
     /// We listen.
     Server(Box<ServerConfig>),
-    /// We wait for the one other end of a point-to-point tunnel (`tls-server` without `server`, or `secret` without
+    /// The listening end of a point-to-point tunnel (`tls-server` without `server`, or `secret` without
     /// `remote`). Its other end is a client that does not pull.
     Point(Box<PointConfig>),
 }
@@ -104,7 +105,7 @@ pub struct PointConfig {
     pub exit_notify: u8,
     /// The other end has a key of its own (`tls-crypt-v2`).
     pub tls_crypt_v2: Option<TlsCryptV2>,
-    /// While the other end is here, nobody takes its place (`single-session`).
+    /// No other peer replaces one that is up (`single-session`).
     pub single: bool,
 }
 

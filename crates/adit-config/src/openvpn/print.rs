@@ -18,7 +18,7 @@ use self::net::{print_named_route, print_route};
 use self::server::print_server;
 use self::system::{print_device, print_process, print_socket};
 use self::tls::{print_direction, print_secret, print_tls};
-use super::model::*;
+use crate::openvpn::model::*;
 
 impl Config {
     /// The configuration as one file, certificates and keys inline. Secret if the configuration holds a key.
@@ -75,7 +75,7 @@ impl Config {
         out.0
     }
 
-    /// The values of a `keepalive` that says for a server, and to its clients, what the liveness says.
+    /// The values of a `keepalive` that gives a server and its clients this liveness.
     fn keepalive(&self) -> Option<(u64, u64)> {
         let Role::Server(server) = &self.role else { return None };
         let Liveness { ping: Some(ping), timeout: Some(wait), on_timeout: OnTimeout::Restart } =
@@ -93,18 +93,18 @@ impl Config {
     }
 }
 
-pub(super) struct Out(Zeroizing<String>);
+pub(crate) struct Out(Zeroizing<String>);
 
 impl Out {
     fn flag(&mut self, name: &str) {
         self.line::<&str>(name, &[]);
     }
 
-    pub(super) fn one(&mut self, name: &str, value: impl fmt::Display) {
+    pub(crate) fn one(&mut self, name: &str, value: impl fmt::Display) {
         self.line(name, &[value.to_string()]);
     }
 
-    pub(super) fn line<S: AsRef<str>>(&mut self, name: &str, words: &[S]) {
+    pub(crate) fn line<S: AsRef<str>>(&mut self, name: &str, words: &[S]) {
         self.0.push_str(name);
         for word in words {
             self.0.push(' ');
@@ -130,7 +130,7 @@ impl Out {
         self.0.push('"');
     }
 
-    pub(super) fn block(&mut self, name: &str, text: &str) {
+    pub(crate) fn block(&mut self, name: &str, text: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "<{name}>\n{}\n</{name}>", text.trim_end_matches('\n'));
     }

@@ -50,7 +50,7 @@ impl ResolvConf {
             Some(process) if !is_adit(process) => {
                 self.put_back().map_err(|error| self.failure("put back", &error))
             }
-            // Somebody else wrote the file since: theirs is newer than the copy.
+            // Another program wrote the file since: its content is newer than the copy.
             None if self.backup.symlink_metadata().is_ok() => {
                 let _ = fs::remove_file(&self.backup);
                 Ok(())
@@ -87,7 +87,7 @@ impl ResolvConf {
         )))
     }
 
-    /// Puts back what was there, unless somebody else wrote the file since.
+    /// Restores the previous content, unless another program wrote the file since.
     pub(super) fn restore(&self) {
         if owner(&self.read(&self.path)) == Some(std::process::id()) {
             // The next run tries again.
@@ -127,7 +127,7 @@ impl ResolvConf {
         let mut fresh = self.path.clone().into_os_string();
         fresh.push(".adit-new");
         let fresh = PathBuf::from(fresh);
-        // Never through a link that somebody else may have laid.
+        // Never through a symbolic link that another user may have made.
         let _ = fs::remove_file(&fresh);
         let mut options = fs::OpenOptions::new();
         let result = options.write(true).create_new(true).mode(0o644).open(&fresh).and_then(|mut file| {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_wrote_meanwhile_stays() {
+    fn a_file_that_another_program_wrote_meanwhile_stays() {
         let directory = Directory::new("other");
         let path = directory.0.join("resolv.conf");
         let file = ResolvConf::new(path.clone());

@@ -13,7 +13,7 @@ const NAME: &str = "org.freedesktop.resolve1";
 const OBJECT: &str = "/org/freedesktop/resolve1";
 const INTERFACE: &str = "org.freedesktop.resolve1.Manager";
 /// It answers at once; this is against waiting for ever.
-const PATIENCE: Timeout = Timeout::Duration(Duration::from_secs(2));
+const TIMEOUT: Timeout = Timeout::Duration(Duration::from_secs(2));
 /// linux/socket.h `AF_INET` and `AF_INET6`.
 const FAMILIES: (i32, i32) = (2, 10);
 
@@ -65,7 +65,7 @@ impl Resolved {
             Bus::Session => rustbus::connection::get_session_bus_path().map_err(failed)?,
         };
         let mut bus = DuplexConn::connect_to_bus(path, false).map_err(failed)?;
-        bus.send_hello(PATIENCE).map_err(failed)?;
+        bus.send_hello(TIMEOUT).map_err(failed)?;
         Ok(RpcConn::new(bus))
     }
 }
@@ -102,7 +102,7 @@ fn call<E: std::fmt::Debug>(
     let context = bus.send_message(&mut message).map_err(|error| format!("{method}: {error:?}"))?;
     let serial = context.write_all().map_err(rustbus::connection::ll_conn::force_finish_on_error);
     let serial = serial.map_err(|error| format!("{method}: {error:?}"))?;
-    let answer = bus.wait_response(serial, PATIENCE).map_err(|error| format!("{method}: {error:?}"))?;
+    let answer = bus.wait_response(serial, TIMEOUT).map_err(|error| format!("{method}: {error:?}"))?;
     match answer.typ {
         MessageType::Error => {
             let name = answer.dynheader.error_name.clone().unwrap_or_default();
@@ -125,14 +125,14 @@ mod tests {
 
     /// Plays systemd-resolved for so many calls, and gives what it was told.
     fn play(calls: usize, ready: &mpsc::Sender<()>) -> Vec<String> {
-        let mut bus = RpcConn::session_conn(PATIENCE).unwrap();
+        let mut bus = RpcConn::session_conn(TIMEOUT).unwrap();
         let serial = bus.send_message(&mut request_name(NAME, 0)).unwrap().write_all().unwrap();
-        bus.wait_response(serial, PATIENCE).unwrap();
+        bus.wait_response(serial, TIMEOUT).unwrap();
         bus.set_filter(Box::new(|message| matches!(message.typ, MessageType::Call)));
         ready.send(()).unwrap();
         let mut told = Vec::new();
         for _ in 0..calls {
-            let call = bus.wait_call(PATIENCE).unwrap();
+            let call = bus.wait_call(TIMEOUT).unwrap();
             let method = call.dynheader.member.clone().unwrap();
             let mut parser = call.body.parser();
             let link: i32 = parser.get().unwrap();
@@ -165,7 +165,7 @@ mod tests {
         resolved.set(7, &dns).unwrap();
         resolved.revert(7).unwrap();
         let told = server.join().unwrap();
-        // Nobody is there any more, which the bus says.
+        // The service has ended, as the bus reports.
         let error = resolved.revert(7).unwrap_err();
         assert!(error.starts_with("RevertLink: org.freedesktop.DBus.Error."), "{error}");
         let v6 = "[253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]";

@@ -262,7 +262,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
                 Mail::Reaching { addresses, go } => {
-                    self.system.detour(&addresses);
+                    self.system.bypass(&addresses);
                     self.watch_network();
                     // It may have given up waiting.
                     let _ = go.try_send(());

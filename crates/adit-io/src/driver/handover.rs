@@ -79,7 +79,7 @@ impl Running {
                     self.send();
                     return Ok(());
                 }
-                // Nobody is handed the same thing twice: what is not ours after all is counted there.
+                // Nothing is forwarded twice: what is not this worker's either is counted as dropped there.
                 Some(Handover::Packet { offload, mut bytes }) => {
                     self.egress.seal_packet(offload, &mut bytes, &mut self.outbox);
                     if self.outbox.has_complete() {

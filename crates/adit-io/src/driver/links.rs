@@ -151,7 +151,7 @@ impl Links {
         }
     }
 
-    /// Reads no more, and closes when what waits is sent or patience ends.
+    /// Reads no more, and closes when what waits is sent or timeout ends.
     pub(super) fn close(&mut self, id: ConnectionId) {
         self.stop_reading(id);
         if let Some(connection) = self.connections.get_mut(&id) {
@@ -279,7 +279,7 @@ impl Links {
             poller.remove(&*connection.stream);
             connection.writer.close();
             let error = connection.broken.take()?;
-            // Of one that is closing nobody wants to hear any more.
+            // Nothing more is reported about a connection that is closing.
             let told = connection.closing.is_some();
             return (!told).then(|| Broken { connection: id, reason: format!("cannot write: {error}") });
         }

@@ -61,7 +61,7 @@ impl NetworkWatch {
         }
     }
 
-    /// There was word of a change. More of it wakes nobody until the routes were looked at.
+    /// There was word of a change. Further changes do not wake the thread until the routes were read.
     pub(super) fn woke(&mut self, poller: &Poller) {
         if let Some(watch) = &self.watch {
             poller.remove(watch);

@@ -25,7 +25,7 @@ use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
 use crate::{OffloadSwitches, clock};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// A control packet's opcode (`CONTROL_V1`), so that the data plane takes it for control.
 const CONTROL: u8 = 4 << 3;
 
@@ -211,7 +211,7 @@ fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
         transport,
         family: Family::Any,
         bind: None,
-        connect_timeout: PATIENCE,
+        connect_timeout: TIMEOUT,
     };
     DriverConfig { remotes: vec![remote], ..config(Role::Client) }
 }
@@ -246,7 +246,7 @@ impl Running {
     fn wait_for(&self, wanted: impl Fn(&Heard) -> bool) -> Heard {
         let mut others = Vec::new();
         loop {
-            match self.heard.recv_timeout(PATIENCE) {
+            match self.heard.recv_timeout(TIMEOUT) {
                 Ok(heard) if wanted(&heard) => return heard,
                 Ok(other) => others.push(other),
                 Err(error) => panic!("{error}; heard only {others:?}"),
@@ -324,7 +324,7 @@ fn assert_no_device() {
 fn a_udp_client_carries_control_and_data() {
     in_fresh_network(|| {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        server.set_read_timeout(Some(TIMEOUT)).unwrap();
         let running = start(client_config(Transport::Udp, server.local_addr().unwrap()), "10.9.0.1/24");
         let mut buffer = [0; 2000];
         // The kernel may speak into the tunnel at once (IPv6 router solicitations): that is data.
@@ -348,7 +348,7 @@ fn a_udp_client_carries_control_and_data() {
         running.handle.inspect(Box::new(move |toy, counters, status| {
             let _ = tell.send((toy.address, counters.ingress.packets, status.clone()));
         }));
-        let (address, opened, status) = told.recv_timeout(PATIENCE).unwrap();
+        let (address, opened, status) = told.recv_timeout(TIMEOUT).unwrap();
         assert_eq!((address, opened), ("10.9.0.1/24".parse().unwrap(), 1));
         assert_eq!(status.tun_name, "tun0");
         let on = OffloadState::On;
@@ -370,7 +370,7 @@ fn running_echo(server: &UdpSocket, client: SocketAddr) {
     let path = Path::Udp { socket: 0, remote: client };
     let mut peer = Peer::new(Role::Server, path);
     let application = UdpSocket::bind("10.9.0.1:0").unwrap();
-    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    application.set_read_timeout(Some(TIMEOUT)).unwrap();
     application.send_to(b"through the tunnel", "10.9.0.2:7").unwrap();
     let mut buffer = [0; 2000];
     let packet = loop {
@@ -391,7 +391,7 @@ fn a_tcp_server_takes_records_in_any_pieces() {
         let running = start(server_config(Transport::Tcp, "[::]:0"), "10.9.0.1/24");
         running.wait_until_up();
         let mut client = TcpStream::connect(("127.0.0.1", running.addresses[0].port())).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         for byte in [0, 3, CONTROL, 7, 8, 0, 2, CONTROL] {
             client.write_all(&[byte]).unwrap();
             thread::sleep(Duration::from_millis(3));
@@ -424,7 +424,7 @@ fn a_tcp_client_that_sends_no_lengths_is_sent_away_at_once() {
         let running = start(server_config(Transport::Tcp, "127.0.0.1:0"), "10.9.0.1/24");
         running.wait_until_up();
         let mut client = TcpStream::connect(running.addresses[0]).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
         // The first control packet of a client, as over UDP: opcode, session id, no acknowledgements, packet id.
         client.write_all(&[0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0]).unwrap();
         let from = client.local_addr().unwrap().to_string();
@@ -451,7 +451,7 @@ fn goodbyes_leave_before_a_tcp_connection_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let running = start(client_config(Transport::Tcp, listener.local_addr().unwrap()), "10.9.0.1/24");
         let (mut server, _) = listener.accept().unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        server.set_read_timeout(Some(TIMEOUT)).unwrap();
         running.wait_until_up();
         running.stop();
         let mut all = Vec::new();
@@ -528,7 +528,7 @@ fn a_full_queue_is_counted_and_told() {
             }
             let (tell, told) = channel();
             running.handle.inspect(Box::new(move |_, _, status| tell.send(status.tun_dropped).unwrap()));
-            told.recv_timeout(PATIENCE).unwrap() > 0
+            told.recv_timeout(TIMEOUT).unwrap() > 0
         });
         assert!(dropped);
         running.wait_for(|heard| matches!(heard, Heard::Event(word) if word.contains("`txqueuelen`")));
@@ -588,8 +588,8 @@ fn pattern(index: usize) -> u8 {
 }
 
 fn exchange(stream: TcpStream, total: usize) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     let mut writer = stream.try_clone().unwrap();
     let sending = thread::spawn(move || {
         let bytes: Vec<u8> = (0..total).map(pattern).collect();

@@ -116,7 +116,7 @@ impl Workers {
         }
     }
 
-    /// Tells the peer's worker; the first counts what is for nobody.
+    /// Tells the peer's worker; the first counts what belongs to no peer.
     fn tell(&self, peer: PeerId, event: DataEvent) {
         let number = self.peers.get(&peer).map_or(0, |served| served.worker);
         if let Some(worker) = self.all.get(number) {

@@ -190,8 +190,8 @@ impl NetworkChannel {
         Ok(self.ask(NetworkRequest::Apply(settings.clone()))?.0)
     }
 
-    pub(crate) fn detour(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
-        self.ask(NetworkRequest::Detour(addresses.to_vec())).map(drop)
+    pub(crate) fn bypass(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
+        self.ask(NetworkRequest::Bypass(addresses.to_vec())).map(drop)
     }
 
     pub(crate) fn follow(&mut self) -> io::Result<()> {

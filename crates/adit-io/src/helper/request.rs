@@ -31,7 +31,7 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum NetworkRequest {
     Apply(TunnelSettings),
-    Detour(Vec<IpAddr>),
+    Bypass(Vec<IpAddr>),
     Follow,
     Undo,
     Watch,
@@ -117,7 +117,7 @@ pub(super) enum ScriptRequest {
     Files(u64),
     /// What its first file holds now. Answer: `Result<Vec<u8>, Refusal>`.
     FirstFile(u64),
-    /// Nobody asks for it any more: its files go. No answer.
+    /// The result is no longer needed: its files are removed. No answer.
     Release(u64),
 }
 

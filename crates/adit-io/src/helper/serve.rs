@@ -167,7 +167,7 @@ impl Helper {
         let mut watch = None;
         match request {
             NetworkRequest::Apply(settings) => reports = network.apply(&settings),
-            NetworkRequest::Detour(addresses) => network.detour(&addresses),
+            NetworkRequest::Bypass(addresses) => network.bypass(&addresses),
             NetworkRequest::Follow => network.follow(),
             NetworkRequest::Undo => network.undo(),
             NetworkRequest::Watch => watch = RouteWatch::new().ok(),

@@ -43,8 +43,8 @@ fn no_wake_is_lost_between_threads() {
     while taken < total {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut ready = [PollFd::new(&receiver, PollFlags::IN)];
-        let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
-        assert_eq!(poll(&mut ready, Some(&patience)).unwrap(), 1, "asleep after {taken}");
+        let timeout = Timespec { tv_sec: 10, tv_nsec: 0 };
+        assert_eq!(poll(&mut ready, Some(&timeout)).unwrap(), 1, "asleep after {taken}");
         receiver.acknowledge();
         while receiver.take().is_some() {
             taken += 1;

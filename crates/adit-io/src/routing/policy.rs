@@ -7,12 +7,12 @@
 //! order:
 //!
 //! 1. a table of this tunnel's own: all destinations by the tunnel, and what shall be reached beside it;
-//! 2. a second table in which all is unreachable. It holds while somebody has deleted the first rule or the routes into
+//! 2. a second table in which all is unreachable. It holds while another program has deleted the first rule or the routes into
 //!    the tunnel, or has taken the tunnel's device down;
 //! 3. the main table without its default routes. No packet comes this far, only the kernel's own lookups, by which it
 //!    checks that a gateway is on the link when another program adds a route. (They are of a narrower scope than the
 //!    route of the second table.)
-//! 4. unreachable, while somebody has deleted the second rule as well.
+//! 4. unreachable, while another program has deleted the second rule as well.
 //!
 //! Rules and routes outlive a process that was killed. Their table's number is that of the tunnel's device, so the
 //! next start knows whose device is gone, and removes them.
@@ -96,7 +96,7 @@ impl Policy {
         !self.priorities.is_empty()
     }
 
-    /// Makes rules and tables what `settings` want, as the network is now; adds what somebody deleted. `name_servers`
+    /// Makes rules and tables what `settings` want, as the network is now; restores what another program deleted. `name_servers`
     /// are those of the system.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Policy {
             self.remove(netlink, family);
         }
         for (device, before) in std::mem::take(&mut self.filters) {
-            // Somebody else's change since then stays.
+            // A later change by another program stays.
             if netlink.reverse_path_filter(device).is_ok_and(|now| now == LOOSE) {
                 let _ = netlink.set_reverse_path_filter(device, before);
             }
@@ -320,7 +320,7 @@ impl Policy {
     }
 }
 
-/// Destinations that together are all: twice, so that a route that somebody deletes is not missed.
+/// Destinations that together are all: twice, so that one deleted route leaves no gap.
 fn everything(family: IpFamily) -> [IpNet; 3] {
     match family {
         IpFamily::V4 => {
@@ -353,7 +353,7 @@ fn is_of(table: u32, first: u32) -> bool {
     table == first || table == first + TABLES
 }
 
-/// The first of as many priorities in a row that nobody uses, below those of other tunnels of ours.
+/// The first of as many consecutive priorities that are not in use, below those of other tunnels of ours.
 fn free_priority(taken: &[u32]) -> Option<u32> {
     let mut first = LAST_PRIORITY - PRIORITIES;
     while taken.iter().any(|taken| (first..first + PRIORITIES).contains(taken)) {

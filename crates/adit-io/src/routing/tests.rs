@@ -1,6 +1,6 @@
 use adit_core::RedirectGateway;
 
-use super::around::{has_ways, is_caught};
+use super::bypass::{has_bypass_routes, is_caught};
 use super::*;
 use crate::netlink::RouteWatch;
 use crate::testing::in_fresh_network;
@@ -32,13 +32,13 @@ fn only_ways_around_the_tunnel_follow_the_network() {
         routes: vec![by("10.0.0.0/8", RouteVia::Tunnel)],
         ..TunnelSettings::default()
     };
-    assert!(!has_ways(&plain, &[]));
-    assert!(has_ways(&plain, &["10.1.2.3".parse().unwrap()]));
+    assert!(!has_bypass_routes(&plain, &[]));
+    assert!(has_bypass_routes(&plain, &["10.1.2.3".parse().unwrap()]));
     for route in [by("192.168.5.0/24", RouteVia::Tunnel), by("198.51.100.0/24", RouteVia::SystemGateway)] {
-        assert!(has_ways(&TunnelSettings { routes: vec![route], ..plain.clone() }, &[]));
+        assert!(has_bypass_routes(&TunnelSettings { routes: vec![route], ..plain.clone() }, &[]));
     }
     let private = RedirectGateway { block_local: true, ..RedirectGateway::default() };
-    assert!(has_ways(&TunnelSettings { redirect_gateway: Some(private), ..plain }, &[]));
+    assert!(has_bypass_routes(&TunnelSettings { redirect_gateway: Some(private), ..plain }, &[]));
 }
 
 /// A second TUN device that plays the system's way to the world: 192.168.5.0/24 with a router at .1.
@@ -246,7 +246,7 @@ fn without_redirection_the_server_has_a_route_of_its_own() {
         // Another server is tried.
         let next: IpAddr = "198.51.100.77".parse().unwrap();
         assert_eq!(netlink.next_hop(next).unwrap().device, inside);
-        routing.detour(&[next, "192.168.5.99".parse().unwrap()]);
+        routing.bypass(&[next, "192.168.5.99".parse().unwrap()]);
         assert_eq!(router(&mut netlink, next), "192.168.5.2".parse().ok());
         let settings = TunnelSettings { server: Some(next), ..split_settings() };
         assert_eq!(routing.apply(&settings), []);
@@ -255,7 +255,7 @@ fn without_redirection_the_server_has_a_route_of_its_own() {
     });
 }
 
-/// M7: "routes put back when somebody deletes them", without redirection.
+/// Routes are restored when another program deletes them, without redirection.
 #[test]
 fn a_pushed_route_that_is_deleted_is_put_back() {
     in_fresh_network(|| {

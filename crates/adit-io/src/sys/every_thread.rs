@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a thread may take to answer the signal.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks whether it has.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
@@ -100,7 +100,7 @@ fn signal(thread: libc::pid_t) -> io::Result<()> {
     if !tgkill(thread, libc::SIGRTMAX())? {
         return Ok(());
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while DONE.load(Ordering::SeqCst) == before {
         if !tgkill(thread, 0)? {
             return Ok(());

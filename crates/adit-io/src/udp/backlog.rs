@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_keeps_nobody_waiting_and_loses_nothing() {
+    fn a_full_socket_does_not_block_and_loses_nothing() {
         for gso in [true, false] {
             in_fresh_network(move || {
                 // What the slow device has not sent yet is charged to the socket's small buffer.

@@ -219,7 +219,7 @@ mod tests {
     fn a_message_that_cannot_be_sent_is_counted_and_stops_nothing() {
         let (from, to) = (bind(true), bind(true));
         let address = to.local_address().unwrap();
-        // No datagram is this long, whoever cuts.
+        // No datagram is this long, whether the kernel segments or we do.
         let oversize = vec![9; 65_535];
         let trains =
             [train(address, 4, b"before"), train(address, 65_535, &oversize), train(address, 9, b"after")];

@@ -78,7 +78,7 @@ impl UdpSocket {
         let bind = |home: &IpAddr| {
             let address = SocketAddr::new(*home, bound.port());
             match UdpSocket::bind_sharing(address, options) {
-                // It is gone, or not usable yet (IPv6, until nobody else was found to have it).
+                // It is gone, or not usable yet (IPv6, until duplicate address detection has ended).
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
                 bound => Some(bound.and_then(|first| first.into_group(group.len(), options))),
             }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_shares_its_address_with_nobody() {
+    fn a_group_shares_its_address_with_no_other_socket() {
         in_fresh_network(|| {
             let any = "127.0.0.1:0".parse().unwrap();
             let group = UdpSocket::bind_group(any, 2, &options(true)).unwrap();

@@ -11,7 +11,7 @@ type Ask = fn(&Samples<'_>) -> Answer;
 const STRONGSWAN: &str = "strongswan-kernel";
 /// What stands in for it.
 const IN_USER_SPACE: &str = "strongswan";
-/// Who was compared by Dekker and Spaans.
+/// The subjects that Dekker and Spaans compared.
 const COMPARED: [&str; 4] = [STRONGSWAN, "openvpn-udp", "wireguard-go", "wireguard-kernel"];
 
 /// A study's conclusions.

@@ -174,7 +174,7 @@ impl Samples<'_> {
             Verdict::CannotBeTold
         };
         let why = match verdict {
-            Verdict::CannotBeTold if sides.is_empty() => "; nobody else was measured",
+            Verdict::CannotBeTold if sides.is_empty() => "; no other was measured",
             Verdict::CannotBeTold if sides.contains(&None) => "; fewer than 3 rounds have no interval",
             Verdict::CannotBeTold => "; the intervals overlap",
             _ => "",
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         assert_eq!(overlap, Verdict::CannotBeTold);
         assert!(figure.contains("wireguard-go 61 (55 to 70) µs") && figure.contains("overlap"), "{figure}");
         assert!(of(&[90.0], &[60.0]).1.contains("fewer than 3 rounds"));
-        assert!(of(&[90.0, 90.0, 90.0], &[]).1.contains("nobody else"));
+        assert!(of(&[90.0, 90.0, 90.0], &[]).1.contains("no other"));
         assert!(of(&[], &[60.0]).1.contains("wireguard-go was not measured"));
     }
 

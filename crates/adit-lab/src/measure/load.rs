@@ -7,10 +7,10 @@ use adit_testbed::{
     transfer_patiently,
 };
 
+use super::cpu_usage::Clock;
 use super::note;
-use super::spent::Clock;
-use crate::ground::Ground;
 use crate::record::Outcome;
+use crate::testbed::Testbed;
 use crate::workload::{NamedSize, Payload, Size};
 
 /// The loads of a sweep share the plan's time: there are about so many.
@@ -18,18 +18,18 @@ const LOADS: u32 = 5;
 /// The least that a load of a sweep runs.
 const LEAST: Duration = Duration::from_secs(1);
 /// Over the slowest link a segment takes more than a second, and several may have to be sent again.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) fn tcp(
     outcome: &mut Outcome,
-    ground: &Ground,
+    testbed: &Testbed,
     ends: &Ends<'_>,
     (write, payload): (Option<u32>, Payload),
     time: Duration,
 ) -> Result<(), TestbedError> {
     let compressible = payload == Payload::Compressible;
     for (back, direction) in [(false, "up_"), (true, "down_")] {
-        let clock = Clock::start(ground)?;
+        let clock = Clock::start(testbed)?;
         let flow = tcp_flow(ends, TcpLoad { time, back, write, compressible })?;
         clock.note_for(outcome, direction, flow.gigabytes * 1e9);
         clock.note_memory(outcome);
@@ -41,7 +41,7 @@ pub(super) fn tcp(
 
 pub(super) fn transfer(
     outcome: &mut Outcome,
-    ground: &Ground,
+    testbed: &Testbed,
     ends: &Ends<'_>,
     kib: u32,
     payload: Payload,
@@ -52,8 +52,8 @@ pub(super) fn transfer(
         Payload::Compressible => Content::Digits,
     };
     // What listens needs an address, and the client's is not the same in every tunnel: one way is enough.
-    let clock = Clock::start(ground)?;
-    let sent = transfer_patiently(ends.client, ends.server, ends.target, bytes, content, PATIENCE)?;
+    let clock = Clock::start(testbed)?;
+    let sent = transfer_patiently(ends.client, ends.server, ends.target, bytes, content, TIMEOUT)?;
     if !sent.intact {
         let output = format!("{} bytes came, but not those that were sent", sent.bytes);
         return Err(TestbedError::Output { command: "the transfer".to_owned(), output });
@@ -77,7 +77,7 @@ fn megabits(packets: f64, size: usize) -> f64 {
 
 pub(super) fn udp(
     outcome: &mut Outcome,
-    ground: &Ground,
+    testbed: &Testbed,
     ends: &Ends<'_>,
     size: Size,
     time: Duration,
@@ -85,7 +85,7 @@ pub(super) fn udp(
     let size = bytes(size, ends)?;
     let rate = find_saturation(ends, size, false)?;
     let flood = |rate| Flood { size, rate, time, segmented: false }.run(ends);
-    let clock = Clock::start(ground)?;
+    let clock = Clock::start(testbed)?;
     let once = flood(rate)?;
     clock.note_for(outcome, "", once.packets_received as f64 * size as f64);
     let twice = flood(rate.saturating_mul(2))?;

@@ -1,19 +1,19 @@
 //! The workloads.
 
-pub(crate) mod apart;
+mod cpu_usage;
 mod load;
-mod moved;
-mod spent;
+mod roaming;
+pub(crate) mod standalone;
 
 use std::time::Duration;
 
 use adit_testbed::{PingReport, TestbedError, round_trips, while_busy};
 
 use crate::error::LabError;
-use crate::ground::Ground;
 use crate::link::Link;
 use crate::record::Outcome;
 use crate::subjects::{Started, Subject, Tools, Tunnel};
+use crate::testbed::Testbed;
 use crate::workload::Workload;
 
 /// A flow has found its speed by then.
@@ -22,36 +22,36 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// Runs one workload through a tunnel that is up.
 pub(crate) fn run(
     load: &Workload,
-    ground: &Ground,
+    testbed: &Testbed,
     tunnel: &Tunnel,
     time: Duration,
 ) -> Result<Outcome, TestbedError> {
     let mut outcome = Outcome::default();
     if !matches!(load, Workload::Start { .. }) {
-        ground.wait_until_idle();
+        testbed.wait_until_idle();
     }
-    let ends = &ground.ends(tunnel.inner);
-    let (before, frames) = (ground.dropped()?, ground.frames());
+    let ends = &testbed.ends(tunnel.inner);
+    let (before, frames) = (testbed.dropped()?, testbed.frames());
     match load {
-        Workload::Tcp { write, payload } => load::tcp(&mut outcome, ground, ends, (*write, *payload), time)?,
-        Workload::Transfer { kib, payload } => load::transfer(&mut outcome, ground, ends, *kib, *payload)?,
-        Workload::Udp { size } => load::udp(&mut outcome, ground, ends, *size, time)?,
+        Workload::Tcp { write, payload } => load::tcp(&mut outcome, testbed, ends, (*write, *payload), time)?,
+        Workload::Transfer { kib, payload } => load::transfer(&mut outcome, testbed, ends, *kib, *payload)?,
+        Workload::Udp { size } => load::udp(&mut outcome, testbed, ends, *size, time)?,
         Workload::Sweep { size, from, to } => load::sweep(&mut outcome, ends, *size, [*from, *to], time)?,
         Workload::Latency { count, loaded } => {
             let count = count.unwrap_or_else(|| echoes(time));
-            latency(&mut outcome, ground, tunnel, count, *loaded)?;
+            latency(&mut outcome, testbed, tunnel, count, *loaded)?;
         }
-        Workload::Move {} => moved::moved(&mut outcome, ground, ends, time)?,
+        Workload::Move {} => roaming::roam(&mut outcome, testbed, ends, time)?,
         Workload::Start { .. } => note_starts(&mut outcome, &tunnel.starts),
-        // These are measured apart.
+        // See `run_standalone`.
         Workload::Clients { .. } | Workload::InMemory {} => {}
     }
-    if let (Some(before), Some(after)) = (frames, ground.frames()) {
-        moved::note_frames(&mut outcome, after - before);
+    if let (Some(before), Some(after)) = (frames, testbed.frames()) {
+        roaming::note_frames(&mut outcome, after - before);
     }
     if tunnel.inner && !matches!(load, Workload::Start { .. }) {
-        note(&mut outcome, "queue_dropped", (ground.dropped()? - before) as f64);
-        if let Some([mtu, queue]) = ground.tunnel_device()? {
+        note(&mut outcome, "queue_dropped", (testbed.dropped()? - before) as f64);
+        if let Some([mtu, queue]) = testbed.tunnel_device()? {
             note(&mut outcome, "tunnel_mtu_bytes", mtu as f64);
             note(&mut outcome, "tunnel_queue", queue as f64);
         }
@@ -60,7 +60,7 @@ pub(crate) fn run(
 }
 
 /// Runs one workload that has no tunnel between two ends.
-pub(crate) fn run_apart(
+pub(crate) fn run_standalone(
     load: &Workload,
     link: &Link,
     subject: &dyn Subject,
@@ -68,8 +68,8 @@ pub(crate) fn run_apart(
     time: Duration,
 ) -> Result<Outcome, LabError> {
     match load {
-        Workload::Clients { count } => apart::clients(link, subject, tools, *count, time),
-        Workload::InMemory {} => apart::in_memory(subject, tools),
+        Workload::Clients { count } => standalone::clients(link, subject, tools, *count, time),
+        Workload::InMemory {} => standalone::in_memory(subject, tools),
         _ => Ok(Outcome::default()),
     }
 }
@@ -100,15 +100,15 @@ fn note_starts(outcome: &mut Outcome, starts: &[Started]) {
 
 fn latency(
     outcome: &mut Outcome,
-    ground: &Ground,
+    testbed: &Testbed,
     tunnel: &Tunnel,
     count: u32,
     loaded: bool,
 ) -> Result<(), TestbedError> {
-    let ends = &ground.ends(tunnel.inner);
-    let spent = spent::Clock::start(ground)?;
+    let ends = &testbed.ends(tunnel.inner);
+    let clock = cpu_usage::Clock::start(testbed)?;
     note_round_trips(outcome, "idle", &round_trips(ends, count)?);
-    spent.note_seconds(outcome, "idle");
+    clock.note_seconds(outcome, "idle");
     if loaded {
         let time = SETTLING + Duration::from_millis(count.into());
         let report = while_busy(ends, time, || {

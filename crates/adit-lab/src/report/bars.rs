@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::families::{Family, headings};
 use super::words;
 use crate::stats::Interval;
 
@@ -58,14 +59,16 @@ impl Bar {
     }
 }
 
-/// Bars from zero, the longest as wide as there is room, with intervals as whiskers.
+/// Bars from zero, the longest as wide as there is room, with intervals as whiskers. Those of one family follow each other.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
     let most = bars.iter().map(Bar::end).fold(0.0, f64::max);
+    let families: Vec<Family> = bars.iter().map(|bar| Family::of_labelled(&bar.name, bar.label)).collect();
     html! {
         figure {
             figcaption { (title) }
             ul.bars {
-                @for bar in bars {
+                @for (bar, heading) in bars.iter().zip(headings(&families)) {
+                    @if let Some(heading) = heading { li.family { (heading) } }
                     li {
                         span.name { (bar.name) (bar.label.mark()) }
                         span.track aria-hidden="true" { (track(bar, most, "first")) }
@@ -88,11 +91,14 @@ pub(super) struct Pair {
 /// Two bars for each name, the server's above the client's.
 pub(super) fn pairs(title: &str, pairs: &[Pair]) -> Markup {
     let most = pairs.iter().flat_map(|pair| pair.ends.iter().flatten()).map(Bar::end).fold(0.0, f64::max);
+    let families: Vec<Family> =
+        pairs.iter().map(|pair| Family::of_labelled(&pair.name, pair.label)).collect();
     html! {
         figure {
             figcaption { (title) }
             ul.bars {
-                @for pair in pairs {
+                @for (pair, heading) in pairs.iter().zip(headings(&families)) {
+                    @if let Some(heading) = heading { li.family { (heading) } }
                     li {
                         span.name { (pair.name) (pair.label.mark()) }
                         span.track aria-hidden="true" {
@@ -137,6 +143,15 @@ mod tests {
     fn the_longest_bar_fills_the_room() {
         let text = bars("x", &[bar("a", 10.0), bar("b", 5.0)]).into_string();
         assert!(text.contains("width:100.00%") && text.contains("width:50.00%"), "{text}");
+    }
+
+    #[test]
+    fn families_have_headings() {
+        let text =
+            bars("x", &[bar("adit-udp", 10.0), bar("openvpn-udp", 5.0), bar("veth", 20.0)]).into_string();
+        assert_eq!(text.matches("<li class=\"family\">").count(), 2, "{text}");
+        let single = bars("x", &[bar("adit-udp", 10.0), bar("openvpn-udp", 5.0)]).into_string();
+        assert!(!single.contains("family"), "{single}");
     }
 
     #[test]

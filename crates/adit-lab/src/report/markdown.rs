@@ -1,8 +1,9 @@
-//! The figures and findings of several runs, as one page of Markdown.
+//! The figures and findings of several runs as Markdown: a page for each run, and an index of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::bars::Label;
+use super::families::{self, Family};
 use super::{label, words};
 use crate::error::LabError;
 use crate::findings;
@@ -58,24 +59,56 @@ with 95 % intervals (bootstrap) where there were three rounds or more; of 3 roun
 to the greatest and holds the true median 3 times in 4, of 5 rounds 15 times in 16. All peers and the load share one
 machine's processors: compare subjects with each other, not with other machines. What has no mark was *measured*; a
 *stand-in* was measured, but of something that stands in for what is meant; what is *published* was measured by
-others, on other machines. [LAB.md](LAB.md) says how to repeat it.
+others, on other machines. [LAB.md](../LAB.md) says how to repeat it.
 ";
 
-/// One page of all these runs.
-pub(crate) fn markdown(directories: &[PathBuf]) -> Result<String, LabError> {
-    let mut text = HEAD.to_owned();
-    if directories.is_empty() {
-        text += "\nThere is no run here yet.\n";
-    }
+/// The name of the index, which hosts of repositories show with the folder.
+const INDEX: &str = "README.md";
+
+/// A file of Markdown.
+pub(crate) struct Page {
+    /// Its name in the folder of the pages.
+    pub(crate) name: String,
+    /// All of its text.
+    pub(crate) text: String,
+}
+
+/// An index, and after it one page for each of these runs, in their order.
+///
+/// # Errors
+/// A folder cannot be read.
+pub(crate) fn markdown(directories: &[PathBuf]) -> Result<Vec<Page>, LabError> {
+    let mut index = HEAD.to_owned();
+    let mut runs: Vec<Page> = Vec::new();
+    index += if directories.is_empty() {
+        "\nThere is no run here yet.\n"
+    } else {
+        "\n| page | run | when |\n|---|---|---|\n"
+    };
     for directory in directories {
-        text += &of(&Results::read(directory)?);
+        let results = Results::read(directory)?;
+        let name = file_name(&results.environment.command, &runs);
+        let (title, environment) = (plain(&results.plan.title), &results.environment);
+        index += &format!("| [{title}]({name}) | `{}` | {} UTC |\n", environment.command, environment.date);
+        runs.push(Page { name, text: of(&results) });
     }
-    Ok(text)
+    runs.insert(0, Page { name: INDEX.to_owned(), text: index });
+    Ok(runs)
+}
+
+/// The plan that the command names, and a number where there is a page of it already.
+fn file_name(command: &str, pages: &[Page]) -> String {
+    let plan = command.split_whitespace().skip_while(|word| *word != "run").nth(1).unwrap_or("run");
+    let stem = Path::new(plan).file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
+    let taken = |name: &String| pages.iter().any(|page| page.name == *name);
+    let numbered = (2..).map(|number| format!("{stem}-{number}.md"));
+    let mut names = std::iter::once(format!("{stem}.md")).chain(numbered);
+    names.find(|name| !taken(name)).unwrap_or_default()
 }
 
 fn of(results: &Results) -> String {
     let (plan, environment) = (&results.plan, &results.environment);
-    let mut text = format!("\n## {}\n\n", plain(&plan.title));
+    let mut text = format!("# {}\n\n", plain(&plan.title));
     text += &format!(
         "`{}`, {} UTC, {} × {}, {} MiB, Linux {}; load average before {}; {} of each, loads of {} s.\n",
         environment.command,
@@ -88,6 +121,7 @@ fn of(results: &Results) -> String {
         if plan.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", plan.rounds) },
         plan.seconds
     );
+    text += &format!("[What the figures are, and the other runs]({INDEX}).\n");
     let (done, all) = results.progress();
     if done < all {
         text += &format!("\n**This run is not complete**: {done} of {all} measurements are there.\n");
@@ -154,10 +188,11 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
     if names.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n**{}**, {}\n\n| subject |", plain(&words::workload(load)), plain(link));
+    let mut text = format!("\n## {}, {}\n\n| subject |", plain(&words::workload(load)), plain(link));
     names.iter().for_each(|name| text += &format!(" {} |", words::figure(name)));
     text += &format!("\n|---|{}\n", "---:|".repeat(names.len()));
-    for subject in &results.plan.subjects {
+    let mut rows: Vec<(Family, String)> = Vec::new();
+    for subject in families::ordered(&results.plan.subjects) {
         let cells: Vec<Option<String>> = names
             .iter()
             .map(|name| {
@@ -167,10 +202,17 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
             .collect();
         if cells.iter().any(Option::is_some) {
             let mark = if label(results, subject) == Label::StandIn { " (stand-in)" } else { "" };
-            text += &format!("| {subject}{mark} |");
-            cells.into_iter().for_each(|cell| text += &format!(" {} |", cell.unwrap_or("–".to_owned())));
-            text.push('\n');
+            let mut row = format!("| {subject}{mark} |");
+            cells.into_iter().for_each(|cell| row += &format!(" {} |", cell.unwrap_or("–".to_owned())));
+            rows.push((Family::of(subject), row + "\n"));
         }
+    }
+    let families: Vec<Family> = rows.iter().map(|(family, _)| *family).collect();
+    for ((_, row), heading) in rows.iter().zip(families::headings(&families)) {
+        if let Some(heading) = heading {
+            text += &format!("| **{heading}** |{}\n", " |".repeat(names.len()));
+        }
+        text += row;
     }
     text
 }
@@ -220,15 +262,26 @@ mod tests {
         results.environment.stand_ins.insert("strongswan".to_owned(), "x".to_owned());
         let text = of(&results);
         for part in [
-            "## A \\| B\n",
+            "# A \\| B\n",
             "| wireguard-go has the worst latency | holds today | wireguard-go 91 (90 to 92) µs;",
             "| subject | idle, median, µs |\n|---|---:|\n",
+            "|---:|\n| **OpenVPN in user space** | |\n| openvpn-udp | 61 (60–62) |\n| **WireGuard in user space** | |\n",
             "| strongswan (stand-in) | 11 (10–12) |\n",
             "\n*Published*, not measured here: Dekker and Spaans 2020",
             "| *TCP, 64 bytes, Mbit/s* | *186* | *179* |",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn pages_of_the_same_plan_have_numbers() {
+        let page = |name: &str| Page { name: name.to_owned(), text: String::new() };
+        assert_eq!(file_name("adit-lab run smoke --rounds 3", &[]), "smoke.md");
+        assert_eq!(file_name("adit-lab run plans/own.toml", &[page("smoke.md")]), "own.md");
+        let pages = [page("smoke.md"), page("smoke-2.md")];
+        assert_eq!(file_name("adit-lab run smoke", &pages), "smoke-3.md");
+        assert_eq!(file_name("", &[]), "run.md");
     }
 
     #[test]

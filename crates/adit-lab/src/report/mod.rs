@@ -1,13 +1,14 @@
 //! What a run says: a page for people, and two files for programs.
 
 mod bars;
+mod families;
 mod markdown;
 mod page;
 mod plot;
 mod sweeps;
 mod words;
 
-pub(crate) use markdown::markdown;
+pub(crate) use markdown::{Page, markdown};
 pub(crate) use words::number;
 
 use std::path::Path;

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::bars::{self, Bar, Label, Pair};
+use super::families::{self, Family};
 use super::plot::{self, Curve};
 use super::sweeps::{self, Load};
 use super::{label, words};
-use crate::environment::Laid;
+use crate::environment::LinkInfo;
 use crate::findings::{self, Verdict};
 use crate::published::{self, Study};
 use crate::results::{FailedSubject, Place, Results};
@@ -170,12 +171,12 @@ impl Page<'_> {
         names
     }
 
-    /// Of whom something was measured.
+    /// Subjects of which something was measured, by family.
     fn subjects(&self, link: &str, load: &str) -> Vec<&String> {
         let is_measured = |name: &&String| {
             self.results.records_of(link, load, name).any(|record| record.outcome.says_something())
         };
-        self.results.plan.subjects.iter().filter(is_measured).collect()
+        families::ordered(self.results.plan.subjects.iter().filter(is_measured))
     }
 
     /// A subject has the same colour in every drawing.
@@ -219,15 +220,12 @@ impl Page<'_> {
             (!pairs.is_empty()).then(|| bars::pairs(title, &pairs))
         });
         let curves = CURVES.iter().map(|(series, title, unit)| {
-            let curves = subjects.iter().filter_map(|name| {
-                let values = self.samples(link, load, name, series, *unit);
-                (!values.is_empty()).then(|| Curve {
-                    name: (*name).clone(),
-                    colour: self.colour(name),
-                    values,
-                })
+            let curves = subjects.iter().map(|name| Curve {
+                name: (*name).clone(),
+                colour: self.colour(name),
+                values: self.samples(link, load, name, series, *unit),
             });
-            plot::distributions(title, &curves.collect::<Vec<_>>())
+            plot::distributions(title, curves.collect())
         });
         let loads = subjects.iter().filter_map(|name| {
             let points = self.swept(link, load, name);
@@ -237,7 +235,11 @@ impl Page<'_> {
         let loads: Vec<Load> = loads.collect();
         html! {
             @for drawing in single.chain(double).chain(curves) { (drawing) }
-            (sweeps::sweeps("Packets delivered a second (up) of packets offered (across); dotted: all of them", &loads))
+            (sweeps::sweeps(
+                "Packets delivered a second (up) of packets offered (across); dotted: all of them",
+                &loads,
+                self.results.plan.subjects.iter().find_map(|name| loads.iter().find(|load| load.name == *name)),
+            ))
         }
     }
 
@@ -283,15 +285,20 @@ impl Page<'_> {
         let title = format!("All figures: {}", words::workload(load));
         let published: Vec<_> =
             self.published(load).filter(|(_, figure, _)| names.contains(figure)).collect();
+        let subjects = self.subjects(link, load);
+        let families: Vec<Family> = subjects.iter().map(|name| Family::of(name)).collect();
         html! {
-            @if self.subjects(link, load).is_empty() {
+            @if subjects.is_empty() {
                 p { "Nothing was measured; see below why." }
             } @else if !names.is_empty() {
                 div.wide role="region" aria-label=(title) tabindex="0" {
                     table {
                         thead { tr { th scope="col" { "Subject" } @for name in &names { th scope="col" { (words::figure(name)) } } } }
                         tbody {
-                            @for subject in self.subjects(link, load) {
+                            @for (subject, heading) in subjects.iter().zip(families::headings(&families)) {
+                                @if let Some(heading) = heading {
+                                    tr.family { th scope="rowgroup" colspan=(names.len() + 1) { (heading) } }
+                                }
                                 tr {
                                     th scope="row" { (subject) (label(self.results, subject).mark()) }
                                     @for name in &names { td { (cell(name, self.values(link, load, name, subject))) } }
@@ -333,7 +340,7 @@ impl Page<'_> {
                     }
                 }
                 @if !study.systems.is_empty() {
-                    p { "Nobody can run these any more; what the study says of them:" }
+                    p { "These cannot be run any more; what the study says of them:" }
                     ul {
                         @for system in &study.systems {
                             li { strong { (system.name) } (Label::Published.mark()) ": " (system.about) }
@@ -404,8 +411,8 @@ impl Page<'_> {
                 @if !environment.links.is_empty() {
                     h3 { "The wires" }
                     ul {
-                        @for (name, laid) in &environment.links {
-                            li { strong { (name) } ": MTU " (laid.mtu) (offloads(laid)) }
+                        @for (name, info) in &environment.links {
+                            li { strong { (name) } ": MTU " (info.mtu) (offloads(info)) }
                         }
                     }
                 }
@@ -437,9 +444,9 @@ impl Page<'_> {
     }
 }
 
-fn offloads(laid: &Laid) -> String {
+fn offloads(link: &LinkInfo) -> String {
     let named = |wanted: bool| -> String {
-        let names = laid.offloads.iter().filter(|(_, on)| **on == wanted).map(|(name, _)| name.as_str());
+        let names = link.offloads.iter().filter(|(_, on)| **on == wanted).map(|(name, _)| name.as_str());
         names.collect::<Vec<_>>().join(", ")
     };
     [(true, "on"), (false, "off")]

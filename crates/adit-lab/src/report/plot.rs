@@ -1,7 +1,8 @@
-//! Curves, as SVG whose colours come from the page's style, each with a text for who does not see it.
+//! Curves, as SVG whose colours come from the page's style, each with a text for readers that do not see it.
 
 use maud::{Markup, html};
 
+use super::families::Family;
 use crate::stats;
 
 const WIDTH: f64 = 640.0;
@@ -14,6 +15,8 @@ const BOTTOM: f64 = 40.0;
 const COLOURS: usize = 8;
 /// Points of a curve: more are not seen, and make the page large.
 const POINTS: usize = 200;
+/// Samples that a distribution needs at least: one has none.
+const LEAST_SAMPLES: usize = 2;
 
 /// A series: a name and its values in ascending order.
 pub(super) struct Curve {
@@ -24,14 +27,29 @@ pub(super) struct Curve {
 }
 
 /// What share of the values does not exceed a value: empirical distribution functions over a logarithmic axis of
-/// time, from microseconds.
-pub(super) fn distributions(title: &str, curves: &[Curve]) -> Markup {
+/// time, from microseconds. Where there are more curves than colours, each family has a drawing of its own, with the same
+/// axes. A series with a single value is left out.
+pub(super) fn distributions(title: &str, mut curves: Vec<Curve>) -> Markup {
+    curves.retain(|curve| curve.values.len() >= LEAST_SAMPLES);
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied()).filter(|value| *value > 0.0);
     let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
         return html! {};
     }
     let (first, last) = (least.log10().floor(), most.log10().ceil());
+    let family = |curve: &Curve| Family::of(&curve.name);
+    let drawings: Vec<(String, &[Curve])> = match curves.len() > COLOURS {
+        false => vec![(title.to_owned(), &curves)],
+        true => curves
+            .chunk_by(|one, other| family(one) == family(other))
+            .filter_map(|some| Some((format!("{title}. {}", family(some.first()?).words()), some)))
+            .collect(),
+    };
+    html! { @for (title, curves) in &drawings { (distribution(title, curves, [first, last])) } }
+}
+
+/// One drawing, whose axis reaches from one power of ten to another.
+fn distribution(title: &str, curves: &[Curve], [first, last]: [f64; 2]) -> Markup {
     let x = |value: f64| LEFT + (value.log10() - first) / (last - first) * (WIDTH - LEFT - RIGHT);
     let decades = (first as i32..=last as i32).map(|decade| 10f64.powi(decade));
     let across = decades.map(|value| (x(value), duration(value))).collect();
@@ -139,9 +157,49 @@ mod tests {
     #[test]
     fn nothing_measured_is_no_curve() {
         assert_eq!(
-            distributions("x", &[Curve { name: "a".to_owned(), colour: 0, values: vec![] }]).into_string(),
+            distributions("x", vec![Curve { name: "a".to_owned(), colour: 0, values: vec![] }]).into_string(),
             ""
         );
+    }
+
+    fn curve(name: &str, values: &[f64]) -> Curve {
+        Curve { name: name.to_owned(), colour: 0, values: values.to_vec() }
+    }
+
+    #[test]
+    fn one_sample_is_no_curve() {
+        let text = distributions("x", vec![curve("a", &[10.0, 20.0]), curve("b", &[15.0])]).into_string();
+        assert_eq!(text.matches("<polyline").count(), 1, "{text}");
+        assert!(!text.contains("b: half within"), "{text}");
+        assert_eq!(distributions("x", vec![curve("a", &[10.0]), curve("b", &[15.0])]).into_string(), "");
+    }
+
+    #[test]
+    fn many_curves_have_a_drawing_for_each_family_with_the_same_axis() {
+        let names = [
+            "adit-udp",
+            "adit-tcp",
+            "openvpn-udp",
+            "openvpn-tcp",
+            "wireguard-go",
+            "boringtun",
+            "gotatun",
+            "tinc",
+            "veth",
+        ];
+        let curves = |count: usize| -> Vec<Curve> {
+            names
+                .iter()
+                .take(count)
+                .zip(1..)
+                .map(|(name, value)| curve(name, &[10.0, 20.0 * f64::from(value)]))
+                .collect()
+        };
+        let text = distributions("Idle", curves(9)).into_string();
+        assert_eq!(text.matches("<figure>").count(), 4, "{text}");
+        assert_eq!(text.matches(">1 ms<").count(), 4, "{text}");
+        assert!(text.contains("Idle. OpenVPN in user space") && text.contains("Idle. Bounds"), "{text}");
+        assert_eq!(distributions("Idle", curves(8)).into_string().matches("<figure>").count(), 1);
     }
 
     #[test]
@@ -151,7 +209,7 @@ mod tests {
             colour: 0,
             values: (1..=100).map(|value| f64::from(value) * 10.0).collect(),
         };
-        let text = distributions("Idle", &[curve]).into_string();
+        let text = distributions("Idle", vec![curve]).into_string();
         assert!(text.contains("Idle. a: half within 500 µs, 99 % within 990 µs."), "{text}");
         assert!(text.contains("596.0,10.0"), "the last point is at the upper right: {text}");
     }

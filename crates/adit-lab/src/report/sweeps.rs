@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 
+use super::families::{Family, headings};
 use super::plot::{points, short};
 
 const WIDTH: f64 = 240.0;
@@ -41,26 +42,28 @@ impl Scale {
     }
 }
 
-/// Packets delivered over packets offered, the first subject's in each drawing; the straight line is all of them.
-pub(super) fn sweeps(title: &str, loads: &[Load]) -> Markup {
+/// Packets delivered over packets offered, those of `reference` in each drawing; the straight line is all of them.
+pub(super) fn sweeps(title: &str, loads: &[Load], reference: Option<&Load>) -> Markup {
     let most = |index: usize| {
         loads.iter().flat_map(|load| load.points.iter().map(move |point| point[index])).fold(0.0, f64::max)
     };
     let scale = Scale { offered: round_up(most(0)), delivered: round_up(most(1)) };
-    let Some(first) = loads.first().filter(|_| scale.offered > 0.0 && scale.delivered > 0.0) else {
+    let Some(reference) = reference.filter(|_| scale.offered > 0.0 && scale.delivered > 0.0) else {
         return html! {};
     };
     let others = loads.len() > 1;
+    let families: Vec<Family> = loads.iter().map(|load| Family::of(&load.name)).collect();
     html! {
         figure {
-            figcaption { (title) @if others { "; grey: " (first.name) } }
+            figcaption { (title) @if others { "; grey: " (reference.name) } }
             ul.sweeps {
-                @for load in loads {
+                @for (load, heading) in loads.iter().zip(headings(&families)) {
+                    @if let Some(heading) = heading { li.family { (heading) } }
                     li {
                         span.name { (load.name) (load.mark) }
                         svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(said(load)) {
                             (axes(&scale))
-                            @if others { (curve("behind", first, &scale)) }
+                            @if others { (curve("behind", reference, &scale)) }
                             (curve("front", load, &scale))
                         }
                     }
@@ -89,13 +92,14 @@ fn curve(class: &str, load: &Load, scale: &Scale) -> Markup {
     let places: Vec<(f64, f64)> = load.points.iter().map(|point| scale.place(point)).collect();
     html! {
         g.(class) {
-            polyline.curve points=(points(&places)) {}
+            // One point makes no line.
+            @if places.len() > 1 { polyline.curve points=(points(&places)) {} }
             @for (x, y) in &places { circle cx=(format!("{x:.1}")) cy=(format!("{y:.1}")) r="2.5" {} }
         }
     }
 }
 
-/// The same for who does not see it.
+/// The same as text, for readers that do not see the curves.
 fn said(load: &Load) -> String {
     let best = load
         .points
@@ -134,25 +138,41 @@ mod tests {
         Load { name: name.to_owned(), mark: html! {}, points: points.to_vec() }
     }
 
+    fn drawn(loads: &[Load]) -> String {
+        sweeps("x", loads, loads.first()).into_string()
+    }
+
+    #[test]
+    fn one_point_is_a_dot_without_a_line() {
+        let text = drawn(&[load("a", &[[1000.0, 900.0]])]);
+        assert!(text.contains("<circle") && !text.contains("<polyline"), "{text}");
+    }
+
+    #[test]
+    fn families_have_headings() {
+        let points = [[1000.0, 900.0], [2000.0, 1900.0]];
+        let text = drawn(&[load("adit-udp", &points), load("veth", &points)]);
+        assert_eq!(text.matches("<li class=\"family\">").count(), 2, "{text}");
+    }
+
     #[test]
     fn nothing_measured_is_no_drawing() {
-        assert_eq!(sweeps("x", &[]).into_string(), "");
-        assert_eq!(sweeps("x", &[load("a", &[])]).into_string(), "");
+        assert_eq!(drawn(&[]), "");
+        assert_eq!(drawn(&[load("a", &[])]), "");
     }
 
     #[test]
     fn what_all_carry_lies_on_the_line() {
-        let text =
-            sweeps("x", &[load("a", &[[1000.0, 1000.0], [2000.0, 1500.0], [4000.0, 500.0]])]).into_string();
+        let text = drawn(&[load("a", &[[1000.0, 1000.0], [2000.0, 1500.0], [4000.0, 500.0]])]);
         assert!(text.contains("a: at most 1.5 k a second, of 4 k offered 500."), "{text}");
         // 1000 of 4000 across, 1000 of 2000 up.
         assert!(text.contains("90.0,72.0"), "{text}");
-        assert!(!text.contains("behind"), "nobody to compare with: {text}");
+        assert!(!text.contains("behind"), "nothing to compare with: {text}");
     }
 
     #[test]
     fn every_subject_has_its_own_drawing_with_the_same_axes() {
-        let text = sweeps("x", &[load("<a>", &[[1e5, 1e5]]), load("b", &[[2e5, 5e4]])]).into_string();
+        let text = drawn(&[load("<a>", &[[1e5, 1e5]]), load("b", &[[2e5, 5e4]])]);
         assert_eq!(text.matches("<svg").count(), 2);
         assert_eq!(text.matches(">200 k<").count(), 2, "{text}");
         assert_eq!(text.matches("class=\"behind\"").count(), 2);

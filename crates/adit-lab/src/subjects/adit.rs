@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::openvpn::{Shape, crowd, start};
+use super::openvpn::{Shape, clients, start};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
-use crate::ground::Ground;
+use crate::testbed::Testbed;
 
 /// What MirageVPN's own benchmark seals with, over TCP.
 const MIRAGEVPN: &str = "AES-128-GCM";
@@ -28,6 +28,12 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     all
 }
 
+/// How to get adit where it is not built.
+pub(crate) fn unbuilt(tools: &Tools) -> String {
+    let path = tools.adit.display();
+    format!("there is no {path}; build it (cargo build --release -p adit) or say where it is (--adit)")
+}
+
 pub(super) fn command(tools: &Tools, file: &Path) -> Command {
     let mut command = Command::new(&tools.adit);
     command.arg("up").arg(file);
@@ -46,10 +52,7 @@ impl Subject for Adit {
     fn availability(&self, tools: &Tools) -> Availability {
         match version_at(&tools.adit, &["--version"]) {
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
-            None => Availability::Unbuilt(format!(
-                "there is no {}; build it (cargo build --release -p adit) or say where it is (--adit)",
-                tools.adit.display()
-            )),
+            None => Availability::Unbuilt(unbuilt(tools)),
         }
     }
 
@@ -74,11 +77,11 @@ impl Subject for Adit {
         Ok(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
     }
 
-    fn crowd(&self, ground: &mut Ground, tools: &Tools, count: u32) -> Result<Vec<Command>, LabError> {
-        crowd(self.0, ground, count, &|file| Ok(command(tools, file)))
+    fn clients(&self, testbed: &mut Testbed, tools: &Tools, count: u32) -> Result<Vec<Command>, LabError> {
+        clients(self.0, testbed, count, &|file| Ok(command(tools, file)))
     }
 
-    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
-        start(self.0, ground, &|file| Ok(command(tools, file)))
+    fn start(&self, testbed: &mut Testbed, tools: &Tools) -> Result<Tunnel, LabError> {
+        start(self.0, testbed, &|file| Ok(command(tools, file)))
     }
 }

@@ -1,4 +1,4 @@
-//! Subjects that somebody added: executables in a folder, each called with one word that says what to do.
+//! The reader's own subjects: executables in a folder, each called with one word that says what to do.
 //! docs/LAB.md, "Adding a subject", is their contract.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use adit_testbed::{Process, TestbedError};
 
 use super::{Availability, Subject, Tools, Tunnel};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PATIENCE, PORT};
+use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed};
 
 /// How long "describe" may take.
 const DESCRIBING: Duration = Duration::from_secs(10);
@@ -107,10 +107,10 @@ fn description(code: Option<i32>, text: &str) -> Description {
 }
 
 impl External {
-    fn command(&self, ground: &Ground, word: &str, end: usize) -> Command {
+    fn command(&self, testbed: &Testbed, word: &str, end: usize) -> Command {
         let mut command = Command::new(&self.path);
-        command.arg(word).current_dir(ground.directory.path());
-        command.env("ADIT_LAB_DIRECTORY", ground.directory.path()).env("ADIT_LAB_PORT", PORT.to_string());
+        command.arg(word).current_dir(testbed.directory.path());
+        command.env("ADIT_LAB_DIRECTORY", testbed.directory.path()).env("ADIT_LAB_PORT", PORT.to_string());
         for (key, addresses) in [("OUTER", OUTER), ("INNER", INNER)] {
             let [own, peer] = [end, 1 - end].map(|end| addresses.get(end).copied().unwrap_or_default());
             command.env(format!("ADIT_LAB_{key}"), own).env(format!("ADIT_LAB_{key}_PEER"), peer);
@@ -143,18 +143,18 @@ impl Subject for External {
         }
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let mut prepare = ground.server.spawn("\"prepare\"", self.command(ground, "prepare", 0))?;
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let mut prepare = testbed.server.spawn("\"prepare\"", self.command(testbed, "prepare", 0))?;
         let status = prepare.wait(PREPARING)?;
         if !status.success() {
             let why = format!("\"prepare\" of {}: {status}\n{}", self.name, prepare.log_tail());
             return Err(LabError::Usage(why));
         }
-        let mut server = ground.server.spawn("\"server\"", self.command(ground, "server", 0))?;
-        server.wait_for_line(0, READY, PATIENCE)?;
-        ground.processes.push(server);
-        let client = self.command(ground, "client", 1);
-        Ok(Tunnel::up(ground.start_client(client, |_| Ok(()))?))
+        let mut server = testbed.server.spawn("\"server\"", self.command(testbed, "server", 0))?;
+        server.wait_for_line(0, READY, TIMEOUT)?;
+        testbed.processes.push(server);
+        let client = self.command(testbed, "client", 1);
+        Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))
     }
 }
 

@@ -6,7 +6,7 @@ use adit_testbed::{TestbedError, program};
 
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
 /// What its documentation gives for an outer MTU of 1500 over IPv4, in TUN mode.
 const MTU: u16 = 1426;
@@ -23,10 +23,10 @@ struct Keys {
     public: String,
 }
 
-fn keys(ground: &Ground) -> Result<Keys, TestbedError> {
+fn keys(testbed: &Testbed) -> Result<Keys, TestbedError> {
     let mut command = program("fastd")?;
     command.arg("--generate-key");
-    let text = ground.server.run(command)?;
+    let text = testbed.server.run(command)?;
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key));
         line.map(|value| value.trim().to_owned())
@@ -65,20 +65,20 @@ impl Subject for Fastd {
         }
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let (server, client) = (keys(ground)?, keys(ground)?);
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let (server, client) = (keys(testbed)?, keys(testbed)?);
         let command = |end: usize, own: &Keys, other: &Keys| -> Result<Command, TestbedError> {
             let file =
-                ground.directory.write(&format!("{}.conf", NAMES[end]), &configuration(end, own, other))?;
+                testbed.directory.write(&format!("{}.conf", NAMES[end]), &configuration(end, own, other))?;
             let mut command = program("fastd")?;
             command.arg("--config").arg(file);
             Ok(command)
         };
         let commands = [command(0, &server, &client)?, command(1, &client, &server)?];
         let [server, client] = commands;
-        ground.start_server(server)?;
-        bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
-        let started = ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
+        testbed.start_server(server)?;
+        bring_up(&testbed.server, DEVICE, INNER[0], MTU)?;
+        let started = testbed.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
         Ok(Tunnel::up(started))
     }
 }

@@ -7,7 +7,7 @@ use adit_testbed::{Namespace, TestbedError, program};
 use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, version};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
 /// What wg-quick chooses for an outer MTU of 1500.
 const MTU: u16 = 1420;
@@ -19,23 +19,23 @@ const ENDS: [&str; 2] = ["server", "client"];
 pub(super) struct KernelWireGuard;
 
 /// A private key in a file, and the public key.
-fn keys(ground: &Ground, end: usize) -> Result<String, TestbedError> {
+fn keys(testbed: &Testbed, end: usize) -> Result<String, TestbedError> {
     let name = format!("{}.key", ENDS.get(end).copied().unwrap_or_default());
     let mut generate = program("wg")?;
     generate.arg("genkey");
-    let file = ground.directory.write(&name, &ground.server.run(generate)?)?;
+    let file = testbed.directory.write(&name, &testbed.server.run(generate)?)?;
     let mut public = Command::new("sh");
     public.args(["-c", "wg pubkey <\"$0\""]).arg(file);
-    Ok(ground.server.run(public)?.trim().to_owned())
+    Ok(testbed.server.run(public)?.trim().to_owned())
 }
 
 /// Makes the device and tells it all it has to know.
-fn set_up(ground: &Ground, namespace: &Namespace, end: usize, peer: &str) -> Result<(), TestbedError> {
+fn set_up(testbed: &Testbed, namespace: &Namespace, end: usize, peer: &str) -> Result<(), TestbedError> {
     namespace.ip(&["link", "add", DEVICE, "type", "wireguard"])?;
     let [own, other] = [end, 1 - end].map(|end| ENDS.get(end).copied().unwrap_or_default());
     let inner = if other == ENDS[0] { INNER[0] } else { INNER[1] };
     let mut set = program("wg")?;
-    set.args(["set", DEVICE, "private-key"]).arg(ground.directory.path().join(format!("{own}.key")));
+    set.args(["set", DEVICE, "private-key"]).arg(testbed.directory.path().join(format!("{own}.key")));
     if own == ENDS[0] {
         set.args(["listen-port", &PORT.to_string()]);
     }
@@ -64,10 +64,10 @@ impl Subject for KernelWireGuard {
         })
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let public = [keys(ground, 0)?, keys(ground, 1)?];
-        set_up(ground, &ground.server, 0, &public[1])?;
-        let shared = &*ground;
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let public = [keys(testbed, 0)?, keys(testbed, 1)?];
+        set_up(testbed, &testbed.server, 0, &public[1])?;
+        let shared = &*testbed;
         // There is no client's program: what is timed is giving the kernel its device, and the handshake.
         let (process, started) = shared
             .started_client(Command::new("true"), |namespace| set_up(shared, namespace, 1, &public[0]))?;

@@ -7,7 +7,7 @@ use adit_testbed::{TestbedError, program};
 use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, version};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER};
+use crate::testbed::{INNER, OUTER, Testbed};
 
 const ENDS: [&str; 2] = ["server", "client"];
 
@@ -16,9 +16,9 @@ const ENDS: [&str; 2] = ["server", "client"];
 pub(super) struct Libreswan;
 
 /// The daemon of one end, with its files written (ipsec.conf(5), ipsec_pluto(8)).
-fn daemon(ground: &Ground, end: usize) -> Result<Command, TestbedError> {
+fn daemon(testbed: &Testbed, end: usize) -> Result<Command, TestbedError> {
     let name = ENDS.get(end).copied().unwrap_or_default();
-    let directory = ground.directory.path().join(name);
+    let directory = testbed.directory.path().join(name);
     std::fs::create_dir(&directory)
         .map_err(|source| TestbedError::File { path: directory.clone(), source })?;
     // The end that is "left" is the server in both files: libreswan finds out which one it is itself.
@@ -28,13 +28,13 @@ fn daemon(ground: &Ground, end: usize) -> Result<Command, TestbedError> {
          \tleft={}\n\tleftid=@server\n\tleftsubnet={}/32\n\tright={}\n\trightid=@client\n\trightsubnet={}/32\n",
         OUTER[0], INNER[0], OUTER[1], INNER[1]
     );
-    let configuration = ground.directory.write(&format!("{name}.conf"), &configuration)?;
-    let secrets = ground
+    let configuration = testbed.directory.write(&format!("{name}.conf"), &configuration)?;
+    let secrets = testbed
         .directory
         .write(&format!("{name}.secrets"), "@server @client : PSK \"measured here, long enough\"\n")?;
     let mut database = program("ipsec")?;
     database.args(["initnss", "--nssdir"]).arg(&directory);
-    ground.server.run(database)?;
+    testbed.server.run(database)?;
     let mut command = program("ipsec")?;
     command.args(["pluto", "--nofork", "--stderrlog", "--config"]).arg(configuration);
     command.arg("--secretsfile").arg(secrets).arg("--nssdir").arg(&directory).arg("--rundir").arg(&directory);
@@ -63,15 +63,15 @@ impl Subject for Libreswan {
         }
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        for (namespace, address) in [(&ground.server, INNER[0]), (&ground.client, INNER[1])] {
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        for (namespace, address) in [(&testbed.server, INNER[0]), (&testbed.client, INNER[1])] {
             namespace.ip(&["address", "add", &format!("{address}/32"), "dev", "lo"])?;
         }
-        let (server, client) = (daemon(ground, 0)?, daemon(ground, 1)?);
-        ground.start_server(server)?;
+        let (server, client) = (daemon(testbed, 0)?, daemon(testbed, 1)?);
+        testbed.start_server(server)?;
         // IKE's own port, which it binds when it is ready to answer.
-        let ready = || ground.server.is_bound(false, 500).unwrap_or(false);
-        adit_testbed::wait_until("pluto to listen", ground.patience, ready)?;
-        Ok(Tunnel::up(ground.start_client(client, |_| Ok(()))?))
+        let ready = || testbed.server.is_bound(false, 500).unwrap_or(false);
+        adit_testbed::wait_until("pluto to listen", testbed.timeout, ready)?;
+        Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))
     }
 }

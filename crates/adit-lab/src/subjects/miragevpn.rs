@@ -9,7 +9,7 @@ use std::process::Command;
 use super::openvpn::{self, Shape, start_between};
 use super::{Availability, Subject, Tools, Tunnel, adit, lacks_tun, version_at};
 use crate::error::LabError;
-use crate::ground::Ground;
+use crate::testbed::Testbed;
 
 /// Names the directory that holds [`CLIENT`].
 pub(crate) const VARIABLE: &str = "ADIT_MIRAGEVPN";
@@ -88,7 +88,7 @@ impl Subject for MirageVpn {
         }
     }
 
-    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
+    fn start(&self, testbed: &mut Testbed, tools: &Tools) -> Result<Tunnel, LabError> {
         let program = Self::client(tools).ok_or_else(|| LabError::Usage(format!("there is no {CLIENT}")))?;
         let server = |file: &Path| match self.server {
             Server::OpenVpn => openvpn::OpenVpn(self.shape).command(file),
@@ -99,7 +99,7 @@ impl Subject for MirageVpn {
             command.arg(file);
             Ok(command)
         };
-        start_between(self.shape, ground, [&server, &client], &|text| configuration(&text))
+        start_between(self.shape, testbed, [&server, &client], &|text| configuration(&text))
     }
 }
 
@@ -124,6 +124,7 @@ mod tests {
     fn without_its_directory_it_cannot_run() {
         let tools = Tools {
             directory: "/".into(),
+            load: "/".into(),
             adit: "/".into(),
             lab: "/".into(),
             external: "/".into(),

@@ -1,10 +1,10 @@
-//! Who is measured: one file for each kind.
+//! What is measured: one file for each kind.
 //!
 //! Those of [`external`] are files of the reader's own. A subject says whether it can run here, and brings a tunnel
-//! up between the two ends of a [`Ground`]. To add one: write a file with a type that is a [`Subject`], and name it in
+//! up between the two ends of a [`Testbed`]. To add one: write a file with a type that is a [`Subject`], and name it in
 //! [`all`].
 
-mod adit;
+pub(crate) mod adit;
 mod external;
 mod fastd;
 mod kernel;
@@ -18,7 +18,7 @@ mod strongswan;
 mod tinc;
 mod veth;
 mod vtun;
-mod wireguard;
+pub(crate) mod wireguard;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use adit_testbed::program;
 
 use crate::error::LabError;
-use crate::ground::Ground;
+use crate::testbed::Testbed;
 
 /// Whether a subject can run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) enum Availability {
 }
 
 impl Availability {
-    /// Whether whoever asks for it is due to get it: a kernel that lacks something is nobody's fault.
+    /// Whether its failure counts as a failure of the run. What this machine cannot run does not.
     pub(crate) fn is_due(&self) -> bool {
         !matches!(self, Availability::Impossible(_))
     }
@@ -94,6 +94,8 @@ pub(crate) struct Tools {
     pub(crate) directory: PathBuf,
     /// The measured adit.
     pub(crate) adit: PathBuf,
+    /// The load generator.
+    pub(crate) load: PathBuf,
     /// The lab itself, which is the null tunnel, too.
     pub(crate) lab: PathBuf,
     /// Where the reader's own subjects are.
@@ -115,7 +117,7 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
     /// Whether it can run here.
     fn availability(&self, tools: &Tools) -> Availability;
     /// Starts a server for so many clients, and gives what starts each of them.
-    fn crowd(&self, _ground: &mut Ground, _tools: &Tools, _count: u32) -> Result<Vec<Command>, LabError> {
+    fn clients(&self, _ground: &mut Testbed, _tools: &Tools, _count: u32) -> Result<Vec<Command>, LabError> {
         Err(LabError::Usage("the lab drives many clients of adit and of OpenVPN only".to_owned()))
     }
     /// Figures of the program's own benchmark in memory, by name; nothing if it has none.
@@ -123,7 +125,7 @@ pub(crate) trait Subject: fmt::Debug + Send + Sync {
         Ok(Vec::new())
     }
     /// Brings the tunnel up.
-    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError>;
+    fn start(&self, testbed: &mut Testbed, tools: &Tools) -> Result<Tunnel, LabError>;
 }
 
 /// All that the lab knows, by name.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
 /// It has no overhead to leave room for.
 const MTU: u16 = 1500;
@@ -27,16 +27,16 @@ impl Subject for Null {
         lacks_tun().unwrap_or(Availability::Installed("the lab's own".to_owned()))
     }
 
-    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
+    fn start(&self, testbed: &mut Testbed, tools: &Tools) -> Result<Tunnel, LabError> {
         let command = |own: usize| {
             let mut command = Command::new(&tools.lab);
             let address = |end: usize| format!("{}:{PORT}", OUTER[end]);
             command.args(["null".to_owned(), DEVICE.to_owned(), address(own), address(1 - own)]);
             command
         };
-        ground.start_server(command(0))?;
-        bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
-        let started = ground.start_client(command(1), |client| bring_up(client, DEVICE, INNER[1], MTU))?;
+        testbed.start_server(command(0))?;
+        bring_up(&testbed.server, DEVICE, INNER[0], MTU)?;
+        let started = testbed.start_client(command(1), |client| bring_up(client, DEVICE, INNER[1], MTU))?;
         Ok(Tunnel::up(started))
     }
 }

@@ -9,8 +9,8 @@ use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, openvpn_
 use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PATIENCE, PORT};
-use crate::measure::apart::crowd_address;
+use crate::measure::standalone::client_address;
+use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed};
 
 /// What an OpenVPN tunnel is made of.
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +50,12 @@ impl Shape {
     }
 
     /// The two configuration files of a server with many clients, which lack their own addresses.
-    fn crowd_configurations(self, count: u32) -> Result<[String; 2], TestbedError> {
+    fn clients_configurations(self, count: u32) -> Result<[String; 2], TestbedError> {
         let [server, client] = self.configurations()?;
         let (server, client) = (server.replace("verb 3", "verb 1"), client.replace("verb 3", "verb 1"));
         let small = format!("server {}.0 255.255.255.0", network());
         let large = format!("server {}.0 255.255.224.0", network());
-        // All show one certificate. OpenVPN answers a hundred in ten seconds unless it is told otherwise.
+        // All show one certificate. By default OpenVPN answers a hundred in ten seconds.
         let more = format!("duplicate-cn\nmax-clients {}\nconnect-freq-initial 100000 10\n", count + 10);
         Ok([server.replace(&small, &large) + &more, client.replace("nobind\n", &format!("lport {PORT}\n"))])
     }
@@ -102,19 +102,19 @@ fn network() -> &'static str {
 }
 
 /// Starts a server and gives the commands of its clients, each with an address of its own.
-pub(super) fn crowd(
+pub(super) fn clients(
     shape: Shape,
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     count: u32,
     command: &dyn Fn(&Path) -> Result<Command, TestbedError>,
 ) -> Result<Vec<Command>, LabError> {
-    let [server, client] = shape.crowd_configurations(count)?;
-    let server = ground.directory.write("server.conf", &server)?;
-    ground.start_server(command(&server)?)?;
-    ground.wait_until_bound(shape.tcp)?;
+    let [server, client] = shape.clients_configurations(count)?;
+    let server = testbed.directory.write("server.conf", &server)?;
+    testbed.start_server(command(&server)?)?;
+    testbed.wait_until_bound(shape.tcp)?;
     let commands = (0..count).map(|number| {
-        let text = format!("{client}local {}\n", crowd_address(number));
-        command(&ground.directory.write(&format!("{number}.ovpn"), &text)?)
+        let text = format!("{client}local {}\n", client_address(number));
+        command(&testbed.directory.write(&format!("{number}.ovpn"), &text)?)
     });
     Ok(commands.collect::<Result<Vec<Command>, TestbedError>>()?)
 }
@@ -123,28 +123,28 @@ pub(super) fn crowd(
 pub(super) type Run<'a> = &'a dyn Fn(&Path) -> Result<Command, TestbedError>;
 
 /// Brings up a tunnel of these files; `command` is what runs one of them.
-pub(super) fn start(shape: Shape, ground: &mut Ground, command: Run<'_>) -> Result<Tunnel, LabError> {
-    start_between(shape, ground, [command, command], &|client| client)
+pub(super) fn start(shape: Shape, testbed: &mut Testbed, command: Run<'_>) -> Result<Tunnel, LabError> {
+    start_between(shape, testbed, [command, command], &|client| client)
 }
 
 /// The same with another program at each end, the server's first. `change` makes the client's file one that its program
 /// understands.
 pub(super) fn start_between(
     shape: Shape,
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     run: [Run<'_>; 2],
     change: &dyn Fn(String) -> String,
 ) -> Result<Tunnel, LabError> {
     let [server, client] = shape.configurations()?;
-    let server = ground.directory.write("server.conf", &server)?;
-    let client = ground.directory.write("client.ovpn", &change(client))?;
-    ground.start_server(run[0](&server)?)?;
+    let server = testbed.directory.write("server.conf", &server)?;
+    let client = testbed.directory.write("client.ovpn", &change(client))?;
+    testbed.start_server(run[0](&server)?)?;
     let up = || {
-        ground.server.is_bound(shape.tcp, PORT).unwrap_or(false)
-            && ground.server.devices().is_ok_and(|devices| devices.len() > 1)
+        testbed.server.is_bound(shape.tcp, PORT).unwrap_or(false)
+            && testbed.server.devices().is_ok_and(|devices| devices.len() > 1)
     };
-    wait_until("the server to listen", PATIENCE, up)?;
-    let started = ground.start_client(run[1](&client)?, |_| Ok(()))?;
+    wait_until("the server to listen", TIMEOUT, up)?;
+    let started = testbed.start_client(run[1](&client)?, |_| Ok(()))?;
     Ok(Tunnel::up(started))
 }
 
@@ -198,13 +198,13 @@ impl Subject for OpenVpn {
         }
     }
 
-    fn crowd(&self, ground: &mut Ground, _tools: &Tools, count: u32) -> Result<Vec<Command>, LabError> {
-        crowd(self.0, ground, count, &|file| self.command(file))
+    fn clients(&self, testbed: &mut Testbed, _tools: &Tools, count: u32) -> Result<Vec<Command>, LabError> {
+        clients(self.0, testbed, count, &|file| self.command(file))
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let tunnel = start(self.0, ground, &|file| self.command(file))?;
-        if self.0.kernel && !ground.client.ip(&["-details", "link", "show"])?.contains("ovpn-dco") {
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let tunnel = start(self.0, testbed, &|file| self.command(file))?;
+        if self.0.kernel && !testbed.client.ip(&["-details", "link", "show"])?.contains("ovpn-dco") {
             let why = "OpenVPN keeps the data channel to itself; its log says why".to_owned();
             return Err(LabError::Usage(why));
         }

@@ -5,7 +5,7 @@ use adit_testbed::{program, wait_until};
 use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, version};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER};
+use crate::testbed::{INNER, OUTER, Testbed};
 
 /// The control connection's (RFC 2637 §1.3).
 const CONTROL: u16 = 1723;
@@ -35,17 +35,17 @@ impl Subject for Pptp {
         }
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let options = ground.directory.write("options", OPTIONS)?;
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        let options = testbed.directory.write("options", OPTIONS)?;
         let text = format!("option {}\nlocalip {}\nremoteip {}\n", options.display(), INNER[0], INNER[1]);
-        let configuration = ground.directory.write("pptpd.conf", &text)?;
+        let configuration = testbed.directory.write("pptpd.conf", &text)?;
         let mut server = program("pptpd")?;
         server.arg("--fg").arg("--conf").arg(configuration);
-        ground.start_server(server)?;
-        let listens = || ground.server.is_bound(true, CONTROL).unwrap_or(false);
-        wait_until("pptpd to listen", ground.patience, listens)?;
+        testbed.start_server(server)?;
+        let listens = || testbed.server.is_bound(true, CONTROL).unwrap_or(false);
+        wait_until("pptpd to listen", testbed.timeout, listens)?;
         let mut client = program("pppd")?;
         client.args(["pty", &format!("pptp {} --nolaunchpppd", OUTER[0]), "nodetach", "file"]).arg(options);
-        Ok(Tunnel::up(ground.start_client(client, |_| Ok(()))?))
+        Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))
     }
 }

@@ -8,7 +8,7 @@ use adit_testbed::{Namespace, TestbedError, program, wait_until};
 use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER};
+use crate::testbed::{INNER, OUTER, Testbed};
 
 /// Where Debian puts the daemon.
 const CHARON: &str = "/usr/lib/ipsec/charon";
@@ -16,7 +16,7 @@ const CHARON: &str = "/usr/lib/ipsec/charon";
 const LIBIPSEC: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
 const PACKAGES: &str = "apt-get install --yes strongswan-charon strongswan-swanctl libcharon-extra-plugins";
 /// How long the daemon may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const ENDS: [&str; 2] = ["server", "client"];
 
 /// strongSwan at both ends.
@@ -50,13 +50,13 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
 
 /// The files and sockets of one end.
 struct End<'a> {
-    ground: &'a Ground,
+    testbed: &'a Testbed,
     number: usize,
 }
 
 impl End<'_> {
     fn path(&self, what: &str) -> String {
-        format!("{}/{}.{what}", self.ground.directory.path().display(), ENDS[self.number])
+        format!("{}/{}.{what}", self.testbed.directory.path().display(), ENDS[self.number])
     }
 
     fn socket(&self) -> String {
@@ -78,7 +78,7 @@ impl End<'_> {
              esp_proposals = {proposal}\n }} }}\n }} }}\nsecrets {{ ike-1 {{ secret = \"measured here\" }} }}\n",
             OUTER[own], OUTER[other], ENDS[own], ENDS[other], INNER[own], INNER[other]
         );
-        let directory = &self.ground.directory;
+        let directory = &self.testbed.directory;
         directory.write(&format!("{}.conf", ENDS[own]), &daemon)?;
         directory.write(&format!("{}.connection", ENDS[own]), &connection).map(drop)
     }
@@ -100,7 +100,7 @@ impl End<'_> {
     /// Tells the daemon its connection as soon as it listens.
     fn load(&self, namespace: &Namespace) -> Result<(), TestbedError> {
         let socket = self.path("vici");
-        wait_until("charon's socket", PATIENCE, || std::path::Path::new(&socket).exists())?;
+        wait_until("charon's socket", TIMEOUT, || std::path::Path::new(&socket).exists())?;
         self.control(namespace, &["--load-all", "--file", &self.path("connection")])
     }
 }
@@ -133,25 +133,25 @@ impl Subject for StrongSwan {
         }
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        for (namespace, address) in [(&ground.server, INNER[0]), (&ground.client, INNER[1])] {
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        for (namespace, address) in [(&testbed.server, INNER[0]), (&testbed.client, INNER[1])] {
             namespace.ip(&["address", "add", &format!("{address}/32"), "dev", "lo"])?;
         }
         let commands = [0, 1].map(|number| {
-            let end = End { ground, number };
+            let end = End { testbed, number };
             end.write(self.proposal, self.kernel).and_then(|()| end.daemon())
         });
         let [server, client] = commands;
-        ground.start_server(server?)?;
-        End { ground, number: 0 }.load(&ground.server)?;
-        let shared = &*ground;
+        testbed.start_server(server?)?;
+        End { testbed, number: 0 }.load(&testbed.server)?;
+        let shared = &*testbed;
         let started = shared.started_client(client?, |namespace| {
-            let end = End { ground: shared, number: 1 };
+            let end = End { testbed: shared, number: 1 };
             end.load(namespace)?;
             end.control(namespace, &["--initiate", "--child", "c", "--timeout", "10"])
         })?;
         let (process, started) = started;
-        ground.processes.push(process);
+        testbed.processes.push(process);
         Ok(Tunnel::up(started))
     }
 }

@@ -6,7 +6,7 @@ use adit_testbed::{TestbedError, program};
 
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
 /// What it sets itself: room for its own headers.
 const MTU: u16 = 1400;
@@ -24,13 +24,13 @@ pub(super) struct Tinc;
 
 impl Tinc {
     /// The folder of one end, with both hosts' files and a key.
-    fn write(ground: &Ground) -> Result<(), TestbedError> {
-        let failed = |source| TestbedError::File { path: ground.directory.path().to_owned(), source };
+    fn write(testbed: &Testbed) -> Result<(), TestbedError> {
+        let failed = |source| TestbedError::File { path: testbed.directory.path().to_owned(), source };
         for (name, address) in NAMES.iter().zip(OUTER) {
-            let own = ground.directory.path().join(name);
+            let own = testbed.directory.path().join(name);
             std::fs::create_dir_all(own.join("hosts")).map_err(failed)?;
             let other = if *name == NAMES[1] { "ConnectTo = server\n" } else { "" };
-            let slow = if ground.is_slow() { SLOW } else { "" };
+            let slow = if testbed.is_slow() { SLOW } else { "" };
             let text =
                 format!("Name = {name}\nMode = router\nInterface = {DEVICE}\nPort = {PORT}\n{other}{slow}");
             std::fs::write(own.join("tinc.conf"), text).map_err(failed)?;
@@ -39,17 +39,18 @@ impl Tinc {
             std::fs::write(own.join("hosts").join(name), host).map_err(failed)?;
             let mut keys = program("tincd")?;
             keys.arg("-c").arg(&own).arg("-K2048");
-            ground.server.run(keys)?;
+            testbed.server.run(keys)?;
         }
         for (from, to) in [(0, 1), (1, 0)] {
-            let hosts = |end: usize| ground.directory.path().join(NAMES[end]).join("hosts").join(NAMES[from]);
+            let hosts =
+                |end: usize| testbed.directory.path().join(NAMES[end]).join("hosts").join(NAMES[from]);
             std::fs::copy(hosts(from), hosts(to)).map_err(failed)?;
         }
         Ok(())
     }
 
-    fn command(ground: &Ground, end: usize) -> Result<Command, TestbedError> {
-        let own = ground.directory.path().join(NAMES[end]);
+    fn command(testbed: &Testbed, end: usize) -> Result<Command, TestbedError> {
+        let own = testbed.directory.path().join(NAMES[end]);
         let mut command = program("tincd")?;
         command.arg("-c").arg(&own).arg("-D").arg("--pidfile").arg(own.join("pid"));
         Ok(command)
@@ -72,12 +73,12 @@ impl Subject for Tinc {
         }
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        Tinc::write(ground)?;
-        ground.start_server(Tinc::command(ground, 0)?)?;
-        bring_up(&ground.server, DEVICE, INNER[0], MTU)?;
-        let client = Tinc::command(ground, 1)?;
-        let started = ground.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        Tinc::write(testbed)?;
+        testbed.start_server(Tinc::command(testbed, 0)?)?;
+        bring_up(&testbed.server, DEVICE, INNER[0], MTU)?;
+        let client = Tinc::command(testbed, 1)?;
+        let started = testbed.start_client(client, |namespace| bring_up(namespace, DEVICE, INNER[1], MTU))?;
         Ok(Tunnel::up(started))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Availability, Subject, Tools, Tunnel};
 use crate::error::LabError;
-use crate::ground::Ground;
+use crate::testbed::Testbed;
 
 /// No tunnel at all: the bound for everything.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Subject for Veth {
         Availability::Installed("part of the kernel".to_owned())
     }
 
-    fn start(&self, _ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
+    fn start(&self, _ground: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
         Ok(Tunnel { inner: false, starts: Vec::new() })
     }
 }

@@ -6,7 +6,7 @@ use adit_testbed::{Namespace, TestbedError, program};
 
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PORT};
+use crate::testbed::{INNER, OUTER, PORT, Testbed};
 
 /// Room for the headers of IPv4 and UDP, vtun's length, and a cipher's padding.
 const MTU: u16 = 1400;
@@ -81,12 +81,12 @@ impl Subject for Vtun {
         lacks_tun().unwrap_or(Availability::Installed(version))
     }
 
-    fn start(&self, ground: &mut Ground, _tools: &Tools) -> Result<Tunnel, LabError> {
-        Vtun::device(&ground.server, INNER[0])?;
-        Vtun::device(&ground.client, INNER[1])?;
+    fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
+        Vtun::device(&testbed.server, INNER[0])?;
+        Vtun::device(&testbed.client, INNER[1])?;
         let command = |end: usize| -> Result<Command, TestbedError> {
             let name = format!("{}.conf", ENDS.get(end).copied().unwrap_or_default());
-            let file = ground.directory.write(&name, &self.configuration())?;
+            let file = testbed.directory.write(&name, &self.configuration())?;
             let mut command = program("vtund")?;
             command.arg("-n").arg("-f").arg(file);
             Ok(command)
@@ -94,8 +94,8 @@ impl Subject for Vtun {
         let (mut server, mut client) = (command(0)?, command(1)?);
         server.arg("-s");
         client.args(["lab", OUTER[0]]);
-        ground.start_server(server)?;
-        ground.wait_until_bound(true)?;
-        Ok(Tunnel::up(ground.start_client(client, |_| Ok(()))?))
+        testbed.start_server(server)?;
+        testbed.wait_until_bound(true)?;
+        Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))
     }
 }

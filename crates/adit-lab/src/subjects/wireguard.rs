@@ -8,17 +8,17 @@ use adit_testbed::{configure_wireguard, program, wireguard_keys, wireguard_socke
 
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
-use crate::ground::{Ground, INNER, OUTER, PORT, bring_up};
+use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
 /// What wireguard-go and wg-quick choose for an outer MTU of 1500.
-const MTU: u16 = 1420;
+pub(crate) const MTU: u16 = 1420;
 
 /// Tells the devices of several tunnels apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A program that speaks WireGuard.
-#[derive(Debug)]
-struct WireGuard {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireGuard {
     name: &'static str,
     /// What gets it.
     build: &'static [&'static str],
@@ -61,6 +61,11 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     ALL.into_iter().map(|subject| Box::new(subject) as Box<dyn Subject>).collect()
 }
 
+/// The one of that name.
+pub(crate) fn find(name: &str) -> Option<WireGuard> {
+    ALL.into_iter().find(|subject| subject.name == name)
+}
+
 impl WireGuard {
     fn builder(&self) -> &'static str {
         self.build.first().copied().unwrap_or_default()
@@ -79,13 +84,15 @@ impl WireGuard {
         tools.directory.join(self.path)
     }
 
-    fn command(&self, tools: &Tools, device: &str) -> Command {
+    /// What runs a device in the foreground.
+    pub(crate) fn command(&self, tools: &Tools, device: &str) -> Command {
         let mut command = Command::new(self.path(tools));
         command.args(["--foreground", device]).args(self.argument).env("LOG_LEVEL", "error");
         command
     }
 
-    fn version(&self, tools: &Tools) -> Option<String> {
+    /// The version that is installed, if one is.
+    pub(crate) fn version(&self, tools: &Tools) -> Option<String> {
         let path = self.path(tools);
         match self.builder() {
             "go" => path.is_file().then(|| go_version(&path)),
@@ -119,18 +126,18 @@ impl Subject for WireGuard {
         }
     }
 
-    fn start(&self, ground: &mut Ground, tools: &Tools) -> Result<Tunnel, LabError> {
-        let keys = wireguard_keys(ground.directory.path())?;
+    fn start(&self, testbed: &mut Testbed, tools: &Tools) -> Result<Tunnel, LabError> {
+        let keys = wireguard_keys(testbed.directory.path())?;
         // Their sockets are in one folder, whatever namespace they are in.
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % 1000;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}{number}", std::process::id()));
-        ground.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();
-        ground.start_server(self.command(tools, &devices[0]))?;
+        testbed.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();
+        testbed.start_server(self.command(tools, &devices[0]))?;
         configure_wireguard(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
-        bring_up(&ground.server, &devices[0], INNER[0], MTU)?;
+        bring_up(&testbed.server, &devices[0], INNER[0], MTU)?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
         let command = self.command(tools, &devices[1]);
-        let started = ground.start_client(command, |client| {
+        let started = testbed.start_client(command, |client| {
             configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], MTU)
         })?;

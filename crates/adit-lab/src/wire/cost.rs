@@ -5,10 +5,10 @@ use std::time::Duration;
 use adit_testbed::{Ends, TcpLoad, TestbedError, round_trips, tcp_flow};
 use serde::{Deserialize, Serialize};
 
-use crate::ground::Ground;
 use crate::link::Link;
 use crate::plan::Plan;
 use crate::stats;
+use crate::testbed::Testbed;
 
 const FLOW: Duration = Duration::from_secs(1);
 /// One a millisecond.
@@ -44,8 +44,8 @@ pub(crate) fn measure(plan: &Plan) -> Result<Option<WireCost>, TestbedError> {
 }
 
 fn bare(link: &Link) -> Result<Bare, TestbedError> {
-    let ground = Ground::build(link)?;
-    let ends = ground.ends(false);
+    let testbed = Testbed::build(link)?;
+    let ends = testbed.ends(false);
     let flow = tcp_flow(&ends, TcpLoad { time: FLOW, back: false, write: None, compressible: false })?;
     let echoes = round_trips(&ends, ECHOES)?;
     let times: Vec<f64> = echoes.round_trips.iter().map(|time| time.as_secs_f64() * 1e6).collect();

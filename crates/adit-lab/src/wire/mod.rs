@@ -23,8 +23,8 @@ pub(crate) use self::cost::measure as measure_cost;
 pub(crate) use self::cost::{Bare, WireCost};
 use self::schedule::Schedule;
 pub(crate) use self::schedule::{Counts, FRAMING};
-use crate::ground::{OUTER, WIRE};
 use crate::link::Link;
+use crate::testbed::{OUTER, WIRE};
 
 /// A frame of an MTU of 1500, with room.
 const FRAME: usize = 2048;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use crate::ground::{QUEUE, QUEUE_FRAMES};
 use crate::link::Link;
+use crate::testbed::{QUEUE, QUEUE_FRAMES};
 
 /// A frame that is to arrive behind its successors is held back by as much.
 const HELD_BACK: Duration = Duration::from_millis(2);
@@ -26,7 +26,7 @@ pub(crate) struct Counts {
     /// Of these, lost because the link loses some.
     pub(crate) lost: u64,
     /// Of these, lost because too many waited in front of the rate.
-    pub(crate) crowded_out: u64,
+    pub(crate) queue_full: u64,
     /// Of these, held back behind their successors.
     pub(crate) reordered: u64,
     /// Of these, arrived twice.
@@ -38,7 +38,7 @@ impl Counts {
         Counts {
             handed: with(self.handed, other.handed),
             lost: with(self.lost, other.lost),
-            crowded_out: with(self.crowded_out, other.crowded_out),
+            queue_full: with(self.queue_full, other.queue_full),
             reordered: with(self.reordered, other.reordered),
             duplicated: with(self.duplicated, other.duplicated),
         }
@@ -106,7 +106,7 @@ impl Schedule {
             return [None; 2];
         }
         let Some(left) = self.departure(now, bytes) else {
-            self.counts.crowded_out += 1;
+            self.counts.queue_full += 1;
             return [None; 2];
         };
         // Jitter makes a frame late, and those behind it with it: the order is another setting.
@@ -184,7 +184,7 @@ mod tests {
         let lost = (0..100_000).filter(|_| first(&mut schedule, Duration::ZERO, 100).is_none()).count();
         assert!((900..1100).contains(&lost), "{lost}");
         let counts = schedule.counts();
-        assert_eq!((counts.handed, counts.lost, counts.crowded_out), (100_000, lost as u64, 0));
+        assert_eq!((counts.handed, counts.lost, counts.queue_full), (100_000, lost as u64, 0));
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         let within = arrivals.iter().filter(|arrival| **arrival <= Duration::from_secs(10)).count();
         assert!((9_990..=10_000).contains(&within), "{within}");
         assert!(arrivals.is_sorted());
-        assert_eq!(schedule.counts().crowded_out, 20_000 - arrivals.len() as u64);
+        assert_eq!(schedule.counts().queue_full, 20_000 - arrivals.len() as u64);
     }
 
     #[test]

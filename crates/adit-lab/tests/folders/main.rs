@@ -1,4 +1,4 @@
-//! The program with folders of results that nobody measured.
+//! The program with made-up folders of results.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod schema;
@@ -159,26 +159,33 @@ fn the_page_in_the_documentation_was_written_by_this_program() {
     let head = said(&lab(&[&"results"]));
     let head = head.split("\n\nThere is no run").next().unwrap();
     assert!(
-        include_str!("../../../../docs/RESULTS.md").starts_with(head),
-        "write it again: adit-lab results"
+        include_str!("../../../../docs/results/README.md").starts_with(head),
+        "write it again: adit-lab results --out docs/results"
     );
 }
 
 #[test]
-fn one_page_of_markdown_has_every_run() {
+fn each_run_has_a_page_of_markdown_and_the_index_names_them() {
     let scratch = Scratch::create("lab-folders").unwrap();
     let (one, other) =
         (folder(&scratch, "one", [900.0, 910.0, 905.0]), folder(&scratch, "other", [700.0, 705.0, 710.0]));
-    let page = scratch.path().join("RESULTS.md");
-    let output = lab(&[&"results", &one, &other, &"--out", &page]);
+    let pages = scratch.path().join("pages");
+    let output = lab(&[&"results", &one, &other, &"--out", &pages]);
     assert!(output.status.success(), "{}", said(&output));
-    let text = std::fs::read_to_string(page).unwrap();
-    assert_eq!(text.matches("\n## Made up\n").count(), 2);
-    assert_eq!(text.matches("`adit-lab run made-up`, 2026-01-02 03:04 UTC").count(), 2);
-    assert!(
-        text.contains("| veth | 905 (900–910) |") && text.contains("| strongswan (stand-in) |"),
-        "{text}"
-    );
+    let read = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
+    let (index, first, second) = (read("README.md"), read("made-up.md"), read("made-up-2.md"));
+    for name in ["made-up.md", "made-up-2.md"] {
+        let line = format!("| [Made up]({name}) | `adit-lab run made-up` | 2026-01-02 03:04 UTC |\n");
+        assert!(index.contains(&line), "{index}");
+    }
+    for page in [&first, &second] {
+        assert!(page.starts_with("# Made up\n"), "{page}");
+        assert!(page.contains("`adit-lab run made-up`, 2026-01-02 03:04 UTC"), "{page}");
+        assert!(page.contains("| strongswan (stand-in) |"), "{page}");
+    }
+    assert!(first.contains("| veth | 905 (900–910) |") && second.contains("| veth | 705 (700–710) |"));
+    let printed = said(&lab(&[&"results", &one, &other]));
+    assert_eq!(printed.matches("\n# Made up\n").count(), 2, "{printed}");
 }
 
 #[test]

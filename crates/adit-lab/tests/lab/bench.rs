@@ -31,12 +31,21 @@ pub(crate) fn json(out: &Path, name: &str) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(out.join(name)).unwrap()).unwrap()
 }
 
-/// The adit beside the lab: built by whoever tests everything, else now.
+/// The adit beside the lab, which is built now if it is missing.
 pub(crate) fn adit() -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name("adit");
+    built("adit")
+}
+
+/// The load generator beside the lab, which is built now if it is missing.
+pub(crate) fn load() -> PathBuf {
+    built("adit-load")
+}
+
+fn built(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name(name);
     if !path.exists() {
-        let status = Command::new(env!("CARGO")).args(["build", "-p", "adit"]).status().unwrap();
-        assert!(status.success(), "adit does not build: {status}");
+        let status = Command::new(env!("CARGO")).args(["build", "-p", name]).status().unwrap();
+        assert!(status.success(), "{name} does not build: {status}");
     }
     path
 }

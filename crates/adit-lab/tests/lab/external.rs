@@ -6,7 +6,7 @@ use adit_testbed::{Scratch, can_run};
 
 use crate::bench::{NEEDED, json, lab, said, small_plan};
 
-/// A tunnel that somebody wrote in an afternoon: a script around a program that moves packets.
+/// A small external subject: a script around a program that moves packets.
 const SCRIPT: &str = r#"#!/bin/sh
 case $1 in
 describe)

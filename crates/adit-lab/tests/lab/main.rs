@@ -6,8 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bench;
-mod crowd;
+mod clients;
+mod demo;
 mod errors;
 mod external;
+mod load;
 mod slow;
 mod smoke;

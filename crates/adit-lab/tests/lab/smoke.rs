@@ -4,7 +4,7 @@ use adit_testbed::{Scratch, can_run};
 
 use crate::bench::{NEEDED, adit, json, lab, said};
 
-/// Who is measured, and the program that each needs.
+/// What is measured, and the program that each needs.
 const SUBJECTS: [(&str, &str); 7] = [
     ("veth", "ip"),
     ("null", "ip"),

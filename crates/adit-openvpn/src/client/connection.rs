@@ -1,7 +1,7 @@
 //! A client's connection to one server.
 
-mod come_up;
-mod point;
+mod establish;
+mod point_to_point;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use adit_core::{
     Cipher, DataEvent, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, SessionLimits,
     Severity, Transport, TunnelSettings, UserPassword,
 };
+use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -18,14 +19,13 @@ use zeroize::Zeroizing;
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
 use crate::control_message::{ControlMessage, PushAssembler, split};
+use crate::data_keys::{Agreement, DataKeys};
 use crate::data_message;
 use crate::key_state::{KeyStateError, earliest};
 use crate::lifetime::Lifetime;
-use crate::link::{Agreement, Link};
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
-use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
 
@@ -115,7 +115,7 @@ pub(super) struct Connection {
     remote: RemoteParams,
     params: Arc<ClientParams>,
     session: Session,
-    link: Link,
+    link: DataKeys,
     liveness: Liveness,
     lifetime: Lifetime,
     started: Instant,
@@ -160,7 +160,7 @@ impl Connection {
             path,
             remote,
             session,
-            link: Link::new(PeerId::SERVER, Role::Client),
+            link: DataKeys::new(PeerId::SERVER, Role::Client),
             // Until the push arrives, the hand window watches.
             liveness: Liveness::new(now, Keepalive::default()),
             lifetime: Lifetime::default(),
@@ -204,7 +204,7 @@ impl Connection {
         self.up.is_some()
     }
 
-    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         self.session.is_revoked(lists)
     }
 
@@ -341,7 +341,7 @@ impl Connection {
     }
 
     fn silence(&self, directive: &str) -> String {
-        let seconds = self.liveness.patience().as_secs();
+        let seconds = self.liveness.timeout().as_secs();
         format!("nothing heard from the server for {seconds} s ({directive})")
     }
 
@@ -415,7 +415,7 @@ impl Connection {
                     );
                 }
                 if !self.params.pull && self.up.is_none() {
-                    self.come_up_unpushed(now, events)?;
+                    self.establish_without_push(now, events)?;
                 }
                 if self.up.is_none() && self.params.pull && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
@@ -466,7 +466,7 @@ impl Connection {
         match ControlMessage::parse(text) {
             ControlMessage::PushReply(_) if !self.params.pull => {}
             ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
-                Ok(Some(options)) => self.come_up(now, &options, events)?,
+                Ok(Some(options)) => self.establish(now, &options, events)?,
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },

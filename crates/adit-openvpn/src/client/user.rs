@@ -43,7 +43,7 @@ impl User {
         User { auth, answer: None, token: None, challenge: None, once: None, refused: None }
     }
 
-    /// What somebody must be asked before the next connection.
+    /// What the user must be asked before the next connection.
     pub(super) fn need(&self) -> Option<Need> {
         if let Some(Dynamic { text, echo, .. }) = &self.challenge {
             return Some(Need::Answer { text: text.clone(), echo: *echo });
@@ -113,13 +113,13 @@ impl User {
         self.token = None;
     }
 
-    /// The server asks a question instead of letting us in. An error: nobody may be asked.
+    /// The server sent a challenge instead of accepting the client. An error: the user may not be asked.
     pub(super) fn challenged(&mut self, challenge: Dynamic) -> Result<(), &'static str> {
         match &self.auth {
-            None => Err("there is no `auth-user-pass` in the file, so nobody is asked"),
-            Some(auth) if auth.retry == AuthRetry::NoInteract => {
-                Err("`auth-retry nointeract` says that nobody is to be asked; write `auth-retry interact`")
-            }
+            None => Err("there is no `auth-user-pass` in the file, so no user is asked"),
+            Some(auth) if auth.retry == AuthRetry::NoInteract => Err(
+                "`auth-retry nointeract` says that the user is not to be asked; write `auth-retry interact`",
+            ),
             Some(_) if challenge.wants_answer => {
                 self.challenge = Some(challenge);
                 Ok(())

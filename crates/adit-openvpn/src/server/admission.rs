@@ -1,16 +1,16 @@
-//! How strangers become peers: what they have shown so far, and whether there is room for one more.
+//! How unauthenticated clients become peers: what they have proved so far, and whether there is room for one more.
 
-use adit_core::{Path, PeerId, Rejected, ScriptId, Severity, Transport};
+use adit_core::{AnswerLimit, Path, PeerId, Rejected, ScriptId, Severity, Transport};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::Server;
-use super::door::{Knock, Newcomer};
-use super::gate::Gate;
-use super::key_judge::Inquiry;
+use super::authentication::Authentication;
 use super::limits::HANDSHAKES;
 use super::peer::Peer;
-use super::prospect::{Prospect, prospect};
+use super::pre_auth::{PendingClient, PreAuthOutcome};
+use super::pre_check::{PreCheck, pre_check};
+use super::tls_crypt_v2_verify::KeyQuery;
 use crate::wire::Sid;
 
 impl Server {
@@ -29,29 +29,37 @@ impl Server {
         if self.up > 0 && self.params.point.as_ref().is_some_and(|point| point.single) {
             return Err(Rejected::Limited("one peer, which is here (single-session)"));
         }
-        if self.key_judge.keep((path, sid), datagram) {
+        if self.tls_crypt_v2_verify.keep((path, sid), datagram) {
             return Ok(None);
         }
-        self.key_judge.check(self.now, datagram)?;
-        match prospect(&self.params, path, datagram)? {
-            Prospect::Answer { larger } => {
-                self.door.check_answers(self.now, &self.params, path, larger, &mut self.events)?;
+        self.tls_crypt_v2_verify.check(self.now, datagram)?;
+        match pre_check(&self.params, path, datagram)? {
+            PreCheck::Answer { larger } => {
+                let (now, foresee) = (self.now, AnswerLimit::foresee);
+                self.pre_auth.check_answer(now, &self.params, path, larger, foresee, &mut self.events)?;
             }
-            Prospect::Session => self.half_open.check_room(path, false)?,
-            Prospect::Open => {}
+            PreCheck::Session => self.half_open.check_room(path, false)?,
+            PreCheck::Open => {}
         }
-        let newcomer = match self.door.knock(self.now, &self.params, path, datagram, &mut self.events)? {
-            Knock::Answered => return Ok(None),
-            Knock::Enter(newcomer) => newcomer,
+        let pending = match self.pre_auth.handle_initial_packet(
+            self.now,
+            &self.params,
+            path,
+            datagram,
+            &mut self.events,
+        )? {
+            PreAuthOutcome::Answered => return Ok(None),
+            PreAuthOutcome::Enter(pending) => pending,
         };
-        let judge = self.params.access.key_verify.clone().filter(|_| newcomer.metadata.is_some());
-        let Some(argv) = judge else { return self.enter(path, newcomer).map(Some) };
+        let judge = self.params.access.key_verify.clone().filter(|_| pending.metadata.is_some());
+        let Some(argv) = judge else { return self.enter(path, pending).map(Some) };
         self.admitted += 1;
         let id = ScriptId { owner: self.admitted, number: 0 };
-        let patience = self.params.control.hand_window;
-        let inquiry = Inquiry { id, argv, patience };
-        let evicted = self.key_judge.ask(self.now, (path, datagram), newcomer, inquiry, &mut self.events)?;
-        self.silent.heard(path, self.now + patience.saturating_mul(2));
+        let timeout = self.params.control.hand_window;
+        let query = KeyQuery { id, argv, timeout };
+        let evicted =
+            self.tls_crypt_v2_verify.ask(self.now, (path, datagram), pending, query, &mut self.events)?;
+        self.silent.heard(path, self.now + timeout.saturating_mul(2));
         if let Some(evicted) = evicted {
             self.report_full("clients whose keys are being judged");
             self.close_unused(evicted);
@@ -59,23 +67,30 @@ impl Server {
         Ok(None)
     }
 
-    /// A newcomer gets a session.
-    fn enter(&mut self, path: Path, newcomer: Newcomer) -> Result<PeerId, Rejected> {
-        let proven = newcomer.cookie.is_some() || path.transport() == Transport::Tcp;
+    /// Gives a pending client a session.
+    fn enter(&mut self, path: Path, pending: PendingClient) -> Result<PeerId, Rejected> {
+        let proven = pending.cookie.is_some() || path.transport() == Transport::Tcp;
         self.half_open.check_room(path, proven)?;
         let id = self.free_peer_id().ok_or(Rejected::Limited("peer ids"))?;
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let sid = newcomer.sid;
+        let sid = pending.sid;
         let mut session = [0; 12];
         if self.params.access.tokens.is_some() {
             self.rng.fill_bytes(&mut session);
         }
         self.admitted += 1;
-        let gate = Gate::new(self.params.clone(), self.admitted, session);
-        let peer =
-            Peer::new(self.now, id, path, newcomer, gate, self.control.clone(), ChaCha20Rng::from_seed(seed))
-                .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
+        let authentication = Authentication::new(self.params.clone(), self.admitted, session);
+        let peer = Peer::new(
+            self.now,
+            id,
+            path,
+            pending,
+            authentication,
+            self.control.clone(),
+            ChaCha20Rng::from_seed(seed),
+        )
+        .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
         self.peers.insert(id, peer);
         self.by_sid.insert((path, sid), id);
         self.silent.remove(path);
@@ -97,12 +112,12 @@ impl Server {
             .inspect(|id| self.next_peer = (id.0 + 1) % slots)
     }
 
-    /// A newcomer's key is good.
-    pub(super) fn let_through(&mut self, path: Path, newcomer: Newcomer, datagrams: &[Vec<u8>]) {
+    /// The key of a pending client was accepted.
+    pub(super) fn let_through(&mut self, path: Path, pending: PendingClient, datagrams: &[Vec<u8>]) {
         if self.goodbye_until.is_some() {
             return;
         }
-        match self.enter(path, newcomer) {
+        match self.enter(path, pending) {
             Ok(id) => {
                 for datagram in datagrams {
                     let Some(peer) = self.peers.get_mut(&id) else { break };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use adit_core::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 use zeroize::Zeroizing;
 
-use super::gate::deferred_result;
-use crate::pool::Lease;
+use super::authentication::deferred_result;
+use crate::lease::ClientLease;
 
 /// The exit code by which a script puts off its answer.
 const DEFERRED: i32 = 2;
@@ -15,7 +15,7 @@ const DEFERRED: i32 = 2;
 /// A client about which the script is being asked.
 pub(super) struct Connecting {
     id: ScriptId,
-    lease: Lease,
+    lease: ClientLease,
     settings: PeerSettings,
 }
 
@@ -26,10 +26,10 @@ pub(super) enum Connected {
     /// It will say later.
     NotYet,
     /// No, and why.
-    Refused { lease: Lease, reason: String },
+    Refused { lease: ClientLease, reason: String },
     /// Yes.
     Accepted {
-        lease: Lease,
+        lease: ClientLease,
         /// What was known before, and what the script adds.
         settings: Box<PeerSettings>,
         added: Box<PeerSettings>,
@@ -37,7 +37,7 @@ pub(super) enum Connected {
 }
 
 impl Connecting {
-    pub(super) fn new(id: ScriptId, lease: Lease, settings: PeerSettings) -> Self {
+    pub(super) fn new(id: ScriptId, lease: ClientLease, settings: PeerSettings) -> Self {
         Connecting { id, lease, settings }
     }
 
@@ -49,11 +49,11 @@ impl Connecting {
         self.id == id
     }
 
-    pub(super) fn lease_mut(&mut self) -> &mut Lease {
+    pub(super) fn lease_mut(&mut self) -> &mut ClientLease {
         &mut self.lease
     }
 
-    pub(super) fn into_lease(self) -> Lease {
+    pub(super) fn into_lease(self) -> ClientLease {
         self.lease
     }
 
@@ -62,7 +62,7 @@ impl Connecting {
         &self,
         argv: Vec<String>,
         env: Vec<(String, String)>,
-        (source, patience): (IpAddr, Duration),
+        (source, timeout): (IpAddr, Duration),
     ) -> Script {
         let file = |is_argument, variable| ScriptFile {
             content: Zeroizing::default(),
@@ -83,7 +83,7 @@ impl Connecting {
             defers: true,
             in_order: None,
             beside: None,
-            patience,
+            timeout,
         }
     }
 

@@ -46,7 +46,7 @@ impl CookieMaker {
         })
     }
 
-    /// Sixteen bits twice, by which a limit finds its counters for a subscriber. Nobody outside can aim at them.
+    /// Sixteen bits twice, by which a limit finds its counters for a subscriber. An outsider cannot predict them.
     pub(super) fn places(&self, subscriber: Subscriber) -> [usize; 2] {
         let digest = self.digest([b"limit", &subscriber.octets(), &[]]);
         let place = |at| match digest.get(at..at + 2) {

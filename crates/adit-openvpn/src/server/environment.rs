@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use adit_core::{Instant, Path, printable};
+use adit_pki::certificate::subject_text;
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
@@ -10,10 +11,9 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-use crate::certificate::subject_text;
+use crate::lease::ClientLease;
 use crate::params::ServerParams;
 use crate::peer_info::PeerVariables;
-use crate::pool::Lease;
 
 /// Environment variables; a later value takes the place of an earlier one.
 #[derive(Clone, Default)]
@@ -103,7 +103,7 @@ impl Environment {
     }
 
     /// What the client has been given, and since when.
-    pub(super) fn lease(&mut self, params: &ServerParams, lease: &Lease, since: Instant) {
+    pub(super) fn lease(&mut self, params: &ServerParams, lease: &ClientLease, since: Instant) {
         self.addresses(&lease.addresses());
         self.server(params);
         if let Some(network) = params.address4 {

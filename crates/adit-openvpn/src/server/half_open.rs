@@ -17,7 +17,7 @@ pub(super) enum Progress {
 
 /// What counts of a client that is not up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct HalfOpenState {
     pub(super) progress: Progress,
     /// It was seen to receive at its address.
     pub(super) proven: bool,
@@ -62,19 +62,19 @@ impl HalfOpen {
     }
 
     /// Takes note of how far a client is. Gives the one that makes room for it, if it is counted otherwise now.
-    pub(super) fn note(&mut self, path: Path, id: PeerId, standing: Standing) -> Option<PeerId> {
+    pub(super) fn note(&mut self, path: Path, id: PeerId, half_open_state: HalfOpenState) -> Option<PeerId> {
         let source = path.remote().ip();
-        if standing.proven {
+        if half_open_state.proven {
             self.unproven.remove(&id);
         }
-        let evicted = match (standing.put_off, self.put_off.contains(&id)) {
+        let evicted = match (half_open_state.put_off, self.put_off.contains(&id)) {
             (true, false) if self.handshakes.remove(&id).is_some() => self.put_off.insert(source, id, (), ()),
             (false, true) => {
                 self.put_off.remove(&id);
-                self.handshakes.insert(source, id, standing.progress, ())
+                self.handshakes.insert(source, id, half_open_state.progress, ())
             }
             _ => {
-                self.handshakes.set_class(&id, standing.progress);
+                self.handshakes.set_class(&id, half_open_state.progress);
                 None
             }
         };
@@ -108,8 +108,8 @@ mod tests {
         Path::Udp { socket: 0, remote: ([192, 0, 2, last], 40_000).into() }
     }
 
-    const BEGUN: Standing = Standing { progress: Progress::Begun, proven: true, put_off: false };
-    const PUT_OFF: Standing = Standing { progress: Progress::Identified, put_off: true, ..BEGUN };
+    const BEGUN: HalfOpenState = HalfOpenState { progress: Progress::Begun, proven: true, put_off: false };
+    const PUT_OFF: HalfOpenState = HalfOpenState { progress: Progress::Identified, put_off: true, ..BEGUN };
 
     /// One address has as many clients that wait for sign-on as there may be; those of others wait beside them, and who
     /// need not wait is not concerned.

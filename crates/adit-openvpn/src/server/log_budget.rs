@@ -9,7 +9,7 @@ use super::limits::{LOG_LINES, LOG_PERIOD};
 /// The lines of the last [`LOG_PERIOD`]. What exceeds the budget is counted, and told once in that time.
 ///
 /// A source that had a line in this time takes no more of the second half of the budget: that is left for the first
-/// lines of others, so that a client's failure shows in the log also while somebody fills it.
+/// lines of others, so that a client's failure shows in the log also while an attacker fills it.
 pub(super) struct LogBudget {
     lines: PrefixTable<u64, Instant>,
     written: u64,

@@ -1,8 +1,8 @@
 //! One client of a server.
 
-mod come_up;
+mod establish;
 mod learn;
-mod point;
+mod point_to_point;
 mod scripts;
 
 use std::collections::VecDeque;
@@ -13,29 +13,29 @@ use adit_core::{
     ClientRuling, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Rejected,
     Report, ScriptId, ScriptOutcome, Severity, Transport,
 };
+use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 use self::learn::Learning;
 pub(super) use self::learn::{Learned, delete_address};
+use super::authentication::{AuthRequest, AuthResult, Authentication};
 use super::connect::Connecting;
-use super::door::Newcomer;
-use super::gate::{Claim, Gate, Judgement};
-use super::half_open::{Progress, Standing};
+use super::half_open::{HalfOpenState, Progress};
+use super::pre_auth::PendingClient;
 use crate::client_hello::server_hello;
 use crate::control_message::{ControlMessage, split};
+use crate::data_keys::DataKeys;
 use crate::data_message;
 use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyStateError, earliest};
+use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
-use crate::link::Link;
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
 use crate::notices::{Heard, Hearing};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
-use crate::pool::Lease;
-use crate::revocation::Lists;
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
@@ -60,7 +60,7 @@ pub(super) enum Verdict {
 
 /// What a client is once it has its addresses.
 struct Up {
-    lease: Lease,
+    lease: ClientLease,
     since: Instant,
     push_messages: Vec<String>,
     pushed_at: Option<Instant>,
@@ -70,7 +70,7 @@ struct Up {
 
 /// One client, from its first reset to its end.
 pub(super) struct Peer {
-    /// Its id in the data plane: in a point-to-point tunnel that of the only peer, whoever it is.
+    /// Its id in the data plane: in a point-to-point tunnel that of the only peer.
     id: PeerId,
     path: Path,
     sid: Sid,
@@ -78,7 +78,7 @@ pub(super) struct Peer {
     proven: bool,
     params: Arc<ServerParams>,
     session: Session,
-    link: Link,
+    link: DataKeys,
     liveness: Liveness,
     lifetime: Lifetime,
     abilities: PeerAbilities,
@@ -89,7 +89,7 @@ pub(super) struct Peer {
     bytes: (u64, u64),
     /// What it told of itself, for scripts.
     peer_info: String,
-    gate: Gate,
+    authentication: Authentication,
     /// Its first key exchange is complete.
     established: bool,
     /// The script that is asked about it now.
@@ -120,25 +120,25 @@ impl Peer {
         now: Instant,
         id: PeerId,
         path: Path,
-        newcomer: Newcomer,
-        gate: Gate,
+        pending: PendingClient,
+        authentication: Authentication,
         control: Arc<ControlParams>,
         rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
-        let id = if gate.params().point.is_some() { PeerId::SERVER } else { id };
+        let id = if authentication.params().point.is_some() { PeerId::SERVER } else { id };
         Ok(Peer {
-            params: gate.params().clone(),
-            gate,
+            params: authentication.params().clone(),
+            authentication,
             established: false,
             connecting: None,
             learning: None,
             peer_info: String::new(),
             id,
             path,
-            sid: newcomer.sid,
-            proven: path.transport() == Transport::Tcp || newcomer.cookie.is_some(),
-            session: Session::server(now, control, newcomer.wrap, (newcomer.sid, newcomer.cookie), rng)?,
-            link: Link::new(id, Role::Server),
+            sid: pending.sid,
+            proven: path.transport() == Transport::Tcp || pending.cookie.is_some(),
+            session: Session::server(now, control, pending.wrap, (pending.sid, pending.cookie), rng)?,
+            link: DataKeys::new(id, Role::Server),
             liveness: Liveness::new(now, Keepalive::default()),
             lifetime: Lifetime::default(),
             abilities: PeerAbilities::default(),
@@ -166,12 +166,12 @@ impl Peer {
     /// Takes other settings, which hold where they do not depend on what was agreed.
     pub(super) fn reconfigure(&mut self, params: &Arc<ServerParams>) {
         self.params = Arc::clone(params);
-        self.gate.set_params(Arc::clone(params));
+        self.authentication.set_params(Arc::clone(params));
         self.session.reconfigure(&params.control);
     }
 
     /// Its addresses, wherever they wait to be its own.
-    pub(super) fn leases_mut(&mut self) -> impl Iterator<Item = &mut Lease> {
+    pub(super) fn leases_mut(&mut self) -> impl Iterator<Item = &mut ClientLease> {
         let Peer { up, connecting, learning, .. } = self;
         let up = up.as_mut().map(|up| &mut up.lease);
         let connecting = connecting.as_mut().map(|connecting| connecting.lease_mut());
@@ -193,14 +193,14 @@ impl Peer {
     }
 
     /// How far it is on its way in; `None` once it is up, or was.
-    pub(super) fn standing(&self) -> Option<Standing> {
+    pub(super) fn half_open_state(&self) -> Option<HalfOpenState> {
         let progress = match (self.session.is_identified(), self.session.has_answered_tls()) {
             (true, _) => Progress::Identified,
             (false, true) => Progress::Tls,
             (false, false) => Progress::Begun,
         };
         let proven = self.proven || self.session.reset_is_acknowledged();
-        (!self.authenticated).then(|| Standing { progress, proven, put_off: self.is_put_off() })
+        (!self.authenticated).then(|| HalfOpenState { progress, proven, put_off: self.is_put_off() })
     }
 
     /// It was up once.
@@ -213,9 +213,9 @@ impl Peer {
         std::mem::take(&mut self.lines)
     }
 
-    /// Whether it waits for a person, as whoever judges it wants.
+    /// Whether its authentication was deferred to wait for the user.
     pub(super) fn is_put_off(&self) -> bool {
-        self.gate.is_put_off()
+        self.authentication.is_put_off()
     }
 
     /// The proven name, or what stands for it.
@@ -223,34 +223,34 @@ impl Peer {
         self.known_name().unwrap_or("unknown client")
     }
 
-    /// The common name of its certificate, or the username that was judged. Who has none of them is nobody's earlier connection, and
+    /// The common name of its certificate, or the username that was judged. A client without either is not the earlier connection of any other, and
     /// has no later one.
     pub(super) fn known_name(&self) -> Option<&str> {
-        let username = Some(self.gate.username()).filter(|name| !name.is_empty());
+        let username = Some(self.authentication.username()).filter(|name| !name.is_empty());
         let certified = self.session.peer_name();
         if self.params.access.username_as_name { username.or(certified) } else { certified.or(username) }
     }
 
     /// By what scripts know it.
     pub(super) fn owner(&self) -> u64 {
-        self.gate.owner()
+        self.authentication.owner()
     }
 
     /// By what people know it, and programs that judge it.
     pub(super) fn number(&self) -> u64 {
-        self.gate.number()
+        self.authentication.number()
     }
 
     /// What a program that judges clients said for it alone; once.
     pub(super) fn granted(&mut self) -> Option<Box<PeerSettings>> {
-        self.gate.granted()
+        self.authentication.granted()
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.up.is_some()
     }
 
-    pub(super) fn is_revoked(&self, lists: &Lists) -> bool {
+    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
         self.session.is_revoked(lists)
     }
 
@@ -258,7 +258,7 @@ impl Peer {
         self.session.is_quiet()
     }
 
-    pub(super) fn lease(&self) -> Option<&Lease> {
+    pub(super) fn lease(&self) -> Option<&ClientLease> {
         self.up.as_ref().map(|up| &up.lease)
     }
 
@@ -272,7 +272,7 @@ impl Peer {
         self.waits_until = Some(now + self.params.control.hand_window);
     }
 
-    /// Its settings came. False if nobody asked for them.
+    /// Its settings came. False if they were not asked for.
     pub(super) fn settings_came(&mut self) -> bool {
         self.waits_until.take().is_some()
     }
@@ -318,9 +318,9 @@ impl Peer {
             last_handshake: self.last_handshake,
             since: up.since,
             heard: self.liveness.last_heard(),
-            username: self.gate.username().to_owned(),
+            username: self.authentication.username().to_owned(),
             routes: up.lease.routes.clone(),
-            number: self.gate.number(),
+            number: self.authentication.number(),
         })
     }
 
@@ -358,13 +358,14 @@ impl Peer {
             let reason = "was refused".to_owned();
             self.verdict = Some(Verdict::Remove { reason, severity: Severity::Debug });
         }
-        if self.gate.deadline().is_some_and(|at| now >= at) {
-            let judgement = self.gate.late(events);
-            self.follow(now, judgement, events);
+        if self.authentication.deadline().is_some_and(|at| now >= at) {
+            let auth_result = self.authentication.late(events);
+            self.follow(now, auth_result, events);
         }
         if self.waits_until.is_some_and(|until| now >= until) {
             let reason =
-                "nobody told what holds for it (client-config-dir, client-connect, learn-address)".to_owned();
+                "no answer came about its settings (client-config-dir, client-connect, learn-address)"
+                    .to_owned();
             self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
         }
         if self.up.is_none() {
@@ -379,7 +380,7 @@ impl Peer {
                 events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));
             }
             Some(Due::Timeout) => {
-                let seconds = self.liveness.patience().as_secs();
+                let seconds = self.liveness.timeout().as_secs();
                 if self.params.point.is_some() && self.liveness.exits() {
                     let why = format!("not heard for {seconds} s (ping-exit)");
                     return self.end_session(now, why, events);
@@ -407,7 +408,7 @@ impl Peer {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let next = earliest(earliest(self.session.poll_timeout(), self.refused_until), self.waits_until);
-        let next = earliest(next, self.gate.deadline());
+        let next = earliest(next, self.authentication.deadline());
         if self.up.is_none() {
             return next;
         }
@@ -474,7 +475,7 @@ impl Peer {
     /// Once all is known that it takes to let the client in, the server goes on with it.
     fn proceed(&mut self) {
         let waits = self.waits_until.is_some() || self.refused_until.is_some();
-        if self.established && self.gate.is_open() && self.up.is_none() && !waits {
+        if self.established && self.authentication.is_open() && self.up.is_none() && !waits {
             self.verdict.get_or_insert(Verdict::Authenticated);
         }
     }
@@ -487,8 +488,8 @@ impl Peer {
         outcome: &ScriptOutcome,
         events: &mut VecDeque<Event>,
     ) {
-        if let Some(judgement) = self.gate.script_done(now, id, outcome, events) {
-            self.follow(now, judgement, events);
+        if let Some(auth_result) = self.authentication.script_done(now, id, outcome, events) {
+            self.follow(now, auth_result, events);
         }
     }
 
@@ -502,36 +503,36 @@ impl Peer {
     ) {
         // What it says of one that is being sent away changes nothing.
         if !self.is_refused()
-            && let Some(judgement) = self.gate.ruled(now, key, ruling, events)
+            && let Some(auth_result) = self.authentication.ruled(now, key, ruling, events)
         {
-            self.follow(now, judgement, events);
+            self.follow(now, auth_result, events);
         }
     }
 
-    fn follow(&mut self, now: Instant, judgement: Judgement, events: &mut VecDeque<Event>) {
+    fn follow(&mut self, now: Instant, auth_result: AuthResult, events: &mut VecDeque<Event>) {
         if self.is_refused() {
             return;
         }
-        match judgement {
-            Judgement::Pending(messages) => {
+        match auth_result {
+            AuthResult::Pending(messages) => {
                 messages.iter().for_each(|message| self.session.send_message(now, message));
             }
-            Judgement::Passed if self.known_name().is_none() && !self.gate.is_vouched_for() => {
+            AuthResult::Passed if self.known_name().is_none() && !self.authentication.is_vouched_for() => {
                 let reason = "nothing names it: there is neither a certificate nor a username";
                 self.refuse(now, "", reason, events);
             }
-            Judgement::Passed if self.up.is_some() => {
-                if let Some(token) = self.gate.token(now) {
+            AuthResult::Passed if self.up.is_some() => {
+                if let Some(token) = self.authentication.token(now) {
                     self.session.send_message(now, &format!("PUSH_REPLY,auth-token {}", *token));
                 }
             }
-            Judgement::Passed => self.proceed(),
-            Judgement::Refused { told, reason } if self.up.is_some() => {
+            AuthResult::Passed => self.proceed(),
+            AuthResult::Refused { told, reason } if self.up.is_some() => {
                 self.refuse(now, &told, &reason, events);
                 let reason = "was refused at a renegotiation".to_owned();
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
             }
-            Judgement::Refused { told, reason } => self.refuse(now, &told, &reason, events),
+            AuthResult::Refused { told, reason } => self.refuse(now, &told, &reason, events),
         }
     }
 
@@ -556,9 +557,9 @@ impl Peer {
         }
         let chain = self.session.peer_certificates();
         let certified = self.session.peer_name();
-        let claim = Claim { now, path: self.path, hello, certified, chain: &chain };
-        let judgement = self.gate.judge(&claim, events);
-        self.follow(now, judgement, events);
+        let request = AuthRequest { now, path: self.path, hello, certified, chain: &chain };
+        let auth_result = self.authentication.judge(&request, events);
+        self.follow(now, auth_result, events);
     }
 
     /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
@@ -568,7 +569,7 @@ impl Peer {
         self.session.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
-        self.gate.forget(events);
+        self.authentication.forget(events);
         self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
     }
 
@@ -581,7 +582,7 @@ impl Peer {
     pub(super) fn halt(&mut self, now: Instant, told: &str) {
         self.session.send_message(now, &format!("HALT,{told}"));
         self.up = None;
-        self.link = Link::new(self.id, Role::Server);
+        self.link = DataKeys::new(self.id, Role::Server);
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
     }
 
@@ -591,7 +592,7 @@ impl Peer {
             match message.as_deref().map(|text| ControlMessage::parse(text)) {
                 Ok(ControlMessage::PushRequest) => self.push(now),
                 Ok(ControlMessage::CrResponse(response)) => {
-                    if let Err(why) = self.gate.respond(&response, events) {
+                    if let Err(why) = self.authentication.respond(&response, events) {
                         let text = format!("{}: its answer (CR_RESPONSE) is not judged: {why}", self.name());
                         self.tell(Severity::Warning, text, events);
                     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use adit_core::{AddressPool, PoolRanges};
+
 use super::Server;
 use crate::params::ServerParams;
-use crate::pool::Pool;
 
 impl Server {
     /// Takes other settings. They hold for clients that connect from now on, and for connected ones where they do not
@@ -29,7 +30,7 @@ impl Server {
         let has_other_pool = (params.pool4, params.pool6) != (old.pool4, old.pool6);
         let params = Arc::new(params);
         self.control = Arc::new(params.control.clone());
-        self.door.set_limits(&params);
+        self.pre_auth.set_limits(&params);
         // Connected clients keep what their keys were agreed by.
         let mut with_old_data = BTreeMap::new();
         for peer in self.peers.values_mut() {
@@ -39,9 +40,10 @@ impl Server {
             peer.reconfigure(own);
         }
         if has_other_pool {
-            self.pool = Pool::new(&params).in_place_of(&self.pool);
+            let ranges = PoolRanges { v4: params.pool4, v6: params.pool6 };
+            self.pool = AddressPool::new(ranges, &[]).in_place_of(&self.pool);
             for peer in self.peers.values_mut() {
-                peer.leases_mut().for_each(|lease| self.pool.adopt(lease));
+                peer.leases_mut().for_each(|lease| self.pool.adopt(&mut lease.addresses));
             }
         }
         self.params = params;

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 
 use adit_core::{CompressionFraming, IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSettings};
 
-use crate::link::Agreement;
+use crate::data_keys::Agreement;
+use crate::lease::ClientLease;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::{PointParams, ServerParams};
-use crate::pool::Lease;
 
 /// The server's end of the tunnel.
 pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
@@ -31,7 +31,7 @@ pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
 
 /// What is pushed to one client.
 pub(super) struct PushOf<'a> {
-    pub(super) lease: &'a Lease,
+    pub(super) lease: &'a ClientLease,
     pub(super) settings: &'a PeerSettings,
     pub(super) agreement: &'a Agreement,
     pub(super) peer_id: Option<u32>,
@@ -116,7 +116,7 @@ fn blocks(settings: &PeerSettings, name: &str) -> bool {
 }
 
 fn push_addresses(params: &ServerParams, of: &PushOf<'_>, options: &mut Vec<String>) {
-    if let Some(address) = of.lease.v4
+    if let Some(address) = of.lease.addresses.v4()
         && !blocks(of.settings, "ifconfig")
     {
         let given = of.settings.ipv4.map(|(_, second)| second);
@@ -125,7 +125,7 @@ fn push_addresses(params: &ServerParams, of: &PushOf<'_>, options: &mut Vec<Stri
         let mask = given.or(params.address4.map(|network| network.netmask()));
         options.push(format!("ifconfig {address} {}", mask.unwrap_or(Ipv4Addr::BROADCAST)));
     }
-    if let Some(network) = of.lease.v6
+    if let Some(network) = of.lease.addresses.v6()
         && !blocks(of.settings, "ifconfig-ipv6")
     {
         let named = of.settings.ipv6.and_then(|(_, gateway)| gateway);

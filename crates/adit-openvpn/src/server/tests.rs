@@ -7,6 +7,7 @@ use adit_core::{
     Command, DataEvent, Event, Instant, Notice, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome,
     Transport, UserPassword,
 };
+use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -19,7 +20,6 @@ use crate::params::{ClientParams, ControlParams, ServerParams};
 use crate::session::{Session, SessionOutput};
 use crate::support::{Authority, client_params, environment, server_params};
 use crate::tls::TlsConfig;
-use crate::verify::{CertificateDemand, PeerRequirements};
 use crate::wrap::WrapConfig;
 
 struct Rogue {
@@ -146,7 +146,7 @@ impl Rogue {
         self.events.iter().any(says)
     }
 
-    fn let_in(&self) -> bool {
+    fn assign_addresses(&self) -> bool {
         let near = |event: &Event| {
             matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
         };
@@ -217,7 +217,7 @@ fn cve_2024_28882_a_refused_client_cannot_stay() {
         assert_eq!(rogue.server.half_open(), 1);
     }
     rogue.advance(Duration::from_secs(1));
-    assert_eq!((rogue.server.half_open(), rogue.let_in()), (0, false));
+    assert_eq!((rogue.server.half_open(), rogue.assign_addresses()), (0, false));
 }
 
 /// Once refused, always refused, and no password is judged any more: what the client hears would tell if it was right.
@@ -229,7 +229,7 @@ fn a_refused_client_cannot_try_passwords() {
         rogue.renegotiate();
         rogue.ends(VERIFY, exit);
         rogue.advance(Duration::from_secs(1));
-        assert!(!rogue.let_in());
+        assert!(!rogue.assign_addresses());
         assert_eq!(rogue.scripts(VERIFY).len(), 1);
         rogue.heard
     });
@@ -249,7 +249,7 @@ fn an_answer_about_a_refused_client_changes_nothing() {
         rogue.ends("client-connect", 1);
         rogue.ends(VERIFY, exit);
         rogue.advance(Duration::from_secs(1));
-        assert!(!rogue.let_in());
+        assert!(!rogue.assign_addresses());
         rogue.heard
     });
     assert_eq!(heard[0], heard[1]);
@@ -280,7 +280,7 @@ fn a_client_refused_meanwhile_stays_out() {
         } else {
             rogue.ends("client-connect", 0);
         }
-        assert!(!rogue.let_in());
+        assert!(!rogue.assign_addresses());
         rogue.advance(Duration::from_secs(6));
         assert_eq!(rogue.server.half_open(), 0);
     }
@@ -341,7 +341,7 @@ fn later_exchanges_do_not_put_off_the_first_deadline() {
     rogue.advance(Duration::from_secs(10));
     assert!(rogue.heard.iter().any(|text| text.starts_with("AUTH_FAILED")), "{:?}", rogue.heard);
     rogue.advance(Duration::from_secs(5));
-    assert_eq!((rogue.server.half_open(), rogue.let_in()), (0, false));
+    assert_eq!((rogue.server.half_open(), rogue.assign_addresses()), (0, false));
 }
 
 /// Of the exchanges of one client, only the last one's scripts are of interest.

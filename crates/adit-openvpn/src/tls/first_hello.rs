@@ -2,7 +2,7 @@
 //!
 //! The peer's first handshake message says so: rustls offers the extension in each ClientHello and takes it up from each
 //! that offers it, so that it is in use exactly if the peer's ClientHello or ServerHello has it. Both are sent in the
-//! clear, and the handshake's end proves that nobody changed them.
+//! clear, and the handshake's end proves that they were not changed.
 
 use crate::tls::RECORD_HEADER;
 

@@ -30,7 +30,7 @@ impl CryptKey {
         CryptKey { cipher: part(cipher_slot), hmac: part(hmac_slot), ready: None }
     }
 
-    /// The same, quicker to use, for 1.3 KiB more: for the keys that every stranger's packet is tried with.
+    /// The same, quicker to use, for 1.3 KiB more: for the keys that every unauthenticated packet is tried with.
     #[must_use]
     pub(super) fn made_ready(mut self) -> Self {
         self.ready = Some(Box::new(Ready { cipher: self.new_cipher(), mac: self.new_mac() }));

@@ -2,7 +2,7 @@
 //! tests/unit_tests/openvpn/test_pkt.c.
 
 use super::*;
-use crate::static_key::tests::TEST_PKT_KEY;
+use crate::static_key::tests::test_pkt_key;
 use crate::wire::{ControlBody, Opcode};
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 fn key() -> StaticKey {
-    StaticKey::parse(TEST_PKT_KEY).unwrap()
+    test_pkt_key()
 }
 
 fn auth(direction: KeyDirection) -> WrapConfig {

@@ -9,7 +9,8 @@ use adit_openvpn::access::{PasswordScript, TokenParams};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, UserAuth};
 use adit_openvpn::wrap::WrapConfig;
-use adit_openvpn::{CertificateDemand, PeerRequirements, TlsConfig};
+use adit_openvpn::{PeerRequirements, TlsConfig};
+use adit_pki::CertificateDemand;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use zeroize::Zeroizing;
 
@@ -95,7 +96,7 @@ pub fn renegotiate(pair: &mut Pair) {
 }
 
 /// Whether the server let the client near the tunnel.
-pub fn let_in(pair: &Pair) -> bool {
+pub fn accepted(pair: &Pair) -> bool {
     let near = |event: &Event| {
         matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
     };

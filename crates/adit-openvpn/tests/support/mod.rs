@@ -7,7 +7,6 @@
 )]
 
 pub mod judged;
-pub mod paths;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

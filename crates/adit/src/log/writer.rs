@@ -154,8 +154,8 @@ impl Writer {
     }
 
     /// Waits until all is written, but not longer than that.
-    pub(super) fn flush(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+    pub(super) fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         let mut queue = self.0.queue();
         while queue.writing || !queue.lines.is_empty() || queue.lost > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_reads_makes_nobody_wait_and_what_is_lost_is_counted() {
+    fn a_log_that_is_not_read_blocks_no_thread_and_what_is_lost_is_counted() {
         let (writer, mut reader) = writer();
         let before = Instant::now();
         (0..50_000).for_each(|number| writer.push(numbered(number)));

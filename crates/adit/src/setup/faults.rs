@@ -161,7 +161,7 @@ fn check_renewed(dir: &Path, new: &Path, old: &Path) {
     }
 }
 
-/// The certificate in pki/ca.crt is in both configurations and is another than before; whoever has either of them
+/// The certificate in pki/ca.crt is in both configurations and is another than before; a peer that has either of them
 /// trusts the certificates of both ends.
 fn check_authority(dir: &Path) {
     let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
@@ -362,7 +362,8 @@ fn revoke_and_renew_put_off_the_end_of_the_list() {
         let workshop = Workshop::open(&dir).unwrap();
         let mut index = workshop.index.clone();
         let authority = workshop.authority().unwrap();
-        let old = authority.revocation_list(&mut index, now - time::Duration::days(3600)).unwrap();
+        let old =
+            authority::revocation_list(&authority, &mut index, now - time::Duration::days(3600)).unwrap();
         fs::write(dir.join(REVOKED), old).unwrap();
         drop(workshop);
         assert!(next_update(&dir) < now + time::Duration::days(60));
@@ -379,13 +380,13 @@ fn a_renewed_authority_lasts_longer_and_leaves_others_alone() {
     Work::RenewAuthority.prepare(&dir);
     let now = OffsetDateTime::now_utc();
     let mut authority = Workshop::open(&dir).unwrap().authority().unwrap();
-    let young = authority.certificate.clone();
-    authority.renew(now - time::Duration::days(3600)).unwrap();
-    let other = Authority::create(now).unwrap().certificate;
+    let young = authority.certificate().to_owned();
+    authority::renew(&mut authority, now - time::Duration::days(3600)).unwrap();
+    let other = authority::create(now).unwrap().certificate().to_owned();
     let server = fs::read_to_string(dir.join("server.conf")).unwrap();
-    let both = format!("{}{other}", authority.certificate);
+    let both = format!("{}{other}", authority.certificate());
     fs::write(dir.join("server.conf"), server.replace(&young, &both)).unwrap();
-    fs::write(dir.join(AUTHORITY), &authority.certificate).unwrap();
+    fs::write(dir.join(AUTHORITY), authority.certificate()).unwrap();
     // A profile from another authority is none of ours.
     fs::write(dir.join("clients/other.ovpn"), format!("<ca>\n{other}</ca>\n")).unwrap();
 

@@ -1,14 +1,33 @@
 use std::collections::BTreeSet;
 
+use adit_pki::Purpose;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::authority::Kind;
 use super::{Endpoint, Proto};
 
 /// The form of the file; a later adit that changes it counts up.
 const FORMAT: u32 = 1;
+
+/// Whose certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// A server's.
+    Server,
+    /// A client's.
+    Client,
+}
+
+impl From<Kind> for Purpose {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Server => Purpose::Server,
+            Kind::Client => Purpose::Client,
+        }
+    }
+}
 
 /// Every certificate issued, and what new profiles need to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,6 +30,8 @@ use adit_config::{KeyOwner, TlsCryptV2Key};
 use adit_core::UnixTime;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, SERVER_KEY_LEN, ServerKey};
+use adit_pki::inspect;
+use adit_pki::issue::Authority;
 use rand_core::{OsRng, TryRngCore as _};
 use thiserror::Error;
 use time::OffsetDateTime;
@@ -39,9 +41,8 @@ pub(crate) use self::endpoint::{Endpoint, Proto};
 pub(crate) use self::names::ClientName;
 pub(crate) use self::system_user::{Consent, SystemUser};
 
-use self::authority::{Authority, Kind};
 use self::files::{Access, Existing, NewDirectory};
-use self::index::Index;
+use self::index::{Index, Kind};
 
 /// The common name of the server's certificate, which clients check.
 const SERVER_NAME: &str = "adit-server";
@@ -190,12 +191,12 @@ impl Workshop {
     ) -> Result<(), SetupError> {
         let now = OffsetDateTime::now_utc();
         let new = NewDirectory::beside(dir)?;
-        let authority = Authority::create(now)?;
+        let authority = authority::create(now)?;
         let key = new_server_key()?;
         let mut index = Index::new(endpoint.clone(), proto, SERVER_NAME);
-        let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut index)?;
+        let issued = authority::issue(&authority, Kind::Server, SERVER_NAME, now, &mut index)?;
         let networks = profile::Networks::choose()?;
-        let revoked = authority.revocation_list(&mut index, now)?;
+        let revoked = authority::revocation_list(&authority, &mut index, now)?;
         // OpenVPN looks for the list from where it was started, so the path must be whole.
         let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into()).join(REVOKED);
         let wrap = WrapKey { directive: "tls-crypt-v2", text: key.to_text() };
@@ -204,7 +205,7 @@ impl Workshop {
 
         new.directory("pki")?;
         new.directory("clients")?;
-        new.file(AUTHORITY, authority.certificate.as_bytes(), Access::Everybody)?;
+        new.file(AUTHORITY, authority.certificate().as_bytes(), Access::Everybody)?;
         new.file("pki/ca.key", authority.key_pem().as_bytes(), Access::Owner)?;
         new.file(SERVER_KEY, key.to_text().as_bytes(), Access::Owner)?;
         new.file(INDEX, index.to_json().as_bytes(), Access::Owner)?;
@@ -239,7 +240,7 @@ impl Workshop {
     /// Makes the list of revoked certificates anew if the index knows of one that is not in it: `adit revoke` was
     /// interrupted between the two.
     fn complete_revocations(&mut self) -> Result<(), SetupError> {
-        let listed = files::read(&self.dir.join(REVOKED)).map(|list| read::serials_listed(&list));
+        let listed = files::read(&self.dir.join(REVOKED)).map(|list| inspect::serials_listed(&list));
         let missing = self.index.revoked_but_not_in(&listed.unwrap_or_default());
         if missing.is_empty() {
             return Ok(());
@@ -305,7 +306,7 @@ impl Workshop {
         now: OffsetDateTime,
     ) -> Result<Zeroizing<String>, SetupError> {
         let key = self.client_key(now)?;
-        let issued = authority.issue(Kind::Client, name.as_str(), now, &mut self.index)?;
+        let issued = authority::issue(authority, Kind::Client, name.as_str(), now, &mut self.index)?;
         let text = profile::client(&self.index, name.as_str(), authority, &issued, &key);
         profile::check(&text, &format!("{name}.ovpn"))?;
         Ok(text)
@@ -360,17 +361,17 @@ impl Workshop {
     pub(crate) fn renew_authority(&mut self) -> Result<RenewedAuthority, SetupError> {
         let now = OffsetDateTime::now_utc();
         let mut authority = self.authority()?;
-        let old_end = read::not_after(&authority.certificate);
-        authority.renew(now)?;
-        let end = read::not_after(&authority.certificate);
+        let old_end = inspect::not_after(authority.certificate());
+        authority::renew(&mut authority, now)?;
+        let end = inspect::not_after(authority.certificate());
         let server = self.dir.join("server.conf");
         let mut files = vec![(server.clone(), self.with_authority(&server, &authority)?)];
         for profile in files::list(&self.dir.join("clients"))? {
-            // A profile of somebody else's making stays as it is.
+            // A profile that adit did not make stays as it is.
             files.extend(self.with_authority(&profile, &authority).ok().map(|text| (profile, text)));
         }
         let path = self.dir.join(AUTHORITY);
-        files::write(&path, authority.certificate.as_bytes(), Access::Everybody, Existing::Replace)?;
+        files::write(&path, authority.certificate().as_bytes(), Access::Everybody, Existing::Replace)?;
         self.publish(&authority, now)?;
         for (path, text) in &files {
             files::write(path, text.as_bytes(), Access::Owner, Existing::Replace)?;
@@ -381,7 +382,7 @@ impl Workshop {
 
     /// A configuration with the authority's new certificate.
     fn with_authority(&self, path: &Path, authority: &Authority) -> Result<Zeroizing<String>, SetupError> {
-        let text = profile::with_authority(&files::read(path)?, &authority.certificate);
+        let text = profile::with_authority(&files::read(path)?, authority.certificate());
         text.ok_or_else(|| SetupError::Certificate {
             what: "put the authority's new certificate into server.conf",
             why: format!("it has no <ca> block with the certificate of {AUTHORITY}, as `adit init` made it"),
@@ -395,7 +396,7 @@ impl Workshop {
         now: OffsetDateTime,
     ) -> Result<Zeroizing<String>, SetupError> {
         let old = files::read(&self.dir.join("server.conf"))?;
-        let issued = authority.issue(Kind::Server, SERVER_NAME, now, &mut self.index)?;
+        let issued = authority::issue(authority, Kind::Server, SERVER_NAME, now, &mut self.index)?;
         profile::with_certificate(&old, &issued).ok_or_else(|| SetupError::Certificate {
             what: "renew the server's certificate in server.conf",
             why: "it must have a <cert> and a <key> block, as `adit init` made it".into(),
@@ -405,7 +406,7 @@ impl Workshop {
     /// Writes the index, and then the list of revoked certificates that follows from it. In this order: the next list
     /// is made from the index, and one that is missing is made by the next command.
     fn publish(&mut self, authority: &Authority, now: OffsetDateTime) -> Result<(), SetupError> {
-        let list = authority.revocation_list(&mut self.index, now)?;
+        let list = authority::revocation_list(authority, &mut self.index, now)?;
         self.write_index()?;
         files::write(&self.dir.join(REVOKED), list.as_bytes(), Access::Everybody, Existing::Replace)
     }
@@ -437,7 +438,7 @@ impl Workshop {
     fn authority(&self) -> Result<Authority, SetupError> {
         let certificate = files::read(&self.dir.join(AUTHORITY))?;
         let key = files::read(&self.dir.join("pki/ca.key"))?;
-        Authority::load(&certificate, &key)
+        authority::load(&certificate, &key)
     }
 
     /// What hides a new client's handshake: a key of its own, or the key of all in a directory made before clients

@@ -44,16 +44,3 @@ impl FromStr for ClientName {
         Ok(ClientName(name.into()))
     }
 }
-
-/// Whether a host may have that name (RFC 1123 §2.1): labels of letters, digits and inner hyphens, and the last of them
-/// not of digits alone, as then it would be an IPv4 address.
-pub(super) fn is_host_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let last = name.rsplit('.').next().unwrap_or_default();
-    name.len() <= 253 && name.split('.').all(is_label) && !last.chars().all(|c| c.is_ascii_digit())
-}

@@ -2,9 +2,10 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use adit_pki::inspect::is_same_authority;
+use adit_pki::issue::{Authority, Issued};
 use zeroize::Zeroizing;
 
-use super::authority::{Authority, Issued};
 use super::index::Index;
 use super::{Proto, SetupError, SystemUser, WrapKey, random, read};
 
@@ -153,7 +154,7 @@ pub(super) fn client(
 
 fn blocks(text: &mut String, authority: &Authority, issued: &Issued, key: &WrapKey) {
     let parts: [(&str, &str); 4] = [
-        ("ca", &authority.certificate),
+        ("ca", authority.certificate()),
         ("cert", &issued.certificate),
         ("key", &issued.key),
         (key.directive, &key.text),
@@ -180,7 +181,7 @@ pub(super) fn with_authority(configuration: &str, certificate: &str) -> Option<Z
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";
     let block = read::block(configuration, "ca")?;
-    let is_ours = |part: &&str| read::is_same_authority(part, certificate);
+    let is_ours = |part: &&str| is_same_authority(part, certificate);
     let replaced = |part| match Some(part).filter(is_ours).and_then(|part| part.split_once(BEGIN)) {
         Some((before, _)) => [before, certificate.trim_end()].concat(),
         None => part.to_owned(),

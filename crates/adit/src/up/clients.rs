@@ -25,7 +25,7 @@ enum Job {
     Leased(PoolEntry),
 }
 
-/// A thread that reads and writes these files, so that nobody waits for a disk. When it is dropped, what is
+/// A thread that reads and writes these files, so that no other thread waits for a disk. When it is dropped, what is
 /// to be remembered has been written.
 pub(super) struct Clients {
     jobs: Option<mpsc::Sender<Job>>,
@@ -42,19 +42,19 @@ impl Clients {
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let pool_file = lock(&files).pool_file.clone();
-        let mut book = Book::new(pool_file, remembered);
+        let mut leases = PoolLeases::new(pool_file, remembered);
         let work = move || {
             let mut log = log;
             loop {
-                match receiver.recv_timeout(book.next_write()) {
-                    Ok(Job::Leased(entry)) => book.note(entry),
+                match receiver.recv_timeout(leases.next_write()) {
+                    Ok(Job::Leased(entry)) => leases.note(entry),
                     Ok(Job::LookUp { peer, name }) => {
                         let settings =
                             settings_of(&lock(&files).clone(), &helper, &name, &mut log).map(Box::new);
                         handle.command(Command::PeerSettings { peer, name, settings });
                     }
-                    Err(RecvTimeoutError::Timeout) => book.write(&helper, &mut log),
-                    Err(RecvTimeoutError::Disconnected) => return book.write(&helper, &mut log),
+                    Err(RecvTimeoutError::Timeout) => leases.write(&helper, &mut log),
+                    Err(RecvTimeoutError::Disconnected) => return leases.write(&helper, &mut log),
                 }
             }
         };
@@ -134,18 +134,18 @@ pub(super) fn read_pool_file(file: Option<&PoolFile>) -> io::Result<Vec<PoolEntr
 }
 
 /// Who has which address, and the file that says so.
-struct Book {
+struct PoolLeases {
     file: Option<PoolFile>,
     entries: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
     changed: Option<Instant>,
 }
 
-impl Book {
+impl PoolLeases {
     fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>) -> Self {
-        let mut book = Book { file, entries: BTreeMap::new(), changed: None };
-        remembered.into_iter().for_each(|entry| book.note(entry));
-        book.changed = None;
-        book
+        let mut leases = PoolLeases { file, entries: BTreeMap::new(), changed: None };
+        remembered.into_iter().for_each(|entry| leases.note(entry));
+        leases.changed = None;
+        leases
     }
 
     /// An address has one owner, and a name one address.

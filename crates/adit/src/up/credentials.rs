@@ -14,8 +14,8 @@ use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, Stati
 use adit_io::{Handle, HelperAccess};
 use zeroize::Zeroizing;
 
-use super::management::{Questions, Topic};
-use super::signals::Early;
+use super::management::{PendingQueries, Topic};
+use super::signals::StartupSignals;
 use super::terminal::{Terminal, Turn, Turns, Waiting};
 use crate::configuration;
 use crate::log::Logger;
@@ -31,22 +31,22 @@ enum Source {
     File(PathBuf, Option<HelperAccess>),
     Text(Secret),
     /// A program at the management socket, which is told of a further question in these words.
-    Management(Arc<Questions>, String),
+    Management(Arc<PendingQueries>, String),
     /// The configuration speaks of none.
     Nothing,
 }
 
-/// Asks whoever knows: for username and password, and for answers to the server's questions.
-pub(super) struct Asker {
+/// Gets username and password, and answers to the server's challenges, from their configured source.
+pub(super) struct CredentialPrompt {
     source: Source,
     turns: Turns,
     /// The thread that asks, which is done when its turn is over.
     asking: Option<JoinHandle<()>>,
 }
 
-impl Asker {
+impl CredentialPrompt {
     /// What the configuration in `file` says. `questions` are asked in place of the terminal.
-    pub(super) fn new(auth: Option<&UserAuth>, file: &Path, questions: Option<Arc<Questions>>) -> Self {
+    pub(super) fn new(auth: Option<&UserAuth>, file: &Path, questions: Option<Arc<PendingQueries>>) -> Self {
         let source = match auth.map(|auth| &auth.source) {
             None => Source::Nothing,
             Some(UserPass::Prompt) => match questions {
@@ -59,7 +59,7 @@ impl Asker {
             Some(UserPass::File(path)) => Source::File(configuration::find(file, path), None),
             Some(UserPass::Inline(text)) => Source::Text(text.clone()),
         };
-        Asker { source, turns: Turns::default(), asking: None }
+        CredentialPrompt { source, turns: Turns::default(), asking: None }
     }
 
     /// The file that is read, if one is.
@@ -83,7 +83,7 @@ impl Asker {
     }
 
     /// Username and password for the first connection.
-    pub(super) fn first(&self, log: &mut Logger, early: &Early) -> Result<UserPassword, String> {
+    pub(super) fn first(&self, log: &mut Logger, signals: &StartupSignals) -> Result<UserPassword, String> {
         if let Source::File(path, _) = &self.source
             && fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0)
         {
@@ -95,7 +95,7 @@ impl Asker {
                 ),
             );
         }
-        self.source.get(None, early)
+        self.source.get(None, signals)
     }
 
     /// Asks for username and password, and gives the protocol the answer, without keeping anybody waiting.
@@ -118,7 +118,7 @@ impl Asker {
     }
 
     /// Does the work on a thread, once the one before it is done, and gives what comes of it to the protocol
-    /// unless nobody wants it any more.
+    /// unless it is no longer needed.
     fn post<P: Protocol + 'static>(
         &mut self,
         handle: Handle<P>,
@@ -144,7 +144,7 @@ impl Asker {
     }
 }
 
-impl Drop for Asker {
+impl Drop for CredentialPrompt {
     /// The terminal is left as it was found.
     fn drop(&mut self) {
         self.turns.next();
@@ -158,7 +158,7 @@ impl Source {
     fn get(&self, reason: Option<String>, waiting: &dyn Waiting) -> Result<UserPassword, String> {
         match (self, reason) {
             (Source::File(path, helper), None) => from_file(path, helper.as_ref(), waiting),
-            // Somebody may have changed the file meanwhile.
+            // The file may have changed meanwhile.
             (Source::File(path, helper), Some(_)) if !Terminal::is_there() => {
                 from_file(path, helper.as_ref(), waiting)
             }

@@ -8,13 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use adit_config::openvpn::Role;
-use adit_core::{Severity, printable};
+use adit_core::Severity;
 use adit_openvpn::credentials::Credentials;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use adit_pki::inspect;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use x509_parser::prelude::{CertificateRevocationList, FromDer as _, X509Certificate, X509Name};
 
 use super::ending::Ending;
 use crate::log::Logger;
@@ -139,28 +137,18 @@ fn lock(dated: &Mutex<Vec<Dated>>) -> MutexGuard<'_, Vec<Dated>> {
 
 /// The certificates in PEM; what cannot be read was refused before.
 fn certificates(pem: &[u8], what: &str, renew: &str) -> Vec<Dated> {
-    let dated = |der: CertificateDer<'_>| {
-        let (_, certificate) = X509Certificate::from_der(&der).ok()?;
-        let what = format!("{what} of {}", name(certificate.subject()));
-        Some(Dated { what, at: certificate.validity().not_after.timestamp(), renew: renew.into() })
-    };
-    CertificateDer::pem_slice_iter(pem).flatten().filter_map(dated).collect()
+    dated(inspect::certificate_expiries(pem), what, renew)
 }
 
 /// The revocation lists in PEM; one without a next update does not expire.
 fn lists(pem: &[u8], renew: &str) -> Vec<Dated> {
-    let dated = |der: CertificateRevocationListDer<'_>| {
-        let (_, list) = CertificateRevocationList::from_der(&der).ok()?;
-        let what = format!("the revocation list (crl-verify) of {}", name(list.issuer()));
-        Some(Dated { what, at: list.next_update()?.timestamp(), renew: renew.into() })
-    };
-    CertificateRevocationListDer::pem_slice_iter(pem).flatten().filter_map(dated).collect()
+    dated(inspect::list_expiries(pem), "the revocation list (crl-verify)", renew)
 }
 
-/// The common name, or all of the name if it has none; without characters that a terminal would obey.
-fn name(name: &X509Name<'_>) -> String {
-    let common = name.iter_common_name().find_map(|it| it.as_str().ok()).map(str::to_owned);
-    printable(&common.unwrap_or_else(|| name.to_string()))
+fn dated(expiries: Vec<inspect::Expiry>, what: &str, renew: &str) -> Vec<Dated> {
+    let dated =
+        |inspect::Expiry { name, at }| Dated { what: format!("{what} of {name}"), at, renew: renew.into() };
+    expiries.into_iter().map(dated).collect()
 }
 
 /// Reads certificates and revocation lists in PEM for their warnings. Gives how many there were.

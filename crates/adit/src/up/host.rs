@@ -13,7 +13,7 @@ use adit_io::{KillSwitch, Routing};
 
 use super::conflicts;
 use super::notify;
-use super::signals::{Early, Order};
+use super::signals::{Order, StartupSignals};
 use super::startup::{Member, Startup};
 use super::tunnel::{self, Tunnel};
 use super::{Args, Failure, KillSwitchScope};
@@ -187,8 +187,8 @@ fn open_log(logs: &mut Logs, parsed: &Parsed, name: Option<&str>) -> Result<Logg
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))
 }
 
-fn watch_signals() -> Result<Early, Failure> {
-    Early::watch().map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))
+fn watch_signals() -> Result<StartupSignals, Failure> {
+    StartupSignals::watch().map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))
 }
 
 /// `--kill-switch`, before anything else that reaches the network.

@@ -4,7 +4,7 @@ use adit_core::{Ended, Event, Protocol, Severity};
 use adit_io::{Handle, Observer};
 
 use super::clients::Clients;
-use super::credentials::Asker;
+use super::credentials::CredentialPrompt;
 use super::management::Watcher;
 use super::notify::Notifier;
 use super::scripts::Scripts;
@@ -16,22 +16,22 @@ pub(super) struct LogObserver<P> {
     notifier: Notifier,
     handle: Handle<P>,
     clients: Option<Clients>,
-    asker: Option<Asker>,
+    prompt: Option<CredentialPrompt>,
     scripts: Option<Scripts>,
     watcher: Option<Watcher>,
 }
 
 impl<P> LogObserver<P> {
-    /// `clients` answers a server that asks about its clients, `asker` a client that needs
-    /// a password or an answer, `watcher` whoever is at the management socket.
+    /// `clients` answers a server that asks about its clients, `prompt` a client that needs
+    /// a password or an answer, `watcher` the management client.
     pub(super) fn new(
         (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
-        (asker, scripts): (Option<Asker>, Option<Scripts>),
+        (prompt, scripts): (Option<CredentialPrompt>, Option<Scripts>),
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, asker, scripts, watcher }
+        LogObserver { log, notifier, handle, clients, prompt, scripts, watcher }
     }
 }
 
@@ -92,13 +92,13 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                 }
             }
             Event::AskCredentials { reason } => {
-                if let Some(asker) = &mut self.asker {
-                    asker.ask(reason.clone(), self.handle.clone());
+                if let Some(prompt) = &mut self.prompt {
+                    prompt.ask(reason.clone(), self.handle.clone());
                 }
             }
             Event::AskResponse(challenge) => {
-                if let Some(asker) = &mut self.asker {
-                    asker.answer(challenge, self.handle.clone());
+                if let Some(prompt) = &mut self.prompt {
+                    prompt.answer(challenge, self.handle.clone());
                 }
             }
             Event::Ended(Ended::Shutdown) => {

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_never_was_known_lets_nobody_in() {
+    fn a_name_that_never_was_known_lets_no_client_in() {
         let mut names = names(&["nowhere.invalid"]);
         assert!(!names.refresh(look_up) && names.addresses().is_empty());
     }

@@ -7,13 +7,13 @@ use adit_config::openvpn::{ClientConfig, PointConfig, Role, ServerConfig, Shared
 use adit_core::{Severity, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials};
 use adit_openvpn::params::ClientParams;
-use adit_openvpn::revocation::Revocations;
 use adit_openvpn::{Client, Server, StaticTunnel};
+use adit_pki::Revocations;
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
-use super::credentials::Asker;
-use super::management::{Management, Questions};
+use super::credentials::CredentialPrompt;
+use super::management::{Management, PendingQueries};
 use super::peer_names::PeerNames;
 use super::reload::{self, ClientKind, Reloads, ServerKind};
 use super::run::Watched;
@@ -30,7 +30,7 @@ struct Ingredients {
     credentials: Credentials,
     lists: Option<Revocations>,
     watched: Watched,
-    questions: Option<Arc<Questions>>,
+    questions: Option<Arc<PendingQueries>>,
     /// The wall clock at the origin of our own.
     wall: UnixTime,
     seed: [u8; 32],
@@ -108,12 +108,12 @@ impl Tunnel<'_> {
         let mut params =
             translate::client_params(&self.parsed.config, client, &credentials, patience, lists, wall)
                 .map_err(|error| self.locate(&error))?;
-        let asker = Asker::new(client.auth.as_ref(), self.file, questions);
+        let prompt = CredentialPrompt::new(client.auth.as_ref(), self.file, questions);
         if let Some(auth) = &mut params.auth {
-            let answer = asker.first(&mut self.log, &member.startup().early);
+            let answer = prompt.first(&mut self.log, &member.startup().early);
             let answer = answer.map_err(|why| self.at_line("auth-user-pass", &why))?;
             auth.credentials = Some(answer);
-            if asker.asks_all_at_once() {
+            if prompt.asks_all_at_once() {
                 auth.challenge = None;
             } else if auth.challenge.is_some() {
                 Terminal::open().map_err(|why| self.at_line("static-challenge", &why))?;
@@ -124,7 +124,7 @@ impl Tunnel<'_> {
         let reloads: Reloads<Client> = Box::new(move |source, handle| {
             reload::reload(source, ClientKind { handle, credentials, lists, patience, wall, expiry })
         });
-        let with = (Some(asker), management, Some(reloads));
+        let with = (Some(prompt), management, Some(reloads));
         self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
     }
 

@@ -92,7 +92,7 @@ pub(super) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<P
 
 /// Gives up the rights of the process: for good, in all threads.
 pub(super) fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, String> {
-    // Without `user` it becomes somebody who owns nothing: what needs root is the helper's.
+    // Without `user` it becomes an account that owns nothing: what needs root is done by the helper.
     let unprivileged = if account.is_none() { Account::unprivileged() } else { None };
     adit_io::confine(account.or(unprivileged.as_ref()), sandbox).map_err(|error| error.to_string())
 }

@@ -9,8 +9,8 @@ use adit_config::openvpn::{Config, KeyPassword, Parsed, PerClient, Role};
 use adit_core::{Command, Route, Severity, UnixTime};
 use adit_io::{Gathered, Handle, HelperFiles};
 use adit_openvpn::credentials::Credentials;
-use adit_openvpn::revocation::Revocations;
 use adit_openvpn::{Client, Server};
+use adit_pki::Revocations;
 use zeroize::Zeroizing;
 
 use super::changes;

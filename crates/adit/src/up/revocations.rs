@@ -11,7 +11,7 @@ use adit_config::openvpn::Crl;
 use adit_core::{Command, Protocol, Severity};
 use adit_io::{Handle, HelperFiles, Mark};
 use adit_openvpn::credentials;
-use adit_openvpn::revocation::Revocations;
+use adit_pki::{RevocationError, Revocations};
 
 use super::ending::Ending;
 use super::expiry::Expiry;
@@ -45,7 +45,7 @@ pub(super) fn load(
         None => return Ok((None, None)),
         Some(Crl::Inline(lists)) => {
             let pem = lists.text().as_bytes();
-            let lists = Revocations::from_lists(pem).map_err(|error| error.to_string())?;
+            let lists = Revocations::from_lists(pem).map_err(|error| unusable(&error))?;
             expiry.note_lists(pem);
             return Ok((Some(lists), None));
         }
@@ -55,10 +55,14 @@ pub(super) fn load(
     let content = source.read().map_err(|error| source.unreadable(&error))?;
     let lists = match source.directory {
         true => Revocations::from_serials(&content),
-        false => Revocations::from_lists(&content).map_err(|error| error.to_string())?,
+        false => Revocations::from_lists(&content).map_err(|error| unusable(&error))?,
     };
     source.note(&content);
     Ok((Some(lists), Some(source)))
+}
+
+fn unusable(error: &RevocationError) -> String {
+    format!("crl-verify: {error}")
 }
 
 impl Source {

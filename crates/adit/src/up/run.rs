@@ -9,7 +9,7 @@ use adit_core::{Ended, Protocol, Severity, escaped};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, Policy};
 
 use super::clients::{self, Clients};
-use super::credentials::Asker;
+use super::credentials::CredentialPrompt;
 use super::ending::{EndOnDrop, Ending};
 use super::expiry::{self, Expiry};
 use super::management::Management;
@@ -49,7 +49,7 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: Protocol + StatusSource>(
         mut self,
         watched: Watched,
-        (mut asker, management, reloads): (Option<Asker>, Option<Management>, Option<Reloads<P>>),
+        (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Option<Reloads<P>>),
         member: Member<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
@@ -62,12 +62,12 @@ impl Tunnel<'_> {
         let mut policy = driver.policy(network);
         policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
         let per_client = per_client.map(|files| Arc::new(Mutex::new(files)));
-        policy.user_password = asker.as_ref().and_then(Asker::file);
+        policy.user_password = prompt.as_ref().and_then(CredentialPrompt::file);
         let helper = self.helper(policy, account.as_ref(), &watched, &shown)?;
         let access = helper.access();
         driver.use_helper(access.clone(), network).map_err(no_helper)?;
-        if let Some(asker) = &mut asker {
-            asker.use_helper(access.clone());
+        if let Some(prompt) = &mut prompt {
+            prompt.use_helper(access.clone());
         }
         let clients = self.start_clients(per_client.clone(), &access, &handle)?;
         let reload = self.reload(reloads, (per_client, &access), &handle)?;
@@ -84,7 +84,7 @@ impl Tunnel<'_> {
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
         let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, self.log.clone()));
-        let (asks, log) = ((asker, scripts), self.log.clone());
+        let (asks, log) = ((prompt, scripts), self.log.clone());
         let observer = LogObserver::new((log, notifier), handle.clone(), clients, asks, watcher);
         let begin = || member.set_up(account);
         let mut observer = privileges::Starting { observer, begin: Some(begin) };

@@ -1,7 +1,7 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
 //!
 //! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
-//! ([`queue`]). Of one peer one script runs at once, and one that nobody waits for any more is ended with its process
+//! ([`queue`]). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
 //! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never dropped.
 
 mod queue;
@@ -35,7 +35,7 @@ const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
 /// Scripts that put their answer off, at once.
 const MOST_DEFERRED: usize = 4096;
 /// How long scripts may take after the tunnel has ended.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The exit code by which a script puts its answer off.
 const DEFERRED: i32 = 2;
 
@@ -94,7 +94,7 @@ impl Scripts {
         self.post(Job::Run { script: Box::new(script.clone()), device: device.to_owned() });
     }
 
-    /// Nobody waits for this script any more.
+    /// The result of this script is no longer needed.
     pub(super) fn forget(&self, id: ScriptId) {
         self.post(Job::Forget(id));
     }
@@ -123,7 +123,7 @@ struct Running {
     until: Instant,
 }
 
-/// A script that was told to end, and is killed after a while. Nobody hears how it ended.
+/// A script that was told to end, and is killed after a while. Its result is discarded.
 struct Ending {
     run: ScriptRun,
     kill_at: Instant,
@@ -164,12 +164,12 @@ impl Runner {
     fn run(mut self, jobs: &mpsc::Receiver<Job>) {
         loop {
             let none_runs = self.running.is_empty() && self.ending.is_empty();
-            let patience = match (none_runs, self.deferred.is_empty()) {
+            let timeout = match (none_runs, self.deferred.is_empty()) {
                 (false, _) => LOOK_EVERY,
                 (true, false) => LOOK_AT_FILES_EVERY,
                 (true, true) => Duration::from_secs(3600),
             };
-            match jobs.recv_timeout(patience) {
+            match jobs.recv_timeout(timeout) {
                 Ok(job) => self.take(job),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.finish(),
@@ -219,7 +219,7 @@ impl Runner {
     /// The tunnel has ended: what was started, or was to be, may end in peace.
     fn finish(&mut self) {
         self.deferred.clear();
-        let until = Instant::now() + LAST_PATIENCE;
+        let until = Instant::now() + FAREWELL_TIMEOUT;
         while !(self.running.is_empty() && self.waiting.is_empty()) && Instant::now() < until {
             self.look();
             thread::sleep(LOOK_EVERY);
@@ -234,7 +234,7 @@ impl Runner {
             match running.run.poll() {
                 Ok(None) if Instant::now() < running.until => still.push(running),
                 Ok(None) => {
-                    let seconds = running.script.patience.as_secs();
+                    let seconds = running.script.timeout.as_secs();
                     self.fail(&running.script, format!("it did not end within {seconds} s"));
                     self.tell_to_end(running.run);
                 }
@@ -248,7 +248,7 @@ impl Runner {
             match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
                 Ok(run) => {
                     script.wipe();
-                    let until = Instant::now() + script.patience;
+                    let until = Instant::now() + script.timeout;
                     self.running.push(Running { script, run, until });
                 }
                 Err(error) => {

@@ -24,7 +24,7 @@ const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Signals before there are tunnels: each ends the program by its default action, but not before what must not be left
 /// behind is gone: a terminal that hides what is typed, the file of the management socket.
-pub(super) struct Early {
+pub(super) struct StartupSignals {
     /// A signal may end the program on the spot.
     free: Arc<AtomicBool>,
     /// How many reasons there are to put it off.
@@ -36,21 +36,21 @@ pub(super) struct Early {
     actions: Vec<SigId>,
 }
 
-impl Early {
+impl StartupSignals {
     pub(super) fn watch() -> io::Result<Self> {
         let (free, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
         let (reasons, withdrawn) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let mut early = Early { free, reasons, caught, withdrawn, actions: Vec::new() };
+        let mut signals = StartupSignals { free, reasons, caught, withdrawn, actions: Vec::new() };
         for signal in ENDS {
             let number = signal.unsigned_abs() as usize;
-            let note = register_usize(signal, Arc::clone(&early.caught), number)?;
-            let end = register_conditional_default(signal, Arc::clone(&early.free))?;
+            let note = register_usize(signal, Arc::clone(&signals.caught), number)?;
+            let end = register_conditional_default(signal, Arc::clone(&signals.free))?;
             // A tunnel does not watch SIGQUIT, which goes on to end the program.
             if signal != SIGQUIT {
-                early.actions.extend([note, end]);
+                signals.actions.extend([note, end]);
             }
         }
-        Ok(early)
+        Ok(signals)
     }
 
     /// Another watches from now on. True if a signal came that is still to be obeyed.
@@ -58,7 +58,7 @@ impl Early {
         for action in &self.actions {
             unregister(*action);
         }
-        // A signal that is not watched later ends the program again: SIGQUIT.
+        // SIGQUIT has no handler from here on and ends the program.
         self.free.store(true, Ordering::SeqCst);
         self.caught.swap(0, Ordering::SeqCst) != 0
     }
@@ -69,7 +69,7 @@ impl Early {
     }
 }
 
-impl Waiting for Early {
+impl Waiting for StartupSignals {
     fn wants_it(&self) -> bool {
         self.caught.load(Ordering::SeqCst) == 0 && !self.withdrawn.load(Ordering::SeqCst)
     }

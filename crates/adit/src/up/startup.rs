@@ -10,14 +10,14 @@ use adit_io::{Account, Layer};
 
 use super::notify;
 use super::privileges::{self, Confinement};
-use super::signals::{self, Early, Order, Receiver, Tunnels};
+use super::signals::{self, Order, Receiver, StartupSignals, Tunnels};
 use super::terminal::Terminal;
 use crate::log::Logger;
 
 /// What the tunnels of a process share until they run.
 pub(super) struct Startup {
     /// Signals, until the tunnels take them.
-    pub(super) early: Early,
+    pub(super) early: StartupSignals,
     /// The tunnels that take orders.
     pub(super) tunnels: Tunnels,
     /// Which rights were given up, once they were.
@@ -41,7 +41,7 @@ struct State {
 
 impl Startup {
     /// For so many tunnels. `log` takes what is said of the process.
-    pub(super) fn new(early: Early, tunnels: usize, sandbox: bool, log: Logger) -> Self {
+    pub(super) fn new(early: StartupSignals, tunnels: usize, sandbox: bool, log: Logger) -> Self {
         let state = State {
             without_orders: tunnels,
             unfinished: tunnels,

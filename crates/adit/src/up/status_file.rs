@@ -18,7 +18,7 @@ use crate::log::Logger;
 use crate::status::StatusSource;
 
 /// How long the driver may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is shown.
 pub(super) struct State {
@@ -82,7 +82,7 @@ impl Output {
         Ok(())
     }
 
-    /// In place, as OpenVPN does: the file may lie where nobody but root can make another.
+    /// In place, as OpenVPN does: the file may lie where only root can make another.
     fn write(&mut self, text: &str) -> io::Result<()> {
         self.file.rewind()?;
         self.file.write_all(text.as_bytes())?;
@@ -106,7 +106,7 @@ pub(super) fn text<P: Protocol + StatusSource>(form: Form, handle: &Handle<P>) -
 pub(super) fn look<P: Protocol + StatusSource>(handle: &Handle<P>) -> Option<State> {
     let (sender, receiver) = mpsc::channel();
     handle.inspect(Box::new(move |protocol, snapshot: &Snapshot, io_status: &IoStatus| {
-        // Whoever asked may have given up.
+        // The thread that asked may have given up.
         let _ = sender.send(State {
             now: clock(),
             wall: unix_now(),
@@ -117,7 +117,7 @@ pub(super) fn look<P: Protocol + StatusSource>(handle: &Handle<P>) -> Option<Sta
             tun: (io_status.tun_read_bytes, io_status.tun_written_bytes),
         });
     }));
-    receiver.recv_timeout(PATIENCE).ok()
+    receiver.recv_timeout(TIMEOUT).ok()
 }
 
 fn print(form: Form, state: &State) -> String {

@@ -28,7 +28,7 @@ impl Turns {
     }
 }
 
-/// Somebody who waits for an answer.
+/// A thread that waits for an answer.
 pub(super) trait Waiting {
     /// Whether it is still wanted.
     fn wants_it(&self) -> bool;
@@ -47,7 +47,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Nobody waits for the answer any more.
+    /// The answer is no longer needed.
     pub(super) fn is_over(&self) -> bool {
         self.turns.0.load(Ordering::SeqCst) != self.number
     }
@@ -89,7 +89,7 @@ impl Terminal {
         }
     }
 
-    /// Whether there is somebody to ask.
+    /// Whether a user can be asked.
     pub(super) fn is_there() -> bool {
         Self::open().is_ok()
     }
@@ -98,7 +98,7 @@ impl Terminal {
         self.0.write_all(text.as_bytes()).map_err(|error| error.to_string())
     }
 
-    /// Asks and reads one line, shown as it is typed or not. Gives up as soon as nobody wants the answer any more.
+    /// Asks and reads one line, shown as it is typed or not. Gives up as soon as the answer is no longer needed.
     pub(super) fn ask(
         &mut self,
         question: &str,
@@ -117,7 +117,7 @@ impl Terminal {
         shown: bool,
         waiting: &dyn Waiting,
     ) -> Result<Zeroizing<String>, String> {
-        // Hiding throws away what was typed before: nobody types an answer before the question is there.
+        // Turning echo off discards what was typed before, which cannot be an answer yet.
         let silence = if shown { None } else { Some(Silence::over(&self.0)?) };
         self.say(&escaped(question))?;
         let line = self.line(waiting);

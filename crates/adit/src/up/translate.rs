@@ -16,13 +16,11 @@ use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
     PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
 };
-use adit_openvpn::revocation::Revocations;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{
-    CertificateDemand, NameCheck, NameFields, PeerRequirements, Purpose, Role, TlsConfig, UseLimits,
-};
+use adit_openvpn::{Role, TlsConfig, UseLimits};
+use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Purpose, Revocations};
 use zeroize::Zeroizing;
 
 use super::tls::environment;
@@ -308,7 +306,7 @@ fn admission(admission: &file::Admission) -> AdmissionParams {
     });
     AdmissionParams {
         v2,
-        answers: admission.connect_freq_initial.map(rate).unwrap_or_default(),
+        answers: admission.connect_freq_initial.map_or(AdmissionParams::default().answers, rate),
         clients: admission.connect_freq.map(rate),
     }
 }
@@ -395,7 +393,13 @@ fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequir
 }
 
 fn name_fields(config: &Config) -> NameFields {
-    NameFields::new(config.tls.peer.name_fields.clone())
+    let field = |field: &file::NameField| match field {
+        file::NameField::Subject(oid) => NameField::Subject(oid.clone()),
+        file::NameField::Serial => NameField::Serial,
+        file::NameField::SubjectEmail => NameField::SubjectEmail,
+        file::NameField::IssuerEmail => NameField::IssuerEmail,
+    };
+    NameFields::new(config.tls.peer.name_fields.iter().map(field).collect())
 }
 
 fn control(

@@ -8,7 +8,7 @@ use adit_core::Severity;
 use rand_core::{OsRng, TryRngCore as _};
 
 use super::management::Management;
-use super::signals::Early;
+use super::signals::StartupSignals;
 use super::startup::Member;
 use super::terminal::Waiting as _;
 use super::{Args, Failure, hosts};
@@ -90,7 +90,7 @@ impl Tunnel<'_> {
     fn hold_and_start(
         self,
         management: Management,
-        early: &Early,
+        early: &StartupSignals,
         member: Member<'_>,
     ) -> Result<(), Failure> {
         if !management.hold(early) {

@@ -1,4 +1,4 @@
-//! Our own certificate and key, opened with a password where they are locked: `askpass`, `pkcs12`.
+//! Our own certificate and key, decrypted with a password where they are encrypted: `askpass`, `pkcs12`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,11 +8,12 @@ use adit_config::Secret;
 use adit_config::openvpn::{Config, KeyPassword};
 use adit_core::Severity;
 use adit_openvpn::credentials::Credentials;
-use adit_openvpn::locked::{LockedError, is_locked, open_pkcs12, pkcs12_der, unlock};
+use adit_pki::encrypted_key::{EncryptedKeyError, decrypt, is_encrypted};
+use adit_pki::pkcs12;
 use zeroize::Zeroizing;
 
-use super::management::{Questions, Topic};
-use super::signals::Early;
+use super::management::{PendingQueries, Topic};
+use super::signals::StartupSignals;
 use super::terminal::Terminal;
 use crate::configuration;
 use crate::log::Logger;
@@ -25,13 +26,13 @@ const TRIES: usize = 3;
 /// A directive at fault, and why.
 pub(super) type Fault = (&'static str, String);
 
-/// What the configuration in `file` says of who we are and whom we trust, without any lock.
+/// What the configuration in `file` says of who we are and whom we trust, decrypted.
 pub(super) fn credentials(
     config: &Config,
     file: &Path,
     log: &mut Logger,
-    early: &Early,
-    questions: Option<&Questions>,
+    signals: &StartupSignals,
+    questions: Option<&PendingQueries>,
 ) -> Result<Credentials, Fault> {
     let tls = &config.tls;
     let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
@@ -40,12 +41,12 @@ pub(super) fn credentials(
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
         private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
     };
-    let mut passwords = Passwords { source: &tls.key_password, file, log, early, questions };
+    let mut passwords = Passwords { source: &tls.key_password, file, log, signals, questions };
     if let Some(packed) = &tls.pkcs12 {
         unpack(packed, &mut passwords, &mut credentials)?;
-    } else if is_locked(&credentials.private_key) {
-        let locked = std::mem::take(&mut credentials.private_key);
-        let open = |password: &str| unlock(&locked, password);
+    } else if is_encrypted(&credentials.private_key) {
+        let encrypted = std::mem::take(&mut credentials.private_key);
+        let open = |password: &str| decrypt(&encrypted, password);
         credentials.private_key = passwords.open("key", "the private key", open)?;
     }
     Ok(credentials)
@@ -61,39 +62,49 @@ pub(super) fn again(config: &Config, password: Option<Zeroizing<String>>) -> Res
         private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
     };
     let directive = if tls.pkcs12.is_some() { "pkcs12" } else { "key" };
-    let fault = |error: LockedError| (directive, format!("{directive}: {error}"));
+    let fault = |error: EncryptedKeyError| (directive, fault_text(directive, &error));
     let given = password.as_ref().map_or("", |password| password.as_str());
     if let Some(packed) = &tls.pkcs12 {
-        let der = pkcs12_der(packed.text()).map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?;
-        let unpacked = open_pkcs12(&der, "").or_else(|_| open_pkcs12(&der, given)).map_err(fault)?;
+        let der = pkcs12::decode_base64(packed.text()).map_err(fault)?;
+        let unpacked = pkcs12::open(&der, "").or_else(|_| pkcs12::open(&der, given)).map_err(fault)?;
         credentials.certificate = unpacked.certificates;
         credentials.private_key = unpacked.private_key;
         if credentials.ca.is_empty() {
             credentials.ca = unpacked.authorities;
         }
-    } else if is_locked(&credentials.private_key) {
-        let locked = std::mem::take(&mut credentials.private_key);
-        credentials.private_key = unlock(&locked, given).map_err(fault)?;
+    } else if is_encrypted(&credentials.private_key) {
+        let encrypted = std::mem::take(&mut credentials.private_key);
+        credentials.private_key = decrypt(&encrypted, given).map_err(fault)?;
     }
     Ok(credentials)
 }
 
 fn unpack(packed: &Secret, passwords: &mut Passwords<'_>, into: &mut Credentials) -> Result<(), Fault> {
-    let der = pkcs12_der(packed.text()).map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?;
+    let der =
+        pkcs12::decode_base64(packed.text()).map_err(|error| ("pkcs12", fault_text("pkcs12", &error)))?;
     // Many have no password.
-    let unpacked = match open_pkcs12(&der, "") {
-        Err(LockedError::WrongPassword) => {
-            passwords.open("pkcs12", "the PKCS#12 file", |password| open_pkcs12(&der, password))?
+    let contents = match pkcs12::open(&der, "") {
+        Err(EncryptedKeyError::WrongPassword) => {
+            passwords.open("pkcs12", "the PKCS#12 file", |password| pkcs12::open(&der, password))?
         }
-        other => other.map_err(|error| ("pkcs12", format!("pkcs12: {error}")))?,
+        other => other.map_err(|error| ("pkcs12", fault_text("pkcs12", &error)))?,
     };
-    into.certificate = unpacked.certificates;
-    into.private_key = unpacked.private_key;
+    into.certificate = contents.certificates;
+    into.private_key = contents.private_key;
     // As in OpenVPN, `ca` decides if it is there.
     if into.ca.is_empty() {
-        into.ca = unpacked.authorities;
+        into.ca = contents.authorities;
     }
     Ok(())
+}
+
+/// What is wrong with what the directive names, and where a password may come from.
+fn fault_text(directive: &str, error: &EncryptedKeyError) -> String {
+    let hint = match error {
+        EncryptedKeyError::WrongPassword => " (`askpass FILE` reads it from a file)",
+        EncryptedKeyError::Unsupported(_) | EncryptedKeyError::Malformed(_) => "",
+    };
+    format!("{directive}: {error}{hint}")
 }
 
 /// Where the password is.
@@ -101,9 +112,9 @@ struct Passwords<'a> {
     source: &'a KeyPassword,
     file: &'a Path,
     log: &'a mut Logger,
-    early: &'a Early,
+    signals: &'a StartupSignals,
     /// Whom to ask in place of the person at the terminal.
-    questions: Option<&'a Questions>,
+    questions: Option<&'a PendingQueries>,
 }
 
 impl Passwords<'_> {
@@ -112,9 +123,9 @@ impl Passwords<'_> {
         &mut self,
         directive: &'static str,
         what: &str,
-        open: impl Fn(&str) -> Result<T, LockedError>,
+        open: impl Fn(&str) -> Result<T, EncryptedKeyError>,
     ) -> Result<T, Fault> {
-        let fault = |error: LockedError| (directive, format!("{directive}: {error}"));
+        let fault = |error: EncryptedKeyError| (directive, fault_text(directive, &error));
         if let KeyPassword::File(path) = self.source {
             let password = first_line(self.file, path, self.log)
                 .map_err(|why| ("askpass", format!("askpass: {why}")))?;
@@ -127,11 +138,11 @@ impl Passwords<'_> {
             })?;
             tried += 1;
             let opened = open(&password);
-            if let (Err(LockedError::WrongPassword), Some(questions)) = (&opened, self.questions) {
+            if let (Err(EncryptedKeyError::WrongPassword), Some(questions)) = (&opened, self.questions) {
                 questions.was_wrong(Topic::PrivateKey);
             }
             match opened {
-                Err(LockedError::WrongPassword) if tried < TRIES => {}
+                Err(EncryptedKeyError::WrongPassword) if tried < TRIES => {}
                 other => return other.map_err(fault),
             }
         }
@@ -139,10 +150,10 @@ impl Passwords<'_> {
 
     fn ask(&self, what: &str) -> Result<Zeroizing<String>, String> {
         match self.questions {
-            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", self.early)?.password),
+            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", self.signals)?.password),
             None => {
                 let question = format!("Password of {what}: ");
-                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.early))
+                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.signals))
             }
         }
     }

@@ -46,8 +46,8 @@ pub struct ClientConfig {
     pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
     /// Username and password (`auth-user-pass`).
     pub auth: Option<UserAuth>,
-    /// What the server is told besides what it needs: `UV_…` of `setenv` (with `push-peer-info`), `IV_GUI_VER`,
-    /// `IV_SSO` (the ways in which somebody here can sign on; only without it that is up to who runs the client).
+    /// Additional variables that are sent to the server: `UV_…` of `setenv` (with `push-peer-info`), `IV_GUI_VER`,
+    /// `IV_SSO` (the sign-on methods of this user; without it, the program decides).
     pub peer_info: Vec<(String, String)>,
     /// End when a TLS handshake fails (`tls-exit`).
     pub tls_exit: bool,

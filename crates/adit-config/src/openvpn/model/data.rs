@@ -9,7 +9,7 @@ use adit_core::{Cipher, CompressionFraming, Digest, ReplayWindow};
 pub struct DataChannel {
     /// Ciphers to negotiate, most wanted first; at least one.
     pub ciphers: Vec<Cipher>,
-    /// `cipher`: what we tell old peers of ourselves. It decides nothing.
+    /// `cipher`: the cipher that is announced to old peers. It has no other effect.
     pub cipher: Option<Cipher>,
     /// For peers that cannot negotiate (`data-ciphers-fallback`).
     pub fallback: Option<Cipher>,
@@ -17,7 +17,7 @@ pub struct DataChannel {
     pub auth: Digest,
     /// The compression byte that the file asks for. adit never compresses.
     pub compression: CompressionFraming,
-    /// A server: tell clients that announce compression to send none (`compress migrate`). Then `compression` is
+    /// A server pushes to clients that announce compression to send none (`compress migrate`). Then `compression` is
     /// [`CompressionFraming::None`].
     pub migrate: bool,
     /// Speak as OpenVPN before 2.6 did (`compat-mode`): data keys by its own derivation, nothing newer offered.

@@ -1,4 +1,4 @@
-//! What belongs to a server only: its addresses, whom it lets in, and what differs from client to client.
+//! Settings of a server only: addresses, admission, access, and settings of one client.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct ServerConfig {
     pub max_clients: u32,
     /// What strangers get.
     pub admission: Admission,
-    /// Tell clients on shutdown to reconnect (1) or to take their next remote (2); 0 tell nothing
+    /// On shutdown, tell clients to reconnect (1) or to try their next remote (2); 0 sends nothing
     /// (`explicit-exit-notify`).
     pub exit_notify: u8,
     /// What differs from client to client.
@@ -45,11 +45,11 @@ pub struct ServerConfig {
 pub struct Access {
     /// Whether clients must show certificates (`verify-client-cert`).
     pub certificates: ClientCertificates,
-    /// Who judges usernames and passwords (`auth-user-pass-verify`).
+    /// The script that verifies usernames and passwords (`auth-user-pass-verify`).
     pub verify: Option<PasswordScript>,
-    /// The program at the management socket judges them, too, and hears of clients (`management-client-auth`).
+    /// The management client authenticates clients, too, and gets their events (`management-client-auth`).
     pub management: bool,
-    /// Clients without them are judged too (`auth-user-pass-optional`).
+    /// Clients without username and password are passed to the script, too (`auth-user-pass-optional`).
     pub optional: bool,
     /// A client's name is its username (`username-as-common-name`).
     pub username_as_name: bool,
@@ -67,9 +67,9 @@ pub struct Access {
     pub client_crresponse: Option<Vec<String>>,
     /// Judges each client that has its addresses (`client-connect`).
     pub client_connect: Option<Vec<String>>,
-    /// Is told of each client that goes (`client-disconnect`).
+    /// Runs when a client is gone (`client-disconnect`).
     pub client_disconnect: Option<Vec<String>>,
-    /// Is told of each address that clients get and give up (`learn-address`).
+    /// Runs for each address that a client gets or gives up (`learn-address`).
     pub learn_address: Option<Vec<String>>,
     /// Environment of all scripts (`setenv`).
     pub env: Vec<(String, String)>,
@@ -103,7 +103,7 @@ pub struct TokenTimes {
     pub lifetime: Option<Duration>,
     /// Half of how long one token is good; `None` for as long as a key lives.
     pub renewal: Option<Duration>,
-    /// The script judges tokens too (`external-auth`).
+    /// The script verifies tokens too (`external-auth`).
     pub external: bool,
 }
 
@@ -175,6 +175,6 @@ pub struct ServerIpv4 {
 pub struct ServerIpv6 {
     /// Our address with the network's prefix length.
     pub address: Ipv6Net,
-    /// First address for clients, with the prefix length they are told; the pool ends with the network.
+    /// First address for clients, with the prefix length that is pushed to them; the pool ends with the network.
     pub pool: Option<Ipv6Net>,
 }

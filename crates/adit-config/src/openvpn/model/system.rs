@@ -10,7 +10,7 @@ pub struct Device {
     pub name: Option<String>,
     /// MTU in bytes (default 1500); a server may push another.
     pub mtu: u16,
-    /// The MTU that the other end is told of, if that is another (the second value of `tun-mtu`).
+    /// The MTU that is announced to the other end, if it differs (the second value of `tun-mtu`).
     pub told_mtu: Option<u16>,
     /// Tell the other end of a point-to-point tunnel nothing of our addresses, which it would compare with its own
     /// (`ifconfig-nowarn`).
@@ -118,7 +118,7 @@ pub struct Management {
     pub password: Option<PathBuf>,
     /// How many lines of the log it remembers (`management-log-cache`).
     pub log_cache: u32,
-    /// The tunnel waits until it is told to go on (`management-hold`).
+    /// The tunnel waits for `hold release` at the management socket (`management-hold`).
     pub hold: bool,
     /// Passwords are asked for there (`management-query-passwords`).
     pub query_passwords: bool,
@@ -131,7 +131,7 @@ pub struct Management {
 }
 
 impl Management {
-    /// Lines of the log that are remembered if nothing is said (OpenVPN options.c).
+    /// Lines of the log that the management socket keeps by default (OpenVPN options.c).
     pub const LOG_CACHE: u32 = 250;
 }
 

@@ -36,7 +36,7 @@ pub struct Tls {
 }
 
 impl Default for Tls {
-    /// What holds where a file says nothing; without any certificate.
+    /// The defaults; without any certificate.
     fn default() -> Self {
         Tls {
             ca: None,

@@ -7,7 +7,7 @@ use super::net::{print_addresses, print_listen, protocol};
 use super::server::print_admission;
 use crate::openvpn::model::*;
 
-pub(super) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: bool) {
+pub(crate) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: bool) {
     if !has_secret {
         out.flag(if client.pull { "client" } else { "tls-client" });
     }
@@ -81,10 +81,10 @@ pub(super) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: boo
     }
 }
 
-pub(super) fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) {
+pub(crate) fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) {
     match has_secret {
         false => out.flag("tls-server"),
-        // Who names the other end connects, unless it says this first.
+        // An end with `remote` connects, unless this line comes first.
         true if !point.remotes.is_empty() => out.one("proto", "tcp-server"),
         true => {}
     }

@@ -5,7 +5,7 @@ use adit_core::{Cipher, CompressionFraming, IdleLimit, ReplayWindow, SessionLimi
 use super::Out;
 use crate::openvpn::model::*;
 
-pub(super) fn print_data(out: &mut Out, data: &DataChannel) {
+pub(crate) fn print_data(out: &mut Out, data: &DataChannel) {
     let names: Vec<_> = data.ciphers.iter().copied().map(Cipher::name).collect();
     out.one("data-ciphers", names.join(":"));
     if let Some(cipher) = data.fallback {
@@ -36,7 +36,7 @@ pub(super) fn print_data(out: &mut Out, data: &DataChannel) {
     }
 }
 
-pub(super) fn print_liveness(out: &mut Out, liveness: &Liveness) {
+pub(crate) fn print_liveness(out: &mut Out, liveness: &Liveness) {
     if let Some(ping) = liveness.ping {
         out.seconds("ping", ping);
     }
@@ -49,7 +49,7 @@ pub(super) fn print_liveness(out: &mut Out, liveness: &Liveness) {
     }
 }
 
-pub(super) fn print_limits(out: &mut Out, limits: &SessionLimits) {
+pub(crate) fn print_limits(out: &mut Out, limits: &SessionLimits) {
     if let Some(IdleLimit { after, bytes }) = limits.idle {
         out.line("inactive", &[after.as_secs().to_string(), bytes.to_string()]);
     }
@@ -58,7 +58,7 @@ pub(super) fn print_limits(out: &mut Out, limits: &SessionLimits) {
     }
 }
 
-pub(super) fn print_rekey(out: &mut Out, rekey: &Rekey) {
+pub(crate) fn print_rekey(out: &mut Out, rekey: &Rekey) {
     out.seconds("reneg-sec", rekey.after.unwrap_or_default());
     for (name, limit) in [("reneg-bytes", rekey.bytes), ("reneg-pkts", rekey.packets)] {
         if limit > 0 {

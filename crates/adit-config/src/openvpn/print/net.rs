@@ -7,7 +7,7 @@ use adit_core::{IpNet, Ipv4Net, Ipv6Net, Route, RouteVia, Transport};
 use super::Out;
 use crate::openvpn::model::*;
 
-pub(super) fn protocol(transport: Transport, family: Family) -> &'static str {
+pub(crate) fn protocol(transport: Transport, family: Family) -> &'static str {
     match (transport, family) {
         (Transport::Udp, Family::Any) => "udp",
         (Transport::Udp, Family::V4) => "udp4",
@@ -19,7 +19,7 @@ pub(super) fn protocol(transport: Transport, family: Family) -> &'static str {
 }
 
 /// `ifconfig` and `ifconfig-ipv6`.
-pub(super) fn print_addresses(out: &mut Out, ipv4: Option<StaticIpv4>, ipv6: Option<(Ipv6Net, Ipv6Addr)>) {
+pub(crate) fn print_addresses(out: &mut Out, ipv4: Option<StaticIpv4>, ipv6: Option<(Ipv6Net, Ipv6Addr)>) {
     match ipv4 {
         None => {}
         Some(StaticIpv4::Subnet(net)) => {
@@ -35,12 +35,12 @@ pub(super) fn print_addresses(out: &mut Out, ipv4: Option<StaticIpv4>, ipv6: Opt
     }
 }
 
-pub(super) fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
+pub(crate) fn print_ifconfig(out: &mut Out, net: Ipv4Net) {
     out.line("ifconfig", &[net.addr().to_string(), net.netmask().to_string()]);
 }
 
 /// OpenVPN 2.6 knows one place to listen; 2.7 knows several, with a port and a protocol each.
-pub(super) fn print_listen(out: &mut Out, listen: &[Listen]) {
+pub(crate) fn print_listen(out: &mut Out, listen: &[Listen]) {
     if let [Listen { address, port, transport, family }] = listen {
         out.one("port", port);
         out.one("proto", protocol(*transport, *family));
@@ -55,7 +55,7 @@ pub(super) fn print_listen(out: &mut Out, listen: &[Listen]) {
     }
 }
 
-pub(super) fn print_route(out: &mut Out, route: &Route) {
+pub(crate) fn print_route(out: &mut Out, route: &Route) {
     let (name, mut words) = match route.destination {
         IpNet::V4(net) => ("route", vec![net.addr().to_string(), net.netmask().to_string()]),
         IpNet::V6(net) => ("route-ipv6", vec![net.to_string()]),
@@ -68,7 +68,7 @@ pub(super) fn print_route(out: &mut Out, route: &Route) {
     out.line(name, &words);
 }
 
-pub(super) fn print_named_route(out: &mut Out, route: &NamedRoute) {
+pub(crate) fn print_named_route(out: &mut Out, route: &NamedRoute) {
     let mut words = vec![route.host.clone()];
     let name = if route.ipv6 {
         "route-ipv6"

@@ -1,4 +1,4 @@
-//! A server: its addresses, whom it lets in, and what differs from client to client.
+//! A server: addresses, admission, access, and settings of one client.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Out;
 use super::net::{print_ifconfig, print_listen};
 use crate::openvpn::model::*;
 
-pub(super) fn print_server(out: &mut Out, server: &ServerConfig) {
+pub(crate) fn print_server(out: &mut Out, server: &ServerConfig) {
     out.one("mode", "server");
     out.flag("tls-server");
     // OpenVPN 2.6 wants to be told.
@@ -51,7 +51,7 @@ pub(super) fn print_server(out: &mut Out, server: &ServerConfig) {
 
 fn print_access(out: &mut Out, access: &Access) {
     if access.export_certificates {
-        // Where the files are, `tmp-dir` says.
+        // The files are in `tmp-dir`.
         out.one("tls-export-cert", "/tmp");
     }
     let scripts = [
@@ -115,7 +115,7 @@ fn command(argv: &[String]) -> String {
     line.0.to_string()
 }
 
-pub(super) fn print_admission(out: &mut Out, admission: &Admission) {
+pub(crate) fn print_admission(out: &mut Out, admission: &Admission) {
     let limits =
         [("connect-freq", admission.connect_freq), ("connect-freq-initial", admission.connect_freq_initial)];
     for (name, limit) in limits {

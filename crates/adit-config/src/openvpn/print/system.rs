@@ -3,7 +3,7 @@
 use super::Out;
 use crate::openvpn::model::*;
 
-pub(super) fn print_device(out: &mut Out, device: &Device) {
+pub(crate) fn print_device(out: &mut Out, device: &Device) {
     out.one("dev", device.name.as_deref().unwrap_or("tun"));
     out.one("dev-type", "tun");
     match device.told_mtu {
@@ -18,7 +18,7 @@ pub(super) fn print_device(out: &mut Out, device: &Device) {
     }
 }
 
-pub(super) fn print_socket(out: &mut Out, socket: &SocketOptions) {
+pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     if let Some(bytes) = socket.sndbuf {
         out.one("sndbuf", bytes);
     }
@@ -39,7 +39,7 @@ pub(super) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     }
 }
 
-pub(super) fn print_process(out: &mut Out, process: &Process) {
+pub(crate) fn print_process(out: &mut Out, process: &Process) {
     if let Some(user) = &process.user {
         out.one("user", user);
     }

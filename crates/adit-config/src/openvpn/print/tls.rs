@@ -1,10 +1,10 @@
 //! TLS, and the keys that wrap it or stand in its place.
 
 use super::Out;
+use crate::openvpn::handlers::peer_check;
 use crate::openvpn::model::*;
-use crate::openvpn::peer;
 
-pub(super) fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
+pub(crate) fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
     match direction {
         None => {}
         Some(KeyDirection::Normal) => out.line("key-direction", &["0"]),
@@ -12,8 +12,8 @@ pub(super) fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
     }
 }
 
-/// The cipher is among what is said of the data channel.
-pub(super) fn print_secret(out: &mut Out, secret: &SharedSecret) {
+/// The cipher is printed with the data channel.
+pub(crate) fn print_secret(out: &mut Out, secret: &SharedSecret) {
     out.flag("allow-deprecated-insecure-static-crypto");
     print_direction(out, secret.direction);
     out.block("secret", &secret.key.to_text());
@@ -26,7 +26,7 @@ fn version(version: TlsVersion) -> &'static str {
     }
 }
 
-pub(super) fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
+pub(crate) fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
     out.one("tls-version-min", version(tls.version_min));
     if let Some(max) = tls.version_max {
         out.one("tls-version-max", version(max));
@@ -45,7 +45,7 @@ pub(super) fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
     if let KeyPassword::File(path) = &tls.key_password {
         out.one("askpass", path.display());
     }
-    peer::print(out, &tls.peer, is_server);
+    peer_check::print(out, &tls.peer, is_server);
     match &tls.crl {
         None => {}
         Some(Crl::Inline(lists)) => out.block("crl-verify", lists.text()),

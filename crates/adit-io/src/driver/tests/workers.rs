@@ -117,7 +117,7 @@ impl Client {
     /// Says hello until the server answers.
     fn connect(server: SocketAddr, number: u8, marks: Marks) -> Client {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket.connect(server).unwrap();
         socket.send(&[CONTROL, number, marks as u8]).unwrap();
         let mut answer = [0; 10];
@@ -169,7 +169,7 @@ fn look(handle: &Handle<Many>) -> (Snapshot, IoStatus) {
     handle.inspect(Box::new(move |_, snapshot, status| {
         let _ = tell.send((snapshot.clone(), status.clone()));
     }));
-    told.recv_timeout(PATIENCE).unwrap()
+    told.recv_timeout(TIMEOUT).unwrap()
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn two_workers_serve_all_clients() {
         let (heard, log) = channel();
         let thread = thread::spawn(move || driver.run(protocol, &mut Log(heard)));
         let up = |heard| matches!(heard, Heard::Event(word) if word.starts_with("up"));
-        assert!((0..10).any(|_| up(log.recv_timeout(PATIENCE).unwrap())));
+        assert!((0..10).any(|_| up(log.recv_timeout(TIMEOUT).unwrap())));
 
         let mut clients: Vec<Client> =
             CLIENTS.into_iter().map(|(number, marks)| Client::connect(server, number, marks)).collect();
@@ -216,7 +216,7 @@ fn two_workers_serve_all_clients() {
 /// Each client asks an application behind the server, which answers each.
 fn through_the_device(clients: &mut [Client]) {
     let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
-    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    application.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut buffer = [0; 2000];
     for round in 0..20 {
         for client in &mut *clients {
@@ -238,11 +238,11 @@ fn through_the_device(clients: &mut [Client]) {
 /// protocol never answers [`Notice::Moved`].
 fn from_new_addresses(clients: &mut [Client]) {
     let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
-    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    application.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut buffer = [0; 2000];
     for client in clients.iter_mut().take(2) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket.connect(client.socket.peer_addr().unwrap()).unwrap();
         client.socket = socket;
         client.send([10, 9, 0, 1], b"here");

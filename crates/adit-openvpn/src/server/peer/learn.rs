@@ -7,23 +7,23 @@ use adit_core::{Event, Instant, IpNet, PeerSettings, ScriptId, ScriptOutcome, Se
 
 use super::Peer;
 use super::scripts::plain_script;
+use crate::lease::ClientLease;
 use crate::params::ServerParams;
-use crate::pool::Lease;
 use crate::server::environment::Environment;
 
 /// A client whose addresses the script is being told of.
 pub(in crate::server) struct Learning {
-    lease: Lease,
+    lease: ClientLease,
     settings: PeerSettings,
     asked: BTreeMap<ScriptId, IpNet>,
 }
 
 impl Learning {
-    pub(in crate::server) fn lease_mut(&mut self) -> &mut Lease {
+    pub(in crate::server) fn lease_mut(&mut self) -> &mut ClientLease {
         &mut self.lease
     }
 
-    pub(in crate::server) fn into_lease(self) -> Lease {
+    pub(in crate::server) fn into_lease(self) -> ClientLease {
         self.lease
     }
 }
@@ -35,7 +35,7 @@ pub(in crate::server) enum Learned {
     /// It has not answered for all addresses yet.
     NotYet,
     /// It has; those that it said no to are not reached.
-    All { lease: Box<Lease>, settings: Box<PeerSettings> },
+    All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
 
 impl Peer {
@@ -43,7 +43,7 @@ impl Peer {
     pub(in crate::server) fn ask_learn_address(
         &mut self,
         now: Instant,
-        lease: Lease,
+        lease: ClientLease,
         settings: &PeerSettings,
         before: &mut BTreeSet<IpNet>,
         events: &mut VecDeque<Event>,
@@ -57,10 +57,10 @@ impl Peer {
             let how = if before.remove(&network) { "update" } else { "add" };
             let mut argv = command.clone();
             argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
-            let id = self.gate.next_script();
-            let patience = self.params.control.hand_window;
+            let id = self.authentication.next_script();
+            let timeout = self.params.control.hand_window;
             let source = self.path.remote().ip();
-            let script = plain_script((id, source), argv, env.clone(), patience, Some(network));
+            let script = plain_script((id, source), argv, env.clone(), timeout, Some(network));
             events.push_back(Event::RunScript(Box::new(script)));
             asked.insert(id, network);
         }
@@ -109,16 +109,16 @@ impl Peer {
             return Vec::new();
         }
         let lease = self.learning.as_ref().map(|learning| &learning.lease).or(self.lease());
-        lease.map(Lease::networks).unwrap_or_default()
+        lease.map(ClientLease::networks).unwrap_or_default()
     }
 
     /// Names one more run of a script for this client.
     pub(in crate::server) fn next_script(&mut self) -> ScriptId {
-        self.gate.next_script()
+        self.authentication.next_script()
     }
 }
 
-/// Tells `learn-address` that nobody has this address any more.
+/// Tells `learn-address` that no client has this address any more.
 pub(in crate::server) fn delete_address(
     params: &ServerParams,
     script: (ScriptId, IpAddr),

@@ -1,4 +1,4 @@
-//! What scripts are told of a client that is somebody, and what they say: `client-connect`, `client-disconnect`.
+//! What scripts are told of an authenticated client, and what they answer: `client-connect`, `client-disconnect`.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use adit_core::{ClientStep, Event, Instant, IpNet, PeerSettings, Script, ScriptId, ScriptOutcome};
 
 use super::{Peer, Up};
-use crate::pool::Lease;
+use crate::lease::ClientLease;
 use crate::server::connect::{Connected, Connecting};
 use crate::server::environment::Environment;
 
 impl Peer {
-    /// What scripts are told of the client once it is somebody.
+    /// What scripts are told of the client once it is authenticated.
     pub(super) fn environment(&self) -> Environment {
         let mut env = Environment::new(&self.params.access.env);
         env.peer_info(&self.peer_info);
@@ -20,8 +20,8 @@ impl Peer {
         env.place(self.path, false);
         env.place(self.path, true);
         env.set("common_name", self.known_name().unwrap_or_default());
-        if !self.gate.username().is_empty() {
-            env.set("username", self.gate.username());
+        if !self.authentication.username().is_empty() {
+            env.set("username", self.authentication.username());
         }
         env
     }
@@ -30,14 +30,14 @@ impl Peer {
     pub(in crate::server) fn ask_client_connect(
         &mut self,
         now: Instant,
-        lease: Lease,
+        lease: ClientLease,
         settings: &PeerSettings,
         events: &mut VecDeque<Event>,
     ) {
         let Some(argv) = self.params.access.client_connect.clone() else { return };
         let mut env = self.environment();
         env.lease(&self.params, &lease, now);
-        let connecting = Connecting::new(self.gate.next_script(), lease, settings.clone());
+        let connecting = Connecting::new(self.authentication.next_script(), lease, settings.clone());
         events.push_back(Event::RunScript(Box::new(connecting.script(
             argv,
             env.finish("client-connect"),
@@ -92,29 +92,33 @@ impl Peer {
         let own = up.lease.addresses();
         let is_own = |network: &IpNet| own.iter().any(|address| IpNet::from(*address) == *network);
         // As in OpenVPN: of one that its token let in, no addresses are told, nor its end.
-        let networks = up.lease.networks().into_iter().filter(|_| self.gate.has_asked_program());
+        let networks = up.lease.networks().into_iter().filter(|_| self.authentication.has_asked_program());
         let networks = networks.map(|network| (network, is_own(&network))).collect();
-        events.push_back(self.gate.news(ClientStep::Enters { networks }, env));
+        events.push_back(self.authentication.news(ClientStep::Enters { networks }, env));
     }
 
-    /// The client goes: the lease that it would have had, if any. Nobody waits for its scripts. Of one that was halted
+    /// The client goes: the lease that it would have had, if any. The results of its scripts are no longer needed. Of one that was halted
     /// all was said then.
-    pub(in crate::server) fn leave(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Option<Lease> {
-        self.gate.forget(events);
+    pub(in crate::server) fn leave(
+        &mut self,
+        now: Instant,
+        events: &mut VecDeque<Event>,
+    ) -> Option<ClientLease> {
+        self.authentication.forget(events);
         if std::mem::replace(&mut self.left, true) {
             return None;
         }
-        let hears = self.gate.has_asked_program() || self.params.access.client_disconnect.is_some();
+        let hears = self.authentication.has_asked_program() || self.params.access.client_disconnect.is_some();
         let env = self.up.as_ref().filter(|_| hears).map(|up| self.last_environment(now, up));
-        if self.gate.has_asked_program() {
+        if self.authentication.has_asked_program() {
             // As in OpenVPN: of one that never was in, no more is said.
-            events.push_back(self.gate.news(ClientStep::Leaves, env.clone().unwrap_or_default()));
+            events.push_back(self.authentication.news(ClientStep::Leaves, env.clone().unwrap_or_default()));
         }
         if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {
-            let script = (self.gate.next_script(), self.path.remote().ip());
-            let (argv, patience) = (argv.clone(), self.params.control.hand_window);
+            let script = (self.authentication.next_script(), self.path.remote().ip());
+            let (argv, timeout) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");
-            events.push_back(Event::RunScript(Box::new(plain_script(script, argv, env, patience, None))));
+            events.push_back(Event::RunScript(Box::new(plain_script(script, argv, env, timeout, None))));
         }
         if let Some(learning) = self.learning.take() {
             return Some(learning.into_lease());
@@ -130,7 +134,7 @@ pub(super) fn plain_script(
     (id, source): (ScriptId, IpAddr),
     argv: Vec<String>,
     env: Vec<(String, String)>,
-    patience: Duration,
+    timeout: Duration,
     in_order: Option<IpNet>,
 ) -> Script {
     Script {
@@ -145,6 +149,6 @@ pub(super) fn plain_script(
         defers: false,
         in_order,
         beside: None,
-        patience,
+        timeout,
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use adit_core::{Command, Transport};
 
-use super::Desk;
+use super::CommandContext;
+use super::client_auth;
 use super::journal::Kind;
-use super::judging;
 use super::session::{Next, Output, Session};
 use super::tunnel::{Load, Peer};
 use crate::up::status_file::Form;
@@ -49,9 +49,14 @@ END";
 const MAX_MESSAGE: usize = 256;
 
 /// Runs a command, its name and its arguments; none at all does nothing.
-pub(super) fn run(words: &[&str], session: &mut Session, desk: &mut Desk, out: &mut Output) -> Next {
+pub(super) fn run(
+    words: &[&str],
+    session: &mut Session,
+    context: &mut CommandContext,
+    out: &mut Output,
+) -> Next {
     let Some((name, arguments)) = words.split_first() else { return Next::Stay };
-    desk.tell_command(name, arguments);
+    context.tell_command(name, arguments);
     match needed(name) {
         (least, _) if arguments.len() >= least => {}
         (least, or_more) => {
@@ -67,27 +72,27 @@ pub(super) fn run(words: &[&str], session: &mut Session, desk: &mut Desk, out: &
         "help" => out.lines(HELP),
         "version" => version(first, out),
         "pid" => out.line(&format!("SUCCESS: pid={}", std::process::id())),
-        "status" => status(first, desk, out),
-        "load-stats" => load_stats(desk, out),
-        "nclients" => count_clients(desk, out),
+        "status" => status(first, context, out),
+        "load-stats" => load_stats(context, out),
+        "nclients" => count_clients(context, out),
         "bytecount" => bytecount(first.unwrap_or_default(), session, out),
-        "kill" => kill(first.unwrap_or_default(), desk, out),
-        "client-kill" => client_kill(first.unwrap_or_default(), arguments.get(1).copied(), desk, out),
-        "signal" => signal(first.unwrap_or_default(), desk, out),
-        "log" => arguments.iter().take(2).for_each(|word| history(Kind::Log, word, desk, out)),
-        "echo" => arguments.iter().take(2).for_each(|word| history(Kind::Echo, word, desk, out)),
-        "state" if arguments.is_empty() => history(Kind::State, "1", desk, out),
-        "state" => arguments.iter().take(2).for_each(|word| history(Kind::State, word, desk, out)),
-        "verb" => verb(first, desk, out),
-        "mute" => mute(first, desk, out),
-        "auth-retry" => auth_retry(first, desk, out),
-        "hold" => hold(first, desk, out),
-        "username" => out.line(&desk.questions.take_username(at(arguments, 0), at(arguments, 1))),
-        "password" => out.line(&desk.questions.take_password(at(arguments, 0), at(arguments, 1))),
+        "kill" => kill(first.unwrap_or_default(), context, out),
+        "client-kill" => client_kill(first.unwrap_or_default(), arguments.get(1).copied(), context, out),
+        "signal" => signal(first.unwrap_or_default(), context, out),
+        "log" => arguments.iter().take(2).for_each(|word| history(Kind::Log, word, context, out)),
+        "echo" => arguments.iter().take(2).for_each(|word| history(Kind::Echo, word, context, out)),
+        "state" if arguments.is_empty() => history(Kind::State, "1", context, out),
+        "state" => arguments.iter().take(2).for_each(|word| history(Kind::State, word, context, out)),
+        "verb" => verb(first, context, out),
+        "mute" => mute(first, context, out),
+        "auth-retry" => auth_retry(first, context, out),
+        "hold" => hold(first, context, out),
+        "username" => out.line(&context.questions.take_username(at(arguments, 0), at(arguments, 1))),
+        "password" => out.line(&context.questions.take_password(at(arguments, 0), at(arguments, 1))),
         name @ ("client-auth" | "client-auth-nt" | "client-deny" | "client-pending-auth") => {
-            judging::run(name, arguments, session, desk, out);
+            client_auth::run(name, arguments, session, context, out);
         }
-        "env-filter" => judging::env_filter(first, session, out),
+        "env-filter" => client_auth::env_filter(first, session, out),
         other => out.line(&absent(other)),
     }
     Next::Stay
@@ -141,8 +146,8 @@ fn version(given: Option<&str>, out: &mut Output) {
     }
 }
 
-fn status(given: Option<&str>, desk: &Desk, out: &mut Output) {
-    let tunnel = desk.tunnel();
+fn status(given: Option<&str>, context: &CommandContext, out: &mut Output) {
+    let tunnel = context.tunnel();
     let Some(tunnel) = tunnel.as_ref() else { return out.line(&unsupported("status")) };
     let form = match (tunnel.form(), given.map(str::parse)) {
         (form, None | Some(Ok(0))) => form,
@@ -160,8 +165,8 @@ fn status(given: Option<&str>, desk: &Desk, out: &mut Output) {
 const SILENT: &str = "ERROR: the tunnel does not answer";
 
 /// What passed, or why that cannot be told.
-fn load(name: &str, desk: &Desk) -> Result<(Form, Load), String> {
-    let tunnel = desk.tunnel();
+fn load(name: &str, context: &CommandContext) -> Result<(Form, Load), String> {
+    let tunnel = context.tunnel();
     let tunnel = tunnel.as_ref().ok_or_else(|| unsupported(name))?;
     Ok((tunnel.form(), tunnel.load().ok_or(SILENT)?))
 }
@@ -170,8 +175,8 @@ fn clients((form, load): &(Form, Load)) -> usize {
     if matches!(form, Form::Clients(_)) { load.peers.len() } else { 0 }
 }
 
-fn load_stats(desk: &Desk, out: &mut Output) {
-    match load("load-stats", desk) {
+fn load_stats(context: &CommandContext, out: &mut Output) {
+    match load("load-stats", context) {
         Ok(found) => {
             let Load { received, sent, .. } = &found.1;
             out.line(&format!("SUCCESS: nclients={},bytesin={received},bytesout={sent}", clients(&found)));
@@ -181,8 +186,8 @@ fn load_stats(desk: &Desk, out: &mut Output) {
     }
 }
 
-fn count_clients(desk: &Desk, out: &mut Output) {
-    match load("nclients", desk) {
+fn count_clients(context: &CommandContext, out: &mut Output) {
+    match load("nclients", context) {
         Ok(found) if matches!(found.0, Form::Clients(_)) => {
             out.line(&format!("SUCCESS: nclients={}", clients(&found)));
         }
@@ -202,8 +207,8 @@ fn bytecount(given: &str, session: &mut Session, out: &mut Output) {
 }
 
 /// What `bytecount` tells every so often.
-pub(super) fn tell_bytes(desk: &Desk, out: &mut Output) {
-    match load("bytecount", desk) {
+pub(super) fn tell_bytes(context: &CommandContext, out: &mut Output) {
+    match load("bytecount", context) {
         Ok((Form::Clients(_), load)) => {
             for Peer { number, received, sent, .. } in &load.peers {
                 out.line(&format!(">BYTECOUNT_CLI:{number},{received},{sent}"));
@@ -216,16 +221,16 @@ pub(super) fn tell_bytes(desk: &Desk, out: &mut Output) {
 }
 
 /// A server's clients, or what to answer.
-fn killable(name: &str, desk: &Desk) -> Result<Vec<Peer>, String> {
-    match load(name, desk)? {
+fn killable(name: &str, context: &CommandContext) -> Result<Vec<Peer>, String> {
+    match load(name, context)? {
         (Form::Clients(_), load) => Ok(load.peers),
         (Form::Statistics, _) => Err(unsupported(name)),
     }
 }
 
 /// Disconnects the clients with these numbers, and tells them to come back. (OpenVPN's `kill` leaves them to find out.)
-fn dismiss(desk: &Desk, victims: impl Iterator<Item = u64>, message: &str) -> usize {
-    let tunnel = desk.tunnel();
+fn dismiss(context: &CommandContext, victims: impl Iterator<Item = u64>, message: &str) -> usize {
+    let tunnel = context.tunnel();
     let Some(tunnel) = tunnel.as_ref() else { return 0 };
     let order = |client| Command::Dismiss { client, message: message.to_owned() };
     victims.filter(|client| tunnel.command(order(*client))).count()
@@ -236,12 +241,12 @@ fn numbers(peers: &[Peer], holds: impl Fn(&Peer) -> bool) -> impl Iterator<Item 
     peers.iter().filter(move |peer| holds(peer)).map(|peer| peer.number)
 }
 
-fn kill(victim: &str, desk: &Desk, out: &mut Output) {
-    let peers = match killable("kill", desk) {
+fn kill(victim: &str, context: &CommandContext, out: &mut Output) {
+    let peers = match killable("kill", context) {
         Ok(peers) => peers,
         Err(why) => return out.line(&why),
     };
-    let of_name = dismiss(desk, numbers(&peers, |peer| peer.name == victim), "RESTART");
+    let of_name = dismiss(context, numbers(&peers, |peer| peer.name == victim), "RESTART");
     if of_name > 0 {
         return out.line(&format!("SUCCESS: common name '{victim}' found, {of_name} client(s) killed"));
     }
@@ -259,7 +264,7 @@ fn kill(victim: &str, desk: &Desk, out: &mut Output) {
         let (ip, port) = (peer.remote.ip().to_canonical(), peer.remote.port());
         (ip, port) == (address.ip(), address.port()) && transport.is_none_or(|it| it == peer.transport)
     };
-    match dismiss(desk, numbers(&peers, is_there), "RESTART") {
+    match dismiss(context, numbers(&peers, is_there), "RESTART") {
         0 => out.line(&format!("ERROR: client at address {victim} not found")),
         number => out.line(&format!("SUCCESS: {number} client(s) at address {victim} killed")),
     }
@@ -280,30 +285,30 @@ fn place(text: &str) -> Result<(Option<Transport>, SocketAddr), String> {
     Ok((transport, SocketAddr::new(address.to_canonical(), port)))
 }
 
-fn client_kill(number: &str, message: Option<&str>, desk: &Desk, out: &mut Output) {
+fn client_kill(number: &str, message: Option<&str>, context: &CommandContext, out: &mut Output) {
     let message = message.unwrap_or("RESTART");
-    let peers = match killable("client-kill", desk) {
+    let peers = match killable("client-kill", context) {
         Ok(peers) => peers,
         Err(why) => return out.line(&why),
     };
     let Ok(number) = number.parse::<u64>() else { return out.line("ERROR: cannot parse CID") };
     // Those that are in, and those that a program judges.
-    let is_there = peers.iter().any(|peer| peer.number == number) || desk.register.knows(number);
+    let is_there = peers.iter().any(|peer| peer.number == number) || context.pending_auths.knows(number);
     let victim = Some(number).filter(|_| is_there && message.len() <= MAX_MESSAGE);
-    match dismiss(desk, victim.into_iter(), message) {
+    match dismiss(context, victim.into_iter(), message) {
         0 => out.line("ERROR: client-kill command failed"),
         _ => out.line("SUCCESS: client-kill command succeeded"),
     }
 }
 
-fn signal(name: &str, desk: &Desk, out: &mut Output) {
+fn signal(name: &str, context: &CommandContext, out: &mut Output) {
     let command = match name {
         "SIGTERM" | "SIGINT" => Some(Command::Shutdown),
         "SIGUSR1" | "SIGHUP" => Some(Command::Restart),
         "SIGUSR2" => None,
         _ => return out.line(&format!("ERROR: signal '{name}' is not a known signal type")),
     };
-    let mut tunnel = desk.tunnel();
+    let mut tunnel = context.tunnel();
     let thrown = match (tunnel.as_mut(), command) {
         (Some(tunnel), Some(command)) => tunnel.command(command),
         (Some(tunnel), None) => {
@@ -311,7 +316,7 @@ fn signal(name: &str, desk: &Desk, out: &mut Output) {
             true
         }
         // Nothing runs yet: the process ends, or waits on.
-        (None, Some(Command::Shutdown)) => desk.end_process(),
+        (None, Some(Command::Shutdown)) => context.end_process(),
         (None, _) => false,
     };
     match thrown {
@@ -321,11 +326,11 @@ fn signal(name: &str, desk: &Desk, out: &mut Output) {
 }
 
 /// `log`, `state` and `echo`.
-fn history(kind: Kind, word: &str, desk: &Desk, out: &mut Output) {
+fn history(kind: Kind, word: &str, context: &CommandContext, out: &mut Output) {
     let name = kind.name();
     let number = match word {
         "on" | "off" => {
-            desk.journal.follow(kind, word == "on");
+            context.journal.follow(kind, word == "on");
             let now = word.to_uppercase();
             return out.line(&format!("SUCCESS: real-time {name} notification set to {now}"));
         }
@@ -338,36 +343,36 @@ fn history(kind: Kind, word: &str, desk: &Desk, out: &mut Output) {
             }
         },
     };
-    desk.journal.last(kind, number).iter().for_each(|entry| out.line(entry));
+    context.journal.last(kind, number).iter().for_each(|entry| out.line(entry));
     out.line("END");
 }
 
-fn verb(given: Option<&str>, desk: &Desk, out: &mut Output) {
+fn verb(given: Option<&str>, context: &CommandContext, out: &mut Output) {
     match given.map(str::parse) {
-        None => out.line(&format!("SUCCESS: verb={}", desk.log.verb())),
+        None => out.line(&format!("SUCCESS: verb={}", context.log.verb())),
         Some(Ok(level @ 0..=15)) => {
-            desk.log.set_verb(level);
+            context.log.set_verb(level);
             out.line("SUCCESS: verb level changed");
         }
         Some(_) => out.line("ERROR: verb level is out of range"),
     }
 }
 
-fn mute(given: Option<&str>, desk: &Desk, out: &mut Output) {
+fn mute(given: Option<&str>, context: &CommandContext, out: &mut Output) {
     match given.map(str::parse::<u32>) {
-        None => out.line(&format!("SUCCESS: mute={}", desk.log.mute().unwrap_or_default())),
+        None => out.line(&format!("SUCCESS: mute={}", context.log.mute().unwrap_or_default())),
         Some(Ok(lines)) => {
-            desk.log.set_mute(Some(lines).filter(|lines| *lines > 0));
+            context.log.set_mute(Some(lines).filter(|lines| *lines > 0));
             out.line("SUCCESS: mute level changed");
         }
         Some(Err(_)) => out.line("ERROR: mute level is out of range"),
     }
 }
 
-fn auth_retry(given: Option<&str>, desk: &Desk, out: &mut Output) {
+fn auth_retry(given: Option<&str>, context: &CommandContext, out: &mut Output) {
     match given {
-        None => out.line(&format!("SUCCESS: auth-retry={}", desk.auth_retry)),
-        Some(mode) if mode == desk.auth_retry => out.line("SUCCESS: auth-retry parameter changed"),
+        None => out.line(&format!("SUCCESS: auth-retry={}", context.auth_retry)),
+        Some(mode) if mode == context.auth_retry => out.line("SUCCESS: auth-retry parameter changed"),
         Some("none" | "nointeract" | "interact") => {
             out.line("ERROR: adit cannot change auth-retry while it runs: write it into the configuration");
         }
@@ -375,19 +380,19 @@ fn auth_retry(given: Option<&str>, desk: &Desk, out: &mut Output) {
     }
 }
 
-fn hold(given: Option<&str>, desk: &Desk, out: &mut Output) {
+fn hold(given: Option<&str>, context: &CommandContext, out: &mut Output) {
     match given {
-        None => out.line(&format!("SUCCESS: hold={}", u8::from(desk.questions.hold()))),
+        None => out.line(&format!("SUCCESS: hold={}", u8::from(context.questions.hold()))),
         Some("on") => {
-            desk.questions.set_hold(true);
+            context.questions.set_hold(true);
             out.line("SUCCESS: hold flag set to ON");
         }
         Some("off") => {
-            desk.questions.set_hold(false);
+            context.questions.set_hold(false);
             out.line("SUCCESS: hold flag set to OFF");
         }
         Some("release") => {
-            desk.questions.release();
+            context.questions.release();
             out.line("SUCCESS: hold release succeeded");
         }
         Some(_) => out.line("ERROR: bad hold command parameter"),

@@ -28,24 +28,24 @@ static LOG: LazyLock<Logger> = LazyLock::new(|| {
 ///
 /// # Panics
 ///
-/// If an answer is not in lines, or holds what a terminal would obey; if a line of the log does; if answers that nobody
+/// If an answer is not in lines, or holds what a terminal would obey; if a line of the log does; if answers that no client
 /// reads grow without limit.
 pub(crate) fn session(input: &[u8], piece: usize, server: bool, password: bool) -> usize {
     // Inputs may have changed it.
     LOG.set_verb(7);
     LOG.set_mute(None);
     let form = if server { Form::Clients(1) } else { Form::Statistics };
-    let (mut desk, _told) = desk_of_with(form, LOG.clone());
+    let (mut context, _told) = desk_of_with(form, LOG.clone());
     let password = password.then(|| Zeroizing::new("secret".to_owned()));
     let mut out = Output::default();
-    let mut session = Session::new(password, Instant::now(), &desk, &mut out);
+    let mut session = Session::new(password, Instant::now(), &context, &mut out);
     let mut answered = 0;
     let mut rest = input;
     loop {
         let (now, later) = rest.split_at(rest.len().min(session.room(&out)).min(piece.max(1)));
         session.receive(now);
         rest = later;
-        let next = session.work(&mut desk, &mut out);
+        let next = session.work(&mut context, &mut out);
         let is_full = out.is_full();
         if is_full || next != Next::Stay || rest.is_empty() {
             check(out.waiting());

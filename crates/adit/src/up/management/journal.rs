@@ -1,4 +1,4 @@
-//! What happened, for whoever asks at the management socket or wants to hear of it at once.
+//! The history of log lines, states and echo messages, for the management client: on request, or at once.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_core::Severity;
 use adit_io::unix_now;
 
-use super::register::Told;
+use super::pending_auths::Told;
 
 /// Lines that wait to be sent, at most. Further ones are lost: who does not read must not make us remember.
 const MOST_WAITING: usize = 1024;
@@ -52,13 +52,13 @@ impl Kind {
 /// Shared by those who note what happens and the thread that tells of it. None of its calls waits.
 #[derive(Clone)]
 pub(super) struct Journal {
-    book: Arc<Mutex<Book>>,
+    history: Arc<Mutex<History>>,
     waker: Arc<UnixStream>,
 }
 
-struct Book {
+struct History {
     pages: [Page; 3],
-    /// Whether somebody is there to hear anything.
+    /// Whether a client is connected.
     attended: bool,
     waiting: VecDeque<String>,
     /// What happened to clients, and about how many bytes that is.
@@ -88,7 +88,7 @@ impl Journal {
     /// to send; it must not block.
     pub(super) fn new(log_cache: usize, waker: UnixStream) -> Self {
         let pages = [Page::new(log_cache), Page::new(STATES), Page::new(0)];
-        let book = Book {
+        let history = History {
             pages,
             attended: false,
             waiting: VecDeque::new(),
@@ -97,11 +97,11 @@ impl Journal {
             overrun: false,
             closing: false,
         };
-        Journal { book: Arc::new(Mutex::new(book)), waker: Arc::new(waker) }
+        Journal { history: Arc::new(Mutex::new(history)), waker: Arc::new(waker) }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
@@ -116,8 +116,8 @@ impl Journal {
             let end = (0..=MAX_ENTRY).rev().find(|end| entry.is_char_boundary(*end));
             entry.truncate(end.unwrap_or_default());
         }
-        let mut book = self.book();
-        let page = &mut book.pages[kind as usize];
+        let mut history = self.history();
+        let page = &mut history.pages[kind as usize];
         let followed = page.followed;
         let line = if followed { format!("{}{entry}", kind.prefix()) } else { String::new() };
         if page.entries.len() >= page.most {
@@ -127,8 +127,8 @@ impl Journal {
             page.entries.push_back(entry);
         }
         if followed {
-            book.post(line);
-            drop(book);
+            history.post(line);
+            drop(history);
             self.wake();
         }
     }
@@ -144,88 +144,88 @@ impl Journal {
         self.note(Kind::Log, &format!("{flag},{text}"));
     }
 
-    /// Tells whoever is there.
+    /// Queues a line for the connected client.
     pub(super) fn say(&self, line: String) {
-        self.book().post(line);
+        self.history().post(line);
         self.wake();
     }
 
-    /// Tells whoever is there of a client.
+    /// Queues a client event for the connected client.
     pub(super) fn tell(&self, told: Told) {
-        let mut book = self.book();
-        if !book.attended {
+        let mut history = self.history();
+        if !history.attended {
             return;
         }
-        let size = book.news_size + told.size();
+        let size = history.news_size + told.size();
         if size > MOST_NEWS {
-            book.overrun = true;
+            history.overrun = true;
         } else {
-            book.news_size = size;
-            book.news.push_back(told);
+            history.news_size = size;
+            history.news.push_back(told);
         }
-        drop(book);
+        drop(history);
         self.wake();
     }
 
     /// Whether there is something to tell of clients.
     pub(super) fn has_news(&self) -> bool {
-        !self.book().news.is_empty()
+        !self.history().news.is_empty()
     }
 
     /// What is to be told next of clients.
     pub(super) fn next_news(&self) -> Option<Told> {
-        let mut book = self.book();
-        let told = book.news.pop_front()?;
-        book.news_size = book.news_size.saturating_sub(told.size());
+        let mut history = self.history();
+        let told = history.news.pop_front()?;
+        history.news_size = history.news_size.saturating_sub(told.size());
         Some(told)
     }
 
-    /// Whether something of clients was lost on whoever is there, who read too slowly.
+    /// Whether client events were lost because the connected client reads too slowly.
     pub(super) fn is_overrun(&self) -> bool {
-        self.book().overrun
+        self.history().overrun
     }
 
     /// Sends new entries at once from now on, or not any more.
     pub(super) fn follow(&self, kind: Kind, follow: bool) {
-        self.book().pages[kind as usize].followed = follow;
+        self.history().pages[kind as usize].followed = follow;
     }
 
     /// The last entries, all if no number is given.
     pub(super) fn last(&self, kind: Kind, number: Option<usize>) -> Vec<String> {
-        let book = self.book();
-        let entries = &book.pages[kind as usize].entries;
+        let history = self.history();
+        let entries = &history.pages[kind as usize].entries;
         let skipped = number.map_or(0, |number| entries.len().saturating_sub(number));
         entries.iter().skip(skipped).cloned().collect()
     }
 
-    /// Somebody has come, or gone: nothing is sent, or waits any more, until it is asked for.
+    /// A client connected or left: nothing is queued or followed until it is asked for.
     pub(super) fn attend(&self, attended: bool) {
-        let mut book = self.book();
-        book.attended = attended;
-        book.waiting.clear();
-        book.news.clear();
-        (book.news_size, book.overrun) = (0, false);
-        book.pages.iter_mut().for_each(|page| page.followed = false);
+        let mut history = self.history();
+        history.attended = attended;
+        history.waiting.clear();
+        history.news.clear();
+        (history.news_size, history.overrun) = (0, false);
+        history.pages.iter_mut().for_each(|page| page.followed = false);
     }
 
     /// What waits to be sent.
     pub(super) fn take(&self) -> VecDeque<String> {
-        std::mem::take(&mut self.book().waiting)
+        std::mem::take(&mut self.history().waiting)
     }
 
-    /// The tunnel has ended: what waits is sent, and then there is nobody to speak to any more.
+    /// The tunnel has ended: what waits is sent, and then the connection closes.
     pub(super) fn close(&self) {
-        self.book().closing = true;
+        self.history().closing = true;
         self.wake();
     }
 
     /// Whether the tunnel has ended.
     pub(super) fn is_closing(&self) -> bool {
-        self.book().closing
+        self.history().closing
     }
 }
 
-impl Book {
+impl History {
     fn post(&mut self, line: String) {
         if self.attended && self.waiting.len() < MOST_WAITING {
             self.waiting.push_back(line);
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn who_follows_hears_and_others_do_not() {
         let (journal, mut woken) = journal(3);
-        journal.say("nobody is there".to_owned());
+        journal.say("no client".to_owned());
         journal.attend(true);
         journal.note_line(Severity::Info, "not followed");
         assert!(journal.take().is_empty());
@@ -281,7 +281,7 @@ mod tests {
         assert!(woken.read(&mut [0; 8]).is_ok());
         journal.attend(false);
         journal.attend(true);
-        journal.note_line(Severity::Warning, "somebody else is there now");
+        journal.note_line(Severity::Warning, "another client");
         assert!(journal.take().is_empty());
     }
 
@@ -299,7 +299,7 @@ mod tests {
             since: unix_now(),
         };
         journal.tell(told(1));
-        assert!(!journal.has_news(), "nobody is there");
+        assert!(!journal.has_news(), "no client");
         journal.attend(true);
         journal.tell(told(1));
         journal.tell(told(2));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_does_not_grow() {
+    fn what_is_not_read_does_not_grow() {
         let (journal, _woken) = journal(3);
         journal.attend(true);
         journal.follow(Kind::Log, true);

@@ -3,12 +3,12 @@
 //! One thread speaks to one client at a time. What happens in the tunnel is noted in a [`Journal`], which never waits
 //! for the thread; what the thread wants to know of the tunnel it asks as `adit status` does.
 
+mod client_auth;
 mod commands;
-mod door;
 mod journal;
-mod judging;
-mod questions;
-mod register;
+mod listener;
+mod pending_auths;
+mod pending_queries;
 mod serve;
 mod session;
 mod tunnel;
@@ -30,10 +30,10 @@ use super::terminal::Waiting;
 use super::unlock;
 use crate::log::Logger;
 use crate::status::StatusSource;
-use door::Door;
 use journal::Journal;
-pub(super) use questions::{Questions, Topic};
-use register::Register;
+use listener::ManagementListener;
+use pending_auths::PendingAuths;
+pub(super) use pending_queries::{PendingQueries, Topic};
 use tunnel::{Running, Tunnel};
 pub(super) use watcher::Watcher;
 
@@ -43,36 +43,36 @@ type Place = Arc<Mutex<Option<Box<dyn Tunnel>>>>;
 /// The management socket, which is there until this is dropped.
 pub(super) struct Management {
     journal: Journal,
-    questions: Arc<Questions>,
+    questions: Arc<PendingQueries>,
     queries: bool,
-    register: Register,
+    pending_auths: PendingAuths,
     tunnel: Place,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread works with.
-struct Desk {
+struct CommandContext {
     journal: Journal,
-    questions: Arc<Questions>,
-    register: Register,
+    questions: Arc<PendingQueries>,
+    pending_auths: PendingAuths,
     tunnel: Place,
     log: Logger,
     auth_retry: &'static str,
 }
 
-impl Desk {
+impl CommandContext {
     /// The tunnel, if it runs yet.
     fn tunnel(&self) -> MutexGuard<'_, Option<Box<dyn Tunnel>>> {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a command into the log, without what nobody shall read there.
+    /// Puts a command into the log, without its secrets.
     fn tell_command(&mut self, name: &str, arguments: &[&str]) {
         let shown = match name {
             // Asked for again and again.
             "load-stats" | "status" => return,
             "password" => "...".to_owned(),
-            // Addresses that let somebody in may follow.
+            // URLs with secrets may follow.
             "client-pending-auth" => format!("{} ...", arguments.get(..2).unwrap_or_default().join(" ")),
             "client-deny" => arguments.get(..3).unwrap_or_default().join(" "),
             _ => arguments.join(" "),
@@ -105,44 +105,44 @@ impl Management {
         if password.as_ref().is_some_and(|password| password.is_empty()) {
             return Err(fault("the file of the password is empty".to_owned()));
         }
-        let door = Door::open(settings)?;
-        if let Some(warning) = door.warning(settings) {
+        let listener = ManagementListener::open(settings)?;
+        if let Some(warning) = listener.warning(settings) {
             log.log(Severity::Warning, format_args!("management: {warning}"));
         }
         let (waker, woken) = pipe().map_err(|error| fault(error.to_string()))?;
         let journal = Journal::new(usize::try_from(settings.log_cache).unwrap_or(usize::MAX), waker);
         let notes = journal.clone();
         log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
-        log.log(Severity::Info, format_args!("management: listening on {door}"));
-        let questions = Arc::new(Questions::new(settings.hold, journal.clone()));
-        let (register, tunnel) = (Register::default(), Place::default());
-        let desk = Desk {
+        log.log(Severity::Info, format_args!("management: listening on {listener}"));
+        let questions = Arc::new(PendingQueries::new(settings.hold, journal.clone()));
+        let (pending_auths, tunnel) = (PendingAuths::default(), Place::default());
+        let context = CommandContext {
             journal: journal.clone(),
             questions: Arc::clone(&questions),
-            register: register.clone(),
+            pending_auths: pending_auths.clone(),
             tunnel: Arc::clone(&tunnel),
             log: log.clone(),
             auth_retry: auth_retry(config),
         };
-        let thread = serve::start(door, woken, desk, password, settings.signal)
+        let thread = serve::start(listener, woken, context, password, settings.signal)
             .map_err(|error| fault(format!("cannot start a thread: {error}")))?;
         Ok(Some(Management {
             journal,
             questions,
             queries: settings.query_passwords,
-            register,
+            pending_auths,
             tunnel,
             thread: Some(thread),
         }))
     }
 
-    /// Waits for `hold release` if the configuration says so. False if nobody wants it any more.
+    /// Waits for `hold release` if the configuration says so. False if the start was cancelled.
     pub(super) fn hold(&self, waiting: &dyn Waiting) -> bool {
         self.questions.wait_for_release(waiting)
     }
 
     /// Whom to ask for passwords, if here.
-    pub(super) fn questions(&self) -> Option<Arc<Questions>> {
+    pub(super) fn questions(&self) -> Option<Arc<PendingQueries>> {
         self.queries.then(|| Arc::clone(&self.questions))
     }
 
@@ -155,7 +155,7 @@ impl Management {
     ) -> Watcher {
         let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log });
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
-        Watcher::new(self.journal.clone(), self.register.clone(), matches!(form, Form::Clients(_)))
+        Watcher::new(self.journal.clone(), self.pending_auths.clone(), matches!(form, Form::Clients(_)))
     }
 }
 

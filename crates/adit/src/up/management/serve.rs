@@ -10,20 +10,20 @@ use adit_core::{Command, Severity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zeroize::Zeroizing;
 
-use super::Desk;
-use super::door::{Door, Stream};
+use super::CommandContext;
+use super::listener::{ManagementListener, Stream};
 use super::session::{Next, Output, Session};
 
 /// After a client that was turned away, the next one waits so long.
 const REST: Duration = Duration::from_secs(1);
 /// A client that takes nothing of what waits for it goes, so that others can come.
-const STUCK: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Why it goes.
 const TOO_SLOW: &str = "it does not read what it is sent";
 /// How long the last words may take.
-const LAST_PATIENCE: Duration = Duration::from_millis(200);
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 
-struct Guest {
+struct ManagementClient {
     stream: Box<dyn Stream>,
     session: Session,
     out: Output,
@@ -32,40 +32,40 @@ struct Guest {
 }
 
 struct Server {
-    door: Door,
+    listener: ManagementListener,
     woken: UnixStream,
-    desk: Desk,
+    context: CommandContext,
     password: Option<Zeroizing<String>>,
     /// The tunnel connects anew when a client has left (`management-signal`).
     restarts: bool,
-    guest: Option<Guest>,
-    /// Nobody is let in before.
+    client: Option<ManagementClient>,
+    /// No connection is accepted before.
     rest_until: Option<Instant>,
 }
 
 /// Starts the thread, which ends when the journal is closed.
 pub(super) fn start(
-    door: Door,
+    listener: ManagementListener,
     woken: UnixStream,
-    desk: Desk,
+    context: CommandContext,
     password: Option<Zeroizing<String>>,
     restarts: bool,
 ) -> io::Result<JoinHandle<()>> {
-    let server = Server { door, woken, desk, password, restarts, guest: None, rest_until: None };
+    let server = Server { listener, woken, context, password, restarts, client: None, rest_until: None };
     thread::Builder::new().name("adit-management".to_owned()).spawn(move || server.run())
 }
 
 impl Server {
     fn run(mut self) {
-        while !self.desk.journal.is_closing() {
+        while !self.context.journal.is_closing() {
             if let Err(error) = self.wait() {
                 let text = format_args!("management: it ends, as it cannot wait for anything: {error}");
-                return self.desk.log.log(Severity::Error, text);
+                return self.context.log.log(Severity::Error, text);
             }
             let mut bytes = [0; 64];
             while (&self.woken).read(&mut bytes).is_ok_and(|number| number > 0) {}
             self.rest_until = self.rest_until.filter(|until| *until > Instant::now());
-            if self.guest.is_some() {
+            if self.client.is_some() {
                 self.look_after_guest();
             } else if self.rest_until.is_none() {
                 self.let_in();
@@ -78,17 +78,17 @@ impl Server {
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
         let mut due = self.rest_until;
-        match &self.guest {
-            None if self.rest_until.is_none() => fds.push(PollFd::new(&self.door, PollFlags::IN)),
+        match &self.client {
+            None if self.rest_until.is_none() => fds.push(PollFd::new(&self.listener, PollFlags::IN)),
             None => {}
-            Some(guest) => {
+            Some(client) => {
                 let mut flags = PollFlags::empty();
-                flags.set(PollFlags::IN, guest.session.room(&guest.out) > 0);
-                flags.set(PollFlags::OUT, !guest.out.waiting().is_empty());
-                fds.push(PollFd::from_borrowed_fd(guest.stream.as_fd(), flags));
-                let stuck = (!guest.out.waiting().is_empty()).then(|| guest.moved + STUCK);
-                let busy = guest.has_work(&self.desk).then(Instant::now);
-                due = [due, busy, stuck, guest.session.due()].into_iter().flatten().min();
+                flags.set(PollFlags::IN, client.session.room(&client.out) > 0);
+                flags.set(PollFlags::OUT, !client.out.waiting().is_empty());
+                fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
+                let stuck = (!client.out.waiting().is_empty()).then(|| client.moved + WRITE_TIMEOUT);
+                let busy = client.has_work(&self.context).then(Instant::now);
+                due = [due, busy, stuck, client.session.due()].into_iter().flatten().min();
             }
         }
         let timeout = due.map(|due| {
@@ -104,16 +104,18 @@ impl Server {
     }
 
     fn let_in(&mut self) {
-        match self.door.accept() {
+        match self.listener.accept() {
             Ok(Ok(stream)) => {
-                self.desk.log.log(Severity::Debug, "management: a client has come");
+                self.context.log.log(Severity::Debug, "management: a client has come");
                 let (now, mut out) = (Instant::now(), Output::default());
-                let session = Session::new(self.password.clone(), now, &self.desk, &mut out);
-                self.guest = Some(Guest { stream, session, out, moved: now });
+                let session = Session::new(self.password.clone(), now, &self.context, &mut out);
+                self.client = Some(ManagementClient { stream, session, out, moved: now });
                 self.look_after_guest();
             }
             Ok(Err(why)) => {
-                self.desk.log.log(Severity::Warning, format_args!("management: a client was refused: {why}"));
+                self.context
+                    .log
+                    .log(Severity::Warning, format_args!("management: a client was refused: {why}"));
                 self.rest_until = Some(Instant::now() + REST);
             }
             Err(error) if is_passing(&error) => {}
@@ -123,31 +125,33 @@ impl Server {
     }
 
     fn look_after_guest(&mut self) {
-        let Some(mut guest) = self.guest.take() else { return };
-        match guest.serve(&mut self.desk) {
-            Ok(Next::Stay) => self.guest = Some(guest),
-            Ok(Next::Leave) => self.left(&guest, "has left"),
+        let Some(mut client) = self.client.take() else { return };
+        match client.serve(&mut self.context) {
+            Ok(Next::Stay) => self.client = Some(client),
+            Ok(Next::Leave) => self.left(&client, "has left"),
             Ok(Next::Reject) => {
-                self.desk.log.log(Severity::Warning, "management: a client did not know the password");
+                self.context.log.log(Severity::Warning, "management: a client did not know the password");
                 self.rest_until = Some(Instant::now() + REST);
-                self.desk.journal.attend(false);
+                self.context.journal.attend(false);
             }
             Ok(Next::SpeaksHttp) => {
                 let why = "it speaks HTTP, as a browser that a web page sends here";
-                self.desk.log.log(Severity::Warning, format_args!("management: a client was closed: {why}"));
+                self.context
+                    .log
+                    .log(Severity::Warning, format_args!("management: a client was closed: {why}"));
                 self.rest_until = Some(Instant::now() + REST);
-                self.desk.journal.attend(false);
+                self.context.journal.attend(false);
             }
-            Err(error) => self.left(&guest, &format!("is gone: {error}")),
+            Err(error) => self.left(&client, &format!("is gone: {error}")),
         }
     }
 
-    fn left(&mut self, guest: &Guest, how: &str) {
-        self.desk.journal.attend(false);
-        self.desk.log.log(Severity::Debug, format_args!("management: the client {how}"));
+    fn left(&mut self, client: &ManagementClient, how: &str) {
+        self.context.journal.attend(false);
+        self.context.log.log(Severity::Debug, format_args!("management: the client {how}"));
         if self.restarts
-            && guest.session.is_admitted()
-            && let Some(tunnel) = self.desk.tunnel().as_ref()
+            && client.session.is_admitted()
+            && let Some(tunnel) = self.context.tunnel().as_ref()
         {
             tunnel.command(Command::Restart);
         }
@@ -155,29 +159,29 @@ impl Server {
 
     /// The tunnel has ended: what there is to say of it is said.
     fn say_goodbye(mut self) {
-        let Some(mut guest) = self.guest.take() else { return };
-        guest.take_notices(&self.desk);
-        let until = Instant::now() + LAST_PATIENCE;
-        while !guest.out.waiting().is_empty() && Instant::now() < until {
-            if guest.send().is_err() {
+        let Some(mut client) = self.client.take() else { return };
+        client.take_notices(&self.context);
+        let until = Instant::now() + FAREWELL_TIMEOUT;
+        while !client.out.waiting().is_empty() && Instant::now() < until {
+            if client.send().is_err() {
                 return;
             }
-            let mut fds = [PollFd::from_borrowed_fd(guest.stream.as_fd(), PollFlags::OUT)];
+            let mut fds = [PollFd::from_borrowed_fd(client.stream.as_fd(), PollFlags::OUT)];
             let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));
         }
     }
 }
 
-impl Guest {
+impl ManagementClient {
     /// Does all that can be done without waiting.
-    fn serve(&mut self, desk: &mut Desk) -> io::Result<Next> {
+    fn serve(&mut self, context: &mut CommandContext) -> io::Result<Next> {
         if self.out.waiting().is_empty() {
             self.moved = Instant::now();
         }
-        if desk.journal.is_overrun() {
+        if context.journal.is_overrun() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, TOO_SLOW));
         }
-        let next = self.session.look_at_time(Instant::now(), desk, &mut self.out);
+        let next = self.session.look_at_time(Instant::now(), context, &mut self.out);
         if next != Next::Stay {
             return Ok(next);
         }
@@ -185,17 +189,17 @@ impl Guest {
         // the rest.
         for _ in 0..64 {
             let read = self.receive()?;
-            let next = self.session.work(desk, &mut self.out);
-            self.take_notices(desk);
+            let next = self.session.work(context, &mut self.out);
+            self.take_notices(context);
             self.send()?;
             if next != Next::Stay {
                 return Ok(next);
             }
-            if !read && !self.has_work(desk) {
+            if !read && !self.has_work(context) {
                 break;
             }
         }
-        if !self.out.waiting().is_empty() && self.moved.elapsed() > STUCK {
+        if !self.out.waiting().is_empty() && self.moved.elapsed() > WRITE_TIMEOUT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, TOO_SLOW));
         }
         Ok(Next::Stay)
@@ -220,19 +224,19 @@ impl Guest {
     }
 
     /// There is work that waits for nothing.
-    fn has_work(&self, desk: &Desk) -> bool {
-        self.session.is_busy(&self.out) || (!self.out.is_full() && desk.journal.has_news())
+    fn has_work(&self, context: &CommandContext) -> bool {
+        self.session.is_busy(&self.out) || (!self.out.is_full() && context.journal.has_news())
     }
 
     /// What happened meanwhile. While there is no room, it is lost, but not what happens to clients.
-    fn take_notices(&mut self, desk: &Desk) {
-        for line in desk.journal.take() {
+    fn take_notices(&mut self, context: &CommandContext) {
+        for line in context.journal.take() {
             if !self.out.is_full() {
                 self.out.line(&line);
             }
         }
         while !self.out.is_full()
-            && let Some(told) = desk.journal.next_news()
+            && let Some(told) = context.journal.next_news()
         {
             told.print(self.session.env_filter(), &mut self.out);
         }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::Desk;
+use super::CommandContext;
+use super::client_auth::Settings;
 use super::commands;
-use super::judging::Settings;
 use super::words::{Input, Line, MAX_LINE, words};
 
 /// As much may wait to be sent before further commands do. A single answer may be longer.
@@ -136,7 +136,7 @@ impl Session {
     pub(super) fn new(
         password: Option<Zeroizing<String>>,
         now: Instant,
-        desk: &Desk,
+        context: &CommandContext,
         out: &mut Output,
     ) -> Self {
         let session = Session {
@@ -149,16 +149,16 @@ impl Session {
             env_filter: 0,
         };
         match session.password {
-            None => session.welcome(desk, out),
+            None => session.welcome(context, out),
             Some(_) => prompt(out),
         }
         session
     }
 
-    fn welcome(&self, desk: &Desk, out: &mut Output) {
-        desk.journal.attend(true);
+    fn welcome(&self, context: &CommandContext, out: &mut Output) {
+        context.journal.attend(true);
         out.line(">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info");
-        if let Some(line) = desk.questions.greeting() {
+        if let Some(line) = context.questions.greeting() {
             out.line(&line);
         }
     }
@@ -184,7 +184,7 @@ impl Session {
     }
 
     /// Carries out what was said, as long as there is room for answers.
-    pub(super) fn work(&mut self, desk: &mut Desk, out: &mut Output) -> Next {
+    pub(super) fn work(&mut self, context: &mut CommandContext, out: &mut Output) -> Next {
         while !out.is_full() {
             let Some(line) = self.input.line() else { break };
             let next = match line {
@@ -193,8 +193,8 @@ impl Session {
                     Next::Stay
                 }
                 Line::Text(text) if is_http(&text) => return Next::SpeaksHttp,
-                Line::Text(text) if self.password.is_some() => self.check(&text, desk, out),
-                Line::Text(text) => self.obey(&text, desk, out),
+                Line::Text(text) if self.password.is_some() => self.check(&text, context, out),
+                Line::Text(text) => self.obey(&text, context, out),
             };
             if next != Next::Stay {
                 return next;
@@ -203,11 +203,11 @@ impl Session {
         Next::Stay
     }
 
-    fn check(&mut self, text: &str, desk: &mut Desk, out: &mut Output) -> Next {
+    fn check(&mut self, text: &str, context: &mut CommandContext, out: &mut Output) -> Next {
         if self.password.as_ref().is_some_and(|password| is_same(password, text)) {
             self.password = None;
             out.line("SUCCESS: password is correct");
-            self.welcome(desk, out);
+            self.welcome(context, out);
             return Next::Stay;
         }
         self.tries += 1;
@@ -218,11 +218,11 @@ impl Session {
         Next::Stay
     }
 
-    fn obey(&mut self, text: &str, desk: &mut Desk, out: &mut Output) -> Next {
+    fn obey(&mut self, text: &str, context: &mut CommandContext, out: &mut Output) -> Next {
         match (&mut self.block, text) {
             (None, _) => {}
             (Some(Block::Settings(settings)), "END") => {
-                settings.end(desk, out);
+                settings.end(context, out);
                 self.block = None;
                 return Next::Stay;
             }
@@ -240,7 +240,7 @@ impl Session {
         match words(text) {
             Ok(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                commands::run(&words, self, desk, out)
+                commands::run(&words, self, context, out)
             }
             Err(answer) => {
                 out.line(&answer);
@@ -277,20 +277,20 @@ impl Session {
 
     /// When [`Session::look_at_time`] is next due.
     pub(super) fn due(&self) -> Option<Instant> {
-        let patience = self.password.as_ref().map(|_| self.since + PASSWORD_PATIENCE);
+        let timeout = self.password.as_ref().map(|_| self.since + PASSWORD_PATIENCE);
         let bytecount = self.bytecount.as_ref().map(|count| count.next);
-        [patience, bytecount].into_iter().flatten().min()
+        [timeout, bytecount].into_iter().flatten().min()
     }
 
     /// Does what is due.
-    pub(super) fn look_at_time(&mut self, now: Instant, desk: &Desk, out: &mut Output) -> Next {
+    pub(super) fn look_at_time(&mut self, now: Instant, context: &CommandContext, out: &mut Output) -> Next {
         if self.password.is_some() && now >= self.since + PASSWORD_PATIENCE {
             return Next::Reject;
         }
         if let Some(count) = self.bytecount.as_mut().filter(|count| now >= count.next) {
             count.next = now + count.every;
             if !out.is_full() {
-                commands::tell_bytes(desk, out);
+                commands::tell_bytes(context, out);
             }
         }
         Next::Stay
@@ -316,7 +316,7 @@ fn is_same(password: &str, given: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::desk;
+    use super::super::testing::context;
     use super::*;
 
     fn text(out: &mut Output) -> String {
@@ -327,21 +327,21 @@ mod tests {
 
     #[test]
     fn a_password_is_asked_for_first() {
-        let (mut desk, mut out) = (desk(), Output::default());
+        let (mut context, mut out) = (context(), Output::default());
         let password = Some(Zeroizing::new("s3 cret".to_owned()));
-        let mut session = Session::new(password, Instant::now(), &desk, &mut out);
+        let mut session = Session::new(password, Instant::now(), &context, &mut out);
         session.receive(b"pid\r\n");
-        assert_eq!(session.work(&mut desk, &mut out), Next::Stay);
+        assert_eq!(session.work(&mut context, &mut out), Next::Stay);
         assert_eq!(text(&mut out), "ENTER PASSWORD:ENTER PASSWORD:");
         session.receive(b"s3 cret\nsta");
-        assert_eq!(session.work(&mut desk, &mut out), Next::Stay);
+        assert_eq!(session.work(&mut context, &mut out), Next::Stay);
         let said = text(&mut out);
         assert!(
             said.starts_with("SUCCESS: password is correct\r\n>INFO:OpenVPN Management Interface Version 5"),
             "{said}"
         );
         session.receive(b"te x\n");
-        session.work(&mut desk, &mut out);
+        session.work(&mut context, &mut out);
         assert_eq!(
             text(&mut out),
             "ERROR: state parameter must be 'on' or 'off' or some number n or 'all'\r\n"
@@ -351,18 +351,18 @@ mod tests {
 
     #[test]
     fn who_does_not_know_the_password_goes() {
-        let (mut desk, mut out) = (desk(), Output::default());
+        let (mut context, mut out) = (context(), Output::default());
         let now = Instant::now();
-        let new = |out: &mut Output, desk: &Desk| {
-            Session::new(Some(Zeroizing::new("right".to_owned())), now, desk, out)
+        let new = |out: &mut Output, context: &CommandContext| {
+            Session::new(Some(Zeroizing::new("right".to_owned())), now, context, out)
         };
-        let mut session = new(&mut out, &desk);
+        let mut session = new(&mut out, &context);
         session.receive(b"wrong\n\nRight\nright\n");
-        assert_eq!(session.work(&mut desk, &mut out), Next::Reject);
+        assert_eq!(session.work(&mut context, &mut out), Next::Reject);
         assert_eq!(text(&mut out), "ENTER PASSWORD:".repeat(3));
-        let mut session = new(&mut out, &desk);
-        assert_eq!(session.look_at_time(now, &desk, &mut out), Next::Stay);
-        assert_eq!(session.look_at_time(now + PASSWORD_PATIENCE, &desk, &mut out), Next::Reject);
+        let mut session = new(&mut out, &context);
+        assert_eq!(session.look_at_time(now, &context, &mut out), Next::Stay);
+        assert_eq!(session.look_at_time(now + PASSWORD_PATIENCE, &context, &mut out), Next::Reject);
     }
 
     /// What a browser sends for a web page that posts commands to the socket's port: none of it is obeyed.
@@ -373,12 +373,12 @@ mod tests {
             ["POST / HTTP/1.1", "GET /x HTTP/1.1", "OPTIONS * HTTP/1.1", "Host: 127.0.0.1:7505", "host:x"]
         {
             for password in [None, password()] {
-                let (mut desk, mut out) = (desk(), Output::default());
-                let mut session = Session::new(password, Instant::now(), &desk, &mut out);
+                let (mut context, mut out) = (context(), Output::default());
+                let mut session = Session::new(password, Instant::now(), &context, &mut out);
                 text(&mut out);
                 session.receive(format!("{start}\r\nright\r\nverb 7\r\n").as_bytes());
-                assert_eq!(session.work(&mut desk, &mut out), Next::SpeaksHttp, "{start}");
-                assert_eq!((text(&mut out).as_str(), desk.log.verb()), ("", 1), "{start}");
+                assert_eq!(session.work(&mut context, &mut out), Next::SpeaksHttp, "{start}");
+                assert_eq!((text(&mut out).as_str(), context.log.verb()), ("", 1), "{start}");
             }
         }
         for other in ["get x", "GETS x", "hold", "password Auth GET", "", "é"] {
@@ -397,17 +397,17 @@ mod tests {
 
     #[test]
     fn who_does_not_read_is_not_answered() {
-        let (mut desk, mut out) = (desk(), Output::default());
-        let mut session = Session::new(None, Instant::now(), &desk, &mut out);
+        let (mut context, mut out) = (context(), Output::default());
+        let mut session = Session::new(None, Instant::now(), &context, &mut out);
         let mut asked = 0;
         while session.room(&out) > 5 {
             session.receive(b"help\n");
-            session.work(&mut desk, &mut out);
+            session.work(&mut context, &mut out);
             asked += 1;
         }
         assert!(out.is_full() && out.waiting().len() < MOST_WAITING + 10_000, "{asked}");
         session.receive(b"help\n");
-        session.work(&mut desk, &mut out);
+        session.work(&mut context, &mut out);
         assert!(!session.is_busy(&out) && session.room(&out) == 0);
         out.sent(usize::MAX);
         assert!(session.is_busy(&out), "it is done when there is room");
@@ -415,11 +415,11 @@ mod tests {
 
     #[test]
     fn a_block_is_passed_over() {
-        let (mut desk, mut out) = (desk(), Output::default());
-        let mut session = Session::new(None, Instant::now(), &desk, &mut out);
+        let (mut context, mut out) = (context(), Output::default());
+        let mut session = Session::new(None, Instant::now(), &context, &mut out);
         text(&mut out);
         session.receive(b"client-auth 0 0\npush \"route 10.0.0.0\"\nkill x\nEND\nfoo\n");
-        session.work(&mut desk, &mut out);
+        session.work(&mut context, &mut out);
         let said = text(&mut out);
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines.len(), 2, "{said}");

@@ -1,4 +1,4 @@
-//! A desk without a tunnel, or with one that is played.
+//! A command context without a tunnel, or with one that is played.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,10 +6,10 @@ use adit_config::openvpn::{Log, Process};
 use adit_core::{Command, Transport};
 
 use super::journal::Journal;
-use super::questions::Questions;
-use super::register::Register;
+use super::pending_auths::PendingAuths;
+use super::pending_queries::PendingQueries;
 use super::tunnel::{Load, Peer, Tunnel};
-use super::{Desk, Place, pipe};
+use super::{CommandContext, Place, pipe};
 use crate::log::Logger;
 use crate::up::status_file::Form;
 
@@ -47,48 +47,48 @@ impl Tunnel for Played {
     }
 
     fn command(&self, command: Command) -> bool {
-        self.told.lock().expect("nobody panicked").push(command);
+        self.told.lock().expect("no thread panicked").push(command);
         true
     }
 
     fn tell_status(&mut self) {}
 }
 
-/// A log that nobody reads.
+/// A log that is not read.
 pub(super) fn no_log() -> Logger {
     let nowhere = Log::File { path: "/dev/null".into(), append: true };
     Logger::new(&Process { log: Some(nowhere), ..Process::default() }).expect("a log")
 }
 
-/// A desk without a tunnel.
+/// A context without a tunnel.
 #[cfg(test)]
-pub(super) fn desk() -> Desk {
+pub(super) fn context() -> CommandContext {
     desk_with(no_log())
 }
 
-fn desk_with(log: Logger) -> Desk {
+fn desk_with(log: Logger) -> CommandContext {
     let (waker, _woken) = pipe().expect("a pipe");
     let journal = Journal::new(10, waker);
-    Desk {
-        questions: Arc::new(Questions::new(false, journal.clone())),
+    CommandContext {
+        questions: Arc::new(PendingQueries::new(false, journal.clone())),
         journal,
-        register: Register::default(),
+        pending_auths: PendingAuths::default(),
         tunnel: Place::default(),
         log,
         auth_retry: "none",
     }
 }
 
-/// A desk with a tunnel, and what that is told.
+/// A context with a tunnel, and what that is told.
 #[cfg(test)]
-pub(super) fn desk_of(form: Form) -> (Desk, Arc<Mutex<Vec<Command>>>) {
+pub(super) fn desk_of(form: Form) -> (CommandContext, Arc<Mutex<Vec<Command>>>) {
     desk_of_with(form, no_log())
 }
 
 /// The same, with that log.
-pub(super) fn desk_of_with(form: Form, log: Logger) -> (Desk, Arc<Mutex<Vec<Command>>>) {
-    let (desk, told) = (desk_with(log), Arc::default());
+pub(super) fn desk_of_with(form: Form, log: Logger) -> (CommandContext, Arc<Mutex<Vec<Command>>>) {
+    let (context, told) = (desk_with(log), Arc::default());
     let tunnel: Box<dyn Tunnel> = Box::new(Played { form, told: Arc::clone(&told) });
-    *desk.tunnel.lock().expect("nobody panicked") = Some(tunnel);
-    (desk, told)
+    *context.tunnel.lock().expect("no thread panicked") = Some(tunnel);
+    (context, told)
 }

@@ -10,18 +10,18 @@ use zeroize::Zeroizing;
 
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
-use super::testing::{desk, desk_of};
+use super::testing::{context, desk_of};
 use super::watcher::Watcher;
 use super::*;
 
 /// What the command is answered, line by line.
-fn answers(desk: &mut Desk, command: &str) -> Vec<String> {
+fn answers(context: &mut CommandContext, command: &str) -> Vec<String> {
     let mut out = Output::default();
-    let mut session = Session::new(None, Instant::now(), desk, &mut out);
+    let mut session = Session::new(None, Instant::now(), context, &mut out);
     out.sent(usize::MAX);
     session.receive(command.as_bytes());
     session.receive(b"\n");
-    assert_eq!(session.work(desk, &mut out), Next::Stay, "{command}");
+    assert_eq!(session.work(context, &mut out), Next::Stay, "{command}");
     let text = String::from_utf8_lossy(out.waiting()).into_owned();
     assert!(text.is_empty() || text.ends_with("\r\n"), "{command}: {text:?}");
     text.lines().map(str::to_owned).collect()
@@ -29,7 +29,7 @@ fn answers(desk: &mut Desk, command: &str) -> Vec<String> {
 
 #[test]
 fn a_server_answers_as_openvpn_does() {
-    let (mut desk, _) = desk_of(Form::Clients(1));
+    let (mut context, _) = desk_of(Form::Clients(1));
     for (command, answer) in [
         ("pid", &*format!("SUCCESS: pid={}", std::process::id())),
         ("pid 'a b' c", &*format!("SUCCESS: pid={}", std::process::id())),
@@ -74,12 +74,12 @@ fn a_server_answers_as_openvpn_does() {
         ("net", "ERROR: Sorry, this command is currently only implemented on Windows"),
         ("pk-sig", "ERROR: The pk-sig command is not currently available"),
     ] {
-        assert_eq!(answers(&mut desk, command), [answer], "{command}");
+        assert_eq!(answers(&mut context, command), [answer], "{command}");
     }
-    assert!(answers(&mut desk, "version 2").is_empty() && answers(&mut desk, "").is_empty());
-    assert!(answers(&mut desk, "kill \"x")[0].starts_with("ERROR: "));
+    assert!(answers(&mut context, "version 2").is_empty() && answers(&mut context, "").is_empty());
+    assert!(answers(&mut context, "kill \"x")[0].starts_with("ERROR: "));
     for command in ["help", "version"] {
-        assert_eq!(answers(&mut desk, command).last().map(String::as_str), Some("END"));
+        assert_eq!(answers(&mut context, command).last().map(String::as_str), Some("END"));
     }
 }
 
@@ -102,9 +102,9 @@ fn the_state_has_the_form_that_is_asked_for() {
         assert_eq!(answers(&mut client, &format!("{name} 1")), [expected]);
     }
     // Before there is a tunnel.
-    assert!(answers(&mut desk(), "status")[0].ends_with("is not supported by the current daemon mode"));
-    assert_eq!(answers(&mut desk(), "load-stats"), ["SUCCESS: nclients=0,bytesin=0,bytesout=0"]);
-    assert_eq!(answers(&mut desk(), "signal SIGUSR1"), ["ERROR: signal 'SIGUSR1' is currently ignored"]);
+    assert!(answers(&mut context(), "status")[0].ends_with("is not supported by the current daemon mode"));
+    assert_eq!(answers(&mut context(), "load-stats"), ["SUCCESS: nclients=0,bytesin=0,bytesout=0"]);
+    assert_eq!(answers(&mut context(), "signal SIGUSR1"), ["ERROR: signal 'SIGUSR1' is currently ignored"]);
 }
 
 #[test]
@@ -132,16 +132,16 @@ fn clients_are_killed_by_name_address_and_number() {
         ("client-kill 40 HALT,bye", "SUCCESS: client-kill command succeeded", &[0][..], "HALT,bye"),
         (&*format!("client-kill 40 {long}"), "ERROR: client-kill command failed", &[][..], ""),
     ] {
-        let (mut desk, told) = desk_of(Form::Clients(1));
+        let (mut context, told) = desk_of(Form::Clients(1));
         // A program judges client 50, which is not in yet.
         let step = ClientStep::Asks { key: 1, again: false, password: Zeroizing::default() };
-        desk.register.note(&ClientNews { client: 50, step, env: Vec::new() });
-        assert_eq!(answers(&mut desk, command), [answer]);
+        context.pending_auths.note(&ClientNews { client: 50, step, env: Vec::new() });
+        assert_eq!(answers(&mut context, command), [answer]);
         let expected: Vec<Command> = victims
             .iter()
             .map(|id| Command::Dismiss { client: id + 40, message: message.to_owned() })
             .collect();
-        assert_eq!(*told.lock().expect("nobody panicked"), expected, "{command}");
+        assert_eq!(*told.lock().expect("no thread panicked"), expected, "{command}");
     }
 }
 
@@ -153,12 +153,12 @@ fn signals_become_commands() {
         ("SIGUSR1", Command::Restart),
         ("SIGHUP", Command::Restart),
     ] {
-        let (mut desk, told) = desk_of(Form::Statistics);
+        let (mut context, told) = desk_of(Form::Statistics);
         assert_eq!(
-            answers(&mut desk, &format!("signal {signal}")),
+            answers(&mut context, &format!("signal {signal}")),
             [format!("SUCCESS: signal {signal} thrown")]
         );
-        assert_eq!(*told.lock().expect("nobody panicked"), [command]);
+        assert_eq!(*told.lock().expect("no thread panicked"), [command]);
     }
 }
 
@@ -171,15 +171,15 @@ fn bytes_are_told_every_so_often() {
             &[">BYTECOUNT_CLI:40,100,200", ">BYTECOUNT_CLI:41,101,201", ">BYTECOUNT_CLI:42,102,202"][..],
         ),
     ] {
-        let ((mut desk, _), mut out) = (desk_of(form), Output::default());
+        let ((mut context, _), mut out) = (desk_of(form), Output::default());
         let now = Instant::now();
-        let mut session = Session::new(None, now, &desk, &mut out);
+        let mut session = Session::new(None, now, &context, &mut out);
         assert_eq!(session.due(), None);
         session.receive(b"bytecount 5\n");
-        session.work(&mut desk, &mut out);
+        session.work(&mut context, &mut out);
         out.sent(usize::MAX);
         let mut look = |session: &mut Session, seconds| {
-            session.look_at_time(now + Duration::from_secs(seconds), &desk, &mut out);
+            session.look_at_time(now + Duration::from_secs(seconds), &context, &mut out);
             let text = String::from_utf8_lossy(out.waiting()).into_owned();
             out.sent(usize::MAX);
             text.lines().map(str::to_owned).collect::<Vec<_>>()
@@ -189,26 +189,26 @@ fn bytes_are_told_every_so_often() {
         assert!(look(&mut session, 10).is_empty());
         assert_eq!(look(&mut session, 12), lines);
         session.receive(b"bytecount 0\n");
-        session.work(&mut self::desk(), &mut Output::default());
+        session.work(&mut self::context(), &mut Output::default());
         assert_eq!(session.due(), None);
     }
 }
 
 #[test]
 fn the_log_and_its_level_are_at_hand() {
-    let (mut desk, _) = desk_of(Form::Clients(1));
-    let notes = desk.journal.clone();
-    desk.log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
-    answers(&mut desk, "verb 0");
-    desk.log.log(Severity::Info, "not written");
-    answers(&mut desk, "verb 6");
-    let mut copy = desk.log.clone();
+    let (mut context, _) = desk_of(Form::Clients(1));
+    let notes = context.journal.clone();
+    context.log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
+    answers(&mut context, "verb 0");
+    context.log.log(Severity::Info, "not written");
+    answers(&mut context, "verb 6");
+    let mut copy = context.log.clone();
     copy.log(Severity::Warning, "written");
-    let lines = answers(&mut desk, "log all");
+    let lines = answers(&mut context, "log all");
     assert!(lines.iter().any(|line| line.ends_with(",W,written")), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains("not written")), "{lines:?}");
-    answers(&mut desk, "password Auth 's3 cret'");
-    let lines = answers(&mut desk, "log 3");
+    answers(&mut context, "password Auth 's3 cret'");
+    let lines = answers(&mut context, "log 3");
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("password ...")), "{lines:?}");
     assert!(!format!("{lines:?}").contains("s3 cret"));
@@ -241,10 +241,10 @@ fn up(addresses: &[&str], routes: &[&str]) -> Event {
 }
 
 fn states(server: bool, events: &[Event]) -> Vec<String> {
-    let desk = desk();
-    let mut watcher = Watcher::new(desk.journal.clone(), desk.register.clone(), server);
+    let context = context();
+    let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), server);
     events.iter().for_each(|event| watcher.event(event, "tun0"));
-    let entries = desk.journal.last(Kind::State, None);
+    let entries = context.journal.last(Kind::State, None);
     entries.iter().filter_map(|entry| Some(entry.split_once(',')?.1.to_owned())).collect()
 }
 
@@ -305,32 +305,32 @@ fn states_are_noted() {
 
 #[test]
 fn the_end_has_words_of_its_own() {
-    let desk = desk();
-    let mut watcher = Watcher::new(desk.journal.clone(), desk.register.clone(), false);
-    desk.journal.attend(true);
+    let context = context();
+    let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), false);
+    context.journal.attend(true);
     let why = "vpn.example: the server refused us (AUTH_FAILED); its log says why";
     watcher.event(&Event::Ended(Ended::Failed(why.to_owned())), "tun0");
-    let said: Vec<String> = desk.journal.take().into();
+    let said: Vec<String> = context.journal.take().into();
     assert_eq!(said, [">PASSWORD:Verification Failed: 'Auth'".to_owned(), format!(">FATAL:{why}")]);
 }
 
 /// The program hears of a server's clients, with how many there are.
 #[test]
 fn clients_are_told_of() {
-    let desk = desk();
-    let mut watcher = Watcher::new(desk.journal.clone(), desk.register.clone(), true);
-    desk.journal.attend(true);
+    let context = context();
+    let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), true);
+    context.journal.attend(true);
     let news = |step| Event::Client(Box::new(ClientNews { client: 9, step, env: Vec::new() }));
     let (peer, reason) = (PeerId(4), "gone".to_owned());
     watcher.event(&news(ClientStep::Asks { key: 1, again: false, password: Zeroizing::default() }), "tun0");
-    assert!(desk.register.waits(9, 1));
+    assert!(context.pending_auths.waits(9, 1));
     watcher.event(&Event::PeerUp { peer, info: info("192.0.2.1:4000") }, "tun0");
     watcher.event(&news(ClientStep::Enters { networks: Vec::new() }), "tun0");
     watcher.event(&news(ClientStep::Leaves), "tun0");
     watcher.event(&Event::PeerDown { peer, reason }, "tun0");
-    assert!(!desk.register.is_there(9, 1));
+    assert!(!context.pending_auths.is_there(9, 1));
     watcher.event(&news(ClientStep::Enters { networks: Vec::new() }), "tun1");
-    let told: Vec<_> = std::iter::from_fn(|| desk.journal.next_news()).collect();
+    let told: Vec<_> = std::iter::from_fn(|| context.journal.next_news()).collect();
     assert_eq!(told.iter().map(|told| told.clients).collect::<Vec<_>>(), [0, 1, 1, 0]);
     assert_eq!((told[0].device.as_str(), told[3].device.as_str()), ("tun0", "tun1"));
 }

@@ -37,7 +37,7 @@ pub(super) struct Load {
     pub(super) peers: Vec<Peer>,
 }
 
-/// Somebody who is connected.
+/// A connected peer.
 pub(super) struct Peer {
     /// Its number for orders that concern it, and among all that ever came (OpenVPN: the client id, CID).
     pub(super) number: u64,

@@ -6,7 +6,7 @@ use adit_core::{ClientNews, Ended, Event, IpNet, Severity, UnixTime};
 use adit_io::unix_now;
 
 use super::journal::{Journal, Kind};
-use super::register::{Register, Told};
+use super::pending_auths::{PendingAuths, Told};
 
 /// Hears what happens in the tunnel and notes its states.
 pub(in crate::up) struct Watcher {
@@ -19,7 +19,7 @@ pub(in crate::up) struct Watcher {
     /// The last event was a failure.
     failed: bool,
     addresses: Vec<IpNet>,
-    register: Register,
+    pending_auths: PendingAuths,
     /// A server's clients that are up.
     clients: usize,
     /// When the tunnel was set up.
@@ -41,7 +41,7 @@ enum Doing {
 }
 
 impl Watcher {
-    pub(super) fn new(journal: Journal, register: Register, server: bool) -> Self {
+    pub(super) fn new(journal: Journal, pending_auths: PendingAuths, server: bool) -> Self {
         let mut watcher = Watcher {
             journal,
             server,
@@ -49,7 +49,7 @@ impl Watcher {
             doing: Doing::Starting,
             failed: false,
             addresses: Vec::new(),
-            register,
+            pending_auths,
             clients: 0,
             since: unix_now(),
         };
@@ -95,7 +95,7 @@ impl Watcher {
             Event::PeerUp { .. } => self.clients += 1,
             Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
             Event::Client(news) => {
-                self.register.note(news);
+                self.pending_auths.note(news);
                 let (news, device) = (ClientNews::clone(news), device.to_owned());
                 self.journal.tell(Told { news, clients: self.clients, device, since: self.since });
             }

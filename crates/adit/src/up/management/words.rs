@@ -1,4 +1,4 @@
-//! Lines of whoever is at the management socket: found in what it sends, and cut into words.
+//! Splits what the management client sends into lines, and lines into words.
 
 use adit_config::openvpn::split_line;
 use zeroize::Zeroizing;

@@ -179,7 +179,7 @@ mod tests {
             defers: false,
             in_order: None,
             beside: None,
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
         };
         Waiting { script: Box::new(script), device: String::new() }
     }

@@ -35,7 +35,7 @@ fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
     (jobs, came)
 }
 
-fn shell(number: u32, text: &str, patience: Duration) -> Job {
+fn shell(number: u32, text: &str, timeout: Duration) -> Job {
     let file = |content: &[u8], is_argument, variable| ScriptFile {
         content: Zeroizing::new(content.to_vec()),
         is_argument,
@@ -54,7 +54,7 @@ fn shell(number: u32, text: &str, patience: Duration) -> Job {
         defers: true,
         in_order: None,
         beside: None,
-        patience,
+        timeout,
     };
     Job::Run { script: Box::new(script), device: "tun7".to_owned() }
 }
@@ -85,7 +85,7 @@ fn secrets_are_wiped_when_a_script_has_begun() {
 }
 
 #[test]
-fn slow_scripts_keep_nobody_waiting_and_are_killed() {
+fn slow_scripts_delay_no_others_and_are_killed() {
     let (jobs, came) = runner();
     jobs.send(shell(1, "exec sleep 60", Duration::from_millis(300))).unwrap();
     jobs.send(shell(2, "exit 3", SOON)).unwrap();
@@ -184,7 +184,7 @@ fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins(
     wait_until("none runs", || processes(&sleep) == 0);
     jobs.send(shell(99, "exit 7", SOON)).unwrap();
     let (ended, outcome) = came.recv_timeout(SOON).unwrap();
-    assert_eq!((ended, outcome.exit), (id(99), Ok(7)), "nobody hears of the others");
+    assert_eq!((ended, outcome.exit), (id(99), Ok(7)), "no result of the others");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn one_script_of_a_peer_runs_at_once() {
     assert_eq!(order, [3, 1, 2]);
 }
 
-/// Many peers of one address cause scripts that take long; somebody else's begins at once.
+/// Many peers of one address cause scripts that take long; that of another address begins at once.
 #[test]
 fn a_source_leaves_room_for_the_scripts_of_others() {
     let (jobs, came) = runner();

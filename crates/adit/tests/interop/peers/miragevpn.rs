@@ -11,9 +11,9 @@ use adit_testbed::Scratch;
 
 use super::row::{Load, Row, Starts};
 use super::{TRANSPORTS, WRAPS, check, is_named};
+use crate::authentication::passwords::script;
 use crate::bed::Bed;
 use crate::options::{MIRAGEVPN, Options, Part, Program, Transport, Wrap};
-use crate::passwords::script;
 
 /// Tunnels that are up at once: few, so that a renegotiation is over before the client's next tick.
 const AT_ONCE: usize = 8;
@@ -118,17 +118,17 @@ fn miragevpn_client_sends_strings_without_a_written_nul() {
     if !is_named(test, MIRAGEVPN) {
         return;
     }
-    let scratch = Scratch::create("judge").unwrap();
-    let judge = script(
+    let scratch = Scratch::create("verify").unwrap();
+    let verifier = script(
         &scratch,
-        "judge",
+        "verify",
         &format!("[ \"$(sed -n 1p \"$1\")\" = {USER} ] && [ \"$(sed -n 2p \"$1\")\" = '{PASSWORD}' ]\n"),
     );
     for number in 1..=10 {
         let mut bed =
             Bed::build_with(&Options::BASE, Program::Adit, &[Program::MirageVpn], |_, [server, client]| {
                 *server +=
-                    &format!("script-security 2\nauth-user-pass-verify {} via-file\n", judge.display());
+                    &format!("script-security 2\nauth-user-pass-verify {} via-file\n", verifier.display());
                 *client = configuration(client, Part::Client, Options::BASE.cipher);
                 *client += &format!("<auth-user-pass>\n{USER}\n{PASSWORD}\n</auth-user-pass>\n");
             })

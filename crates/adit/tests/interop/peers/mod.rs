@@ -48,7 +48,7 @@ fn number(variable: &str) -> Option<usize> {
 }
 
 /// Runs the rows, many at once, and prints the result of each. Fails with those that failed and have adit at an end; the
-/// others are the yardstick.
+/// others are the reference.
 fn run(test: &str, rows: &[Row], at_once: usize) {
     let runs = number("ADIT_PEER_RUNS").unwrap_or(1);
     let all: Vec<&Row> = (0..runs).flat_map(|_| rows).collect();
@@ -75,10 +75,10 @@ fn run(test: &str, rows: &[Row], at_once: usize) {
         .filter(|(row, _)| row.has_adit())
         .map(|(row, failure)| format!("{row:?}: {}\n{}", failure.summary, failure.logs))
         .collect();
-    let yardstick = failures.len() - ours.len();
+    let reference = failures.len() - ours.len();
     assert!(
         ours.is_empty(),
-        "{} of {} runs failed with adit, {yardstick} with OpenVPN in its place:\n{}",
+        "{} of {} runs failed with adit, {reference} with OpenVPN in its place:\n{}",
         ours.len(),
         all.len(),
         ours.join("\n\n")

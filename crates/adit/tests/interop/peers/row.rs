@@ -65,7 +65,7 @@ const BURST: usize = 100_000;
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Row {
-    /// Whether adit is at an end; the other rows are the yardstick.
+    /// Whether adit is at an end; the other rows are the reference.
     pub(super) fn has_adit(&self) -> bool {
         [self.server, self.client].contains(&Program::Adit)
     }
@@ -152,11 +152,11 @@ impl Row {
     /// How many renegotiations the ends tell of. OpenVPN does not say so of those that its peer started; it tells of each
     /// handshake, the first among them.
     fn renegotiations(&self, bed: &mut Bed) -> usize {
-        let told = |program, host: &mut Host| match program {
+        let reported = |program, host: &mut Host| match program {
             Program::OpenVpn => host.process().count_lines(0, "Control Channel: TLS").saturating_sub(1),
             _ => host.renegotiations(),
         };
-        told(self.server, &mut bed.server) + told(self.client, &mut bed.clients[0])
+        reported(self.server, &mut bed.server) + reported(self.client, &mut bed.clients[0])
     }
 
     /// How many connections there were, by the log of adit, or of OpenVPN in its place.
@@ -182,7 +182,7 @@ impl Row {
         std::thread::scope(|scope| {
             let mut running = Vec::new();
             for (from, target) in &ways {
-                // Requests of one series have 16 bits to be told apart by.
+                // Requests of one series are distinguished by 16 bits.
                 for series in 0..time.as_secs().div_ceil(SERIES.as_secs()) {
                     let start = SERIES * u32::try_from(series).unwrap();
                     let count = (time - start).min(SERIES).as_millis() / PING_EVERY.as_millis();

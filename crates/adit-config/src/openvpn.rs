@@ -1,0 +1,92 @@
+//! OpenVPN's configuration files.
+//!
+//! A file passes through these stages, each a module: [`lexer`] (bytes to words), [`parser`] (words to directives, by
+//! the table in [`directives`]), [`handlers`] (the arguments of each directive, into a [`draft`]), [`plan`] (defaults and
+//! checks of the whole file, into the [`model`]). [`print`] writes a model as a file again.
+
+mod client_file;
+mod directives;
+mod draft;
+mod handlers;
+mod lexer;
+mod model;
+mod parser;
+mod plan;
+mod pool_file;
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use client_file::{client_file_name, parse_client_file};
+pub use directives::document::documentation;
+pub use directives::{Directive, Side};
+pub use model::*;
+pub use pool_file::{parse_pool_file, print_pool_file};
+
+use self::draft::Draft;
+use self::parser::{Parser, Tolerance};
+use crate::{Disposition, Failure, Problem};
+
+/// Loads a file that a configuration names; the error says why it cannot.
+pub type Loader<'a> = &'a dyn Fn(&Path) -> Result<Vec<u8>, String>;
+
+/// What [`parse`] gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The configuration.
+    pub config: Config,
+    /// What became of each directive, in the order of the file.
+    pub report: Vec<Disposition>,
+    /// Points that do not stop the tunnel but that its owner should know.
+    pub warnings: Vec<Problem>,
+}
+
+/// Splits a line into words, by the quotes, escapes and comments of configuration files. OpenVPN reads the commands at
+/// its management socket in the same way.
+///
+/// # Errors
+/// What is wrong with the line, in a few words.
+pub fn split_line(line: &str) -> Result<Vec<String>, String> {
+    lexer::split_up_to(line, lexer::MAX_LINE)
+}
+
+/// Every directive that is known, in the order of the documentation.
+pub fn directives() -> &'static [Directive] {
+    directives::DIRECTIVES
+}
+
+/// Reads an OpenVPN configuration.
+///
+/// `file` is the name to use in messages. `load` loads files that it names; relative paths come to it as
+/// they stand (or from the directory set by `cd`).
+///
+/// # Errors
+/// All problems found, each with its file and line.
+pub fn parse(file: &str, text: &[u8], load: Loader<'_>) -> Result<Parsed, Failure> {
+    let mut parser = Parser { load, problems: Vec::new(), warnings: Vec::new(), report: Vec::new() };
+    let mut entries = Vec::new();
+    parser.expand(&file.into(), text, 0, &mut PathBuf::new(), &mut entries);
+    if entries.is_empty() && !parser.problems.is_empty() {
+        // Nothing could be read; what is missing would be noise.
+        return Err(Failure { problems: parser.problems, report: parser.report });
+    }
+    let tolerant = Tolerance::of(&entries);
+    let mut draft = Draft::default();
+    for entry in entries {
+        parser.directive(&mut draft, entry, &tolerant);
+    }
+    let config = plan::plan(draft, file, &mut parser);
+    match config {
+        Some(config) if parser.problems.is_empty() => {
+            Ok(Parsed { config, report: parser.report, warnings: parser.warnings })
+        }
+        _ => {
+            if parser.problems.is_empty() {
+                parser.problem_in(file, "the configuration cannot be used");
+            }
+            Err(Failure { problems: parser.problems, report: parser.report })
+        }
+    }
+}

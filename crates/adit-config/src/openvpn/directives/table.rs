@@ -1,0 +1,395 @@
+//! Every directive, with its arguments, its side and what becomes of it.
+
+use super::{Action, Directive, Handler, Side};
+use crate::openvpn::handlers::{
+    access, auth, data, management, network, peer_check, process, routes, server, tls,
+};
+
+impl Directive {
+    const fn in_connection(mut self) -> Self {
+        self.in_connection = true;
+        self
+    }
+
+    const fn inline(mut self) -> Self {
+        self.inline = true;
+        self
+    }
+}
+
+const fn new(name: &'static str, usage: &'static str, side: Side, action: Action) -> Directive {
+    Directive { name, usage, side, in_connection: false, inline: false, action }
+}
+
+const fn both(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
+    new(name, usage, Side::Any, Action::Use(handler))
+}
+
+const fn client(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
+    new(name, usage, Side::Client, Action::Use(handler))
+}
+
+const fn server(name: &'static str, usage: &'static str, handler: Handler) -> Directive {
+    new(name, usage, Side::Server, Action::Use(handler))
+}
+
+const fn per_client(name: &'static str, usage: &'static str) -> Directive {
+    new(name, usage, Side::ClientFile, Action::PerClient)
+}
+
+const fn kept(name: &'static str, usage: &'static str, handler: Handler, why: &'static str) -> Directive {
+    new(name, usage, Side::Any, Action::Keep(handler, why))
+}
+
+const fn ignored(name: &'static str, usage: &'static str, why: &'static str) -> Directive {
+    new(name, usage, Side::Any, Action::Ignore(why)).in_connection().inline()
+}
+
+const fn refused(name: &'static str, instead: &'static str) -> Directive {
+    new(name, "[ARGUMENT] ...", Side::Any, Action::Refuse(instead)).in_connection().inline()
+}
+
+const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (PAM, LDAP, one-time codes), write \
+    `auth-user-pass-verify COMMAND via-file` in its place: without a judge the second factor is lost, and a \
+    certificate alone lets a client in";
+const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
+const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
+const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
+const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
+const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
+const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
+const COMMAND: &str = "it is a command, not a setting; remove it from the file";
+const WINDOWS: &str = "it concerns Windows only";
+const BATCHES: &str = "adit sizes its own buffers and always works in batches";
+const PERSISTS: &str = "adit always keeps keys, device and addresses when it connects anew";
+const NO_ECHO: &str = "it is a message to a program at the management socket, which adit does not pass on";
+
+/// Every directive that OpenVPN 2.7 knows, and those of older versions that still stand in files.
+#[rustfmt::skip]
+pub(crate) static DIRECTIVES: &[Directive] = &[
+    // Side and addresses
+    client("client", "", network::client),
+    client("pull", "", network::pull),
+    both("mode", "MODE", network::mode),
+    both("tls-client", "", network::tls_client),
+    both("tls-server", "", network::tls_server),
+    both("dev", "NAME", network::dev),
+    both("dev-type", "TYPE", network::dev_type),
+    both("topology", "TOPOLOGY", network::topology),
+    both("proto", "PROTOCOL", network::proto).in_connection(),
+    both("port", "PORT", network::port).in_connection(),
+    both("lport", "PORT", network::lport).in_connection(),
+    both("rport", "PORT", network::rport).in_connection(),
+    both("local", "ADDRESS [PORT] [PROTOCOL]", network::local).in_connection(),
+    both("bind", "", network::bind).in_connection(),
+    both("nobind", "", network::nobind).in_connection(),
+    client("remote", "HOST [PORT] [PROTOCOL]", network::remote).in_connection(),
+    client("remote-random", "", network::remote_random),
+    client("resolv-retry", "SECONDS", network::resolv_retry),
+    client("connect-retry", "SECONDS [LONGEST]", network::connect_retry).in_connection(),
+    client("connect-retry-max", "ROUNDS", network::connect_retry_max).in_connection(),
+    client("connect-timeout", "SECONDS", network::connect_timeout).in_connection(),
+    client("server-poll-timeout", "SECONDS", network::connect_timeout).in_connection(),
+    both("explicit-exit-notify", "[TIMES]", network::exit_notify).in_connection(),
+    both("float", "", network::float).in_connection(),
+    client("remote-random-hostname", "", network::remote_random_hostname),
+    server("multihome", "", network::multihome),
+    both("tcp-nodelay", "", network::tcp_nodelay),
+    both("socket-flags", "FLAG ...", network::socket_flags),
+    both("sndbuf", "BYTES", network::sndbuf),
+    both("rcvbuf", "BYTES", network::rcvbuf),
+    both("tun-mtu", "BYTES [BYTES]", network::tun_mtu),
+    both("txqueuelen", "PACKETS", network::txqueuelen),
+    both("ifconfig", "ADDRESS PEER|NETMASK", network::ifconfig),
+    both("ifconfig-ipv6", "ADDRESS/BITS PEER", network::ifconfig_ipv6),
+    both("ifconfig-nowarn", "", network::ifconfig_nowarn),
+    // Routes and names
+    both("route", "NETWORK [NETMASK] [GATEWAY] [METRIC]", routes::route),
+    both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
+    kept("route-gateway", "ADDRESS|dhcp", network::route_gateway, "routes into the tunnel need no gateway"),
+    both("route-metric", "METRIC", network::route_metric),
+    client("route-nopull", "", routes::route_nopull),
+    client("pull-filter", "accept|ignore|reject TEXT", routes::pull_filter),
+    client("redirect-gateway", "[FLAG] ...", routes::redirect_gateway),
+    client("block-ipv6", "", routes::block_ipv6),
+    client("dhcp-option", "TYPE [VALUE]", routes::dhcp_option),
+    client("dns", "WORD WORD ...", routes::dns),
+    client("redirect-private", "[FLAG] ...", routes::redirect_private),
+    // Server
+    server("server", "NETWORK NETMASK [nopool]", server::server),
+    server("server-ipv6", "NETWORK/BITS", server::server_ipv6),
+    server("ifconfig-pool", "FIRST LAST [NETMASK]", server::ifconfig_pool),
+    server("ifconfig-ipv6-pool", "FIRST/BITS", server::ifconfig_ipv6_pool),
+    server("push", "OPTION", server::push),
+    server("push-reset", "", server::push_reset),
+    server("push-remove", "OPTION", server::push_remove),
+    server("client-to-client", "", server::client_to_client),
+    server("duplicate-cn", "", server::duplicate_cn),
+    server("max-clients", "CLIENTS", server::max_clients),
+    server("client-config-dir", "DIRECTORY", server::client_config_dir),
+    server("ccd-exclusive", "", server::ccd_exclusive),
+    server("ifconfig-pool-persist", "FILE [SECONDS]", server::ifconfig_pool_persist),
+    per_client("ifconfig-push", "ADDRESS NETMASK [ALIAS]"),
+    per_client("ifconfig-ipv6-push", "ADDRESS/BITS [GATEWAY]"),
+    per_client("iroute", "NETWORK [NETMASK]"),
+    per_client("iroute-ipv6", "NETWORK/BITS"),
+    per_client("disable", ""),
+    server("connect-freq", "CLIENTS SECONDS", server::connect_freq),
+    server("connect-freq-initial", "ANSWERS SECONDS", server::connect_freq_initial),
+    server("verify-client-cert", "[none|optional|require]", access::client_certificates),
+    server("auth-user-pass-verify", "COMMAND via-file|via-env", access::verify),
+    server("auth-user-pass-optional", "", access::optional),
+    server("username-as-common-name", "", access::username_as_name),
+    server("auth-gen-token", "[LIFETIME] [RENEWAL] [external-auth]", access::tokens),
+    server("auth-gen-token-secret", "FILE", access::token_secret).inline(),
+    server("tls-verify", "COMMAND", access::tls_verify),
+    server("client-crresponse", "COMMAND", access::client_crresponse),
+    server("client-connect", "COMMAND", access::client_connect),
+    server("client-disconnect", "COMMAND", access::client_disconnect),
+    server("learn-address", "COMMAND", access::learn_address),
+    // Certificates and TLS
+    both("ca", "FILE", tls::ca).inline(),
+    both("cert", "FILE", tls::cert).inline(),
+    both("extra-certs", "FILE", tls::extra_certs).inline(),
+    both("key", "FILE", tls::key).inline(),
+    both("pkcs12", "FILE", tls::pkcs12).inline(),
+    both("askpass", "[FILE]", tls::askpass),
+    both("tls-auth", "FILE [DIRECTION]", tls::tls_auth).inline(),
+    both("tls-crypt", "FILE", tls::tls_crypt).inline(),
+    both("tls-crypt-v2", "FILE [force-cookie|allow-noncookie]", tls::tls_crypt_v2).inline(),
+    server("tls-crypt-v2-max-age", "DAYS", tls::tls_crypt_v2_max_age),
+    server("tls-crypt-v2-verify", "COMMAND", access::key_verify),
+    both("key-direction", "DIRECTION", tls::key_direction),
+    both("secret", "FILE [DIRECTION]", tls::secret).inline(),
+    both("allow-deprecated-insecure-static-crypto", "", tls::static_keys),
+    both("tls-version-min", "VERSION [or-highest]", tls::version_min),
+    both("tls-version-max", "VERSION", tls::version_max),
+    both("tls-cipher", "LIST", tls::ciphers),
+    both("tls-ciphersuites", "LIST", tls::suites),
+    both("tls-groups", "LIST", tls::groups),
+    both("ecdh-curve", "NAME", tls::ecdh_curve),
+    both("remote-cert-tls", "client|server", peer_check::remote_cert_tls),
+    both("remote-cert-eku", "USAGE", peer_check::remote_cert_eku),
+    both("remote-cert-ku", "[BITS] ...", peer_check::remote_cert_ku),
+    both("peer-fingerprint", "SHA256", peer_check::peer_fingerprint).inline(),
+    both("verify-hash", "HASH [SHA256|SHA1]", peer_check::verify_hash).inline(),
+    both("verify-x509-name", "NAME [subject|name|name-prefix]", peer_check::verify_x509_name),
+    both("x509-username-field", "FIELD [FIELD] ...", peer_check::username_field),
+    both("crl-verify", "FILE [dir]", tls::crl_verify).inline(),
+    both("tls-cert-profile", "PROFILE", tls::cert_profile),
+    ignored("dh", "FILE", "adit agrees on keys by elliptic curves alone, as modern peers do"),
+    both("tls-exit", "", tls::tls_exit),
+    both("single-session", "", tls::single_session),
+    both("push-peer-info", "", tls::push_peer_info),
+    ignored("engine", "[NAME]", "adit brings its own cryptography"),
+    ignored("providers", "NAME ...", "adit brings its own cryptography"),
+    ignored("prng", "ALGORITHM [BYTES]", "adit takes random numbers from the system"),
+    both("tls-export-cert", "DIRECTORY", tls::export_certificates),
+    ignored("x509-track", "ATTRIBUTE", "scripts get the certificate in `X509_…`, `tls_serial_…` and `tls_digest_…` anyway"),
+    client("auth-user-pass", "[FILE]", auth::user_pass).inline(),
+    client("auth-retry", "none|nointeract|interact", auth::retry),
+    both("auth-nocache", "", auth::nocache),
+    client("static-challenge", "TEXT ECHO [FORMAT]", auth::static_challenge),
+    // Data channel
+    kept("cipher", "NAME", data::cipher, "`data-ciphers` decides, as in OpenVPN since 2.6; `data-ciphers-fallback` is for peers that cannot negotiate"),
+    both("data-ciphers", "LIST", data::data_ciphers),
+    both("ncp-ciphers", "LIST", data::data_ciphers),
+    both("data-ciphers-fallback", "NAME", data::fallback),
+    both("auth", "DIGEST", data::auth),
+    both("compat-mode", "VERSION", data::compat_mode),
+    both("comp-lzo", "[MODE]", data::comp_lzo),
+    both("compress", "[ALGORITHM]", data::compress),
+    both("replay-window", "PACKETS [SECONDS]", data::replay_window),
+    both("mssfix", "[BYTES] [mtu|fixed]", data::mssfix),
+    both("keepalive", "PING TIMEOUT", data::keepalive),
+    both("ping", "SECONDS", data::ping),
+    both("ping-restart", "SECONDS", data::ping_restart),
+    both("ping-exit", "SECONDS", data::ping_exit),
+    both("inactive", "SECONDS [BYTES]", data::inactive),
+    both("session-timeout", "SECONDS", data::session_timeout),
+    both("reneg-sec", "SECONDS [LEAST]", data::reneg_sec),
+    both("tran-window", "SECONDS", data::tran_window),
+    both("hand-window", "SECONDS", data::hand_window),
+    both("tls-timeout", "SECONDS", data::tls_timeout),
+    kept("allow-compression", "MODE", data::allow_compression, "adit never compresses"),
+    both("reneg-bytes", "BYTES", data::reneg_bytes),
+    both("reneg-pkts", "PACKETS", data::reneg_packets),
+    ignored("comp-noadapt", "", "adit never compresses"),
+    ignored("mute-replay-warnings", "", "adit counts replayed packets and does not log each"),
+    ignored("ping-timer-rem", "", "the timer runs from the moment a peer is known"),
+    ignored("disable-occ", "", "options that differ are no reason to part"),
+    ignored("opt-verify", "", "what both ends must have in common is negotiated, and nothing passes without"),
+    ignored("ncp-disable", "", "adit always negotiates, and falls back to `data-ciphers-fallback`"),
+    // Process
+    both("user", "NAME", process::user),
+    both("group", "NAME", process::group),
+    both("verb", "LEVEL", process::verb),
+    both("mute", "MESSAGES", process::mute),
+    both("log", "FILE", process::log),
+    both("log-append", "FILE", process::log_append),
+    both("syslog", "[NAME]", process::syslog),
+    both("daemon", "[NAME]", process::daemon),
+    both("suppress-timestamps", "", process::suppress_timestamps),
+    both("status", "FILE [SECONDS]", process::status),
+    both("status-version", "VERSION", process::status_version),
+    both("writepid", "FILE", process::writepid),
+    both("nice", "LEVEL", process::nice),
+    both("mlock", "", process::mlock),
+    both("cd", "DIRECTORY", process::cd),
+    both("setenv", "NAME [VALUE] ...", access::setenv),
+    both("setenv-safe", "NAME [VALUE]", access::setenv),
+    both("script-security", "LEVEL", access::script_security),
+    kept("up", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
+    kept("down", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
+    both("ignore-unknown-option", "NAME ...", process::ignore_unknown),
+    both("config", "FILE", process::nested),
+    client("connection", "", network::connection).inline(),
+    ignored("down-pre", "", "it belongs to `down`, which adit does not run"),
+    ignored("up-restart", "", "it belongs to `up` and `down`, which adit does not run"),
+    ignored("up-delay", "", "adit configures the device when the server has answered"),
+    ignored("persist-tun", "", PERSISTS),
+    ignored("persist-key", "", PERSISTS),
+    ignored("persist-local-ip", "", "the system chooses our address for each connection, or `local` does"),
+    ignored("persist-remote-ip", "", "a name is looked up anew for each connection; what it stood for last serves while it cannot be"),
+    ignored("machine-readable-output", "", "adit's log is one line a message anyway"),
+    ignored("errors-to-stderr", "", "errors go to the standard error anyway"),
+    ignored("echo", "[TEXT] ...", NO_ECHO),
+    ignored("parameter", "[TEXT] ...", NO_ECHO),
+    both("tmp-dir", "DIRECTORY", process::tmp_dir),
+    both("management", "ADDRESS|PATH PORT|unix [FILE]", management::management),
+    both("management-client-user", "NAME", management::client_user),
+    both("management-client-group", "NAME", management::client_group),
+    both("management-log-cache", "LINES", management::log_cache),
+    both("management-hold", "", management::hold),
+    both("management-query-passwords", "", management::query_passwords),
+    both("management-signal", "", management::signal),
+    server("management-client-auth", "", management::client_auth),
+    ignored("management-forget-disconnect", "", "who leaves the socket changes nothing; `auth-nocache` has a client forget its password"),
+    ignored("management-up-down", "", "the states that `state on` shows tell of it"),
+    both("remap-usr1", "SIGNAL", process::remap_usr1),
+    ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
+    ignored("dns-updown", "COMMAND ...", SETS_NAME_SERVERS),
+    // Harmless leftovers
+    ignored("fast-io", "", BATCHES),
+    ignored("bcast-buffers", "BUFFERS", BATCHES),
+    ignored("tcp-queue-limit", "PACKETS", BATCHES),
+    ignored("hash-size", "REAL VIRTUAL", "adit's tables grow with what they hold"),
+    ignored("tun-mtu-extra", "BYTES", "it is room for the headers of Ethernet, which adit does not carry"),
+    ignored("disable-dco", "", "adit moves packets in its own process"),
+    ignored("tun-ipv6", "", "the tunnel always carries IPv6"),
+    ignored("link-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
+    ignored("udp-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
+    ignored("mtu-disc", "MODE", "adit leaves path MTU discovery to the system"),
+    ignored("mtu-test", "", "adit does not measure the path"),
+    both("max-packet-size", "BYTES", network::max_packet_size).in_connection(),
+    both("tun-mtu-max", "BYTES", network::tun_mtu_max),
+    ignored("route-method", "METHOD", WINDOWS),
+    ignored("route-delay", "[SECONDS] [WINDOW]", "the device is ready when routes are set"),
+    ignored("max-routes", "[ROUTES]", "OpenVPN has dropped it too"),
+    ignored("max-routes-per-client", "ROUTES", "a client has its own addresses and the networks that its file or a script names, no others"),
+    ignored("stale-routes-check", "SECONDS [AGE]", "a client has no learned routes"),
+    ignored("allow-recursive-routing", "", "the server's address is kept outside the tunnel by a route"),
+    ignored("preresolve", "[HINT]", "names are resolved when they are needed"),
+    ignored("ip-remote-hint", "[HINT]", "names are resolved when they are needed"),
+    ignored("passtos", "", "the outer header shows nothing of the packet inside; mark the device's traffic with nftables"),
+    ignored("shaper", "BYTES", "adit holds no packet back; shape the device with `tc`"),
+    ignored("replay-persist", "FILE", "a first packet is answered by a cookie, which one repeated from an earlier run does not know"),
+    ignored("compat-names", "[MODE] [MODE]", "OpenVPN has dropped it too"),
+    ignored("no-name-remapping", "", "OpenVPN has dropped it too"),
+    ignored("allow-pull-fqdn", "", "adit takes no names of hosts from a server; pushed routes are addresses"),
+    ignored("key-method", "METHOD", "it is always 2"),
+    ignored("keysize", "BITS", "each cipher that adit has comes with the length of its key"),
+    ignored("block-outside-dns", "", WINDOWS),
+    ignored("register-dns", "", WINDOWS),
+    ignored("dhcp-renew", "", WINDOWS),
+    ignored("dhcp-release", "", WINDOWS),
+    ignored("dhcp-pre-release", "", WINDOWS),
+    ignored("win-sys", "PATH", WINDOWS),
+    ignored("ip-win32", "METHOD [ARGUMENT] [ARGUMENT]", WINDOWS),
+    ignored("tap-sleep", "SECONDS", WINDOWS),
+    ignored("windows-driver", "NAME", WINDOWS),
+    ignored("dev-node", "NODE", WINDOWS),
+    ignored("service", "EVENT [STATE]", WINDOWS),
+    ignored("allow-nonadmin", "[NAME]", WINDOWS),
+    ignored("pause-exit", "", WINDOWS),
+    ignored("show-net-up", "", WINDOWS),
+    // Not yet
+    refused("client-cert-not-required", "write `verify-client-cert none`"),
+    refused("auth-token", "only a server pushes it; remove it from the file"),
+    refused("auth-token-user", "only a server pushes it; remove it from the file"),
+    refused("override-username", "adit takes usernames as clients give them; remove it"),
+    refused("management-client", "adit waits at its management socket for others and connects to none; remove it"),
+    refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
+    refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
+    refused("management-query-proxy", NO_PROXY),
+    refused("management-query-remote", "adit takes servers from its file; write `remote HOST`, and remove it"),
+    refused("route-up", NO_SCRIPTS),
+    refused("route-pre-down", NO_SCRIPTS),
+    refused("ipchange", NO_SCRIPTS),
+    refused("plugin", NO_PLUGINS),
+    refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
+    refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
+    refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),
+    refused("client-nat", "adit does not translate addresses; use nftables"),
+    refused("route-table", "adit writes the main table only; remove it"),
+    refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
+    refused("mark", "adit does not mark its datagrams yet; remove it"),
+    refused("bind-dev", "adit does not bind to a device yet; use `local ADDRESS`"),
+    refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
+    refused("capath", "write the certificates into one file and name it with `ca`"),
+    refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
+    refused("force-tls-key-material-export", "adit uses it whenever the peer can; remove it"),
+    refused("protocol-flags", "only a server pushes it; remove it from the file"),
+    refused("key-derivation", "only a server pushes it; remove it from the file"),
+    refused("peer-id", "only a server pushes it; remove it from the file"),
+    refused("push-continuation", "only a server pushes it; remove it from the file"),
+    refused("keying-material-exporter", "it is only for plugins; remove it"),
+    refused("chroot", "adit needs no chroot; confine it in the service manager (`RootDirectory=`, `ProtectSystem=`)"),
+    refused("setcon", "set the security context in the service manager (`SELinuxContext=`)"),
+    refused("proto-force", "remove the `remote` lines of the other protocol"),
+    refused("msg-channel", "it concerns Windows only; remove it"),
+    refused("lladdr", NO_TAP),
+    refused("server-bridge", NO_TAP),
+    refused("vlan-tagging", NO_TAP),
+    refused("vlan-accept", NO_TAP),
+    refused("vlan-pvid", NO_TAP),
+    refused("http-proxy", NO_PROXY),
+    refused("http-proxy-option", NO_PROXY),
+    refused("http-proxy-override", NO_PROXY),
+    refused("http-proxy-retry", NO_PROXY),
+    refused("http-proxy-timeout", NO_PROXY),
+    refused("http-proxy-user-pass", NO_PROXY),
+    refused("socks-proxy", NO_PROXY),
+    refused("socks-proxy-retry", NO_PROXY),
+    refused("pkcs11-id", NO_PKCS11),
+    refused("pkcs11-id-management", NO_PKCS11),
+    refused("pkcs11-providers", NO_PKCS11),
+    refused("pkcs11-private-mode", NO_PKCS11),
+    refused("pkcs11-protected-authentication", NO_PKCS11),
+    refused("pkcs11-cert-private", NO_PKCS11),
+    refused("pkcs11-pin-cache", NO_PKCS11),
+    refused("cryptoapicert", NO_PKCS11),
+    // Never
+    refused("fragment", "adit does not fragment; use `mssfix`, and a smaller `tun-mtu` if need be"),
+    refused("no-replay", NO_LEGACY),
+    refused("no-iv", NO_LEGACY),
+    refused("mtu-dynamic", NO_LEGACY),
+    refused("gremlin", NO_LEGACY),
+    refused("genkey", COMMAND),
+    refused("help", COMMAND),
+    refused("version", COMMAND),
+    refused("mktun", COMMAND),
+    refused("rmtun", COMMAND),
+    refused("test-crypto", COMMAND),
+    refused("show-adapters", COMMAND),
+    refused("show-ciphers", COMMAND),
+    refused("show-curves", COMMAND),
+    refused("show-digests", COMMAND),
+    refused("show-engines", COMMAND),
+    refused("show-gateway", COMMAND),
+    refused("show-groups", COMMAND),
+    refused("show-net", COMMAND),
+    refused("show-pkcs11-ids", COMMAND),
+    refused("show-tls", COMMAND),
+    refused("show-valid-subnets", COMMAND),
+];

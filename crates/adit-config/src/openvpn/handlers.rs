@@ -1,0 +1,13 @@
+//! Handlers of directives, by subject. Each reads the arguments of one directive into the draft.
+
+pub(crate) mod access;
+pub(crate) mod auth;
+pub(crate) mod data;
+pub(crate) mod management;
+pub(crate) mod network;
+pub(crate) mod peer_check;
+pub(crate) mod process;
+pub(crate) mod pushed;
+pub(crate) mod routes;
+pub(crate) mod server;
+pub(crate) mod tls;

@@ -1,0 +1,134 @@
+//! Directives on the process.
+
+use std::path::PathBuf;
+
+use crate::openvpn::directives::args::Args;
+use crate::openvpn::directives::{Effect, done, done_but, skip};
+use crate::openvpn::draft::Draft;
+use crate::openvpn::model::Log;
+
+type Done = Result<Effect, String>;
+
+/// A path as written; `cd` is applied when the whole file is read.
+pub(crate) fn path(args: &Args<'_>) -> Result<PathBuf, String> {
+    let path = args.get(0)?;
+    if path.is_empty() { Err(args.usage()) } else { Ok(path.into()) }
+}
+
+pub(crate) fn user(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.user = Some(args.get(0)?.into());
+    done()
+}
+
+pub(crate) fn group(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.group = Some(args.get(0)?.into());
+    done()
+}
+
+pub(crate) fn verb(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.verb = args.number(0, 0..=15)?;
+    done()
+}
+
+pub(crate) fn mute(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.mute = Some(args.number(0, 0..=i32::MAX as u32)?).filter(|messages| *messages > 0);
+    done()
+}
+
+pub(crate) fn log(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.log = Some(Log::File { path: path(args)?, append: false });
+    done()
+}
+
+pub(crate) fn log_append(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.log = Some(Log::File { path: path(args)?, append: true });
+    done()
+}
+
+pub(crate) fn syslog(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.log = Some(Log::Syslog(args.opt(0).map(Into::into)));
+    done()
+}
+
+pub(crate) fn daemon(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.daemon = Some(args.opt(0).map(Into::into));
+    done_but(
+        "the log goes to the system's log, unless `log` says otherwise; the process stays in the foreground, where a \
+         service manager sees how it is",
+    )
+}
+
+pub(crate) fn suppress_timestamps(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.process.stamps = false;
+    done()
+}
+
+pub(crate) fn status(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let every = args.opt(1).map(|_| args.seconds(1)).transpose()?;
+    draft.status = Some((path(args)?, every));
+    done()
+}
+
+pub(crate) fn status_version(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.status_version = Some(args.number(0, 1..=3)?);
+    done()
+}
+
+pub(crate) fn writepid(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.pid_file = Some(path(args)?);
+    done()
+}
+
+pub(crate) fn tmp_dir(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.tmp_dir = Some(path(args)?);
+    done()
+}
+
+/// What a lost connection does: adit connects anew, and so does OpenVPN after SIGHUP.
+pub(crate) fn remap_usr1(_: &mut Draft, args: &Args<'_>) -> Done {
+    match args.choice(0, &[("SIGHUP", true), ("SIGTERM", false)])? {
+        true => skip("SIGUSR1 and SIGHUP are the same to adit: it connects anew"),
+        false => Err(
+            "`remap-usr1 SIGTERM`: adit connects anew when it loses the other end; write `ping-exit` for \
+                      `ping-restart`, or `connect-retry-max 1`, to have it end"
+                .into(),
+        ),
+    }
+}
+
+pub(crate) fn nice(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.process.nice = args.number(0, -20..=19)?;
+    done()
+}
+
+pub(crate) fn mlock(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.process.lock_memory = true;
+    done()
+}
+
+pub(crate) fn cd(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.directory = draft.directory.join(path(args)?);
+    done()
+}
+
+/// `config`: its file was read in its place.
+pub(crate) fn nested(_: &mut Draft, _: &Args<'_>) -> Done {
+    done()
+}
+
+/// Read before all other directives.
+pub(crate) fn ignore_unknown(_: &mut Draft, _: &Args<'_>) -> Done {
+    done()
+}
+
+/// `up` and `down`: the scripts that only set name servers are not needed; others are.
+pub(crate) fn dns_script(_: &mut Draft, args: &Args<'_>) -> Done {
+    let known = ["update-resolv-conf", "update-systemd-resolved", "openvpn-update-resolv-conf", "dns-updown"];
+    let command = args.get(0)?;
+    let program = command.split_ascii_whitespace().next().unwrap_or_default();
+    let file = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".sh");
+    if known.contains(&file) {
+        return done();
+    }
+    Err(format!("`{}`: adit runs no scripts yet; remove it, or run it from the service manager", args.name()))
+}

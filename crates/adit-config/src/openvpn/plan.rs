@@ -1,0 +1,161 @@
+//! From the draft of a file to a configuration: defaults, and checks that need the whole file.
+
+mod client;
+mod key_material;
+mod point_to_point;
+mod process;
+mod server;
+mod side;
+mod static_key;
+
+use adit_core::RouteVia;
+
+pub(crate) use self::process::placed;
+use self::side::{Side, check_sides, check_usage};
+use super::draft::{DeviceDraft, Draft};
+use super::handlers::data::DEFAULT_CIPHERS;
+use super::model::*;
+use super::parser::Parser;
+use crate::Problem;
+
+/// OpenVPN's port (IANA).
+const PORT: u16 = 1194;
+
+/// The configuration, or `None` if there is none; the parser then has the problems.
+pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Option<Config> {
+    let secret = static_key::shared_secret(&draft, parser);
+    let has_secret = draft.tls.secret.is_some();
+    let side = if has_secret && !draft.sides.are_given() {
+        static_key::side(&draft)
+    } else {
+        side::side(&draft, file, parser)?
+    };
+    let is_server = side != Side::Client;
+    check_sides(side, parser);
+    keepalive(&mut draft, side == Side::Server, file, parser);
+    check_usage(&draft, is_server, parser);
+    let wrap = parser.wrap(&draft, is_server);
+    let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
+    let device = device(&draft, parser);
+    let tls = if has_secret { Some(Tls::default()) } else { parser.tls(&mut draft, file) };
+    let metric = draft.client.route_metric;
+    for route in draft.routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+        route.metric = route.metric.or(metric);
+    }
+    for route in draft.named_routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
+        route.metric = route.metric.or(metric);
+    }
+    let role = match side {
+        Side::Server => server::server(&mut draft, tls_crypt_v2, file, parser)
+            .map(|server| Role::Server(Box::new(server))),
+        Side::Client => client::client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client))),
+        Side::PointToPoint => point_to_point::point_to_point(&mut draft, tls_crypt_v2, file, parser)
+            .map(|point| Role::Point(Box::new(point))),
+    };
+    if let (Some(size), Mssfix::Default) = (draft.socket.control_size, draft.data.mssfix) {
+        draft.data.mssfix = Mssfix::Outer(size.max(576));
+    }
+    let data = data_channel(&mut draft, parser);
+    let (role, tls) = (role?, tls?);
+    if matches!(role, Role::Client(_)) && !has_secret && !tls.peer.is_specific() {
+        parser.warnings.push(Problem {
+            file: file.into(),
+            line: None,
+            text: "any certificate of the authority passes for the server's, a client's too: write \
+                   `remote-cert-tls server`"
+                .into(),
+        });
+    }
+    Some(Config {
+        role,
+        device: device?,
+        tls,
+        secret,
+        wrap: wrap?,
+        data,
+        liveness: draft.liveness,
+        limits: draft.limits,
+        rekey: draft.rekey,
+        socket: draft.socket,
+        routes: std::mem::take(&mut draft.routes),
+        named_routes: std::mem::take(&mut draft.named_routes),
+        process: process::process(draft, file, parser),
+    })
+}
+
+fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
+    let draft = &mut draft.data;
+    let before = |version: u32| draft.compat.is_some_and(|compat| compat < version);
+    let [before_2_5, before_2_6, before_2_7] = [2_05_00, 2_06_00, 2_07_00].map(before);
+    let mut ciphers = draft.ciphers.take().unwrap_or_else(|| DEFAULT_CIPHERS.to_vec());
+    // As OpenVPN (options.c): until 2.5, `cipher` was among the ciphers to negotiate.
+    if let Some(cipher) = draft.cipher.filter(|cipher| before_2_5 && !ciphers.contains(cipher)) {
+        ciphers.push(cipher);
+    }
+    let data = DataChannel {
+        ciphers,
+        cipher: draft.cipher,
+        fallback: draft.fallback,
+        auth: draft.auth,
+        compression: draft.compression,
+        migrate: draft.migrate,
+        before_2_6,
+        before_2_7,
+        replay_window: draft.replay_window.unwrap_or_default(),
+        mssfix: draft.mssfix,
+    };
+    let open = data.ciphers.iter().chain(&data.fallback).find(|cipher| !cipher.is_aead());
+    if let (Some(cipher), Some(at)) = (open, &draft.no_auth) {
+        parser.problems.push(at.problem(format!(
+            "`auth none` would let an attacker change packets under {cipher}; remove one of the two, or write \
+             the digest that the other side has, `auth SHA256`"
+        )));
+    }
+    data
+}
+
+/// Expands `keepalive` as OpenVPN does (helper.c): a server waits twice as long as its clients.
+fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser<'_>) {
+    let Some((ping, timeout)) = draft.keepalive else { return };
+    if draft.liveness != Liveness::default() {
+        parser.problem_in(
+            file,
+            "`keepalive` sets `ping` and `ping-restart` itself; remove those, or `keepalive`",
+        );
+        return;
+    }
+    let wait = if is_server { timeout.saturating_mul(2) } else { timeout };
+    draft.liveness = Liveness {
+        ping: Some(ping).filter(|ping| !ping.is_zero()),
+        timeout: Some(wait).filter(|wait| !wait.is_zero()),
+        on_timeout: OnTimeout::Restart,
+    };
+    if is_server {
+        push_once(draft, format!("ping {}", ping.as_secs()));
+        push_once(draft, format!("ping-restart {}", timeout.as_secs()));
+    }
+}
+
+fn push_once(draft: &mut Draft, option: String) {
+    if !draft.server.push.contains(&option) {
+        draft.server.push.push(option);
+    }
+}
+
+fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
+    let name = match &draft.device.name {
+        None => None,
+        Some((name, _)) if name == "tun" => None,
+        Some((name, at)) => {
+            if !draft.device.is_tun && !name.starts_with("tun") {
+                parser
+                    .problems
+                    .push(at.problem(format!("`dev {name}`: write `dev-type tun` too, to say what it is")));
+                return None;
+            }
+            Some(name.clone())
+        }
+    };
+    let DeviceDraft { mtu, told_mtu, ifconfig_nowarn, txqueuelen, .. } = draft.device;
+    Some(Device { name, mtu: mtu.unwrap_or(1500), told_mtu, ifconfig_nowarn, txqueuelen })
+}

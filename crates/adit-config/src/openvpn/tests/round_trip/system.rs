@@ -1,0 +1,133 @@
+//! Any device, sockets, routes and process.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use adit_core::{IpNet, Route, RouteVia};
+use proptest::option;
+use proptest::prelude::*;
+
+use super::{net4, net6, seconds, text};
+use crate::openvpn::model::*;
+
+pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
+    let flags = any::<[bool; 3]>();
+    let control_size = option::of(154..=2048u16);
+    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), flags, control_size).prop_map(
+        |(sndbuf, rcvbuf, [float, multihome, tcp_nodelay], control_size)| SocketOptions {
+            control_size,
+            sndbuf,
+            rcvbuf,
+            float,
+            multihome,
+            tcp_nodelay,
+        },
+    )
+}
+
+pub(crate) fn route() -> impl Strategy<Value = Route> {
+    let v4 = (net4(), option::of(any::<Ipv4Addr>()))
+        .prop_map(|(net, via)| (IpNet::V4(net.trunc()), via.map(IpAddr::V4)));
+    let v6 = (net6(), option::of(any::<Ipv6Addr>()))
+        .prop_map(|(net, via)| (IpNet::V6(net.trunc()), via.map(IpAddr::V6)));
+    (prop_oneof![v4, v6], any::<bool>(), option::of(0..1000u32)).prop_map(
+        |((destination, via), around, metric)| {
+            let via = match via {
+                Some(address) => RouteVia::Gateway(address),
+                None if around => RouteVia::SystemGateway,
+                None => RouteVia::Tunnel,
+            };
+            Route { destination, via, metric }
+        },
+    )
+}
+
+pub(crate) fn named_route() -> impl Strategy<Value = NamedRoute> {
+    let via = prop_oneof![
+        Just(RouteVia::Tunnel),
+        Just(RouteVia::SystemGateway),
+        any::<Ipv4Addr>().prop_map(|address| RouteVia::Gateway(address.into()))
+    ];
+    ("[a-z]{1,9}\\.[a-z]{1,9}", any::<bool>(), 0..=32u8, via, option::of(0..1000u32)).prop_map(
+        |(host, ipv6, prefix, via, metric)| {
+            let other = ipv6 && matches!(via, RouteVia::Gateway(_));
+            let via = if other { RouteVia::Tunnel } else { via };
+            NamedRoute { host, ipv6, prefix: if ipv6 { 128 } else { prefix }, via, metric }
+        },
+    )
+}
+
+pub(crate) fn process() -> impl Strategy<Value = Process> {
+    let path = || text().prop_map(PathBuf::from);
+    let log = prop_oneof![
+        (path(), any::<bool>()).prop_map(|(path, append)| Log::File { path, append }),
+        option::of(text()).prop_map(Log::Syslog),
+    ];
+    let status = (path(), seconds(0..100), 1..=3u8).prop_map(|(path, every, version)| StatusFile {
+        path,
+        every,
+        version,
+    });
+    let user = || option::of("[a-z]{1,9}");
+    let rest =
+        (option::of(path()), -20..20i32, any::<[bool; 2]>(), option::of(path()), option::of(management()));
+    (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
+        |(user, group, verb, mute, log, status, rest)| {
+            let (pid_file, nice, [lock_memory, stamps], tmp_dir, management) = rest;
+            Process {
+                user,
+                group,
+                verb,
+                mute,
+                log,
+                status,
+                pid_file,
+                nice,
+                lock_memory,
+                stamps,
+                tmp_dir,
+                management,
+            }
+        },
+    )
+}
+
+fn management() -> impl Strategy<Value = Management> {
+    let address = prop_oneof![
+        ("[a-s0-9.:]{1,15}", any::<u16>()).prop_map(|(host, port)| ManagementAddress::Tcp(host, port)),
+        text().prop_map(|path| ManagementAddress::Unix(path.into())),
+    ];
+    let password = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
+    let name = || option::of("[a-z]{1,9}");
+    (address, password, 1..1000u32, any::<[bool; 3]>(), name(), name()).prop_map(
+        |(address, password, log_cache, [hold, query_passwords, signal], user, group)| {
+            // `management-client-user` holds for Unix sockets only.
+            let unix = matches!(address, ManagementAddress::Unix(_));
+            let [client_user, client_group] = [user, group].map(|name| name.filter(|_| unix));
+            Management {
+                address,
+                password,
+                log_cache,
+                hold,
+                query_passwords,
+                signal,
+                client_user,
+                client_group,
+            }
+        },
+    )
+}
+
+pub(crate) fn device() -> impl Strategy<Value = Device> {
+    let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
+    let queue = option::of(1..100_000u32);
+    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue).prop_map(
+        |(name, mtu, told, ifconfig_nowarn, txqueuelen)| Device {
+            name,
+            mtu,
+            told_mtu: told.filter(|told| *told != mtu),
+            ifconfig_nowarn,
+            txqueuelen,
+        },
+    )
+}

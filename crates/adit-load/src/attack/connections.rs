@@ -1,0 +1,65 @@
+//! Attackers that connect over TCP and do not speak OpenVPN.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Counters;
+
+/// How long one connection may take.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// How often the connections are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Connections that are opened each time: 2,000 a second.
+const BATCH: usize = 40;
+/// A record of that length (two bytes), and no opcode that OpenVPN knows.
+const GARBAGE: [u8; 66] = {
+    let mut bytes = [0xff; 66];
+    bytes[0] = 0;
+    bytes[1] = 64;
+    bytes
+};
+
+/// What the attackers send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Talk {
+    /// Nothing.
+    Silence,
+    /// A record that is no OpenVPN packet, on each connection.
+    Garbage,
+}
+
+/// Holds so many connections until `counters` say stop, and opens another for each that the server closes.
+///
+/// Runs in the calling thread.
+pub(super) fn run(counters: &Counters, target: SocketAddr, talk: Talk, count: usize) {
+    let mut open: Vec<TcpStream> = Vec::new();
+    while !counters.stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        open.retain_mut(is_open);
+        for _ in 0..count.saturating_sub(open.len()).min(BATCH) {
+            let Some(mut stream) = connect(target) else { break };
+            counters.begun.fetch_add(1, Ordering::Relaxed);
+            counters.done.fetch_add(1, Ordering::Relaxed);
+            if talk == Talk::Garbage {
+                let _ = stream.write_all(&GARBAGE);
+            }
+            open.push(stream);
+        }
+        std::thread::sleep(LOOK_EVERY.saturating_sub(start.elapsed()));
+    }
+}
+
+fn connect(target: SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(&target, TIMEOUT).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
+}
+
+fn is_open(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 256]) {
+        Ok(length) => length > 0,
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}

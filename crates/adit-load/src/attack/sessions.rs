@@ -1,0 +1,213 @@
+//! Many attackers' sessions over UDP in one thread.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::event::{Timespec, epoll};
+
+use super::Counters;
+use super::session::{Behaviour, Plan, Progress, Session};
+
+/// A session that has not come to its end by then is given up.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Datagrams taken from one socket in a row.
+const BATCH: usize = 16;
+/// How long the thread waits for an event before it looks at the time.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// Where the sessions come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Sources {
+    /// The address that the system takes, and any port.
+    One,
+    /// Any IPv6 address below this network of that prefix length; each session has another. The addresses must be
+    /// the attackers' own (`ip -6 route add local NETWORK dev lo`).
+    Prefix(Ipv6Addr, u8),
+}
+
+impl Sources {
+    fn bind(self, number: u64, target: SocketAddr) -> std::io::Result<UdpSocket> {
+        let address = match self {
+            Sources::One if target.is_ipv4() => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Sources::One => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            Sources::Prefix(network, length) => IpAddr::V6(scattered(network, length, number)),
+        };
+        let socket = UdpSocket::bind(SocketAddr::new(address, 0))?;
+        socket.connect(target)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
+/// The address number `number` below a network: they follow each other in no order.
+pub(super) fn scattered(network: Ipv6Addr, length: u8, number: u64) -> Ipv6Addr {
+    let host = u128::from(number + 1).wrapping_mul(0xda94_2042_e4dd_58b5_9e37_79b9_7f4a_7c15);
+    let mask = u128::MAX.checked_shr(length.into()).unwrap_or(0);
+    Ipv6Addr::from_bits(network.to_bits() & !mask | host & mask)
+}
+
+/// How many sessions there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// At once.
+    pub at_once: usize,
+    /// That begin in a second.
+    pub per_second: u32,
+}
+
+struct Slot {
+    socket: UdpSocket,
+    session: Session,
+    since: Instant,
+}
+
+/// Begins sessions and replaces those that end until `counters` say stop.
+struct Sessions<'a> {
+    counters: &'a Counters,
+    plan: Arc<Plan>,
+    target: SocketAddr,
+    sources: Sources,
+    poll: OwnedFd,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    begun: u64,
+}
+
+/// Runs them in the calling thread.
+pub(super) fn run(
+    counters: &Counters,
+    plan: Plan,
+    target: SocketAddr,
+    sources: Sources,
+    pace: Pace,
+) -> std::io::Result<()> {
+    let mut sessions = Sessions {
+        counters,
+        plan: Arc::new(plan),
+        target,
+        sources,
+        poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        slots: std::iter::repeat_with(|| None).take(pace.at_once).collect(),
+        free: (0..pace.at_once).rev().collect(),
+        begun: 0,
+    };
+    let start = Instant::now();
+    let mut next_sweep = start + TIMEOUT / 5;
+    let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+    while !counters.stop.load(Ordering::Relaxed) {
+        let due = (start.elapsed().as_secs_f64() * f64::from(pace.per_second)) as u64;
+        // What could not begin in its time is not made up for.
+        sessions.begin(due.saturating_sub(sessions.begun).min(64) as usize);
+        sessions.begun = sessions.begun.max(due.saturating_sub(64));
+        events.clear();
+        epoll::wait(&sessions.poll, rustix::buffer::spare_capacity(&mut events), Some(&TICK))?;
+        for event in &events {
+            sessions.receive(event.data.u64() as usize);
+        }
+        if Instant::now() >= next_sweep {
+            next_sweep += TIMEOUT / 5;
+            sessions.give_up();
+        }
+    }
+    Ok(())
+}
+
+impl Sessions<'_> {
+    fn begin(&mut self, count: usize) {
+        let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+        for _ in 0..count {
+            let Some(index) = self.free.pop() else { return };
+            let session = Session::new(&self.plan, self.begun, wall);
+            self.begun += 1;
+            let slot = self.sources.bind(self.begun, self.target).ok().and_then(|socket| {
+                let data = epoll::EventData::new_u64(index as u64);
+                epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).ok()?;
+                Some(Slot { socket, session, since: Instant::now() })
+            });
+            let Some(mut slot) = slot else {
+                self.free.push(index);
+                return;
+            };
+            self.counters.begun.fetch_add(1, Ordering::Relaxed);
+            slot.send();
+            if let Some(place) = self.slots.get_mut(index) {
+                *place = Some(slot);
+            }
+        }
+    }
+
+    fn receive(&mut self, index: usize) {
+        let Some(Some(slot)) = self.slots.get_mut(index) else { return };
+        let mut buffer = [0; 2048];
+        for _ in 0..BATCH {
+            let Some(datagram) = slot.socket.recv(&mut buffer).ok().and_then(|length| buffer.get(..length))
+            else {
+                return;
+            };
+            let before = slot.session.rounds();
+            let progress = slot.session.handle(datagram);
+            let rounds = slot.session.rounds() - before;
+            self.counters.done.fetch_add(rounds, Ordering::Relaxed);
+            slot.send();
+            match progress {
+                Progress::Open => {}
+                Progress::Done => {
+                    self.counters.done.fetch_add(1, Ordering::Relaxed);
+                    return self.leave(index);
+                }
+                Progress::Failed => return self.leave(index),
+            }
+        }
+    }
+
+    /// Its socket closes. The server hears nothing of it.
+    fn leave(&mut self, index: usize) {
+        if self.slots.get_mut(index).and_then(Option::take).is_some() {
+            self.free.push(index);
+        }
+    }
+
+    fn give_up(&mut self) {
+        let endless = self.plan.behaviour == Behaviour::SoftResets;
+        for index in 0..self.slots.len() {
+            let late =
+                |slot: &Slot| slot.since.elapsed() > TIMEOUT && !(endless && slot.session.rounds() > 0);
+            if self.slots.get(index).and_then(Option::as_ref).is_some_and(late) {
+                self.leave(index);
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn send(&mut self) {
+        for datagram in self.session.take_output() {
+            // What the way does not take is lost.
+            let _ = self.socket.send(&datagram);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn addresses_stay_in_their_network() {
+        let network: Ipv6Addr = "2001:db8:8000::".parse().unwrap();
+        for length in [61, 64] {
+            let addresses: BTreeSet<Ipv6Addr> =
+                (0..1000).map(|number| scattered(network, length, number)).collect();
+            assert_eq!(addresses.len(), 1000);
+            let shift = 128 - u32::from(length);
+            assert!(addresses.iter().all(|address| address.to_bits() >> shift == network.to_bits() >> shift));
+        }
+        let subnets: BTreeSet<u16> =
+            (0..1000).map(|number| scattered(network, 61, number).segments()[3]).collect();
+        assert_eq!(subnets.len(), 8);
+    }
+}

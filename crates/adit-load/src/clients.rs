@@ -1,0 +1,307 @@
+//! Many clients in one thread: adit's client machines with a socket each and no device.
+
+use std::io::Read as _;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use adit_core::{
+    Cipher, Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, Protocol, UnixTime,
+};
+use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Outbox, Role, Wire, split};
+use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
+use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
+use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::{Client, PeerRequirements, TlsConfig};
+use rustix::event::{Timespec, epoll};
+
+use crate::LoadError;
+
+/// Handshakes under way at once.
+const IN_FLIGHT: usize = 32;
+/// Datagrams taken from one socket in a row.
+const BATCH: usize = 8;
+/// How often timers are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How often a client hears of its traffic.
+const TOTALS: Duration = Duration::from_secs(1);
+
+/// What a thread of clients and its owner share.
+#[derive(Default)]
+struct Shared {
+    connected: AtomicUsize,
+    /// Clients that gave up.
+    ended: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// Clients that connect over UDP, one soon after the other, and stay. When this is dropped, they end without an exit
+/// message.
+pub struct Clients {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clients {
+    /// Lets `count` clients with the same certificate connect to `server`.
+    ///
+    /// # Errors
+    /// When the system has not so many sockets, or the credentials cannot be used.
+    pub fn start(credentials: &Credentials, server: SocketAddr, count: usize) -> Result<Clients, LoadError> {
+        let failed = || LoadError::system("cannot open the clients' sockets");
+        let open = || -> std::io::Result<Vec<UdpSocket>> { (0..count).map(|_| socket(server)).collect() };
+        let sockets = open().map_err(failed())?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| failed()(error.into()))?;
+        for (number, socket) in (0..).zip(&sockets) {
+            let data = epoll::EventData::new_u64(number);
+            epoll::add(&poll, socket, data, epoll::EventFlags::IN).map_err(|error| failed()(error.into()))?;
+        }
+        let path = Path::Udp { socket: 0, remote: server };
+        let params = params(credentials)?;
+        let shared = Arc::new(Shared::default());
+        let runner = Runner {
+            start: std::time::Instant::now(),
+            path,
+            params,
+            poll,
+            waiting: sockets,
+            members: Vec::new(),
+            shared: Arc::clone(&shared),
+            inbox: Inbox::new(MergePolicy::Off),
+            outbox: Outbox::new(),
+            datagram: Vec::new(),
+        };
+        Ok(Clients { shared, thread: Some(std::thread::spawn(move || runner.run())) })
+    }
+
+    /// How many have their addresses and keys.
+    pub fn connected(&self) -> usize {
+        self.shared.connected.load(Ordering::Relaxed)
+    }
+
+    /// How many gave up.
+    pub fn ended(&self) -> usize {
+        self.shared.ended.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn socket(server: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect(server)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn params(credentials: &Credentials) -> Result<ClientParams, LoadError> {
+    let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let environment = TlsEnvironment::new(Arc::new(rustls::time_provider::DefaultTimeProvider));
+    let requirements = PeerRequirements { require_usage: true, ..PeerRequirements::default() };
+    let tls = client_tls(credentials, requirements, &environment)
+        .map_err(LoadError::key("the clients' credentials"))?;
+    let tls = TlsConfig::Client(tls);
+    let control = ControlParams::new(WrapConfig::Plain, tls, UnixTime(wall));
+    let server = RemoteParams::new("the server".to_owned(), adit_core::Transport::Udp);
+    let data = DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() };
+    Ok(ClientParams { data, ..ClientParams::new(control, vec![server]) })
+}
+
+fn seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    // Without it the seeds are the same: good enough for a load, and nothing secret is sent.
+    let _ = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
+    seed
+}
+
+struct Member {
+    socket: UdpSocket,
+    client: Client,
+    egress: Egress,
+    ingress: Ingress,
+    counters: Counters,
+    traffic: Option<(PeerId, (u64, u64))>,
+    up: bool,
+}
+
+struct Runner {
+    start: std::time::Instant,
+    path: Path,
+    params: ClientParams,
+    poll: OwnedFd,
+    /// Of clients that have not begun.
+    waiting: Vec<UdpSocket>,
+    /// In the reverse order of `waiting`: the number an event brings counts from the other end.
+    members: Vec<Member>,
+    shared: Arc<Shared>,
+    inbox: Inbox,
+    outbox: Outbox,
+    datagram: Vec<u8>,
+}
+
+impl Runner {
+    fn run(mut self) {
+        let count = self.waiting.len();
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        let (mut next_tick, mut next_totals) = (Duration::ZERO, TOTALS);
+        let patience = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.begin_some();
+            events.clear();
+            let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
+            for event in &events {
+                let number = event.data.u64() as usize;
+                self.receive(count.saturating_sub(number + 1));
+            }
+            let elapsed = self.start.elapsed();
+            if elapsed >= next_tick {
+                next_tick = elapsed + TICK;
+                self.tick(elapsed >= next_totals);
+                if elapsed >= next_totals {
+                    next_totals = elapsed + TOTALS;
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ORIGIN + self.start.elapsed()
+    }
+
+    fn begin_some(&mut self) {
+        while self.members.len() < IN_FLIGHT + self.shared.connected.load(Ordering::Relaxed) {
+            let Some(socket) = self.waiting.pop() else { return };
+            let (egress, ingress, counters) = adit_dataplane::new(Config {
+                role: Role::Client,
+                wire: Wire::OpenVpn,
+                client_to_client: false,
+            });
+            let client = Client::new(self.params.clone(), self.now(), seed());
+            let index = self.members.len();
+            self.members.push(Member { socket, client, egress, ingress, counters, traffic: None, up: false });
+            self.drain(index);
+        }
+    }
+
+    fn receive(&mut self, index: usize) {
+        let mut buffer = [0; 2048];
+        for _ in 0..BATCH {
+            let now = self.now();
+            let Some(member) = self.members.get_mut(index) else { return };
+            let Ok(length) = member.socket.recv(&mut buffer) else { return };
+            let Some(bytes) = buffer.get_mut(..length) else { return };
+            member.ingress.open_datagrams(self.path, bytes, 0, &mut self.inbox);
+            for (path, range) in self.inbox.control() {
+                if let Some(datagram) = bytes.get(range.clone()) {
+                    // What does not fit is dropped, as anywhere.
+                    let _ = member.client.handle_datagram(now, *path, datagram);
+                }
+            }
+            for notice in self.inbox.notices().drain(..) {
+                member.client.handle_notice(now, notice);
+            }
+            self.inbox.clear();
+            self.drain(index);
+        }
+    }
+
+    fn tick(&mut self, totals: bool) {
+        let now = self.now();
+        for index in 0..self.members.len() {
+            let Some(member) = self.members.get_mut(index) else { return };
+            let mut busy = member.client.poll_timeout().is_some_and(|at| at <= now);
+            if busy {
+                member.client.handle_timeout(now);
+            }
+            if totals
+                && let Some((peer, told)) = &mut member.traffic
+                && let Some(traffic) = member.counters.traffic(*peer)
+                && traffic != *told
+            {
+                *told = traffic;
+                let (received, sent) = traffic;
+                let (received_bytes, sent_bytes) = member.counters.traffic_bytes(*peer).unwrap_or_default();
+                let message_bytes = member.counters.message_bytes(*peer).unwrap_or_default();
+                let totals = Notice::Traffic {
+                    peer: *peer,
+                    received,
+                    sent,
+                    received_bytes,
+                    sent_bytes,
+                    message_bytes,
+                };
+                member.client.handle_notice(now, totals);
+                busy = true;
+            }
+            if busy {
+                self.drain(index);
+            }
+        }
+    }
+
+    /// Carries out what a client wants: events before datagrams, until it wants nothing.
+    fn drain(&mut self, index: usize) {
+        let now = self.now();
+        let Some(member) = self.members.get_mut(index) else { return };
+        let mut busy = true;
+        while busy {
+            busy = false;
+            while let Some(event) = member.client.poll_event() {
+                busy = true;
+                member.follow(event, now, self.path, &self.shared, &mut self.outbox);
+            }
+            self.datagram.clear();
+            while member.client.poll_transmit(&mut self.datagram).is_some() {
+                busy = true;
+                let _ = member.socket.send(&self.datagram);
+                self.datagram.clear();
+            }
+        }
+        for train in self.outbox.iter() {
+            for datagram in train.bytes.chunks(train.segment.max(1)) {
+                let _ = member.socket.send(datagram);
+            }
+        }
+        self.outbox.clear();
+    }
+}
+
+impl Member {
+    fn follow(&mut self, event: Event, now: Instant, path: Path, shared: &Shared, outbox: &mut Outbox) {
+        match event {
+            Event::Data(order) => {
+                match &order {
+                    DataEvent::AddPeer(config) => self.traffic = Some((config.peer, (0, 0))),
+                    DataEvent::RemovePeer(_) => self.traffic = None,
+                    _ => {}
+                }
+                let (egress, ingress) = split(order);
+                if let Some(order) = ingress {
+                    self.ingress.apply(order);
+                }
+                if let Some(order) = egress {
+                    self.egress.apply(order, outbox);
+                }
+            }
+            Event::Open { .. } => self.client.handle_command(now, Command::Opened { path }),
+            Event::Up(_) if !self.up => {
+                self.up = true;
+                shared.connected.fetch_add(1, Ordering::Relaxed);
+            }
+            Event::Ended(Ended::Failed(_)) => {
+                shared.ended.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! How a client wraps its control channel, from the text of its key.
+
+use adit_config::{KeyOwner, TlsCryptV2Key};
+use adit_openvpn::Role;
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::ClientKey;
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+
+use crate::LoadError;
+
+/// The wrapping, with the text of the client's key file.
+#[derive(Clone)]
+pub enum Wrapping {
+    /// No wrapping.
+    None,
+    /// `tls-auth` with `key-direction 1` and `auth SHA256`.
+    TlsAuth(String),
+    /// `tls-crypt`.
+    TlsCrypt(String),
+    /// `tls-crypt-v2`.
+    TlsCryptV2(String),
+}
+
+impl Wrapping {
+    /// The wrapping as a client uses it.
+    ///
+    /// # Errors
+    /// When the key is not one.
+    pub fn client(&self) -> Result<WrapConfig, LoadError> {
+        let key = |text: &str| {
+            let key = adit_config::StaticKey::parse(text).map_err(LoadError::key("the static key"))?;
+            Ok(StaticKey::from_bytes(key.bytes()))
+        };
+        Ok(match self {
+            Wrapping::None => WrapConfig::Plain,
+            Wrapping::TlsAuth(text) => {
+                WrapConfig::tls_auth(&key(text)?, HmacDigest::Sha256, KeyDirection::Inverse)
+            }
+            Wrapping::TlsCrypt(text) => WrapConfig::tls_crypt(&key(text)?, Role::Client),
+            Wrapping::TlsCryptV2(text) => {
+                let what = "the tls-crypt-v2 key";
+                let key = TlsCryptV2Key::parse(text, KeyOwner::Client).map_err(LoadError::key(what))?;
+                let key = ClientKey::from_bytes(key.bytes()).map_err(LoadError::key(what))?;
+                WrapConfig::tls_crypt_v2(&key)
+            }
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! The push is there: what of it holds, and the tunnel that follows.
+
+use std::collections::VecDeque;
+
+use adit_core::{
+    Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity,
+};
+
+use super::{Connection, Outcome, Terms, Up, retry};
+use crate::control_message::redacted;
+use crate::data_keys::Agreement;
+use crate::key_state::KeyStateError;
+use crate::lifetime::Lifetime;
+use crate::liveness::Liveness;
+use crate::negotiate::{client_cipher, max_mss};
+use crate::params::PullAction;
+use crate::pushed::{Pushed, Refused};
+
+impl Connection {
+    /// The push is complete: the tunnel can come up.
+    pub(super) fn establish(
+        &mut self,
+        now: Instant,
+        options: &[String],
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let mut pushed = Pushed::up_to(self.params.max_pushed_mtu);
+        let is_token = |option: &&String| option.starts_with("auth-token");
+        self.take_tokens(options.iter().filter(is_token).map(String::as_str));
+        for option in options.iter().filter(|option| !is_token(option)) {
+            match self.filter(option) {
+                PullAction::Accept => {}
+                PullAction::Ignore => continue,
+                PullAction::Reject => {
+                    self.verdict = Some(retry(&format!(
+                        "pull-filter rejects the pushed option \"{}\"",
+                        redacted(option)
+                    )));
+                    return Ok(());
+                }
+            }
+            match pushed.apply(option) {
+                Ok(()) => {}
+                Err(Refused::Ignored(reason)) => {
+                    let option = redacted(option);
+                    let text = format!("pushed option \"{option}\" is ignored: {reason}");
+                    self.tell(Severity::Warning, text, events);
+                }
+                Err(Refused::Fatal(reason)) => {
+                    self.verdict = Some(Outcome::Fatal(reason));
+                    return Ok(());
+                }
+            }
+        }
+        let Some(cipher) = self.accept_cipher(pushed.cipher) else { return Ok(()) };
+        let data = &self.params.data;
+        if let Some(reason) = pushed.refused_epochs(data, cipher) {
+            self.verdict = Some(Outcome::Fatal(reason.to_owned()));
+            return Ok(());
+        }
+        let compression = pushed.compression.unwrap_or(data.compression);
+        let header = pushed.peer_id.map_or(OpenVpnHeader::V1, |peer_id| OpenVpnHeader::V2 { peer_id });
+        let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
+        let agreement = Agreement {
+            cipher,
+            digest: data.digest,
+            header,
+            compression,
+            exporter: pushed.exporter,
+            epoch: pushed.epoch,
+            replay_window: data.replay_window,
+        };
+        let server = self.path.remote().ip();
+        let terms = Terms {
+            agreement,
+            dynamic: pushed.dynamic_tls_crypt,
+            keepalive: pushed.keepalive(self.params.keepalive),
+            limits: self.params.limits.merged(pushed.limits),
+            cc_exit: pushed.cc_exit,
+            exit_notify: self.remote.exit_notify || pushed.exit_notify,
+            settings: pushed.settings(&self.params.local, self.params.route_nopull, mtu, server),
+        };
+        self.enter(now, terms, events)
+    }
+
+    /// The tunnel comes up on these terms.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        terms: Terms,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let Terms { agreement, settings, .. } = terms;
+        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId::SERVER,
+            path: self.path,
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
+            roams: self.params.float,
+        })));
+        self.session.agreed(now, terms.dynamic)?;
+        self.link.agree(agreement, &self.session, events)?;
+        self.liveness = Liveness::new(now, terms.keepalive);
+        self.lifetime = Lifetime::new(now, terms.limits);
+        self.up = Some(Up {
+            name: self.session.peer_name().unwrap_or("server").to_owned(),
+            addresses: settings.addresses.iter().map(IpNet::addr).collect(),
+            cipher: agreement.cipher,
+            epochs: agreement.epoch,
+            since: now,
+            cc_exit: terms.cc_exit,
+            exit_notify: terms.exit_notify,
+        });
+        (self.ask_at, self.push_deadline) = (None, None);
+        events.push_back(Event::Up(settings));
+        if let Some(info) = self.peer_info() {
+            events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
+        }
+        Ok(())
+    }
+
+    fn filter(&self, option: &str) -> PullAction {
+        let mut filters = self.params.pull_filters.iter();
+        filters
+            .find(|(_, prefix)| option.starts_with(prefix.as_str()))
+            .map_or(PullAction::Accept, |(action, _)| *action)
+    }
+
+    /// The cipher that both ends will use; none, and the end of this connection, if there is none.
+    fn accept_cipher(&mut self, pushed: Option<Cipher>) -> Option<Cipher> {
+        let found = client_cipher(&self.params.data, pushed, self.session.peer_options());
+        found.map_err(|reason| self.verdict = Some(Outcome::Fatal(reason))).ok()
+    }
+}

@@ -1,0 +1,48 @@
+//! A point-to-point tunnel: what both ends say of themselves in key method 2 takes the place of a push.
+
+use std::collections::VecDeque;
+
+use adit_core::{Event, Instant};
+
+use super::{Connection, Outcome, Terms};
+use crate::data_keys::Agreement;
+use crate::key_state::KeyStateError;
+use crate::negotiate::{PeerAbilities, iv_proto, point_terms};
+use crate::pushed::Pushed;
+use crate::wire::Role;
+
+impl Connection {
+    /// Both ends' key method 2 are there: the tunnel can come up.
+    pub(super) fn establish_without_push(
+        &mut self,
+        now: Instant,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let mut theirs = PeerAbilities::parse(self.session.peer_info().unwrap_or_default());
+        if !self.session.may_export() {
+            theirs.proto &= !iv_proto::EXPORTS;
+        }
+        let terms = match point_terms(Role::Client, &self.params.data, &theirs) {
+            Ok(terms) => terms,
+            Err(reason) => {
+                self.verdict = Some(Outcome::Fatal(reason));
+                return Ok(());
+            }
+        };
+        let agreement = Agreement::of_point_to_point(&terms, &self.params.data, &self.session)?;
+        let data = &self.params.data;
+        // Nothing was pushed.
+        let pushed = Pushed::default();
+        let server = self.path.remote().ip();
+        let terms = Terms {
+            agreement,
+            dynamic: terms.wraps_dynamically(),
+            keepalive: self.params.keepalive,
+            limits: self.params.limits,
+            cc_exit: terms.has(iv_proto::CC_EXIT) && self.remote.exit_notify,
+            exit_notify: self.remote.exit_notify,
+            settings: pushed.settings(&self.params.local, false, data.tun_mtu, server),
+        };
+        self.enter(now, terms, events)
+    }
+}

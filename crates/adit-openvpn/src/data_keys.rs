@@ -1,0 +1,232 @@
+//! The data keys of one peer: made from its session, handed to the data plane.
+
+use std::collections::VecDeque;
+
+use adit_core::{
+    Cipher, CompressionFraming, DataEvent, Digest, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader,
+    PeerId, ReplayWindow, SessionId,
+};
+
+use crate::key_state::KeyStateError;
+use crate::negotiate::{PointToPointTerms, Shape, iv_proto};
+use crate::params::DataParams;
+use crate::session::Session;
+use crate::usage::{Traffic, Usage, UseLimits};
+use crate::wire::Role;
+
+/// The peer-id of a point-to-point tunnel whose ends cannot export one (OpenVPN ssl_ncp.c: "vpn").
+const FIXED_PEER_ID: u32 = 0x0076_706e;
+
+/// What both ends agreed on for the data channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    pub(crate) cipher: Cipher,
+    /// For a cipher that is no AEAD.
+    pub(crate) digest: Digest,
+    pub(crate) header: OpenVpnHeader,
+    pub(crate) compression: CompressionFraming,
+    /// Keys come from the TLS exporter, not from OpenVPN's PRF.
+    pub(crate) exporter: bool,
+    /// The epoch data format; then the header is `DATA_V2` and the cipher an AEAD.
+    pub(crate) epoch: bool,
+    pub(crate) replay_window: ReplayWindow,
+}
+
+impl Agreement {
+    /// Whether a key may seal only so many blocks and packets. In the epoch format the data plane sees to that.
+    fn blocks_count(&self) -> bool {
+        self.cipher.is_aead() && self.cipher != Cipher::ChaCha20Poly1305 && !self.epoch
+    }
+
+    /// What a datagram holds besides the packet.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            header: match self.header {
+                OpenVpnHeader::V1 => 1,
+                OpenVpnHeader::V2 { .. } => 4,
+            },
+            packet_id: if self.epoch { 8 } else { 4 },
+            cipher: self.cipher,
+            digest: self.digest,
+            compression: self.compression,
+        }
+    }
+
+    /// What the terms of a point-to-point tunnel mean for its data channel.
+    ///
+    /// # Errors
+    /// When TLS cannot export.
+    pub(crate) fn of_point_to_point(
+        terms: &PointToPointTerms,
+        data: &DataParams,
+        session: &Session,
+    ) -> Result<Self, KeyStateError> {
+        let exporter = terms.has(iv_proto::TLS_KEY_EXPORT);
+        let header = match (terms.has(iv_proto::DATA_V2), exporter) {
+            (false, _) => OpenVpnHeader::V1,
+            (true, true) => OpenVpnHeader::V2 { peer_id: session.point_peer_id()? },
+            (true, false) => OpenVpnHeader::V2 { peer_id: FIXED_PEER_ID },
+        };
+        Ok(Agreement {
+            cipher: terms.cipher,
+            digest: data.digest,
+            header,
+            compression: data.compression,
+            exporter,
+            epoch: terms.takes_epochs(),
+            replay_window: data.replay_window,
+        })
+    }
+}
+
+/// Follows the key exchanges of one peer and tells the data plane.
+///
+/// Exchanges may be complete before the agreement is known (a client learns it by push): their keys wait.
+pub(crate) struct DataKeys {
+    peer: PeerId,
+    role: Role,
+    agreement: Option<Agreement>,
+    /// Exchanges that are not complete, but whose keys the data plane has.
+    prepared: Vec<u8>,
+    established: Vec<u8>,
+    active: Option<u8>,
+    completed: u64,
+    usage: Usage,
+}
+
+impl DataKeys {
+    pub(crate) fn new(peer: PeerId, role: Role) -> Self {
+        DataKeys {
+            peer,
+            role,
+            agreement: None,
+            prepared: Vec::new(),
+            established: Vec::new(),
+            active: None,
+            completed: 0,
+            usage: Usage::default(),
+        }
+    }
+
+    pub(crate) fn agreement(&self) -> Option<&Agreement> {
+        self.agreement.as_ref()
+    }
+
+    /// Exchanges completed after the first.
+    pub(crate) fn rekeys(&self) -> u64 {
+        self.completed.saturating_sub(1)
+    }
+
+    /// The agreement is there: installs what was waiting.
+    pub(crate) fn agree(
+        &mut self,
+        agreement: Agreement,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        self.agreement = Some(agreement);
+        for key_id in self.established.clone() {
+            self.install(key_id, session, events)?;
+        }
+        if let Some(key_id) = self.active {
+            self.activate(key_id, events);
+        }
+        Ok(())
+    }
+
+    /// An exchange is complete.
+    pub(crate) fn established(
+        &mut self,
+        key_id: u8,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        self.completed += 1;
+        self.established.push(key_id);
+        if let Some(index) = self.prepared.iter().position(|prepared| *prepared == key_id) {
+            self.prepared.remove(index);
+            return Ok(());
+        }
+        self.install(key_id, session, events)
+    }
+
+    /// An exchange can export its keys before it is complete: the data plane opens with them from now on, if they are to
+    /// be exported.
+    ///
+    /// # Errors
+    /// When TLS cannot export.
+    pub(crate) fn prepare(
+        &mut self,
+        key_id: u8,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        if !self.agreement.is_some_and(|agreement| agreement.exporter) {
+            return Ok(());
+        }
+        self.prepared.push(key_id);
+        self.install(key_id, session, events)
+    }
+
+    fn install(
+        &self,
+        key_id: u8,
+        session: &Session,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), KeyStateError> {
+        let Some(agreement) = self.agreement else { return Ok(()) };
+        let material = session.key_material(key_id, agreement.exporter)?;
+        let framing = OpenVpnFraming { header: agreement.header, key_id, compression: agreement.compression };
+        let (framing, (seal, open)) = if agreement.epoch {
+            (Framing::OpenVpnEpoch(framing), material.epoch_directions(self.role))
+        } else {
+            let keys = material.directions(self.role, agreement.cipher, agreement.digest);
+            (Framing::OpenVpn(framing), keys)
+        };
+        events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
+            peer: self.peer,
+            session: self.session_id(key_id),
+            framing,
+            cipher: agreement.cipher,
+            seal,
+            open,
+            replay_window: agreement.replay_window,
+        }))));
+        Ok(())
+    }
+
+    /// So much was received and sent since the peer was added. Whether the present keys were used enough, and new
+    /// ones are due.
+    pub(crate) fn traffic(&mut self, received: Traffic, sent: Traffic, limits: UseLimits) -> bool {
+        self.usage.note(received, sent);
+        self.agreement.is_some_and(|agreement| self.usage.is_enough(limits, agreement.blocks_count()))
+    }
+
+    /// We seal with `key_id` from now on.
+    pub(crate) fn activate(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
+        self.active = Some(key_id);
+        self.usage.restart();
+        if self.agreement.is_some() {
+            let session = self.session_id(key_id);
+            events.push_back(Event::Data(DataEvent::Activate { peer: self.peer, session }));
+        }
+    }
+
+    /// The keys of `key_id` are over.
+    pub(crate) fn retire(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
+        let known = self.established.len() + self.prepared.len();
+        self.established.retain(|known| *known != key_id);
+        self.prepared.retain(|known| *known != key_id);
+        if self.established.len() + self.prepared.len() == known {
+            return;
+        }
+        if self.agreement.is_some() {
+            let session = self.session_id(key_id);
+            events.push_back(Event::Data(DataEvent::Retire { peer: self.peer, session }));
+        }
+    }
+
+    fn session_id(&self, key_id: u8) -> SessionId {
+        SessionId::openvpn(self.peer, key_id)
+    }
+}

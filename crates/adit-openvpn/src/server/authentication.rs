@@ -1,0 +1,523 @@
+//! Whether a client is let in: by its username and password or token, and by the scripts that judge it.
+//!
+//! Every check of a key exchange must succeed before the client is authenticated; one that fails decides at once.
+
+mod challenge;
+mod management;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_pki::certificate::subject_text;
+use base64ct::{Base64, Encoding as _};
+use rustls::pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use zeroize::Zeroizing;
+
+use self::management::{ManagementAuth, sanitized};
+use super::environment::Environment;
+use crate::access::{AccessParams, PasswordScript};
+use crate::auth_token::{self, TokenSession, Verified, is_token};
+use crate::key_method::KeyMethod2;
+use crate::negotiate::{PeerAbilities, iv_proto};
+use crate::params::ServerParams;
+use crate::peer_info::PeerVariables;
+
+/// The exit code by which a script puts off its answer (OpenVPN run_command.h).
+const DEFERRED: i32 = 2;
+
+/// What is known of a client when it is judged.
+pub(super) struct AuthRequest<'a> {
+    pub(super) now: Instant,
+    pub(super) path: Path,
+    pub(super) hello: &'a KeyMethod2,
+    /// The name that its certificate proves.
+    pub(super) certified: Option<&'a str>,
+    /// The certificates it showed, its own first.
+    pub(super) chain: &'a [CertificateDer<'a>],
+}
+
+impl AuthRequest<'_> {
+    /// The username that is judged. It is empty on a server that judges no passwords, where the client could give any,
+    /// and, as in OpenVPN (`key_method_2_read`), without a password: what lets such a client in has judged no name.
+    fn username(&self, access: &AccessParams) -> &str {
+        let is_judged = access.wants_password() && !self.hello.password.is_empty();
+        if is_judged { &self.hello.username } else { "" }
+    }
+}
+
+/// The result of an authentication request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AuthResult {
+    /// Nothing yet; the client is told these messages.
+    Pending(Vec<String>),
+    /// It is who it says.
+    Passed,
+    /// It is not let in: words for the client, and for the log.
+    Refused { told: String, reason: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Password,
+    Certificate,
+    /// `client-crresponse`.
+    Response,
+}
+
+/// A script that has not answered yet.
+struct Check {
+    script: ScriptId,
+    kind: Kind,
+    /// It put its answer off.
+    deferred: bool,
+}
+
+/// Judges one client, at its first key exchange and at each later one.
+pub(super) struct Authentication {
+    params: Arc<ServerParams>,
+    owner: u64,
+    next: u32,
+    checks: Vec<Check>,
+    deadline: Option<Instant>,
+    /// What was the deadline of an earlier key exchange of a client that never passed: later ones do not put it off.
+    latest: Option<Instant>,
+    /// Where the client is.
+    source: Option<IpAddr>,
+    open: bool,
+    /// The username that is being judged, and then the one that was found true. Empty where nothing judges it.
+    username: String,
+    locked: bool,
+    /// The username may be told by the client alone, as its token holds none.
+    nameless: bool,
+    token: Option<TokenSession>,
+    fresh_session: [u8; 12],
+    can_wait: bool,
+    knows_temporary: bool,
+    sso: String,
+    /// What scripts are told of the client that is being judged.
+    told: Environment,
+    /// How often the client answered a question in this authentication.
+    responses: u32,
+    management: ManagementAuth,
+    /// The client was told to do something first, and to wait.
+    put_off: bool,
+}
+
+/// A certificate for a script, as PEM (RFC 7468).
+fn exported(der: &[u8]) -> ScriptFile {
+    let text = Base64::encode_string(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for (number, letter) in text.chars().enumerate() {
+        if number > 0 && number % 64 == 0 {
+            pem.push('\n');
+        }
+        pem.push(letter);
+    }
+    pem.push_str("\n-----END CERTIFICATE-----\n");
+    ScriptFile { content: Zeroizing::new(pem.into_bytes()), is_argument: false, variable: Some("peer_cert") }
+}
+
+impl Authentication {
+    /// `owner` is used for no other client. `fresh_session` is random.
+    pub(super) fn new(params: Arc<ServerParams>, owner: u64, fresh_session: [u8; 12]) -> Self {
+        Authentication {
+            params,
+            owner,
+            next: 0,
+            checks: Vec::new(),
+            deadline: None,
+            latest: None,
+            source: None,
+            open: false,
+            username: String::new(),
+            locked: false,
+            nameless: false,
+            token: None,
+            fresh_session,
+            can_wait: false,
+            knows_temporary: false,
+            sso: String::new(),
+            told: Environment::default(),
+            responses: 0,
+            management: ManagementAuth::default(),
+            put_off: false,
+        }
+    }
+
+    pub(super) fn params(&self) -> &Arc<ServerParams> {
+        &self.params
+    }
+
+    pub(super) fn set_params(&mut self, params: Arc<ServerParams>) {
+        self.params = params;
+    }
+
+    pub(super) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// The client passed once; later exchanges are judged while the tunnel stands.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// The authenticating script or management client deferred its answer, to wait for the user.
+    pub(super) fn is_put_off(&self) -> bool {
+        self.put_off
+    }
+
+    /// The username that was found true; empty if there is none.
+    pub(super) fn username(&self) -> &str {
+        if self.open { &self.username } else { "" }
+    }
+
+    pub(super) fn next_script(&mut self) -> ScriptId {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        ScriptId { owner: self.owner, number }
+    }
+
+    /// Judges a client by what it says in a key exchange.
+    pub(super) fn judge(&mut self, request: &AuthRequest<'_>, events: &mut impl Extend<Event>) -> AuthResult {
+        if !self.open {
+            self.latest = self.latest.or(self.deadline);
+        }
+        self.forget(events);
+        self.management.begin(request.now, self.open);
+        self.source = Some(request.path.remote().ip());
+        let hello = request.hello;
+        if request.certified.is_none() && !request.chain.is_empty() {
+            let reason = "its certificate has no common name (CN, or what x509-username-field names instead), by which \
+                          clients are told apart"
+                .to_owned();
+            return refused("", reason);
+        }
+        let abilities = PeerAbilities::parse(&hello.peer_info);
+        self.can_wait = abilities.has(iv_proto::AUTH_PENDING_KW);
+        self.knows_temporary = abilities.has(iv_proto::AUTH_FAIL_TEMP);
+        self.sso = PeerVariables::parse(&hello.peer_info).get("IV_SSO").unwrap_or_default().to_owned();
+        let token = self.shown_token(request);
+        // A token without a name speaks for a client without a name, whatever name it is given (`auth-token-user`).
+        let is_ours =
+            self.username.is_empty() && matches!(token, Some(Some(Verified { nameless: true, .. })));
+        let username = request.username(&self.params.access);
+        if self.locked && self.username != username && !self.nameless && !is_ours {
+            let reason = format!("it was {} and now says to be {username}", self.username);
+            return refused("", reason);
+        }
+        if !self.locked {
+            username.clone_into(&mut self.username);
+        }
+        self.responses = 0;
+        // To make it takes time in each handshake, and to keep it memory for each client.
+        self.told = match self.params.access.asks_others() {
+            true => self.environment(request),
+            false => Environment::default(),
+        };
+        self.check_certificates(request, events);
+        if self.params.access.wants_password()
+            && let Err(auth_result) = self.check_password(request, token, events)
+        {
+            self.forget(events);
+            return auth_result;
+        }
+        self.wait_until(request.now + self.params.control.hand_window);
+        self.settled()
+    }
+
+    /// Whether all have said yes who are asked.
+    fn settled(&mut self) -> AuthResult {
+        let all = self.checks.is_empty() && !self.management.waits();
+        if all { self.pass() } else { AuthResult::Pending(Vec::new()) }
+    }
+
+    /// Sets when the result must be there, not later than an earlier key exchange allows.
+    fn wait_until(&mut self, at: Instant) {
+        self.deadline = Some(self.latest.map_or(at, |latest| latest.min(at)));
+    }
+
+    fn pass(&mut self) -> AuthResult {
+        (self.open, self.locked, self.deadline, self.latest) = (true, true, None, None);
+        self.put_off = false;
+        self.told = Environment::default();
+        AuthResult::Passed
+    }
+
+    /// `tls-verify`, for each certificate shown, the client's own last.
+    fn check_certificates(&mut self, request: &AuthRequest<'_>, events: &mut impl Extend<Event>) {
+        let Some(argv) = self.params.access.tls_verify.clone() else { return };
+        for (depth, der) in request.chain.iter().enumerate().rev() {
+            let subject = X509Certificate::from_der(der)
+                .map(|(_, certificate)| subject_text(certificate.subject()))
+                .unwrap_or_default();
+            let mut argv = argv.clone();
+            argv.extend([depth.to_string(), subject]);
+            let env = self.told.clone().finish("tls-verify");
+            let files = if self.params.access.export_certificates { vec![exported(der)] } else { Vec::new() };
+            let script = self.script(argv, env, files, false);
+            self.start(script, Kind::Certificate, events);
+        }
+    }
+
+    /// What its password is worth if it is a token.
+    fn shown_token(&self, request: &AuthRequest<'_>) -> Option<Option<Verified>> {
+        let hello = request.hello;
+        let tokens = self.params.access.tokens.as_ref().filter(|_| is_token(&hello.password))?;
+        Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(request.now)))
+    }
+
+    /// The token or the password. An error decides at once.
+    fn check_password(
+        &mut self,
+        request: &AuthRequest<'_>,
+        token: Option<Option<Verified>>,
+        events: &mut impl Extend<Event>,
+    ) -> Result<(), AuthResult> {
+        let access = &self.params.clone().access;
+        let hello = request.hello;
+        if (hello.username.is_empty() || hello.password.is_empty()) && !access.optional {
+            let reason = "it gave no username and password (auth-user-pass)".to_owned();
+            return Err(refused("", reason));
+        }
+        let external = access.tokens.as_ref().is_some_and(|tokens| tokens.external);
+        match token {
+            Some(verified) if !external => self.take_token(verified),
+            token => {
+                if let Some(Some(verified)) = &token
+                    && !verified.expired
+                {
+                    self.take_token(Some(*verified))?;
+                }
+                if let Some(script) = &access.verify {
+                    let script = self.password_script(request, script, token);
+                    self.start(script, Kind::Password, events);
+                }
+                if access.management {
+                    self.ask_program(request, token, events);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_token(&mut self, verified: Option<Verified>) -> Result<(), AuthResult> {
+        match verified {
+            None => Err(refused("", "its token is none of ours".to_owned())),
+            Some(verified) if verified.expired => {
+                Err(refused("SESSION: token expired", "its token has run out".to_owned()))
+            }
+            Some(verified) if self.token.is_some_and(|known| known.id != verified.session.id) => {
+                Err(refused("", "its token is of another session".to_owned()))
+            }
+            Some(verified) => {
+                self.token = Some(verified.session);
+                self.nameless = verified.nameless;
+                if verified.nameless {
+                    self.username.clear();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn password_script(
+        &mut self,
+        request: &AuthRequest<'_>,
+        script: &PasswordScript,
+        token: Option<Option<Verified>>,
+    ) -> Script {
+        let hello = request.hello;
+        let mut env = self.told.clone();
+        if self.params.access.tokens.as_ref().is_some_and(|tokens| tokens.external) {
+            self.tell_session(&mut env, token);
+        }
+        let control = |variable| ScriptFile {
+            content: Zeroizing::default(),
+            is_argument: false,
+            variable: Some(variable),
+        };
+        let mut files = vec![
+            control("auth_control_file"),
+            control("auth_pending_file"),
+            control("auth_failed_reason_file"),
+        ];
+        if script.by_file {
+            let mut content =
+                Zeroizing::new(Vec::with_capacity(hello.username.len() + hello.password.len() + 2));
+            content.extend_from_slice(request.username(&self.params.access).as_bytes());
+            content.push(b'\n');
+            // One line each, as in OpenVPN: what ends a line is none of it.
+            content.extend_from_slice(sanitized(&hello.password).as_bytes());
+            content.push(b'\n');
+            files.push(ScriptFile { content, is_argument: true, variable: None });
+        }
+        let mut run = self.script(script.argv.clone(), env.finish("user-pass-verify"), files, true);
+        if !script.by_file {
+            run.secrets.push(("password", sanitized(&hello.password)));
+        }
+        run
+    }
+
+    fn session_id(&self) -> [u8; 12] {
+        self.token.map_or(self.fresh_session, |token| token.id)
+    }
+
+    fn environment(&self, request: &AuthRequest<'_>) -> Environment {
+        let mut env = Environment::new(&self.params.access.env);
+        env.peer_info(&request.hello.peer_info);
+        env.certificates(request.chain);
+        env.place(request.path, false);
+        if let Some(name) = request.certified {
+            env.set("common_name", name);
+        }
+        if self.params.access.wants_password() {
+            env.set("username", request.username(&self.params.access));
+        }
+        env
+    }
+
+    fn script(
+        &mut self,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        files: Vec<ScriptFile>,
+        defers: bool,
+    ) -> Script {
+        let timeout = self.params.control.hand_window;
+        Script {
+            id: self.next_script(),
+            source: self.source,
+            authenticated: self.open,
+            argv,
+            env,
+            secrets: Vec::new(),
+            files,
+            settings: None,
+            defers,
+            in_order: None,
+            beside: None,
+            timeout,
+        }
+    }
+
+    fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {
+        self.checks.push(Check { script: script.id, kind, deferred: false });
+        events.extend([Event::RunScript(Box::new(script))]);
+    }
+
+    /// A script answered. `None` if it was not one of those that are waited for.
+    pub(super) fn script_done(
+        &mut self,
+        now: Instant,
+        id: ScriptId,
+        outcome: &ScriptOutcome,
+        events: &mut impl Extend<Event>,
+    ) -> Option<AuthResult> {
+        let index = self.checks.iter().position(|check| check.script == id)?;
+        let kind = self.checks.get(index)?.kind;
+        let passed = match (&outcome.exit, deferred_result(outcome)) {
+            (Ok(0), _) => true,
+            (Ok(DEFERRED), Some(result)) if kind == Kind::Password => result,
+            (Ok(DEFERRED), None) if kind == Kind::Password => {
+                self.checks.get_mut(index)?.deferred = true;
+                return Some(self.put_off(now, outcome, events));
+            }
+            _ => false,
+        };
+        if passed {
+            self.checks.remove(index);
+            events.extend([Event::DropScript(id)]);
+            return Some(self.settled());
+        }
+        self.forget(events);
+        Some(refused(&self.words_for_client(outcome), reason(kind, outcome)))
+    }
+
+    /// What the script wants the client to hear (`auth_failed_reason_file`).
+    fn words_for_client(&self, outcome: &ScriptOutcome) -> String {
+        let words = printable(outcome.files.get(2).map_or(&[][..], Vec::as_slice));
+        if words.starts_with("TEMP") && !self.knows_temporary { String::new() } else { words }
+    }
+
+    /// When a result must be there.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The deadline has passed.
+    pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> AuthResult {
+        self.forget(events);
+        let who = match self.params.access.management {
+            true => "who judges it, by scripts or at the management socket,",
+            false => "the scripts that judge it",
+        };
+        refused("", format!("{who} did not answer in time"))
+    }
+
+    /// The scripts' results are no longer needed.
+    pub(super) fn forget(&mut self, events: &mut impl Extend<Event>) {
+        self.deadline = None;
+        self.put_off = false;
+        self.management.forget();
+        events.extend(self.checks.drain(..).map(|check| Event::DropScript(check.script)));
+    }
+
+    /// What to push to the client that passed, so that it needs its password no more.
+    pub(super) fn token(&mut self, now: Instant) -> Option<Zeroizing<String>> {
+        let params = self.params.clone();
+        let tokens = params.access.tokens.as_ref().filter(|_| params.access.wants_password())?;
+        if self.username.is_empty() && !self.nameless && !params.access.optional {
+            return None;
+        }
+        let wall = self.wall(now);
+        let id = self.session_id();
+        let session = self.token.get_or_insert(TokenSession { id, since: wall });
+        let name = if self.nameless { "" } else { self.username.as_str() };
+        Some(session.token(tokens, name, wall))
+    }
+
+    fn wall(&self, now: Instant) -> u64 {
+        self.params.control.wall_at_origin.0.saturating_add(now.as_nanos() / 1_000_000_000)
+    }
+}
+
+fn refused(told: &str, reason: String) -> AuthResult {
+    AuthResult::Refused { told: told.to_owned(), reason }
+}
+
+/// The words for it in OpenVPN's `session_state`.
+fn session_state(token: Option<Option<Verified>>) -> &'static str {
+    match token {
+        None => "Initial",
+        Some(None) => "Invalid",
+        Some(Some(Verified { expired: false, nameless: false, .. })) => "Authenticated",
+        Some(Some(Verified { expired: true, nameless: false, .. })) => "Expired",
+        Some(Some(Verified { expired: false, nameless: true, .. })) => "AuthenticatedEmptyUser",
+        Some(Some(Verified { expired: true, nameless: true, .. })) => "ExpiredEmptyUser",
+    }
+}
+
+/// What the first file says, as soon as it says anything: `1` is yes, `2` not yet, all else no.
+pub(super) fn deferred_result(outcome: &ScriptOutcome) -> Option<bool> {
+    outcome.files.first()?.first().filter(|first| **first != b'2').map(|first| *first == b'1')
+}
+
+fn reason(kind: Kind, outcome: &ScriptOutcome) -> String {
+    let what = match kind {
+        Kind::Password => "auth-user-pass-verify",
+        Kind::Certificate => "tls-verify",
+        Kind::Response => "client-crresponse",
+    };
+    match &outcome.exit {
+        Ok(code) => format!("{what} says no (exit code {code})"),
+        Err(why) => format!("{what}: {why}"),
+    }
+}
+
+/// The first line, without what a control message cannot hold.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(500).collect()
+}

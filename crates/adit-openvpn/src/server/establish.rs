@@ -1,0 +1,285 @@
+//! How a client that proved who it is comes in: settings, addresses, scripts, and its own earlier connections.
+
+use std::collections::BTreeSet;
+
+use adit_core::{
+    ClientRuling, Event, FixedAddresses, IpNet, Lease, LeaseOwner, PeerId, PeerSettings, ScriptId,
+    ScriptOutcome, Severity,
+};
+
+use super::Server;
+use super::connect::Connected;
+use super::peer::{Learned, Peer, delete_address};
+use super::tls_crypt_v2_verify::KeyVerdict;
+use crate::lease::ClientLease;
+
+impl Server {
+    /// A client proved who it is: what holds for it alone must be known first, if anything may.
+    pub(super) fn request_client_config(&mut self, id: PeerId) {
+        if !self.params.per_client.ask {
+            return self.assign_addresses(id, &PeerSettings::default(), false);
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.wait_for_settings(self.now);
+        let name = peer.known_name().unwrap_or_default().to_owned();
+        self.events.push_back(Event::WantPeerSettings { peer: id, name });
+        self.reschedule(id);
+    }
+
+    /// What holds for a client came from outside.
+    pub(super) fn settings_came(
+        &mut self,
+        id: PeerId,
+        name: &str,
+        settings: Result<Box<PeerSettings>, String>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        // The client that asked may be gone, and its id another's.
+        if peer.known_name().unwrap_or_default() != name || !peer.settings_came() {
+            return;
+        }
+        match settings {
+            Ok(settings) if settings.disabled => {
+                let why = "its file of client-config-dir says `disable`";
+                peer.refuse(self.now, "", why, &mut self.events);
+                self.settle(id);
+            }
+            Ok(settings) => self.assign_addresses(id, &settings, false),
+            Err(why) => {
+                peer.refuse(self.now, "", &why, &mut self.events);
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Takes over from the client's own earlier connections and gives it its addresses.
+    /// `asked`: `client-connect` had its say.
+    fn assign_addresses(&mut self, id: PeerId, settings: &PeerSettings, asked: bool) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.is_refused() {
+            return self.settle(id);
+        }
+        let asks = self.params.access.client_connect.is_some() && !asked;
+        // What was said when it was judged comes last, as in OpenVPN.
+        if let Some(granted) = (!asks).then(|| peer.granted()).flatten() {
+            let mut settings = settings.clone();
+            settings.merge(*granted);
+            return self.assign_addresses(id, &settings, asked);
+        }
+        let name = peer.known_name().map(str::to_owned);
+        self.take_over(id);
+        if self.up >= self.params.max_clients {
+            return self.find_no_room(id);
+        }
+        if self.params.point.is_some() {
+            let lease = ClientLease::new(Lease::empty(lease_owner(id)), Vec::new());
+            return self.bring_up(id, lease, settings);
+        }
+        // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
+        let remembered = name.as_deref().filter(|_| !self.params.duplicate_cn);
+        let fixed = FixedAddresses {
+            v4: settings.ipv4.map(|(address, _)| address),
+            v6: settings.ipv6.map(|(network, _)| network),
+        };
+        let Some(addresses) = self.pool.lease(lease_owner(id), remembered, fixed) else {
+            let reason = "no free address in the pool (server, ifconfig-pool); refused";
+            return self.remove(id, reason, Severity::Warning);
+        };
+        let mut lease = ClientLease::new(addresses, settings.routes.clone());
+        let wanted = lease.addresses.fixed();
+        for other in self.holders(&lease.addresses) {
+            let theirs = self.peers.get(&other);
+            let fixed = theirs.and_then(Peer::lease).map(|theirs| theirs.addresses.fixed());
+            if fixed.is_some_and(|theirs| theirs.iter().any(|address| wanted.contains(address))) {
+                let other = theirs.map_or_else(String::new, |peer| peer.name().to_owned());
+                let reason = format!("{other} has the same address by ifconfig-push; refused");
+                self.pool.release(&lease.addresses);
+                return self.remove(id, &reason, Severity::Warning);
+            }
+            let name = name.as_deref().unwrap_or("another client");
+            let reason = format!("its address belongs to {name} by ifconfig-push");
+            self.remove(other, &reason, Severity::Warning);
+        }
+        self.pool.reserve(&mut lease.addresses);
+        match self.peers.get_mut(&id) {
+            Some(peer) if asks => {
+                peer.ask_client_connect(self.now, lease, settings, &mut self.events);
+                self.settle(id);
+            }
+            _ => self.bring_up(id, lease, settings),
+        }
+    }
+
+    /// There is no room for this client. One that knows how is told to try elsewhere, or later.
+    fn find_no_room(&mut self, id: PeerId) {
+        let reason = "max-clients are connected";
+        match self.peers.get_mut(&id) {
+            Some(peer) if peer.understands_later() => {
+                let told = "TEMP[advance remote]:the server has no room for more clients now";
+                peer.refuse(self.now, told, reason, &mut self.events);
+                self.settle(id);
+            }
+            _ => self.remove(id, &format!("{reason}; refused"), Severity::Warning),
+        }
+    }
+
+    /// A script answered about a client's key.
+    fn obey(&mut self, ruling: KeyVerdict) {
+        match ruling {
+            KeyVerdict::Enter { path, pending, datagrams } => self.let_through(path, *pending, &datagrams),
+            KeyVerdict::Refused { paths, reason } => self.turn_away(&paths, &reason),
+        }
+    }
+
+    /// A script answered.
+    pub(super) fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
+        let remembered = self.params.control.hand_window;
+        if let Some(rulings) = self.tls_crypt_v2_verify.answered(self.now, script, outcome, remembered) {
+            return rulings.into_iter().for_each(|ruling| self.obey(ruling));
+        }
+        let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
+        let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
+        match peer.address_learned(script, outcome, &mut self.events) {
+            Learned::NotOurs => {}
+            Learned::NotYet => return,
+            // Judged again meanwhile, in a renegotiation.
+            Learned::All { lease, .. } if peer.is_refused() => {
+                self.vacate(id, lease.networks());
+                self.pool.release(&lease.addresses);
+                return self.settle(id);
+            }
+            Learned::All { lease, settings } => {
+                self.take_over(id);
+                return self.establish(id, *lease, &settings);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        match peer.client_connected(script, outcome, &mut self.events) {
+            Connected::NotOurs => peer.script_done(self.now, script, outcome, &mut self.events),
+            Connected::NotYet => {}
+            // Judged again meanwhile, in a renegotiation.
+            Connected::Accepted { lease, .. } if peer.is_refused() => self.pool.release(&lease.addresses),
+            Connected::Refused { lease, reason } => {
+                self.pool.release(&lease.addresses);
+                peer.refuse(self.now, "", &reason, &mut self.events);
+            }
+            Connected::Accepted { mut lease, mut settings, mut added } => {
+                if let Some(granted) = peer.granted() {
+                    added.merge(*granted);
+                }
+                let moves = added.ipv4.is_some() || added.ipv6.is_some();
+                settings.merge(*added);
+                if moves {
+                    self.pool.release(&lease.addresses);
+                    return self.assign_addresses(id, &settings, true);
+                }
+                lease.routes.clone_from(&settings.routes);
+                self.take_over(id);
+                return self.bring_up(id, lease, &settings);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// A program judged a client.
+    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+        let found = self.peers.iter_mut().find(|(_, peer)| peer.number() == client);
+        let Some((&id, peer)) = found else { return };
+        peer.ruled(self.now, key, ruling, &mut self.events);
+        self.settle(id);
+    }
+
+    /// The client has its addresses; `learn-address` hears of them first.
+    fn bring_up(&mut self, id: PeerId, lease: ClientLease, settings: &PeerSettings) {
+        if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
+            return self.establish(id, lease, settings);
+        }
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let mut before = self.vacated.keys().copied().collect();
+            peer.ask_learn_address(self.now, lease, settings, &mut before, &mut self.events);
+            self.vacated.retain(|network, _| before.contains(network));
+        }
+        self.settle(id);
+    }
+
+    /// The client may use its addresses.
+    fn establish(&mut self, id: PeerId, lease: ClientLease, settings: &PeerSettings) {
+        let entry = self.pool.entry(&lease.addresses);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let name = peer.known_name().map(str::to_owned);
+            peer.establish(self.now, lease.clone(), settings, &mut self.events);
+            if peer.is_up() {
+                self.up += 1;
+                self.half_open.remove(id);
+                if let Some(name) = name.filter(|_| !self.params.duplicate_cn) {
+                    self.by_name.insert(name, id);
+                }
+                self.events.extend(entry.map(Event::Leased));
+                peer.tell_program(&mut self.events);
+            } else {
+                // Refused: its addresses go back.
+                self.pool.release(&lease.addresses);
+                if self.params.access.learn_address.is_some() {
+                    self.vacate(id, lease.networks());
+                }
+            }
+        }
+        self.settle(id);
+    }
+
+    /// The client's earlier connections make room for this one.
+    fn take_over(&mut self, id: PeerId) {
+        for old in self.replaced_by(id) {
+            self.replace(old);
+        }
+    }
+
+    fn replace(&mut self, old: PeerId) {
+        self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
+        self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+    }
+
+    fn replaced_by(&self, id: PeerId) -> Vec<PeerId> {
+        let Some(peer) = self.peers.get(&id) else { return Vec::new() };
+        let (name, path) = (peer.known_name(), peer.path());
+        let same_name = name.and_then(|name| self.by_name.get(name)).copied();
+        let only = self.params.point.is_some().then(|| self.by_data_id(id));
+        // An earlier one that scripts still judge holds addresses that are this one's now.
+        let is_same = |peer: &Peer| name.is_some() && peer.known_name() == name;
+        let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && is_same(peer);
+        let judged = self.half_open.ids().filter(|id| self.peers.get(id).is_some_and(&judged));
+        let replaced: BTreeSet<PeerId> =
+            same_name.into_iter().chain(only).chain(self.at(path)).chain(judged).collect();
+        replaced.into_iter().filter(|other| *other != id).collect()
+    }
+
+    /// The other clients that use an address of this lease.
+    fn holders(&self, lease: &Lease) -> Vec<PeerId> {
+        if lease.fixed().is_empty() {
+            // The pool gives no client an address that another has.
+            return Vec::new();
+        }
+        let holders = self.pool.holders(lease).into_iter().map(|owner| owner.peer);
+        holders.filter(|other| self.peers.get(other).is_some_and(Peer::is_up)).collect()
+    }
+
+    /// These addresses are free now.
+    fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let source = peer.path().remote().ip();
+        let scripts = networks.into_iter().map(|network| (network, (peer.next_script(), source)));
+        self.vacated.extend(scripts);
+    }
+
+    /// Addresses that no later session took over are dropped.
+    pub(super) fn forget_vacated(&mut self) {
+        for (network, script) in std::mem::take(&mut self.vacated) {
+            delete_address(&self.params, script, network, &mut self.events);
+        }
+    }
+}
+
+/// The owner of a client's lease. The pool is this server's alone.
+fn lease_owner(id: PeerId) -> LeaseOwner {
+    LeaseOwner { endpoint: 0, peer: id }
+}

@@ -1,0 +1,51 @@
+//! Who makes room when a table of unauthenticated peers is full, and how full they are.
+
+use adit_core::{Event, Path, PeerId, Severity, TableUsage};
+
+use super::Server;
+use super::peer::Peer;
+
+impl Server {
+    /// How full the tables are that peers can fill before they have authenticated.
+    pub fn tables(&self) -> Vec<TableUsage> {
+        let mut tables = vec![self.silent.usage()];
+        tables.extend(self.half_open.usage());
+        if self.params.access.key_verify.is_some() {
+            tables.extend(self.tls_crypt_v2_verify.usage());
+        }
+        tables.push(self.log_budget.usage());
+        tables
+    }
+
+    /// A client that is not up makes room for another.
+    pub(super) fn evict(&mut self, id: PeerId) {
+        let put_off = self.peers.get(&id).is_some_and(Peer::is_put_off);
+        self.report_full(if put_off { "clients put off for sign-on" } else { "handshakes" });
+        self.peers.get_mut(&id).into_iter().for_each(Peer::fall_silent);
+        self.remove(id, "made room for others (see docs/LIMITS.md)", Severity::Debug);
+    }
+
+    /// Closes a connection that no session uses.
+    pub(super) fn close_unused(&mut self, path: Path) {
+        if self.silent.remove(path) {
+            self.events.push_back(Event::Close { path });
+        }
+    }
+
+    /// A TCP connection was accepted.
+    pub(super) fn opened(&mut self, path: Path) {
+        if self.goodbye_until.is_some() || !self.may_be_at(path) {
+            return self.events.push_back(Event::Close { path });
+        }
+        if let Some(evicted) = self.silent.opened(self.now, path) {
+            self.report_full("TCP connections without a session");
+            self.events.push_back(Event::Close { path: evicted });
+        }
+    }
+
+    pub(super) fn close_silent_connections(&mut self) {
+        while let Some(path) = self.silent.take_late(self.now) {
+            self.events.push_back(Event::Close { path });
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The server let a client in: what both agree on, and what it is pushed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use adit_core::{DataEvent, Event, Instant, OpenVpnHeader, PeerConfig, PeerSettings, Severity};
+
+use super::{Peer, Up, Verdict};
+use crate::control_message::encode_push_reply;
+use crate::data_keys::Agreement;
+use crate::lease::ClientLease;
+use crate::lifetime::Lifetime;
+use crate::liveness::Liveness;
+use crate::negotiate::{choose_cipher, iv_proto, max_mss};
+use crate::server::settings::{PushOf, push_options};
+
+/// A push reply that was just sent is not sent again.
+const PUSH_AGAIN_AFTER: Duration = Duration::from_secs(4);
+
+impl Peer {
+    /// The server admitted us with these addresses: agree on the data channel and push.
+    pub(in crate::server) fn establish(
+        &mut self,
+        now: Instant,
+        lease: ClientLease,
+        settings: &PeerSettings,
+        events: &mut VecDeque<Event>,
+    ) {
+        if self.params.point.is_some() {
+            return self.establish_without_push(now, lease, events);
+        }
+        let Some(agreement) = self.agree() else {
+            self.refuse_cipher(now, events);
+            return;
+        };
+        let peer_id = match agreement.header {
+            OpenVpnHeader::V1 => None,
+            OpenVpnHeader::V2 { peer_id } => Some(peer_id),
+        };
+        let data = &self.params.data;
+        let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
+        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+            peer: self.id,
+            path: self.path,
+            routes: lease.networks(),
+            max_mss,
+            roams: true,
+        })));
+        let of =
+            PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
+        let mut options = push_options(&self.params, &of);
+        options.extend(self.authentication.token(now).map(|token| format!("auth-token {}", *token)));
+        let push_messages = match encode_push_reply(&options) {
+            Ok(messages) => messages,
+            Err(error) => {
+                self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Error });
+                return;
+            }
+        };
+        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false });
+        self.lifetime = Lifetime::new(now, self.params.limits.merged(settings.limits));
+        self.enter(now, agreement, self.abilities.wraps_dynamically(), events);
+        if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
+            self.push(now);
+        }
+    }
+
+    /// The keys go to the data plane, and all hear that the client is up.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        agreement: Agreement,
+        dynamic: bool,
+        events: &mut VecDeque<Event>,
+    ) {
+        self.liveness = Liveness::new(now, self.params.keepalive);
+        let outcome = self
+            .session
+            .agreed(now, dynamic)
+            .and_then(|()| self.link.agree(agreement, &self.session, events));
+        if let Err(error) = outcome {
+            self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
+            return;
+        }
+        self.authenticated = true;
+        if let Some(info) = self.info() {
+            events.push_back(Event::PeerUp { peer: self.id, info: Box::new(info) });
+        }
+    }
+
+    fn agree(&self) -> Option<Agreement> {
+        let data = &self.params.data;
+        let cipher =
+            choose_cipher(&data.ciphers, data.fallback, &self.abilities, self.occ_cipher.as_deref())?;
+        let header = match self.abilities.has(iv_proto::DATA_V2) {
+            true => OpenVpnHeader::V2 { peer_id: self.id.0 },
+            false => OpenVpnHeader::V1,
+        };
+        Some(Agreement {
+            cipher,
+            digest: data.digest,
+            header,
+            compression: if self.migrates { self.abilities.migrated() } else { data.compression },
+            exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),
+            epoch: self.abilities.takes_epochs(cipher),
+            replay_window: data.replay_window,
+        })
+    }
+
+    /// No cipher in common.
+    fn refuse_cipher(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        let ours: Vec<&str> = self.params.data.ciphers.iter().map(|cipher| cipher.name()).collect();
+        let theirs = match (self.abilities.ciphers.as_slice(), &self.occ_cipher) {
+            ([], Some(cipher)) => cipher.clone(),
+            ([], None) => "none".to_owned(),
+            (list, _) => list.join(":"),
+        };
+        let reason = format!(
+            "no data cipher in common; it offers {theirs}, data-ciphers here allows {}",
+            ours.join(":")
+        );
+        self.refuse(now, "Data channel cipher negotiation failed (no shared cipher)", &reason, events);
+    }
+
+    pub(super) fn push(&mut self, now: Instant) {
+        let Some(up) = &mut self.up else {
+            self.asked_early = true;
+            return;
+        };
+        if up.pushed_at.is_some_and(|at| now < at + PUSH_AGAIN_AFTER) {
+            return;
+        }
+        up.pushed_at = Some(now);
+        for message in &up.push_messages {
+            self.session.send_message(now, message);
+        }
+    }
+}

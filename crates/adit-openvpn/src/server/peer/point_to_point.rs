@@ -1,0 +1,74 @@
+//! The peer of a point-to-point tunnel: nothing is pushed to it.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use adit_core::{DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
+
+use super::{Peer, Up, Verdict};
+use crate::data_keys::Agreement;
+use crate::data_message;
+use crate::lease::ClientLease;
+use crate::lifetime::Lifetime;
+use crate::negotiate::{iv_proto, max_mss, point_terms};
+use crate::wire::Role;
+
+impl Peer {
+    /// Both ends' key method 2 are there: the tunnel can come up.
+    pub(super) fn establish_without_push(
+        &mut self,
+        now: Instant,
+        lease: ClientLease,
+        events: &mut VecDeque<Event>,
+    ) {
+        let data = &self.params.data;
+        let terms = match point_terms(Role::Server, data, &self.abilities) {
+            Ok(terms) => terms,
+            Err(reason) => {
+                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
+                return;
+            }
+        };
+        let agreement = match Agreement::of_point_to_point(&terms, data, &self.session) {
+            Ok(agreement) => agreement,
+            Err(error) => {
+                let reason = error.to_string();
+                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
+                return;
+            }
+        };
+        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+            peer: self.id,
+            path: self.path,
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, &agreement),
+            roams: self.params.point.as_ref().is_some_and(|point| point.only_from.is_none()),
+        })));
+        let cc_exit = terms.has(iv_proto::CC_EXIT);
+        self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });
+        self.lifetime = Lifetime::new(now, self.params.limits);
+        self.enter(now, agreement, terms.wraps_dynamically(), events);
+    }
+
+    /// The inner addresses that it is known by.
+    pub(super) fn inner_addresses(&self, lease: &ClientLease) -> Vec<IpAddr> {
+        match &self.params.point {
+            Some(point) => point.local.peer_address.into_iter().collect(),
+            None => lease.addresses(),
+        }
+    }
+
+    /// Tells the other end that this one stops, if it shall be told.
+    pub(in crate::server) fn say_goodbye(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        let (Some(up), Some(point)) = (&self.up, &self.params.point) else { return };
+        if !point.exit_notify {
+            return;
+        }
+        if up.cc_exit {
+            self.session.send_message(now, "EXIT");
+        } else if self.path.transport() == Transport::Udp {
+            let payload = data_message::occ_exit();
+            events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What is wrong with the CA certificates of a path.
+//!
+//! webpki verifies signatures, names and dates below the trust anchor. It takes the anchor for good whatever it says, and
+//! does not look for keyCertSign. This judges as OpenSSL's `check_chain` and `check_revocation` do (x509_vfy.c,
+//! v3_purp.c).
+
+use std::fmt;
+
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, UnixTime};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
+use x509_parser::time::ASN1Time;
+
+use crate::certificate::{self, is_self_signed, subject_text};
+use crate::refusal::{Refusal, list_refusal};
+use crate::revocation::RevocationLists;
+use crate::signed_list::ListFault;
+use crate::verify::Purpose;
+
+/// keyCertSign as [`certificate::key_usage`] counts.
+const KEY_CERT_SIGN: u16 = 0x04;
+
+/// Why a CA certificate cannot stand in a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaFault {
+    /// It, or an extension by which it is judged, cannot be read.
+    Unreadable,
+    /// Its time is over since then.
+    Expired(ASN1Time),
+    /// Its time begins then.
+    NotYetValid(ASN1Time),
+    /// It is no CA certificate.
+    NotACa,
+    /// Its key usage lacks keyCertSign.
+    NoCertSign,
+    /// There are more CA certificates below it than it allows.
+    PathLength {
+        /// How many it allows.
+        allowed: u32,
+        /// How many there are.
+        below: usize,
+    },
+    /// Its extended key usage lacks that of the peer.
+    Purpose(Purpose),
+    /// Its RSA key has so many bits, which are too few.
+    SmallKey(usize),
+    /// It was revoked.
+    Revoked,
+}
+
+impl fmt::Display for CaFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CaFault::Unreadable => f.write_str(
+                "cannot be read, or has a basicConstraints, keyUsage, extendedKeyUsage or nsCertType that cannot be read or stands there twice",
+            ),
+            CaFault::Expired(at) => {
+                write!(f, "expired at {at}: it must be renewed, unless this machine's clock is wrong")
+            }
+            CaFault::NotYetValid(from) => {
+                write!(f, "is not valid before {from}: is this machine's clock right?")
+            }
+            CaFault::NotACa => f.write_str(
+                "is no CA certificate and cannot have issued another: it needs basicConstraints CA:TRUE",
+            ),
+            CaFault::NoCertSign => f.write_str("must not sign certificates: its keyUsage needs keyCertSign"),
+            CaFault::PathLength { allowed, below } => write!(
+                f,
+                "allows {allowed} CA certificates below it (pathlen in basicConstraints), but the path has {below}"
+            ),
+            CaFault::Purpose(purpose) => {
+                let (ends, usage) = match purpose {
+                    Purpose::Server => ("servers", "serverAuth"),
+                    Purpose::Client => ("clients", "clientAuth"),
+                };
+                write!(f, "must not issue certificates of {ends}: its extendedKeyUsage lacks {usage}")
+            }
+            CaFault::SmallKey(bits) => {
+                write!(f, "has an RSA key of {bits} bits; adit accepts {} and more", certificate::LEAST_RSA_BITS)
+            }
+            CaFault::Revoked => f.write_str("was revoked"),
+        }
+    }
+}
+
+/// A CA certificate with a fault. Its `Display` is half a sentence: `CN=Example CA is no CA certificate ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultyCa {
+    /// Its subject, as [`certificate::subject_text`] prints it.
+    pub subject: String,
+    /// What is wrong with it.
+    pub fault: CaFault,
+}
+
+impl fmt::Display for FaultyCa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.subject, self.fault)
+    }
+}
+
+/// What a path is judged against.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) purpose: Purpose,
+    pub(crate) now: UnixTime,
+    pub(crate) lists: Option<&'a RevocationLists>,
+    /// Signature algorithms that are accepted.
+    pub(crate) algorithms: &'a [&'static dyn SignatureVerificationAlgorithm],
+}
+
+/// Judges a path whose signatures, names and dates are verified: `above` stand above the leaf, the root last.
+///
+/// # Errors
+/// Says what is wrong.
+pub(crate) fn judge(
+    leaf: &X509Certificate<'_>,
+    above: &[&CertificateDer<'_>],
+    terms: Terms<'_>,
+) -> Result<(), Refusal> {
+    if let Some(faulty) = first_fault(above, terms) {
+        return Err(Refusal::Authority(faulty));
+    }
+    let Some(lists) = terms.lists else { return Ok(()) };
+    let above: Vec<X509Certificate<'_>> =
+        above.iter().filter_map(|it| Some(X509Certificate::from_der(it).ok()?.1)).collect();
+    let path: Vec<&X509Certificate<'_>> = std::iter::once(leaf).chain(&above).collect();
+    for (depth, certificate) in path.iter().enumerate() {
+        // The root is its own issuer: it can stand on its own list.
+        let issuer = path.get(depth + 1).unwrap_or(certificate);
+        match lists.fault(certificate, issuer, terms.now, terms.algorithms) {
+            None => {}
+            Some(ListFault::Revoked) if depth == 0 => {
+                return Err(Refusal::Revoked);
+            }
+            Some(ListFault::Revoked) => {
+                let faulty =
+                    FaultyCa { subject: subject_text(certificate.subject()), fault: CaFault::Revoked };
+                return Err(Refusal::Authority(faulty));
+            }
+            Some(fault) => return Err(list_refusal(subject_text(issuer.subject()), fault, terms.now)),
+        }
+    }
+    Ok(())
+}
+
+/// The first fault of these certificates, which stand in this order above the leaf.
+pub(crate) fn first_fault(above: &[&CertificateDer<'_>], terms: Terms<'_>) -> Option<FaultyCa> {
+    let mut below = 0;
+    for certificate in above {
+        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+            return Some(FaultyCa { subject: "in the path".to_owned(), fault: CaFault::Unreadable });
+        };
+        if let Some(fault) = fault(&parsed, below, terms) {
+            return Some(FaultyCa { subject: subject_text(parsed.subject()), fault });
+        }
+        // RFC 5280 §4.2.1.9: self-issued certificates do not count.
+        below += usize::from(parsed.subject().as_raw() != parsed.issuer().as_raw());
+    }
+    None
+}
+
+fn fault(parsed: &X509Certificate<'_>, below: usize, terms: Terms<'_>) -> Option<CaFault> {
+    if certificate::is_malformed(parsed) {
+        return Some(CaFault::Unreadable);
+    }
+    let (validity, usage) = (parsed.validity(), certificate::key_usage(parsed));
+    let now = i64::try_from(terms.now.as_secs()).unwrap_or(i64::MAX);
+    if now > validity.not_after.timestamp() {
+        return Some(CaFault::Expired(validity.not_after));
+    }
+    if now < validity.not_before.timestamp() {
+        return Some(CaFault::NotYetValid(validity.not_before));
+    }
+    if !is_a_ca(parsed, usage) {
+        return Some(CaFault::NotACa);
+    }
+    if usage.is_some_and(|usage| usage & KEY_CERT_SIGN == 0) {
+        return Some(CaFault::NoCertSign);
+    }
+    if let Some(allowed) = path_length(parsed)
+        && below > usize::try_from(allowed).unwrap_or(usize::MAX)
+    {
+        return Some(CaFault::PathLength { allowed, below });
+    }
+    if !certificate::is_for(parsed, terms.purpose) {
+        return Some(CaFault::Purpose(terms.purpose));
+    }
+    certificate::small_rsa_key(parsed).map(CaFault::SmallKey)
+}
+
+/// As OpenSSL's `check_ca`: what says nothing may be one if it is of version 1, or if its key usage says so, and is
+/// self-signed.
+fn is_a_ca(certificate: &X509Certificate<'_>, usage: Option<u16>) -> bool {
+    match certificate.basic_constraints() {
+        Ok(Some(constraints)) => constraints.value.ca,
+        Ok(None) => {
+            is_self_signed(certificate) && (certificate.version() == X509Version::V1 || usage.is_some())
+        }
+        Err(_) => false,
+    }
+}
+
+fn path_length(certificate: &X509Certificate<'_>) -> Option<u32> {
+    certificate.basic_constraints().ok()??.value.path_len_constraint
+}

@@ -1,0 +1,44 @@
+//! Certificates, for every protocol that authenticates by them.
+//!
+//! - [`Verifier`] judges a peer's certificate: its path to a trusted authority ([`Authorities`]), the dates, usages and
+//!   names in it ([`PeerRequirements`]), and revocation ([`Revocations`]). What it refuses is a [`Refusal`].
+//! - [`encrypted_key`] and [`pkcs12`] open private keys that a password protects; [`pem`] reads keys and certificates.
+//! - [`issue`] makes an authority, certificates and revocation lists; [`inspect`] reads what was made before.
+//!
+//! Nothing here reads a clock or a file: times are arguments, and so is the randomness of serial numbers. New private
+//! keys and signatures draw their randomness from AWS-LC, which has a generator of its own.
+//!
+//! The rules are those of RFC 5280 as OpenSSL applies them (x509_vfy.c, v3_purp.c); each place where they differ names
+//! its source.
+#![forbid(unsafe_code)]
+
+mod authorities;
+mod ca_fault;
+mod canonical_name;
+pub mod certificate;
+pub mod encrypted_key;
+pub mod inspect;
+pub mod issue;
+mod name_fields;
+pub mod pem;
+pub mod pkcs12;
+mod refusal;
+mod revocation;
+mod signed_list;
+mod verify;
+
+pub use authorities::{Authorities, AuthorityWarning, ForeignList};
+pub use ca_fault::{CaFault, FaultyCa};
+pub use name_fields::{NameField, NameFields};
+pub use refusal::Refusal;
+pub use revocation::{RevocationError, RevocationLists, Revocations};
+pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose, SIGNATURE_ALGORITHMS, Verifier};
+
+/// A time as messages show it.
+pub fn date(time: rustls_pki_types::UnixTime) -> String {
+    let seconds = time.as_secs();
+    i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| x509_parser::time::ASN1Time::from_timestamp(seconds).ok())
+        .map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
+}

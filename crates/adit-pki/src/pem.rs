@@ -1,0 +1,66 @@
+//! Certificates and private keys in PEM text (RFC 7468).
+
+use std::fmt::Write as _;
+
+use base64ct::{Base64, Encoding};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::encrypted_key::is_encrypted;
+
+/// Why PEM text does not hold what it should.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PemError {
+    /// It is no PEM text.
+    #[error("not valid PEM: {0}")]
+    Malformed(String),
+    /// It has no certificate.
+    #[error("holds no certificate; a \"-----BEGIN CERTIFICATE-----\" block is expected")]
+    NoCertificate,
+    /// Its private key is encrypted.
+    #[error("the private key is encrypted; decrypt it with: openssl pkey -in KEY -out PLAINKEY")]
+    Encrypted,
+    /// It has no private key.
+    #[error("holds no private key; a \"-----BEGIN PRIVATE KEY-----\" block is expected")]
+    NoPrivateKey,
+}
+
+/// The certificates of a PEM text, in their order; at least one.
+///
+/// # Errors
+/// If there is none, or if a block is damaged.
+pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| PemError::Malformed(error.to_string()))?;
+    if certificates.is_empty() { Err(PemError::NoCertificate) } else { Ok(certificates) }
+}
+
+/// The first private key of a PEM text: PKCS#8, PKCS#1 or SEC1.
+///
+/// # Errors
+/// If there is none, or if it is encrypted.
+pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
+    if is_encrypted(pem) {
+        return Err(PemError::Encrypted);
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| PemError::NoPrivateKey)
+}
+
+/// PEM text (RFC 7468) of these bytes.
+pub(crate) fn armor(label: &str, der: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut encoded = Zeroizing::new(vec![0; Base64::encoded_len(der)]);
+    // The buffer has the size that the encoding takes.
+    let body = Base64::encode(der, &mut encoded).unwrap_or_default();
+    let mut text = Zeroizing::new(String::with_capacity(body.len() + body.len() / 64 + 2 * label.len() + 64));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "-----BEGIN {label}-----");
+    for line in body.as_bytes().chunks(64) {
+        text.push_str(std::str::from_utf8(line).unwrap_or_default());
+        text.push('\n');
+    }
+    let _ = writeln!(text, "-----END {label}-----");
+    Zeroizing::new(std::mem::take(&mut *text).into_bytes())
+}

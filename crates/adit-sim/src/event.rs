@@ -1,0 +1,81 @@
+//! What is scheduled in virtual time, in order of time and, at one moment, of being scheduled.
+
+use std::collections::BTreeMap;
+
+use adit_core::{Install, Instant, Transport};
+use adit_dataplane::{EgressEvent, IngressEvent};
+
+use crate::end::{Input, PendingRequest};
+use crate::net::Transit;
+
+/// What happens at a scheduled time.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A datagram, a piece of a stream or the end of a connection arrives.
+    Arrival(Transit),
+    /// A client's attempt to open a path to a remote ends. An event with the `generation` of an earlier process has
+    /// no effect.
+    OpenCompleted { client: usize, generation: u32, transport: Transport, remote: usize },
+    /// An end's process starts.
+    Start(usize),
+    /// A second passed.
+    Second,
+    /// An end sends inner packets.
+    Traffic(usize),
+    /// A protocol handles what its data plane has for it.
+    Input { end: usize, generation: u32, input: Input },
+    /// Half of a data plane applies an order.
+    Order { end: usize, generation: u32, order: Order },
+    /// An end's request is answered.
+    Reply { end: usize, generation: u32, request: PendingRequest },
+    /// An attacker sends a captured datagram again.
+    Attack,
+    /// An attacker sends a datagram of its own making.
+    Forgery,
+    /// A client gets another address where nothing may be lost.
+    Roam,
+    /// An end is ordered to renegotiate.
+    Rekey,
+    /// A fault of a process or of the network.
+    ProcessFault,
+    /// A fault of a clock or a machine, a smaller path MTU, or a client in another network.
+    MachineFault,
+    /// The net becomes faulty, or clean again.
+    Faulty(bool),
+    /// All tunnels must be up now: the first time, or after the faults.
+    AllUp,
+}
+
+/// An order to one half of a data plane.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// To the half that seals, with the keys in it.
+    Egress(EgressEvent, Option<Box<Install>>),
+    /// To the half that opens.
+    Ingress(IngressEvent),
+}
+
+/// Events by time. Two at one moment happen in the order in which they were scheduled.
+#[derive(Default)]
+pub(crate) struct EventQueue {
+    events: BTreeMap<(Instant, u64), Event>,
+    scheduled: u64,
+}
+
+impl EventQueue {
+    /// Adds an event.
+    pub(crate) fn push(&mut self, at: Instant, event: Event) {
+        self.scheduled += 1;
+        self.events.insert((at, self.scheduled), event);
+    }
+
+    /// When the next event happens.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.events.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Removes the next event.
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.events.pop_first().map(|(_, event)| event)
+    }
+}

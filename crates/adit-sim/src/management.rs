@@ -1,0 +1,270 @@
+//! A management client that authenticates clients (`management-client-auth`), in place of the scripts or beside them:
+//! the events that it gets must be true, no client is up without its consent, and none stays up after its refusal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use adit_core::{ClientNews, ClientRuling, ClientStep, Command, PeerInfo};
+
+use crate::end::{Machine, PendingRequest};
+use crate::identity::client_name;
+use crate::model::{SERVER, Violation};
+use crate::rng::Rng;
+use crate::world::World;
+
+/// How long a client may take for a step that the management client asks of it.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// A client, as the management client knows it.
+#[derive(Debug, Default)]
+struct ClientState {
+    /// The number of its latest keys.
+    key: u32,
+    /// Any of its keys was accepted.
+    accepted: bool,
+    /// Its latest keys were refused.
+    denied: bool,
+    /// The management client got the event that it is established.
+    established: bool,
+}
+
+/// The management client, and the clients that it knows.
+#[derive(Debug)]
+pub(crate) struct Management {
+    rng: Rng,
+    clients: BTreeMap<u64, ClientState>,
+    /// The numbers of those that left: no other client may get them.
+    gone: BTreeSet<u64>,
+}
+
+impl Management {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Management { rng, clients: BTreeMap::new(), gone: BTreeSet::new() }
+    }
+
+    /// The server is another process, whose numbers begin again.
+    pub(crate) fn forget(&mut self) {
+        self.clients.clear();
+        self.gone.clear();
+    }
+
+    /// Checks an event of a client against what is known of it.
+    fn handle_event(&mut self, news: &ClientNews) -> Result<(), Violation> {
+        let wrong =
+            |why: &str| Err(Violation::new(format!("the management client gets {news:?}, but {why}")));
+        if let ClientStep::Asks { key, again, .. } = news.step {
+            if self.gone.contains(&news.client) {
+                return wrong("that client is gone");
+            }
+            let known = self.clients.entry(news.client).or_default();
+            if key != known.key + 1 || (again && !known.accepted) {
+                return wrong(&format!("knows {known:?}"));
+            }
+            (known.key, known.denied) = (key, false);
+            return Ok(());
+        }
+        let Some(known) = self.clients.get_mut(&news.client) else {
+            return wrong("knows no such client");
+        };
+        let holds = match &news.step {
+            ClientStep::Asks { .. } => true,
+            ClientStep::Responds { key, .. } => known.key == *key,
+            ClientStep::Enters { networks } => {
+                let first = !std::mem::replace(&mut known.established, true);
+                first && known.accepted && !known.denied && networks.iter().any(|(_, own)| *own)
+            }
+            ClientStep::Leaves => {
+                self.clients.remove(&news.client);
+                self.gone.insert(news.client)
+            }
+        };
+        if holds { Ok(()) } else { wrong(&format!("knows {:?}", self.clients.get(&news.client))) }
+    }
+
+    /// Notes its decision about a client with these keys.
+    fn decide(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+        let Some(known) = self.clients.get_mut(&client).filter(|known| known.key == key) else { return };
+        match ruling {
+            ClientRuling::Accept(_) => known.accepted = true,
+            ClientRuling::Deny { .. } => known.denied = true,
+            ClientRuling::Wait { .. } => {}
+        }
+    }
+
+    /// Each client that is up was accepted, and each that is gone was reported.
+    fn check_up(&self, up: &[(u64, String)], half_open: usize) -> Result<(), Violation> {
+        let is_established = |known: &ClientState| known.accepted && !known.denied && known.established;
+        for (number, name) in up {
+            let known = self.clients.get(number);
+            if !known.is_some_and(is_established) {
+                return Err(Violation::new(format!(
+                    "{name} is up, of which the management client knows {known:?}"
+                )));
+            }
+        }
+        if self.clients.len() > up.len() + half_open {
+            let known = &self.clients;
+            return Err(Violation::new(format!(
+                "the management client still knows clients that are gone: {known:?}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// The management client gets an event of a client, and will answer if it is a request.
+    pub(crate) fn notify_management(&mut self, number: usize, news: &ClientNews) -> Result<(), Violation> {
+        self.log(format_args!("end {number} notifies the management client: {news:?}"));
+        self.checks.management.handle_event(news)?;
+        match &news.step {
+            ClientStep::Asks { key, .. } => {
+                let request = PendingRequest::ManagementAuth { client: news.client, key: *key, again: false };
+                self.schedule_answer(number, request);
+                Ok(())
+            }
+            ClientStep::Enters { networks } => {
+                self.check_addresses(news, networks.iter().filter(|(_, own)| *own))
+            }
+            ClientStep::Responds { .. } | ClientStep::Leaves => Ok(()),
+        }
+    }
+
+    /// The addresses in the event are those that the client has.
+    fn check_addresses<'a>(
+        &self,
+        news: &ClientNews,
+        own: impl Iterator<Item = &'a (adit_core::IpNet, bool)>,
+    ) -> Result<(), Violation> {
+        let reported: Vec<_> = own.map(|(network, _)| network.addr()).collect();
+        let name = news.env.iter().find(|(name, _)| name == "common_name").map(|(_, value)| value);
+        let client = (1..=self.scenario.clients).find(|number| Some(&client_name(*number)) == name);
+        let tunnel = client.and_then(|client| self.model.tunnels.get(client - 1)?.server.as_ref());
+        match tunnel {
+            Some((_, addresses)) if *addresses == reported => Ok(()),
+            _ => Err(Violation::new(format!(
+                "the management client gets {reported:?} for {name:?}: {tunnel:?}"
+            ))),
+        }
+    }
+
+    /// The management client accepts a client, or asks it for a step first; with faults it may also refuse, even after
+    /// it accepted, or not answer.
+    pub(crate) fn management_decides(
+        &mut self,
+        number: usize,
+        (client, key): (u64, u32),
+        again: bool,
+    ) -> Result<(), Violation> {
+        let bad = self.net.faulty;
+        let ruling = match self.checks.management.rng.below(20) {
+            0 if bad => ClientRuling::Deny { reason: "not today".to_owned(), told: String::new() },
+            1 if bad && !again => return Ok(()),
+            2..=6 if !again => {
+                let text = "WEB_AUTH::https://login.example/".to_owned();
+                ClientRuling::Wait { text, timeout: WAIT }
+            }
+            _ => ClientRuling::Accept(None),
+        };
+        let decides_again = match ruling {
+            ClientRuling::Wait { .. } => true,
+            _ => bad && !again && self.checks.management.rng.chance(100),
+        };
+        if decides_again {
+            self.schedule_answer(number, PendingRequest::ManagementAuth { client, key, again: true });
+        }
+        self.log(format_args!(
+            "the management client decides about client {client} with keys {key}: {ruling:?}"
+        ));
+        self.checks.management.decide(client, key, &ruling);
+        self.command(number, Command::Rule { client, key, ruling })
+    }
+
+    /// Checks the clients that are up and half-open against what the management client knows.
+    pub(crate) fn check_management(&self) -> Result<(), Violation> {
+        let Some(Machine::Server(server)) = self.hosts[SERVER].end.as_ref().map(|end| &end.machine) else {
+            return Ok(());
+        };
+        if !self.scenario.auth.management {
+            return Ok(());
+        }
+        let identity = |(_, info): (_, PeerInfo)| (info.number, info.name);
+        let up: Vec<_> = server.peers().into_iter().map(identity).collect();
+        self.checks.management.check_up(&up, server.half_open())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn management() -> Management {
+        Management::new(Rng::new(1, 1))
+    }
+
+    fn news(client: u64, step: ClientStep) -> ClientNews {
+        ClientNews { client, step, env: Vec::new() }
+    }
+
+    fn asks(client: u64, key: u32, again: bool) -> ClientNews {
+        news(client, ClientStep::Asks { key, again, password: String::new().into() })
+    }
+
+    fn enters(client: u64) -> ClientNews {
+        news(client, ClientStep::Enters { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
+    }
+
+    fn deny() -> ClientRuling {
+        ClientRuling::Deny { reason: String::new(), told: String::new() }
+    }
+
+    #[test]
+    fn a_client_is_established_once_accepted_and_leaves_once() {
+        let mut management = management();
+        management.handle_event(&asks(4, 1, false)).unwrap();
+        management.decide(4, 1, &ClientRuling::Accept(None));
+        assert_eq!(management.handle_event(&enters(4)), Ok(()));
+        assert_eq!(management.check_up(&[(4, "ann".to_owned())], 0), Ok(()));
+        assert!(management.check_up(&[], 0).is_err(), "it is gone, and was not reported");
+        assert!(management.handle_event(&enters(4)).is_err(), "twice");
+        assert_eq!(management.handle_event(&asks(4, 2, true)), Ok(()));
+        assert_eq!(management.handle_event(&news(4, ClientStep::Leaves)), Ok(()));
+        assert!(management.handle_event(&news(4, ClientStep::Leaves)).is_err(), "twice");
+        assert!(management.handle_event(&asks(4, 1, false)).is_err(), "a number comes back");
+        assert!(management.handle_event(&enters(5)).is_err(), "no request before");
+    }
+
+    #[test]
+    fn no_client_is_established_before_it_is_accepted() {
+        for (key, ruling) in [(1, None), (1, Some(deny())), (2, Some(ClientRuling::Accept(None)))] {
+            let mut management = management();
+            management.handle_event(&asks(4, 1, false)).unwrap();
+            if let Some(ruling) = ruling {
+                management.decide(4, key, &ruling);
+            }
+            assert!(management.handle_event(&enters(4)).is_err());
+            assert!(management.check_up(&[(4, "ann".to_owned())], 0).is_err());
+        }
+    }
+
+    #[test]
+    fn no_client_stays_up_after_a_refusal() {
+        let mut management = management();
+        management.handle_event(&asks(4, 1, false)).unwrap();
+        management.decide(4, 1, &ClientRuling::Accept(None));
+        management.handle_event(&enters(4)).unwrap();
+        management.decide(4, 1, &deny());
+        assert!(management.check_up(&[(4, "ann".to_owned())], 0).is_err());
+    }
+
+    #[test]
+    fn keys_are_numbered() {
+        let mut management = management();
+        assert!(management.handle_event(&asks(4, 2, false)).is_err());
+        let mut management = self::management();
+        management.handle_event(&asks(4, 1, false)).unwrap();
+        assert!(management.handle_event(&asks(4, 2, true)).is_err(), "it is not established");
+        let response = ClientStep::Responds { key: 7, response: String::new().into() };
+        assert!(management.handle_event(&news(4, response)).is_err());
+    }
+}

@@ -1,0 +1,344 @@
+//! Where the management socket listens, and who may come in.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use adit_config::openvpn::{Management, ManagementAddress};
+use adit_io::Account;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use rustix::process::getuid;
+
+/// A directive at fault, and why.
+type Fault = (&'static str, String);
+
+/// How many connections may wait to be accepted; one client is served at a time.
+const BACKLOG: i32 = 16;
+
+/// A connection that does not block.
+pub(super) trait Stream: Read + Write + AsFd + Send {}
+
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+/// The listening socket. It goes, with its file, when this does.
+pub(super) struct ManagementListener {
+    listener: Listener,
+    /// Who alone may come in by a Unix socket.
+    user: Option<u32>,
+    group: Option<u32>,
+}
+
+enum Listener {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, PathBuf),
+}
+
+impl ManagementListener {
+    /// Begins to listen.
+    pub(super) fn open(settings: &Management) -> Result<Self, Fault> {
+        let fault = |why: String| ("management", format!("management: {why}"));
+        let find = |directive, user: Option<&str>, group: Option<&str>| {
+            Account::find(user, group).map_err(|error| (directive, format!("{directive}: {error}")))
+        };
+        let user = find("management-client-user", settings.client_user.as_deref(), None)?;
+        let group = find("management-client-group", None, settings.client_group.as_deref())?;
+        let listener = match &settings.address {
+            ManagementAddress::Tcp(host, port) => listen_at_port(host, *port),
+            ManagementAddress::Unix(path) => listen_at_path(path, mode(settings, path)),
+        };
+        Ok(ManagementListener {
+            listener: listener.map_err(fault)?,
+            user: user.and_then(|account| account.user_id()),
+            group: group.and_then(|account| account.group_id()),
+        })
+    }
+
+    /// What the administrator should know of who can come in.
+    pub(super) fn warning(&self, settings: &Management) -> Option<String> {
+        if settings.password.is_some() {
+            return None;
+        }
+        match &self.listener {
+            Listener::Tcp(_, address) if !address.ip().is_loopback() => Some(format!(
+                "any program that can reach {address} can command this tunnel, without a password: name a file with one \
+                 behind the port, or write 127.0.0.1"
+            )),
+            _ => None,
+        }
+    }
+
+    /// The next client; an error says why it was turned away.
+    pub(super) fn accept(&self) -> io::Result<Result<Box<dyn Stream>, String>> {
+        match &self.listener {
+            Listener::Tcp(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Ok(Box::new(stream) as Box<dyn Stream>))
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(self.may_enter(&stream).map(|()| Box::new(stream) as Box<dyn Stream>))
+            }
+        }
+    }
+
+    /// As OpenVPN, the user and the group with which the client made the connection count.
+    fn may_enter(&self, stream: &UnixStream) -> Result<(), String> {
+        if self.user.is_none() && self.group.is_none() {
+            return Ok(());
+        }
+        let is = socket_peercred(stream).map_err(|error| format!("who it is cannot be told: {error}"))?;
+        let (user, group) = (is.uid.as_raw(), is.gid.as_raw());
+        if self.user.is_some_and(|wanted| wanted != user) {
+            return Err(format!("user {user} is not that of management-client-user"));
+        }
+        if self.group.is_some_and(|wanted| wanted != group) {
+            return Err(format!("group {group} is not that of management-client-group"));
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for ManagementListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.listener {
+            Listener::Tcp(listener, _) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+impl fmt::Display for ManagementListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.listener {
+            Listener::Tcp(_, address) => write!(f, "TCP {address}"),
+            Listener::Unix(_, path) if self.user.is_none() && self.group.is_none() && is_open(path) => {
+                write!(f, "{} (for user {} alone)", path.display(), getuid().as_raw())
+            }
+            Listener::Unix(_, path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Drop for ManagementListener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = &self.listener {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn listen_at_port(host: &str, port: u16) -> Result<Listener, String> {
+    let unknown = |error: io::Error| format!("`{host}` is no address of this machine: {error}");
+    let mut addresses = (host, port).to_socket_addrs().map_err(unknown)?;
+    let address = addresses.next().ok_or_else(|| format!("`{host}` has no address"))?;
+    let failed = |error: io::Error| {
+        let way_out = match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "another program listens there (`ss -lntp 'sport = {port}'` names it); stop it, or write another port"
+            ),
+            io::ErrorKind::AddrNotAvailable => "it is no address of this machine; write 127.0.0.1".to_owned(),
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root; write a port above".to_owned(),
+            _ => "check address and port".to_owned(),
+        };
+        format!("cannot listen on TCP {address}: {error}: {way_out}")
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Listener::Tcp(listener, address))
+}
+
+/// Who may connect to a Unix socket. OpenVPN lets every user (0777), checks user and group of the other end where
+/// `management-client-user` or `management-client-group` names them, and else leaves it to the socket's directory. So does
+/// this; but where the directory keeps no user out either, only the user that runs adit may connect.
+fn mode(settings: &Management, path: &Path) -> u32 {
+    let checks_client = settings.client_user.is_some() || settings.client_group.is_some();
+    if checks_client || !is_open(path) { 0o777 } else { 0o600 }
+}
+
+/// Whether users of no group in particular can get to a file.
+fn is_open(path: &Path) -> bool {
+    path.ancestors().skip(1).all(|directory| {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        fs::metadata(directory).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
+    })
+}
+
+/// The socket of a program that was killed makes room; that of one that runs does not.
+fn listen_at_path(path: &Path, mode: u32) -> Result<Listener, String> {
+    let shown = path.display();
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(format!("{shown} is there and no socket; remove it, or write another path"));
+        }
+        Ok(_) if is_served(path) => {
+            return Err(format!("another program listens at {shown}; stop it, or write another path"));
+        }
+        Ok(_) => fs::remove_file(path).map_err(|error| format!("{shown} cannot be removed: {error}"))?,
+        Err(_) => {}
+    }
+    let failed =
+        |error: io::Error| format!("cannot listen at {shown}: {error}; check that its directory is there");
+    // Until its mode is set, the socket has no more rights than this (`UnixListener` gives it those of the umask).
+    let socket = private_socket(path).map_err(|error| failed(error.into()))?;
+    let listener = Listener::Unix(socket, path.to_owned());
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    if let Listener::Unix(socket, _) = &listener {
+        socket.set_nonblocking(true).map_err(failed)?;
+    }
+    Ok(listener)
+}
+
+/// A socket that listens there, for its owner alone from the first moment on.
+fn private_socket(path: &Path) -> rustix::io::Result<UnixListener> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether a process listens at a socket, without waiting for it.
+fn is_served(path: &Path) -> bool {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let (Ok(socket), Ok(address)) = (socket, SocketAddrUnix::new(path)) else { return true };
+    // A full queue means that a process listens.
+    !matches!(connect(&socket, &address), Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    fn settings(address: ManagementAddress) -> Management {
+        Management {
+            address,
+            password: None,
+            log_cache: 1,
+            hold: false,
+            query_passwords: false,
+            signal: false,
+            client_user: None,
+            client_group: None,
+        }
+    }
+
+    fn why(settings: &Management) -> String {
+        match ManagementListener::open(settings) {
+            Ok(listener) => format!("open: {listener}"),
+            Err((_, why)) => why,
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_told() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("its number").port();
+        let why = why(&settings(ManagementAddress::Tcp("127.0.0.1".to_owned(), port)));
+        assert!(why.contains(&format!("cannot listen on TCP 127.0.0.1:{port}")), "{why}");
+        assert!(why.contains("another program"), "{why}");
+    }
+
+    #[test]
+    fn a_path_is_taken_over_from_the_dead_alone() {
+        let path = std::env::temp_dir().join(format!("adit-management-{}", std::process::id()));
+        let settings = settings(ManagementAddress::Unix(path.clone()));
+        let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+        assert!(why(&settings).contains("another program listens at"), "{}", why(&settings));
+        drop(listener);
+        assert!(!path.exists());
+        // As one leaves it that was killed.
+        drop(UnixListener::bind(&path).expect("a socket"));
+        let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+        drop(listener);
+        fs::write(&path, "precious").expect("a file");
+        assert!(why(&settings).contains("no socket"));
+        fs::remove_file(&path).expect("the file");
+    }
+
+    #[test]
+    fn a_socket_is_its_owners_unless_a_client_is_named() {
+        let path = std::env::temp_dir().join(format!("adit-management-mode-{}", std::process::id()));
+        let plain = || settings(ManagementAddress::Unix(path.clone()));
+        let user = Some("root".to_owned());
+        for (settings, expected) in [
+            (plain(), 0o600),
+            (Management { client_user: user.clone(), ..plain() }, 0o777),
+            (Management { client_group: user, ..plain() }, 0o777),
+        ] {
+            let _door = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+            let metadata = fs::metadata(&path).expect("the socket");
+            assert_eq!(metadata.permissions().mode() & 0o777, expected);
+            assert_eq!(metadata.uid(), getuid().as_raw());
+        }
+        // A directory that keeps others out says who may connect, as with OpenVPN.
+        let closed = std::env::temp_dir().join(format!("adit-management-closed-{}", std::process::id()));
+        fs::create_dir(&closed).expect("a directory");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o750)).expect("its mode");
+        let inside = closed.join("socket");
+        let listener = ManagementListener::open(&settings(ManagementAddress::Unix(inside.clone())));
+        let mode = fs::metadata(&inside).expect("the socket").permissions().mode();
+        drop(listener);
+        fs::remove_dir(&closed).expect("the directory");
+        assert_eq!(mode & 0o777, 0o777);
+        drop(private_socket(&path).expect("a socket"));
+        assert_eq!(fs::metadata(&path).expect("the socket").permissions().mode() & 0o177, 0);
+        fs::remove_file(&path).expect("the socket");
+    }
+
+    #[test]
+    fn only_the_user_named_comes_in() {
+        let path = std::env::temp_dir().join(format!("adit-management-user-{}", std::process::id()));
+        let open = |user, group| {
+            let listener = ManagementListener::open(&settings(ManagementAddress::Unix(path.clone())));
+            let mut listener = listener.unwrap_or_else(|(_, why)| panic!("{why}"));
+            (listener.user, listener.group) = (user, group);
+            listener
+        };
+        let user = getuid().as_raw();
+        let group = rustix::process::getgid().as_raw();
+        for (wanted, enters) in [
+            ((None, None), true),
+            ((Some(user), Some(group)), true),
+            ((Some(user + 1), None), false),
+            ((Some(user), Some(group + 1)), false),
+        ] {
+            let listener = open(wanted.0, wanted.1);
+            let _client = UnixStream::connect(&path).expect("a connection");
+            let accepted = listener.accept().expect("a client");
+            assert_eq!(accepted.is_ok(), enters, "{wanted:?}");
+        }
+        let unknown = Management {
+            client_user: Some("no such user".to_owned()),
+            ..settings(ManagementAddress::Unix(path.clone()))
+        };
+        assert!(why(&unknown).starts_with("management-client-user: there is no user"), "{}", why(&unknown));
+    }
+
+    #[test]
+    fn a_door_to_the_world_is_warned_of() {
+        let at = |host: &str| settings(ManagementAddress::Tcp(host.to_owned(), 0));
+        let warning = |settings: &Management| {
+            ManagementListener::open(settings).unwrap_or_else(|(_, why)| panic!("{why}")).warning(settings)
+        };
+        assert_eq!(warning(&at("127.0.0.1")), None);
+        assert!(warning(&at("0.0.0.0")).is_some_and(|text| text.contains("without a password")));
+        let locked = Management { password: Some("password".into()), ..at("0.0.0.0") };
+        assert_eq!(warning(&locked), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! What the tunnel waits for at the management socket: a release, a username, a password.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use adit_core::UserPassword;
+use zeroize::Zeroizing;
+
+use super::journal::Journal;
+use crate::up::terminal::Waiting;
+
+/// How often is looked whether the question still stands.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A password that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::up) enum Topic {
+    /// That of `auth-user-pass`, with the username.
+    Auth,
+    /// That of our private key.
+    PrivateKey,
+}
+
+impl Topic {
+    /// Its name in the management protocol.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Topic::Auth => "Auth",
+            Topic::PrivateKey => "Private Key",
+        }
+    }
+}
+
+/// Queries for the client at the management socket, one at a time.
+pub(in crate::up) struct PendingQueries {
+    state: Mutex<QueryState>,
+    changed: Condvar,
+    journal: Journal,
+}
+
+#[derive(Default)]
+struct QueryState {
+    /// What `hold` shows.
+    hold: bool,
+    holding: bool,
+    pending: Option<Pending>,
+}
+
+struct Pending {
+    topic: Topic,
+    /// What asks for it.
+    line: String,
+    username: Option<String>,
+    password: Option<Zeroizing<String>>,
+}
+
+impl Pending {
+    fn is_answered(&self) -> bool {
+        self.password.is_some() && (self.topic != Topic::Auth || self.username.is_some())
+    }
+}
+
+impl PendingQueries {
+    /// `hold` says whether the tunnel waits for its release.
+    pub(super) fn new(hold: bool, journal: Journal) -> Self {
+        let state = QueryState { hold, ..QueryState::default() };
+        PendingQueries { state: Mutex::new(state), changed: Condvar::new(), journal }
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first line for a new client.
+    pub(super) fn greeting(&self) -> Option<String> {
+        let state = self.state();
+        match &state.pending {
+            _ if state.holding => Some(HELD.to_owned()),
+            Some(pending) if !pending.is_answered() => Some(pending.line.clone()),
+            _ => None,
+        }
+    }
+
+    /// Waits for `hold release`, if the tunnel is to wait at all. False if the start was cancelled.
+    pub(super) fn wait_for_release(&self, waiting: &dyn Waiting) -> bool {
+        let mut state = self.state();
+        if !state.hold {
+            return true;
+        }
+        state.holding = true;
+        self.journal.say(HELD.to_owned());
+        while state.holding && waiting.wants_it() {
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        !state.holding
+    }
+
+    /// `hold release`.
+    pub(super) fn release(&self) {
+        self.state().holding = false;
+        self.changed.notify_all();
+    }
+
+    /// Whether the next start would wait.
+    pub(super) fn hold(&self) -> bool {
+        self.state().hold
+    }
+
+    /// `hold on`, `hold off`.
+    pub(super) fn set_hold(&self, hold: bool) {
+        self.state().hold = hold;
+    }
+
+    /// What was given was wrong.
+    pub(in crate::up) fn was_wrong(&self, topic: Topic) {
+        self.journal.say(format!(">PASSWORD:Verification Failed: '{}'", topic.name()));
+    }
+
+    /// Asks, with what `more` says of a further question (OpenVPN doc/management-notes.txt, "SC:"), and waits for
+    /// the answer. The username is empty where none was asked for.
+    pub(in crate::up) fn ask(
+        &self,
+        topic: Topic,
+        more: &str,
+        waiting: &dyn Waiting,
+    ) -> Result<UserPassword, String> {
+        let what = if topic == Topic::Auth { "username/password" } else { "password" };
+        let space = if more.is_empty() { "" } else { " " };
+        let line = format!(">PASSWORD:Need '{}' {what}{space}{more}", topic.name());
+        let mut state = self.state();
+        state.pending = Some(Pending { topic, line: line.clone(), username: None, password: None });
+        self.journal.say(line);
+        loop {
+            if state.pending.as_ref().is_none_or(Pending::is_answered) {
+                let pending = state.pending.take();
+                let (username, password) =
+                    pending.map(|pending| (pending.username, pending.password)).unwrap_or_default();
+                return Ok(UserPassword {
+                    username: username.unwrap_or_default(),
+                    password: password.unwrap_or_default(),
+                });
+            }
+            if !waiting.wants_it() {
+                state.pending = None;
+                return Err("the question was withdrawn".to_owned());
+            }
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// `username TYPE TEXT`; gives what to answer.
+    pub(super) fn take_username(&self, topic: &str, text: &str) -> String {
+        self.take("username", topic, |pending| pending.username = Some(text.to_owned()))
+    }
+
+    /// `password TYPE TEXT`.
+    pub(super) fn take_password(&self, topic: &str, text: &str) -> String {
+        self.take("password", topic, |pending| pending.password = Some(Zeroizing::new(text.to_owned())))
+    }
+
+    fn take(&self, what: &str, topic: &str, put: impl FnOnce(&mut Pending)) -> String {
+        let mut state = self.state();
+        let wanted = |pending: &&mut Pending| {
+            !pending.is_answered() && (what == "password" || pending.topic == Topic::Auth)
+        };
+        let Some(pending) = state.pending.as_mut().filter(wanted) else {
+            return format!("ERROR: no {what} is currently needed at this time");
+        };
+        let needed = pending.topic.name();
+        if topic != needed {
+            return format!("ERROR: {what} of type '{topic}' entered, but we need one of type '{needed}'");
+        }
+        put(pending);
+        self.changed.notify_all();
+        format!("SUCCESS: '{topic}' {what} entered, but not yet verified")
+    }
+}
+
+/// The 0: the waiting time without a management client.
+const HELD: &str = ">HOLD:Waiting for hold release:0";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::up::terminal::Turns;
+
+    fn questions(hold: bool) -> Arc<PendingQueries> {
+        let (waker, _woken) = UnixStream::pair().expect("a pair of sockets");
+        waker.set_nonblocking(true).expect("a socket that does not block");
+        Arc::new(PendingQueries::new(hold, Journal::new(1, waker)))
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        while !what() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_password_is_asked_for_and_taken() {
+        let questions = questions(false);
+        assert_eq!(
+            questions.take_password("Auth", "x"),
+            "ERROR: no password is currently needed at this time"
+        );
+        let prompt = Arc::clone(&questions);
+        let asking = thread::spawn(move || {
+            let turns = Turns::default();
+            prompt.ask(Topic::Auth, "SC:1,PIN?", &turns.next())
+        });
+        until(|| questions.greeting().is_some());
+        let line = ">PASSWORD:Need 'Auth' username/password SC:1,PIN?";
+        assert_eq!(questions.greeting().as_deref(), Some(line));
+        assert_eq!(
+            questions.take_password("Private Key", "x"),
+            "ERROR: password of type 'Private Key' entered, but we need one of type 'Auth'"
+        );
+        let taken = "SUCCESS: 'Auth' password entered, but not yet verified";
+        assert_eq!(questions.take_password("Auth", "s3 cret"), taken);
+        assert!(questions.take_username("Auth", "ann").starts_with("SUCCESS: "));
+        let answer = asking.join().expect("the thread ends").expect("an answer");
+        assert_eq!((answer.username.as_str(), answer.password.as_str()), ("ann", "s3 cret"));
+        assert_eq!(questions.greeting(), None);
+    }
+
+    #[test]
+    fn a_key_has_no_username() {
+        let questions = questions(false);
+        let prompt = Arc::clone(&questions);
+        let asking = thread::spawn(move || prompt.ask(Topic::PrivateKey, "", &Turns::default().next()));
+        until(|| questions.greeting().is_some());
+        assert_eq!(
+            questions.take_username("Private Key", "x"),
+            "ERROR: no username is currently needed at this time"
+        );
+        assert!(questions.take_password("Private Key", "").starts_with("SUCCESS: "));
+        assert!(asking.join().expect("the thread ends").is_ok());
+    }
+
+    #[test]
+    fn a_question_is_withdrawn() {
+        let (questions, turns) = (questions(false), Turns::default());
+        let turn = turns.next();
+        turns.next();
+        assert!(questions.ask(Topic::Auth, "", &turn).is_err());
+        assert_eq!(questions.greeting(), None);
+    }
+
+    #[test]
+    fn a_held_tunnel_waits() {
+        let questions = questions(true);
+        let held = Arc::clone(&questions);
+        let waiting = thread::spawn(move || held.wait_for_release(&Turns::default().next()));
+        until(|| questions.greeting().as_deref() == Some(HELD));
+        questions.release();
+        assert!(waiting.join().expect("the thread ends"), "released");
+        let turns = Turns::default();
+        let withdrawn = turns.next();
+        turns.next();
+        assert!(!questions.wait_for_release(&withdrawn), "cancelled");
+        questions.set_hold(false);
+        assert!(questions.wait_for_release(&turns.next()), "it does not wait");
+        assert!(!questions.hold());
+    }
+}

@@ -1,0 +1,6 @@
+//! Who may connect, beside certificates: passwords, challenges, scripts, a management client.
+
+pub(crate) mod challenges;
+pub(crate) mod management_client;
+pub(crate) mod passwords;
+pub(crate) mod scripts;

@@ -1,0 +1,159 @@
+//! Certificate paths, verified by adit and by Debian's OpenVPN, each at either end: the table in `docs/CERTIFICATES.md`.
+
+mod issue;
+mod plan;
+mod situations;
+mod trial;
+
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use adit_testbed::{Namespace, Scratch, can_run, wait_until};
+
+use crate::bed::PROGRAMS;
+use crate::options::{Part, Program};
+use issue::{Issuer, Made};
+use plan::{Plan, Spec, Usages};
+use situations::{SITUATIONS, Situation};
+use trial::{PATIENCE, Trial, Verdict};
+
+/// How many verifications run at once.
+const WORKERS: usize = 6;
+const PAGE: &str = include_str!("../../../../../docs/CERTIFICATES.md");
+
+/// In the table's order.
+const TRIALS: [(Part, Program); 4] = [
+    (Part::Server, Program::OpenVpn),
+    (Part::Server, Program::Adit),
+    (Part::Client, Program::OpenVpn),
+    (Part::Client, Program::Adit),
+];
+
+/// The verdicts of both programs at both ends, or what went wrong.
+type Outcome = Result<[Verdict; 4], String>;
+
+fn verify(situation: &Situation, own: &[Made; 2], namespace: &Namespace) -> Outcome {
+    let mut verdicts = [Verdict::Accepts; 4];
+    for (own, part) in own.iter().zip([Part::Server, Part::Client]) {
+        let usages = match part {
+            Part::Server => Usages { own: "clientAuth", other: "serverAuth" },
+            Part::Client => Usages { own: "serverAuth", other: "clientAuth" },
+        };
+        let mut plan = Plan::new(usages);
+        (situation.plan)(&mut plan, usages);
+        let directory = Scratch::create("chains").unwrap();
+        let made = Issuer(&directory).make(&plan);
+        for (verdict, (_, verifier)) in verdicts.iter_mut().zip(TRIALS).filter(|(_, trial)| trial.0 == part) {
+            let trial = Trial { verifier, part, made: &made, own };
+            let context = |error: String| format!("{}, {verifier:?} as {part:?}: {error}", situation.name);
+            *verdict = trial.run(namespace, &directory).map_err(context)?;
+        }
+    }
+    Ok(verdicts)
+}
+
+/// Certificates without fault for the judging end, as a server and as a client.
+fn own_certificates() -> [Made; 2] {
+    let directory = Scratch::create("own").unwrap();
+    ["serverAuth", "clientAuth"].map(|own| {
+        let mut plan = Plan::new(Usages { own, other: "" });
+        plan.direct();
+        Issuer(&directory).make(&plan)
+    })
+}
+
+fn all_verdicts() -> Vec<Outcome> {
+    let own = own_certificates();
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                let namespace = Namespace::create("chains").unwrap();
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(situation) = SITUATIONS.get(place) else { return };
+                    let verdicts = verify(situation, &own, &namespace);
+                    results.lock().unwrap().push((place, verdicts));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap();
+    results.sort_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, verdicts)| verdicts).collect()
+}
+
+/// The table of the page.
+fn table(verdicts: &[[Verdict; 4]]) -> String {
+    let mut table = String::from(
+        "| Situation | OpenVPN server | adit server | OpenVPN client | adit client | Reason of a difference |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    for (situation, verdicts) in SITUATIONS.iter().zip(verdicts) {
+        let words = verdicts.map(Verdict::word).join(" | ");
+        let _ = writeln!(table, "| {} | {words} | {} |", situation.name, situation.difference.reason());
+    }
+    table
+}
+
+/// At the start, and when the file is read again.
+#[test]
+fn a_revocation_list_of_another_authority_is_reported() {
+    if !can_run("a_revocation_list_of_another_authority_is_reported", &PROGRAMS) {
+        return;
+    }
+    let mut plan = Plan::new(Usages { own: "serverAuth", other: "clientAuth" });
+    plan.direct();
+    plan.certificates.push(Spec { name: "foreign", subject: "foreign", ..plan::root() });
+    plan.revoke(&[], "foreign");
+    plan.revoke(&[], "root");
+    let directory = Scratch::create("lists").unwrap();
+    let Made { shows, verifying } = Issuer(&directory).make(&plan);
+    let (verifying, lists) = verifying.split_once("<crl-verify>\n").unwrap();
+    let lists = lists.trim_end_matches("</crl-verify>\n");
+    let (foreign, own) = lists.split_at(lists[1..].find("-----BEGIN").unwrap() + 1);
+    let file = directory.write("lists.pem", own).unwrap();
+    let end = "dev tun\nserver 10.8.0.0 255.255.255.0\ndh none\nport 1194\n";
+    let text = format!("{end}{verifying}{shows}crl-verify {}\n", file.display());
+    let config = directory.write("server.conf", &text).unwrap();
+    let namespace = Namespace::create("lists").unwrap();
+    let start = || {
+        let process = namespace.spawn("adit", Program::Adit.command(Part::Server, &config).unwrap()).unwrap();
+        wait_until("adit to listen", PATIENCE, || namespace.is_bound(false, 1194).unwrap_or(false)).unwrap();
+        process
+    };
+    let warning = "the revocation list of CN=foreign revokes nothing";
+    let adit = start();
+    assert!(!adit.log().contains("revokes nothing"), "{}", adit.log());
+    directory.write("lists.pem", lists).unwrap();
+    wait_until("the warning", PATIENCE, || adit.log().contains(warning)).unwrap();
+    drop(adit);
+    let free = || !namespace.is_bound(false, 1194).unwrap_or(true);
+    wait_until("the port to be free", PATIENCE, free).unwrap();
+    directory.write("lists.pem", foreign).unwrap();
+    let adit = start();
+    wait_until("the warning", PATIENCE, || adit.log().contains(warning)).unwrap();
+}
+
+/// adit has the verdict of OpenVPN, except where the situation gives a reason, and the page holds all of it.
+#[test]
+fn every_path_gets_the_verdict_of_openvpn_or_a_stricter_one() {
+    if !can_run("every_path_gets_the_verdict_of_openvpn_or_a_stricter_one", &PROGRAMS) {
+        return;
+    }
+    let (verdicts, errors): (Vec<_>, Vec<_>) = all_verdicts().into_iter().partition(Result::is_ok);
+    let errors: Vec<String> = errors.into_iter().filter_map(Result::err).collect();
+    assert!(errors.is_empty(), "{}", errors.join("\n\n"));
+    let verdicts: Vec<[Verdict; 4]> = verdicts.into_iter().flatten().collect();
+    let table = table(&verdicts);
+    let others: Vec<String> = SITUATIONS
+        .iter()
+        .zip(verdicts)
+        .filter(|(situation, verdicts)| !situation.difference.fits(verdicts))
+        .map(|(situation, verdicts)| format!("{}: {verdicts:?}", situation.name))
+        .collect();
+    assert!(others.is_empty(), "not as expected:\n{}\n\n{table}", others.join("\n"));
+    assert!(PAGE.contains(&table), "docs/CERTIFICATES.md has to hold this table:\n{table}");
+}

@@ -1,0 +1,133 @@
+//! One verification: two programs, one handshake.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use adit_testbed::{Namespace, Process, Scratch, wait_until};
+
+use super::issue::Made;
+use crate::options::{Part, Program};
+
+/// How long to wait for what a program does in a moment.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The outcome of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accepts,
+    Refuses,
+    /// The program refuses its own configuration.
+    DoesNotStart,
+}
+
+impl Verdict {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Verdict::Accepts => "accepts",
+            Verdict::Refuses => "refuses",
+            Verdict::DoesNotStart => "does not start",
+        }
+    }
+}
+
+/// One verification: which program verifies, at which end, and what.
+pub(super) struct Trial<'a> {
+    pub(super) verifier: Program,
+    pub(super) part: Part,
+    /// The certificates that are verified.
+    pub(super) made: &'a Made,
+    /// The judging end's own certificate, which the other end believes.
+    pub(super) own: &'a Made,
+}
+
+/// What the judging program logs when it refuses, and at no other time.
+fn refusals(verifier: Program) -> &'static [&'static str] {
+    match verifier {
+        Program::Adit => &["the peer is not who", "the peer's certificate", "so nobody can be let in"],
+        _ => &[
+            "VERIFY ERROR",
+            "VERIFY KU ERROR",
+            "VERIFY EKU ERROR",
+            "Certificate does not have",
+            "VERIFY FAIL",
+            "OpenSSL: error",
+        ],
+    }
+}
+
+impl Trial<'_> {
+    fn lines(&self, part: Part) -> String {
+        let [verifying, shows] = if part == self.part {
+            [&self.made.verifying, &self.own.shows]
+        } else {
+            [&self.own.verifying, &self.made.shows]
+        };
+        format!("verb 3\nproto udp4\nhand-window 30\n{verifying}{shows}")
+    }
+
+    /// A point-to-point tunnel without a device: OpenVPN judges certificates alike there.
+    fn of_openvpn(&self, part: Part) -> String {
+        let end = match part {
+            Part::Server => "tls-server\ndh none\nlocal 127.0.0.1\nport 1194\n",
+            Part::Client if self.verifier == Program::Adit => "client\nnobind\nremote 127.0.0.1 1194\n",
+            Part::Client => "tls-client\nnobind\nremote 127.0.0.1 1194\n",
+        };
+        // The end that shows certificates has to show such as OpenSSL would not take itself.
+        let shows = if part == self.part { "" } else { "tls-cert-profile insecure\n" };
+        format!("dev null\n{end}{shows}{}", self.lines(part))
+    }
+
+    fn of_adit(&self, part: Part) -> String {
+        let end = match part {
+            Part::Server => "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none\nport 1194\n",
+            Part::Client => "client\nnobind\nremote 127.0.0.1 1194\n",
+        };
+        format!("dev tun\n{end}{}", self.lines(part))
+    }
+
+    fn start(&self, part: Part, namespace: &Namespace, directory: &Scratch) -> Process {
+        let program = if part == self.part { self.verifier } else { Program::OpenVpn };
+        let text = match program {
+            Program::Adit => self.of_adit(part),
+            _ => self.of_openvpn(part),
+        };
+        let file = directory.write(&format!("{part:?}.conf"), &text).unwrap();
+        let command = program.command(part, Path::new(&file)).unwrap();
+        namespace.spawn(&format!("{program:?} {part:?}"), command).unwrap()
+    }
+
+    /// What becomes of the certificates. The namespace is free afterwards.
+    pub(super) fn run(&self, namespace: &Namespace, directory: &Scratch) -> Result<Verdict, String> {
+        let mut server = self.start(Part::Server, namespace, directory);
+        let listens = || !server.is_running() || namespace.is_bound(false, 1194).unwrap_or(false);
+        wait_until("the server to listen", PATIENCE, listens).map_err(|error| error.to_string())?;
+        let mut client = self.start(Part::Client, namespace, directory);
+        let verdict = self.verdict(&mut server, &mut client);
+        let _ = (client.kill(), server.kill());
+        let gone = || !namespace.is_bound(false, 1194).unwrap_or(true);
+        wait_until("the port to be free", PATIENCE, gone).map_err(|error| error.to_string())?;
+        verdict
+            .ok_or_else(|| format!("==== server\n{}\n==== client\n{}", server.log_tail(), client.log_tail()))
+    }
+
+    fn verdict(&self, server: &mut Process, client: &mut Process) -> Option<Verdict> {
+        let (verifier, other) = if self.part == Part::Server { (server, client) } else { (client, server) };
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let log = verifier.log();
+            if refusals(self.verifier).iter().any(|words| log.contains(words)) {
+                return Some(Verdict::Refuses);
+            }
+            if other.log().contains("Peer Connection Initiated") {
+                return Some(Verdict::Accepts);
+            }
+            // OpenVPN's last words: a refusal would stand before them.
+            if log.contains("Exiting due to fatal error") {
+                return Some(Verdict::DoesNotStart);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+}

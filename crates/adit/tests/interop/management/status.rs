@@ -1,0 +1,66 @@
+//! `adit status`, asked of a server with two clients.
+
+use std::net::IpAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{Ping, can_run, wait_until_reachable};
+use serde_json::Value;
+
+use crate::bed::{Bed, PROGRAMS};
+use crate::options::{Options, Program, RENEGOTIATE_AFTER, SERVER_INNER};
+
+fn status(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_adit")).arg("status").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What the tunnel of that process says; other tests' tunnels are there too.
+pub(crate) fn status_of(pid: u32) -> Value {
+    let all: Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    all.as_array().unwrap().iter().find(|tunnel| tunnel["pid"] == pid).unwrap().clone()
+}
+
+#[test]
+fn it_shows_each_peer() {
+    if !can_run("it_shows_each_peer", &PROGRAMS) {
+        return;
+    }
+    let clients = [Program::OpenVpn, Program::Adit];
+    let mut bed = Bed::build(&Options::BASE, Program::Adit, &clients).unwrap();
+    bed.server.start().unwrap();
+    let target: IpAddr = SERVER_INNER[0].parse().unwrap();
+    for client in &mut bed.clients {
+        client.start().unwrap();
+        wait_until_reachable(&client.namespace, target, Duration::from_secs(10)).unwrap();
+    }
+    let ping = Ping::new(100, Duration::from_millis(2));
+    assert!(ping.run(&bed.clients[0].namespace, target).unwrap().is_clean());
+    std::thread::sleep(Duration::from_secs(u64::from(RENEGOTIATE_AFTER) + 2));
+
+    let ours = status_of(bed.server.process().id());
+    assert_eq!((&ours["role"], &ours["device"]), (&Value::from("server"), &Value::from("tun0")));
+    for offload in ["tun-tso", "tun-uso", "udp-gso", "udp-gro"] {
+        assert_eq!(ours["offloads"][offload]["state"], "on", "{ours:#}");
+    }
+    let peers = ours["peers"].as_array().unwrap();
+    assert_eq!(peers.len(), 2, "{ours:#}");
+    for (peer, client) in peers.iter().zip(&bed.clients) {
+        let inner = client.inner_addresses().unwrap();
+        let reported: Vec<IpAddr> = serde_json::from_value(peer["addresses"].clone()).unwrap();
+        assert_eq!(reported, inner, "{ours:#}");
+        assert_eq!(peer["cipher"], "AES-256-GCM");
+        assert!(peer["rekeys"].as_u64().unwrap() >= 1, "{ours:#}");
+        assert!(peer["last_handshake_seconds_ago"].as_u64().unwrap() <= 4, "{ours:#}");
+    }
+    assert_eq!((&peers[0]["name"], &peers[1]["name"]), (&Value::from("client1"), &Value::from("client2")));
+    // 100 echo requests of 84 bytes, and what the systems say of themselves.
+    let (packets, bytes) = (&peers[0]["packets_received"], &peers[0]["bytes_received"]);
+    assert!(packets.as_u64().unwrap() >= 100 && bytes.as_u64().unwrap() >= 8400, "{ours:#}");
+
+    let text = status(&["server"]);
+    for word in ["client1", "client2", "AES-256-GCM", "10.8.0.2", "fd00:8::1000"] {
+        assert!(text.contains(word), "'{word}' is not in:\n{text}");
+    }
+}

@@ -1,0 +1,5 @@
+//! Routes, name servers, and that nothing leaves beside the tunnel.
+
+pub(crate) mod dns;
+pub(crate) mod leaks;
+pub(crate) mod routes;

@@ -1,0 +1,5 @@
+//! How sessions end, survive outages, and roam.
+
+pub(crate) mod lifetime;
+pub(crate) mod outages;
+pub(crate) mod roaming;

@@ -1,0 +1,77 @@
+//! The project's pages: every link between them leads to a file and a heading that exist.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+#[test]
+fn links_lead_to_files_and_headings_that_exist() {
+    let pages = pages();
+    assert!(pages.len() > 15, "only {} pages were found", pages.len());
+    let broken: Vec<String> = pages.iter().flat_map(|page| broken_links(page)).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// The pages beside the README, and those in `docs` and `docs/results`.
+fn pages() -> Vec<PathBuf> {
+    let folders = ["", "docs", "docs/results"].map(|folder| Path::new(ROOT).join(folder));
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+fn broken_links(page: &Path) -> Vec<String> {
+    let text = prose(&std::fs::read_to_string(page).unwrap());
+    let broken = links(&text).into_iter().filter(|link| !resolves(page, link));
+    broken.map(|link| format!("{}: {link}", page.display())).collect()
+}
+
+/// Without code: blocks, and what stands between backticks.
+fn prose(text: &str) -> String {
+    let mut code = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        } else if !code {
+            line.split('`').step_by(2).for_each(|part| kept += part);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// The targets of `[…](target)`.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target.to_owned()).filter(|target| !target.contains("://")).collect()
+}
+
+fn resolves(page: &Path, link: &str) -> bool {
+    let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+    let target = match file {
+        "" => page.to_owned(),
+        file => page.with_file_name(file),
+    };
+    target.exists() && (heading.is_empty() || headings(&target).contains(heading))
+}
+
+/// The names that hosts of repositories give headings: in lower case, blanks as hyphens, without punctuation.
+fn headings(page: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(page).unwrap_or_default();
+    let titles = text.lines().filter(|line| line.starts_with('#'));
+    titles.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
+}
+
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|&character| character.is_alphanumeric() || " -_".contains(character));
+    kept.map(|character| if character == ' ' { '-' } else { character }).collect::<String>().to_lowercase()
+}
+
+#[test]
+fn anchors_are_those_of_the_hosts() {
+    assert_eq!(anchor("What `adit up` does, and why"), "what-adit-up-does-and-why");
+    let text = prose("[a](b.md#c) `[x](y)`\n```\n[q](r)\n```\n[d](https://e) [f](g)");
+    assert_eq!(links(&text), ["b.md#c", "g"]);
+}
