@@ -8,8 +8,9 @@ use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, StaticFraming,
 };
+use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -17,11 +18,18 @@ fn path() -> Path {
     Path::Udp { socket: 0, remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 1194)) }
 }
 
+/// Which end of the tunnel.
+#[derive(Clone, Copy)]
+enum Role {
+    Client,
+    Server,
+}
+
 struct End {
     egress: Egress,
     ingress: Ingress,
-    outbox: Outbox,
-    inbox: Inbox,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
     peer: PeerId,
 }
 
@@ -52,13 +60,13 @@ impl End {
         let key_len = if epochs { 32 } else { cipher.key_len() };
         // With CBC and DATA_V2, half of all choices: a static key, where both ends are alike.
         let without_exchange = !cipher.is_aead() && choice & 0x81 == 0x80;
-        let (role, wire, peer, key_id) = match role {
-            _ if without_exchange => (Role::Client, Wire::OpenVpnStatic, PeerId::SERVER, 0),
-            Role::Client => (role, Wire::OpenVpn, PeerId::SERVER, 3),
-            Role::Server => (role, Wire::OpenVpn, PeerId(5), 3),
+        let (config, peer, key_id) = match role {
+            _ if without_exchange => (Config::new(openvpn::StaticKey), PeerId::SERVER, 0),
+            Role::Client => (Config::new(openvpn::Client), PeerId::SERVER, 3),
+            Role::Server => (Config::new(openvpn::Server), PeerId(5), 3),
         };
-        let (egress, ingress, _) =
-            adit_dataplane::new(Config { role, wire, client_to_client: choice & 0x80 != 0 });
+        let client_to_client = choice & 0x80 != 0;
+        let (egress, ingress, _) = adit_dataplane::new(Config { client_to_client, ..config });
         let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
         let [seal, open] = keys.map(|seed| DirectionKey {
             key: vec![seed; key_len].into(),
@@ -78,8 +86,21 @@ impl End {
         let session = SessionId::openvpn(peer, key_id);
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
-        let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(policy), peer };
-        end.apply(DataEvent::AddPeer(PeerConfig { peer, path: path(), routes, max_mss: None, roams: false }));
+        let mut end = End {
+            egress,
+            ingress,
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(policy),
+            peer,
+        };
+        end.apply(DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path()),
+            routes,
+            max_mss: None,
+            roams: false,
+            staging: false,
+        }));
         end.apply(DataEvent::Install(Box::new(Install {
             peer,
             session,
@@ -96,33 +117,37 @@ impl End {
     fn apply(&mut self, event: DataEvent) {
         let (egress, ingress) = split(event);
         if let Some(event) = egress {
-            self.egress.apply(event, &mut self.outbox);
+            self.egress.apply(event, &mut self.transmit_batch);
         }
         if let Some(event) = ingress {
             self.ingress.apply(event);
         }
     }
 
-    /// The trains sealed since last time: segment length and bytes.
+    /// The GSO batches sealed since last time: segment length and bytes.
     fn sealed(&mut self) -> Vec<(usize, Vec<u8>)> {
-        let trains = self.outbox.iter().map(|train| (train.segment, train.bytes.to_vec())).collect();
-        self.outbox.clear();
-        trains
+        let gso_batches = self
+            .transmit_batch
+            .iter()
+            .map(|gso_batch| (gso_batch.segment, gso_batch.bytes.to_vec()))
+            .collect();
+        self.transmit_batch.clear();
+        gso_batches
     }
 
-    /// The packets that come out of a received train.
+    /// The packets that come out of a received GSO batch.
     fn open(&mut self, segment: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut buffer = bytes.to_vec();
-        self.ingress.open_datagrams(path(), &mut buffer, segment, &mut self.inbox);
-        let packets = self.inbox.packets();
+        self.ingress.open_datagrams(path(), &mut buffer, segment, &mut self.receive_batch);
+        let packets = self.receive_batch.packets();
         let mut found: Vec<Vec<u8>> = packets
             .map(|packet| packet.pieces().flat_map(|range| buffer[range].to_vec()).collect())
             .collect();
-        found.extend(self.inbox.relay().iter().map(|range| buffer[range.clone()].to_vec()));
-        for (_, range) in self.inbox.control() {
+        found.extend(self.receive_batch.relay().iter().map(|range| buffer[range.clone()].to_vec()));
+        for (_, range) in self.receive_batch.control() {
             assert!(!buffer[range.clone()].is_empty());
         }
-        self.inbox.clear();
+        self.receive_batch.clear();
         found
     }
 }
@@ -136,22 +161,22 @@ fuzz_target!(|data: &[u8]| {
 
     // Any payload at all from a peer that has the key.
     client.apply(DataEvent::Inject { peer: client.peer, payload: rest.to_vec() });
-    for (segment, train) in client.sealed() {
-        let mut forged = train.clone();
-        forged[train.len() / 2] ^= 1;
+    for (segment, gso_batch) in client.sealed() {
+        let mut forged = gso_batch.clone();
+        forged[gso_batch.len() / 2] ^= 1;
         assert!(server.open(segment, &forged).is_empty(), "a changed datagram opened");
-        for packet in server.open(segment, &train) {
+        for packet in server.open(segment, &gso_batch) {
             assert!(rest.starts_with(&packet));
         }
-        assert!(server.open(segment, &train).is_empty(), "a replayed datagram opened");
+        assert!(server.open(segment, &gso_batch).is_empty(), "a replayed datagram opened");
     }
 
     // Any read at all from the TUN device.
     let Some((header, packet)) = rest.split_first_chunk::<VNET_HEADER_LEN>() else { return };
     let Some(offload) = Offload::from_vnet_header(header) else { return };
-    server.egress.seal_packet(offload, &mut packet.to_vec(), &mut server.outbox);
-    for (segment, train) in server.sealed() {
-        for opened in client.open(segment, &train) {
+    server.egress.seal_packet(offload, &mut packet.to_vec(), &mut server.transmit_batch);
+    for (segment, gso_batch) in server.sealed() {
+        for opened in client.open(segment, &gso_batch) {
             assert!(offload != Offload::NONE || packet.starts_with(&opened));
         }
     }

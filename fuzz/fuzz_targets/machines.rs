@@ -11,13 +11,16 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use adit_core::{
-    ChallengeResponse, ClientRuling, ClientStep, Command, ConnectionId, DataEvent, Event, Instant, IpNet,
-    Notice, OpenFailure, Path, PeerId, PeerSettings, Protocol, PushChange, Script, ScriptId, ScriptOutcome,
-    SessionId, Transport, UserPassword, is_unprintable,
+    Command, ConnectionId, Framing, Instant, IpNet, Notice, OpenFailure, Path, PeerId, Protocol, SessionId,
+    Transport, is_unprintable,
 };
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, StaticChallenge, TlsCryptV2, UserAuth};
+use adit_openvpn::request::{
+    ChallengeResponse, ClientDecision, ClientStep, DataEvent, Event, PeerDetail, PeerSettings, PushChange,
+    Reply, Request, Script, ScriptId, ScriptOutcome, UserPassword,
+};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
@@ -97,33 +100,35 @@ impl Model {
             Event::PeerDown { peer, .. } => drop(self.up.remove(&peer)),
             Event::Ended(_) => self.ended = true,
             Event::Report(report) => assert!(!report.text.contains('\0')),
-            Event::WantPeerSettings { peer, name } => {
+            Event::Request(Request::PeerSettings { peer, name }) => {
                 assert!(!name.contains(is_unprintable), "{name:?}");
                 self.questions.push(Question::Settings(peer, name));
             }
-            Event::AskCredentials { .. } => self.questions.push(Question::Credentials),
-            Event::AskResponse(challenge) => self.questions.push(Question::Challenge(challenge.id)),
-            Event::RunScript(script) => {
+            Event::Request(Request::Credentials { .. }) => self.questions.push(Question::Credentials),
+            Event::Request(Request::Challenge(challenge)) => {
+                self.questions.push(Question::Challenge(challenge.id))
+            }
+            Event::Request(Request::RunScript(script)) => {
                 assert!(self.ran.insert(script.id), "one run of a script twice");
                 let named =
                     script.env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
                 assert!(named && script.env.iter().all(|(_, value)| !value.contains(is_unprintable)));
                 self.questions.push(Question::Script(script));
             }
-            Event::DropScript(id) => drop(self.deferred.remove(&id)),
-            Event::Client(news) => {
+            Event::Request(Request::CancelScript(id)) => drop(self.deferred.remove(&id)),
+            Event::Request(Request::Client(news)) => {
                 let clean = |value: &str| !value.contains(is_unprintable);
                 assert!(news.env.iter().all(|(name, value)| !name.contains('=') && clean(value)));
                 match news.step {
-                    ClientStep::Asks { key, .. } => {
+                    ClientStep::AuthRequest { key, .. } => {
                         assert!(!self.left.contains(&news.client), "it has left");
                         self.questions.push(Question::Client(news.client, key));
                     }
-                    ClientStep::Leaves => assert!(self.left.insert(news.client), "left twice"),
-                    ClientStep::Enters { .. } | ClientStep::Responds { .. } => {}
+                    ClientStep::Disconnected => assert!(self.left.insert(news.client), "left twice"),
+                    ClientStep::Established { .. } | ClientStep::ChallengeResponse { .. } => {}
                 }
             }
-            Event::Close { .. } | Event::Up(_) | Event::Down | Event::Leased(_) => {}
+            Event::Close { .. } | Event::Up(_) | Event::Down | Event::Request(Request::Leased(_)) => {}
         }
     }
 
@@ -164,7 +169,10 @@ struct End<P> {
     sent: VecDeque<Vec<u8>>,
 }
 
-impl<P: Protocol> End<P> {
+impl<P> End<P>
+where
+    P: Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing>,
+{
     fn new(machine: P) -> Self {
         End { machine, model: Model::default(), sent: VecDeque::new() }
     }
@@ -260,16 +268,16 @@ impl World {
             // A name that would forge a line and hide its end must reach no program.
             let username = if value == 0xfd { "alice\n\u{202e}" } else { "alice" };
             let user = UserPassword { username: username.to_owned(), password: "secret".to_owned().into() };
-            let answer = if value == 0xfe { Err("no user".to_owned()) } else { Ok(user) };
-            let command = match question {
-                Question::Credentials => Command::Credentials(answer),
+            let answer = if value == 0xfe { Err("nobody is there".to_owned()) } else { Ok(user) };
+            let reply = match question {
+                Question::Credentials => Reply::Credentials(answer),
                 Question::Challenge(id) => {
                     let answer = answer.map(|user| user.password);
-                    Command::Response(ChallengeResponse { id, answer })
+                    Reply::ChallengeResponse(ChallengeResponse { id, answer })
                 }
                 Question::Settings(..) | Question::Script(_) | Question::Client(..) => continue,
             };
-            self.client.machine.handle_command(self.now, command);
+            self.client.machine.handle_reply(self.now, reply);
             self.client.drain();
         }
         for question in self.server.model.questions.split_off(0) {
@@ -293,7 +301,7 @@ impl World {
                     vec![PushChange::Remove("route".to_owned()), PushChange::Add("ping 5".to_owned())];
             }
             let settings = if value == 0xfe { Err("no file".to_owned()) } else { Ok(Box::new(settings)) };
-            self.server.machine.handle_command(self.now, Command::PeerSettings { peer, name, settings });
+            self.server.machine.handle_reply(self.now, Reply::PeerSettings { peer, name, settings });
             self.server.drain();
         }
     }
@@ -304,13 +312,13 @@ impl World {
         let ruling = match value {
             0xfc => {
                 let timeout = Duration::from_secs(u64::from(value));
-                ClientRuling::Wait { text: "CR_TEXT:R,E:which?".to_owned(), timeout }
+                ClientDecision::Pending { text: "CR_TEXT:R,E:which?".to_owned(), timeout }
             }
-            0xfe => ClientRuling::Deny { reason: "no".to_owned(), told: "TEMP:later".to_owned() },
-            _ => ClientRuling::Accept((value >= 0x80).then(|| Box::new(settings()))),
+            0xfe => ClientDecision::Deny { reason: "no".to_owned(), told: "TEMP:later".to_owned() },
+            _ => ClientDecision::Accept((value >= 0x80).then(|| Box::new(settings()))),
         };
         let key = if value == 0xfb { key.wrapping_sub(1) } else { key };
-        self.server.machine.handle_command(self.now, Command::Rule { client, key, ruling });
+        self.server.machine.handle_reply(self.now, Reply::ClientDecision { client, key, decision: ruling });
         self.server.drain();
     }
 
@@ -342,7 +350,7 @@ impl World {
     }
 
     fn script_done(&mut self, id: ScriptId, outcome: ScriptOutcome) {
-        self.server.machine.handle_command(self.now, Command::ScriptDone { id, outcome });
+        self.server.machine.handle_reply(self.now, Reply::ScriptDone { id, outcome });
         self.server.drain();
     }
 

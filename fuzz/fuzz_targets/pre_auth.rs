@@ -11,8 +11,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use adit_core::{Command, Event, Instant, Path, PeerId, Protocol, Transport, UnixTime};
+use adit_core::{Command, Instant, Path, PeerId, Protocol, Transport, UnixTime};
 use adit_openvpn::params::{ClientParams, ServerParams, TlsCryptV2};
+use adit_openvpn::request::Event;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};

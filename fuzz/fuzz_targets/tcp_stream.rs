@@ -7,7 +7,8 @@ use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming,
     OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
-use adit_dataplane::{Config, Inbox, Ingress, MergePolicy, Outbox, Role, StreamError, Wire, split};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Ingress, MergePolicy, ReceiveBatch, StreamError, TransmitBatch, split};
 use libfuzzer_sys::fuzz_target;
 
 const PEER: PeerId = PeerId::SERVER;
@@ -17,8 +18,7 @@ fn path() -> Path {
 }
 
 fn client() -> Ingress {
-    let (mut egress, mut ingress, _) =
-        adit_dataplane::new(Config { role: Role::Client, wire: Wire::OpenVpn, client_to_client: false });
+    let (mut egress, mut ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
     let key = || DirectionKey::aead(vec![7; 16].into(), [7; 8]);
     let framing = Framing::OpenVpn(OpenVpnFraming {
         header: OpenVpnHeader::V2 { peer_id: 1 },
@@ -28,10 +28,11 @@ fn client() -> Ingress {
     let events = [
         DataEvent::AddPeer(PeerConfig {
             peer: PEER,
-            path: path(),
+            path: Some(path()),
             routes: Vec::new(),
             max_mss: Some(1400),
             roams: false,
+            staging: false,
         }),
         DataEvent::Install(Box::new(Install {
             peer: PEER,
@@ -45,7 +46,7 @@ fn client() -> Ingress {
     ];
     for event in events {
         let (out, inward) = split(event);
-        out.into_iter().for_each(|event| egress.apply(event, &mut Outbox::new()));
+        out.into_iter().for_each(|event| egress.apply(event, &mut TransmitBatch::new()));
         inward.into_iter().for_each(|event| ingress.apply(event));
     }
     ingress
@@ -54,15 +55,19 @@ fn client() -> Ingress {
 /// The control datagrams on a stream that arrives in pieces of that size, and how it ended.
 fn receive(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<usize, StreamError>) {
     let mut ingress = client();
-    let mut inbox = Inbox::new(MergePolicy::TcpAndUdp);
+    let mut receive_batch = ReceiveBatch::new(MergePolicy::TcpAndUdp);
     let mut control = Vec::new();
     let mut buffer = Vec::new();
     for bytes in stream.chunks(piece.max(1)) {
         buffer.extend_from_slice(bytes);
-        let outcome = ingress.open_stream(path(), &mut buffer, &mut inbox);
-        control.extend(inbox.control().iter().map(|(_, range)| buffer[range.clone()].to_vec()));
-        assert_eq!(inbox.packets().count() + inbox.relay().len(), 0, "a packet that nobody sealed");
-        inbox.clear();
+        let outcome = ingress.open_stream(path(), &mut buffer, &mut receive_batch);
+        control.extend(receive_batch.control().iter().map(|(_, range)| buffer[range.clone()].to_vec()));
+        assert_eq!(
+            receive_batch.packets().count() + receive_batch.relay().len(),
+            0,
+            "a packet that nobody sealed"
+        );
+        receive_batch.clear();
         match outcome {
             Ok(used) => drop(buffer.drain(..used)),
             Err(error) => return (control, Err(error)),

@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use adit_core::{
     Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
+use adit_dataplane::codec::wireguard;
 use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, VNET_HEADER_LEN, Wire, split,
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -16,8 +17,8 @@ const PEER: PeerId = PeerId(1);
 struct End {
     egress: Egress,
     ingress: Ingress,
-    outbox: Outbox,
-    inbox: Inbox,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
 }
 
 fn path() -> Path {
@@ -27,18 +28,23 @@ fn path() -> Path {
 impl End {
     /// The index by which this end names its session, the other end's, and the bytes of both keys.
     fn new((own, other): (u32, u32), [seal, open]: [u8; 2]) -> Self {
-        let config = Config { role: Role::Server, wire: Wire::WireGuard, client_to_client: false };
-        let (egress, ingress, _) = adit_dataplane::new(config);
-        let mut end = End { egress, ingress, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) };
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(wireguard::Sockets));
+        let mut end = End {
+            egress,
+            ingress,
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+        };
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let session = SessionId(u64::from(own));
         let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [0; 8]);
         end.apply(DataEvent::AddPeer(PeerConfig {
             peer: PEER,
-            path: path(),
+            path: Some(path()),
             routes,
             max_mss: None,
             roams: false,
+            staging: false,
         }));
         end.apply(DataEvent::Install(Box::new(Install {
             peer: PEER,
@@ -56,7 +62,7 @@ impl End {
     fn apply(&mut self, event: DataEvent) {
         let (egress, ingress) = split(event);
         if let Some(event) = egress {
-            self.egress.apply(event, &mut self.outbox);
+            self.egress.apply(event, &mut self.transmit_batch);
         }
         if let Some(event) = ingress {
             self.ingress.apply(event);
@@ -64,19 +70,23 @@ impl End {
     }
 
     fn sealed(&mut self) -> Vec<(usize, Vec<u8>)> {
-        let trains = self.outbox.iter().map(|train| (train.segment, train.bytes.to_vec())).collect();
-        self.outbox.clear();
-        trains
+        let gso_batches = self
+            .transmit_batch
+            .iter()
+            .map(|gso_batch| (gso_batch.segment, gso_batch.bytes.to_vec()))
+            .collect();
+        self.transmit_batch.clear();
+        gso_batches
     }
 
     fn open(&mut self, segment: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut buffer = bytes.to_vec();
-        self.ingress.open_datagrams(path(), &mut buffer, segment, &mut self.inbox);
-        let packets = self.inbox.packets();
+        self.ingress.open_datagrams(path(), &mut buffer, segment, &mut self.receive_batch);
+        let packets = self.receive_batch.packets();
         let found = packets
             .map(|packet| packet.pieces().flat_map(|range| buffer[range].to_vec()).collect())
             .collect();
-        self.inbox.clear();
+        self.receive_batch.clear();
         found
     }
 }
@@ -94,15 +104,15 @@ fuzz_target!(|data: &[u8]| {
     if let Some((header, packet)) = rest.split_first_chunk::<VNET_HEADER_LEN>()
         && let Some(offload) = Offload::from_vnet_header(header)
     {
-        one.egress.seal_packet(offload, &mut packet.to_vec(), &mut one.outbox);
+        one.egress.seal_packet(offload, &mut packet.to_vec(), &mut one.transmit_batch);
     }
-    for (segment, train) in one.sealed() {
-        let mut forged = train.clone();
+    for (segment, gso_batch) in one.sealed() {
+        let mut forged = gso_batch.clone();
         let last = forged.len() - 1;
         forged[last] ^= 1;
         let honest = two.open(segment, &forged).len();
-        assert!(honest < train.chunks(segment.max(1)).count(), "a changed datagram opened");
-        two.open(segment, &train);
-        assert!(two.open(segment, &train).is_empty(), "a replayed datagram opened");
+        assert!(honest < gso_batch.chunks(segment.max(1)).count(), "a changed datagram opened");
+        two.open(segment, &gso_batch);
+        assert!(two.open(segment, &gso_batch).is_empty(), "a replayed datagram opened");
     }
 });

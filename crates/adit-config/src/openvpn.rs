@@ -19,7 +19,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use client_file::{client_file_name, parse_client_file};
+pub use client_file::{ClientSettings, PushChange, client_file_name, parse_client_file};
 pub use directives::document::documentation;
 pub use directives::{Directive, Side};
 pub use model::*;

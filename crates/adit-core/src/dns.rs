@@ -1,4 +1,4 @@
-//! The option `dns`, by a file or by push (openvpn(8), "dns").
+//! Name servers by priority, as a configuration file and a server's push write them: `server PRIORITY address …`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

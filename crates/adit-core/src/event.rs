@@ -1,20 +1,20 @@
 use std::fmt;
-use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 use crate::{
-    Challenge, ChallengeResponse, ClientNews, ClientRuling, Ended, Install, Path, PeerConfig, PeerId,
-    PeerInfo, PeerSettings, PoolEntry, Script, ScriptId, ScriptOutcome, SessionId, TunnelSettings,
+    Ended, Framing, Install, IpNet, Path, PeerConfig, PeerId, PeerInfo, Protocol, SessionId, TunnelSettings,
 };
 
-/// What a protocol asks of the data plane and of the world.
+/// What a protocol asks of the data plane, the driver and its adapter.
+///
+/// `R` is [`Protocol::Request`], `C` is [`Protocol::Codec`], `D` is [`Protocol::Detail`]; [`EventOf`] names all three
+/// by the protocol.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum Event<R, C, D> {
     /// For the data plane.
-    Data(DataEvent),
-    /// A client wants a path to its remote number `remote` (index into its configured remotes). The driver
+    Data(DataEvent<C>),
+    /// The protocol wants a path to its remote number `remote` (an index into the configured remotes). The driver
     /// resolves, opens, and answers with [`Command::Opened`] or [`Command::OpenFailed`].
     Open {
         /// Index of the remote.
@@ -26,42 +26,18 @@ pub enum Event {
         /// The path.
         path: Path,
     },
-    /// A program is to be run. Answered with [`Command::ScriptDone`].
-    RunScript(Box<Script>),
-    /// The result of this script, also a deferred one, is no longer needed.
-    DropScript(ScriptId),
-    /// Something happened to a server's client; some of it wants an answer, [`Command::Rule`].
-    Client(Box<ClientNews>),
-    /// A client needs a username and a password. Answered with [`Command::Credentials`].
-    AskCredentials {
-        /// Why the last ones did not do, for the person who is asked.
-        reason: Option<String>,
-    },
-    /// The person at a client must answer a question of the server's. Answered with [`Command::Response`]. A
-    /// later question takes the place of one that is not answered yet.
-    AskResponse(Challenge),
-    /// The tunnel is up with these settings (a client: after each successful connect, perhaps changed; a
-    /// server: once at its start). Answered with [`Command::NotUp`] where the system refuses what they cannot be
+    /// The tunnel is up with these settings (an initiator: after each successful connect, perhaps changed; a
+    /// responder: once at its start). Answered with [`Command::NotUp`] where the system refuses what they cannot be
     /// without.
     Up(TunnelSettings),
-    /// The tunnel is down (a client between two connections).
+    /// The tunnel is down (an initiator between two connections).
     Down,
-    /// A server wants to know what holds for this peer alone, which has proved its name. Answered with
-    /// [`Command::PeerSettings`].
-    WantPeerSettings {
-        /// The peer.
-        peer: PeerId,
-        /// The name it proved.
-        name: String,
-    },
-    /// A name was given an address from the pool, to be remembered.
-    Leased(PoolEntry),
     /// A peer finished its handshake.
     PeerUp {
         /// The peer.
         peer: PeerId,
-        /// Who it is.
-        info: Box<PeerInfo>,
+        /// What `status` and the log show of it.
+        info: Box<PeerInfo<D>>,
     },
     /// A peer is gone; its sessions were removed.
     PeerDown {
@@ -70,15 +46,20 @@ pub enum Event {
         /// Why, for the log.
         reason: String,
     },
-    /// Something to tell the person in charge.
+    /// For the protocol's adapter, which may answer by [`Protocol::handle_reply`].
+    Request(R),
+    /// A line for the log.
     Report(Report),
     /// The machine has ended and wants nothing any more.
     Ended(Ended),
 }
 
-/// A protocol's orders to the data plane.
+/// The events of protocol `P`.
+pub type EventOf<P> = Event<<P as Protocol>::Request, <P as Protocol>::Codec, <P as Protocol>::Detail>;
+
+/// A protocol's orders to the data plane. `C` is [`Protocol::Codec`].
 #[derive(Clone, Debug)]
-pub enum DataEvent {
+pub enum DataEvent<C = Framing> {
     /// A peer, before its first session. Adding one that exists replaces its path, routes and MSS, and
     /// keeps its sessions.
     AddPeer(PeerConfig),
@@ -92,8 +73,22 @@ pub enum DataEvent {
         /// Its path.
         path: Path,
     },
+    /// One more route of a peer. A prefix that another peer had moves.
+    AddRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix behind it.
+        route: IpNet,
+    },
+    /// One route of a peer less. A prefix that another peer has by now stays with that one.
+    RemoveRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
     /// A new session; opens at once, seals when activated. One with the same id is replaced.
-    Install(Box<Install>),
+    Install(Box<Install<C>>),
     /// Seal with this session from now on.
     Activate {
         /// The peer.
@@ -108,7 +103,7 @@ pub enum DataEvent {
         /// The session.
         session: SessionId,
     },
-    /// Seal this payload with the peer's active session and send it (OpenVPN ping, OCC).
+    /// Seal this payload, a message of the protocol's own, with the peer's active session and send it.
     Inject {
         /// The peer.
         peer: PeerId,
@@ -117,10 +112,10 @@ pub enum DataEvent {
     },
 }
 
-/// What the driver and the person in charge tell a protocol.
+/// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A path asked for by [`Event::Open`] is there, or (server) a TCP connection was accepted.
+    /// A path asked for by [`Event::Open`] is there, or a listener accepted a TCP connection.
     Opened {
         /// The path.
         path: Path,
@@ -139,17 +134,8 @@ pub enum Command {
         /// Why.
         reason: String,
     },
-    /// The answer to [`Event::WantPeerSettings`].
-    PeerSettings {
-        /// The peer.
-        peer: PeerId,
-        /// Its name, as it was asked for.
-        name: String,
-        /// What holds for it; or why it cannot be told, and so is not let in.
-        settings: Result<Box<PeerSettings>, String>,
-    },
-    /// The system refused something that the settings of [`Event::Up`] cannot be without, such as the routes of
-    /// `redirect-gateway`: the tunnel is not up, and the connection is of no use. Said before any later event is asked
+    /// The system refused something that the settings of [`Event::Up`] cannot be without, such as the routes of a
+    /// full tunnel: the tunnel is not up, and the connection is of no use. Said before any later event is asked
     /// for.
     NotUp {
         /// What was refused, and why.
@@ -157,33 +143,8 @@ pub enum Command {
     },
     /// Say goodbye to all peers and end.
     Shutdown,
-    /// Drop all connections and start over (SIGUSR1).
+    /// Drop all connections and start over.
     Restart,
-    /// A script has ended, or said what it had put off.
-    ScriptDone {
-        /// Which.
-        id: ScriptId,
-        /// What came of it.
-        outcome: ScriptOutcome,
-    },
-    /// A client is judged that had asked by [`Event::Client`].
-    Rule {
-        /// Its number.
-        client: u64,
-        /// The number of the keys with which it asked.
-        key: u32,
-        /// What is to become of it.
-        ruling: ClientRuling,
-    },
-    /// The answer to [`Event::AskCredentials`]; or why there is none, which ends the client.
-    Credentials(Result<UserPassword, String>),
-    /// The answer to [`Event::AskResponse`].
-    Response(ChallengeResponse),
-    /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
-    /// the configuration knows it.
-    PeerAddresses(Vec<IpAddr>),
-    /// The file of revoked certificates has this new content.
-    RevocationList(Vec<u8>),
     /// Start new keys with a peer.
     Rekey {
         /// The peer.
@@ -194,28 +155,6 @@ pub enum Command {
         /// The peer.
         peer: PeerId,
     },
-    /// Disconnect a server's client after telling it so, also one that is not in yet.
-    Dismiss {
-        /// Its number, as in [`crate::PeerInfo::number`].
-        client: u64,
-        /// The message, in the protocol's own words (OpenVPN: `RESTART`, or `HALT`, with a reason behind a comma).
-        message: String,
-    },
-}
-
-/// A username with its password. `Debug` hides the password.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct UserPassword {
-    /// The username.
-    pub username: String,
-    /// The password.
-    pub password: Zeroizing<String>,
-}
-
-impl fmt::Debug for UserPassword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UserPassword").field("username", &self.username).finish_non_exhaustive()
-    }
 }
 
 /// Why a remote could not be reached. The text names the remote and the cause.
@@ -240,7 +179,7 @@ pub enum Severity {
     Error,
 }
 
-/// A sentence for the log, with whom it is about.
+/// A line for the log, with the path that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// How much it matters.

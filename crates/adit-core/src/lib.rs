@@ -6,43 +6,39 @@
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
 
-mod challenge;
-mod client_news;
 mod dns;
+mod drive;
 mod event;
 mod ids;
+mod limits;
 mod notice;
 mod path;
-mod peer_settings;
 mod pool;
 pub mod prefix_table;
 mod printable;
 mod protocol;
 mod rate_limit;
-mod script;
 mod session;
 mod time;
 mod tunnel;
 
-pub use challenge::{AuthRetry, Challenge, ChallengeResponse, StaticChallenge};
-pub use client_news::{ClientNews, ClientRuling, ClientStep};
 pub use dns::{DnsOptions, is_domain};
-pub use event::{Command, DataEvent, Event, OpenFailure, Report, Severity, UserPassword};
+pub use drive::{Drive, drive, drive_once};
+pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
+pub use limits::{IdleLimit, SessionLimits};
 pub use notice::Notice;
-pub use path::{Path, Subscriber, Transport};
-pub use peer_settings::{IdleLimit, PeerSettings, PushChange, SessionLimits};
+pub use path::{Path, Transport};
 pub use pool::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
 pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
-pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 pub use session::{
     Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
     OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,
 };
 pub use time::{Instant, UnixTime};
-pub use tunnel::{Dns, Ended, PeerInfo, RedirectGateway, Route, RouteVia, TunnelSettings};
+pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteVia, TunnelSettings};
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};

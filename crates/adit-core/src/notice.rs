@@ -35,7 +35,7 @@ pub enum Notice {
         /// Where it is now.
         path: Path,
     },
-    /// An authenticated payload that is no IP packet: the protocol's own message (OpenVPN ping, OCC).
+    /// An authenticated payload that is no IP packet: a message of the protocol's own.
     Message {
         /// The peer.
         peer: PeerId,
@@ -44,6 +44,12 @@ pub enum Notice {
         /// The payload, at most 1,024 bytes of it.
         payload: Vec<u8>,
     },
+    /// A packet waits for a peer that has no session to seal it with, or no path; told at most once a second for each
+    /// peer. Only for peers with [`crate::PeerConfig::staging`].
+    Wanted {
+        /// The peer.
+        peer: PeerId,
+    },
     /// The sealing counter, or the failed-tag count, nears its limit: new keys are due.
     LimitNear {
         /// The peer.
@@ -51,4 +57,18 @@ pub enum Notice {
         /// The session.
         session: SessionId,
     },
+}
+
+impl Notice {
+    /// The peer it is about.
+    pub fn peer(&self) -> PeerId {
+        match self {
+            Notice::Traffic { peer, .. }
+            | Notice::FirstOpened { peer, .. }
+            | Notice::Moved { peer, .. }
+            | Notice::Message { peer, .. }
+            | Notice::Wanted { peer }
+            | Notice::LimitNear { peer, .. } => *peer,
+        }
+    }
 }

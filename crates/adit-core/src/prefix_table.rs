@@ -86,7 +86,7 @@ pub struct TableUsage {
 }
 
 /// A source prefix: an IPv4 address, an IPv6 /64, /56 or /48, or all sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourcePrefix {
     /// IPv4 addresses are written as IPv4-mapped IPv6 addresses, with length 128.
     bits: u128,
@@ -97,6 +97,20 @@ impl SourcePrefix {
     /// All sources.
     const ALL: SourcePrefix = SourcePrefix { bits: 0, length: 0 };
 
+    /// The narrowest prefix of a source: an IPv4 address (also one written as IPv6, `::ffff:192.0.2.1`) or an IPv6 /64.
+    /// A host has as many addresses within its /64 as it likes.
+    pub const fn narrowest(source: IpAddr) -> Self {
+        match source.to_canonical() {
+            IpAddr::V4(address) => SourcePrefix { bits: address.to_ipv6_mapped().to_bits(), length: 128 },
+            IpAddr::V6(address) => SourcePrefix::of(address.to_bits(), 64),
+        }
+    }
+
+    /// Its address, which tells a narrowest prefix from all others of that kind.
+    pub const fn octets(self) -> [u8; 16] {
+        self.bits.to_be_bytes()
+    }
+
     const fn of(bits: u128, length: u8) -> Self {
         SourcePrefix { bits: bits >> (128 - length as u32) << (128 - length as u32), length }
     }
@@ -104,20 +118,14 @@ impl SourcePrefix {
 
 /// The prefixes that a source is counted by, from the narrowest to the widest, which is all sources.
 pub fn prefixes(source: IpAddr) -> impl Iterator<Item = SourcePrefix> {
-    let known = match source.to_canonical() {
-        IpAddr::V4(address) => {
-            [Some(SourcePrefix { bits: address.to_ipv6_mapped().to_bits(), length: 128 }), None, None]
-        }
-        IpAddr::V6(address) => {
-            let bits = address.to_bits();
-            [
-                Some(SourcePrefix::of(bits, 64)),
-                Some(SourcePrefix::of(bits, 56)),
-                Some(SourcePrefix::of(bits, 48)),
-            ]
-        }
+    let wider = match source.to_canonical() {
+        IpAddr::V4(_) => [None, None],
+        IpAddr::V6(address) => [56, 48].map(|length| Some(SourcePrefix::of(address.to_bits(), length))),
     };
-    known.into_iter().flatten().chain([SourcePrefix::ALL])
+    [SourcePrefix::narrowest(source)]
+        .into_iter()
+        .chain(wider.into_iter().flatten())
+        .chain([SourcePrefix::ALL])
 }
 
 /// An entry's place in the order in which entries of one prefix go: its class, then its age.

@@ -11,8 +11,7 @@ pub fn is_unprintable(c: char) -> bool {
     c.is_control() || is_separator || is_bidi_control
 }
 
-/// A peer's name, with `_` for each character that [`is_unprintable`]. For control characters of ASCII that is
-/// OpenVPN's result (`string_mod_remap_name`), so that files named after clients keep their names.
+/// A peer's name, with `_` for each character that [`is_unprintable`].
 pub fn printable(name: &str) -> String {
     name.chars().map(|c| if is_unprintable(c) { '_' } else { c }).collect()
 }

@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-use crate::{Command, Event, Instant, Notice, Path};
+use crate::{Command, Event, Instant, Notice, Path, PeerId, PeerInfo, TableUsage};
 
 /// A VPN protocol as a state machine: no I/O, no clock, no randomness of its own (its seed was given at
 /// construction).
@@ -10,12 +10,31 @@ use crate::{Command, Event, Instant, Notice, Path};
 /// again both, until neither gives anything: what follows the last words on a path is an event that comes
 /// after them. Then it reads [`Protocol::poll_timeout`]. `now` never goes back.
 pub trait Protocol {
+    /// What the protocol asks of its adapter, the part of the program that knows this protocol: to run a script, to
+    /// ask for a password, to decide on a client. It reaches the adapter as [`Event::Request`].
+    type Request;
+
+    /// The adapter's answers to requests, and orders that only this protocol knows.
+    type Reply;
+
+    /// What `status` shows of a peer beside the part that the peers of all protocols have ([`PeerInfo`]).
+    type Detail;
+
+    /// The parameters of a session's wire form, for the data plane.
+    type Codec;
+
     /// One control datagram (without TCP's length prefix). Data datagrams go to the data plane and never
     /// come here.
+    ///
+    /// # Errors
+    /// Why the datagram was dropped.
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected>;
 
-    /// An order from the driver or the person in charge.
+    /// An order from the driver or the host.
     fn handle_command(&mut self, now: Instant, command: Command);
+
+    /// An answer or an order from the protocol's adapter.
+    fn handle_reply(&mut self, now: Instant, reply: Self::Reply);
 
     /// Word from the data plane.
     fn handle_notice(&mut self, now: Instant, notice: Notice);
@@ -30,8 +49,16 @@ pub trait Protocol {
     /// `None` when there is nothing to send.
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path>;
 
-    /// The next order to the data plane or the world.
-    fn poll_event(&mut self) -> Option<Event>;
+    /// The next order to the data plane, the driver or the adapter.
+    fn poll_event(&mut self) -> Option<Event<Self::Request, Self::Codec, Self::Detail>>;
+
+    /// The peers that are up.
+    fn peers(&self) -> Vec<(PeerId, PeerInfo<Self::Detail>)>;
+
+    /// How full the tables are that unauthenticated peers can fill.
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
+    }
 }
 
 /// Why a control datagram was dropped. Dropping changes no state.
@@ -40,7 +67,7 @@ pub enum Rejected {
     /// It does not parse.
     #[error("malformed: {0}")]
     Malformed(&'static str),
-    /// Its wrapping (tls-auth, tls-crypt) does not verify: wrong key, or forged.
+    /// Its authentication does not verify: wrong key, or forged.
     #[error("not authentic: {0}")]
     Unauthentic(&'static str),
     /// It was seen before.

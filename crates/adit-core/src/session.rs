@@ -252,14 +252,16 @@ pub enum CompressionFraming {
 }
 
 /// A new session for the data plane: it opens from now on; it seals once activated.
+///
+/// `C` is [`crate::Protocol::Codec`].
 #[derive(Clone, Debug)]
-pub struct Install {
+pub struct Install<C = Framing> {
     /// Whose session.
     pub peer: PeerId,
     /// The id by which incoming datagrams name it.
     pub session: SessionId,
     /// The wire form.
-    pub framing: Framing,
+    pub framing: C,
     /// The cipher.
     pub cipher: Cipher,
     /// Key for what we send.
@@ -291,10 +293,12 @@ impl Default for ReplayWindow {
 pub struct PeerConfig {
     /// The peer.
     pub peer: PeerId,
-    /// Where to send.
-    pub path: Path,
+    /// Where to send. `None`: not known yet; nothing is sent until [`crate::DataEvent::MovePeer`], or an authentic
+    /// datagram if the peer roams, says where it is.
+    pub path: Option<Path>,
     /// Inner addresses behind the peer: packets to them go to this peer, and packets from this peer must
-    /// come from them. A client gives its server `0.0.0.0/0` and `::/0`.
+    /// come from them. A client gives its server `0.0.0.0/0` and `::/0`. [`crate::DataEvent::AddRoute`] and
+    /// [`crate::DataEvent::RemoveRoute`] change one of them.
     pub routes: Vec<IpNet>,
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
@@ -302,6 +306,9 @@ pub struct PeerConfig {
     /// UDP, and if no other peer is there. [`crate::Notice::Moved`] tells the protocol, whose
     /// [`crate::DataEvent::MovePeer`] confirms the move or takes it back.
     pub roams: bool,
+    /// Whether packets wait in a short queue while there is no session to seal them with, or no path.
+    /// [`crate::Notice::Wanted`] tells the protocol. Without it they are dropped.
+    pub staging: bool,
 }
 
 #[cfg(test)]

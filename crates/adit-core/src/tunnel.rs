@@ -10,14 +10,14 @@ use crate::{Cipher, Path};
 pub struct TunnelSettings {
     /// Our addresses with their prefix lengths.
     pub addresses: Vec<IpNet>,
-    /// The other end's address of a point-to-point IPv4 tunnel (`topology net30` or `p2p`).
+    /// The other end's address of a point-to-point IPv4 tunnel.
     pub peer_address: Option<IpAddr>,
     /// MTU of the TUN device in bytes.
     pub mtu: u16,
     /// Routes into (or around) the tunnel.
     pub routes: Vec<Route>,
-    /// Send all traffic into the tunnel.
-    pub redirect_gateway: Option<RedirectGateway>,
+    /// What goes into the tunnel whatever other routes say.
+    pub redirect: Option<Redirect>,
     /// No IPv6 leaves this machine, neither by the tunnel nor beside it: it is unreachable at once. The tunnel's own
     /// datagrams are excepted.
     pub block_ipv6: bool,
@@ -45,28 +45,22 @@ pub enum RouteVia {
     Tunnel,
     /// To that address, whichever device it is on (within the tunnel, usually).
     Gateway(IpAddr),
-    /// Around the tunnel, by the gateway the system had before (`net_gateway`).
+    /// Around the tunnel, by the gateway the system had before.
     SystemGateway,
 }
 
-/// `redirect-gateway` and its flags.
+/// Traffic that takes the tunnel whatever other routes say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RedirectGateway {
-    /// Redirect IPv4 (`!ipv4` turns it off).
+pub struct Redirect {
+    /// All IPv4.
     pub ipv4: bool,
-    /// Redirect IPv6 (`ipv6`).
+    /// All IPv6.
     pub ipv6: bool,
-    /// Two half routes instead of replacing the default route (`def1`).
-    pub def1: bool,
-    /// No host route to the server (`local`).
-    pub local: bool,
-    /// No host route to the server if it is on a connected network (`autolocal`).
-    pub autolocal: bool,
-    /// Block access to the local network (`block-local`).
+    /// A server on a connected network is reached by that network's own route, without one to the server alone.
+    pub server_on_link: bool,
+    /// The local network goes into the tunnel too, but not its router.
     pub block_local: bool,
-    /// Keep DHCP servers outside (`bypass-dhcp`).
-    pub bypass_dhcp: bool,
-    /// Keep DNS servers outside (`bypass-dns`).
+    /// Name servers that the system had before stay outside the tunnel.
     pub bypass_dns: bool,
 }
 
@@ -81,9 +75,9 @@ pub struct Dns {
     pub only_for: Vec<String>,
 }
 
-/// A peer as `status` and the log show it.
+/// A peer as `status` and the log show it. `D` is [`crate::Protocol::Detail`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerInfo {
+pub struct PeerInfo<D> {
     /// The name it proved (certificate common name), or what stands for it.
     pub name: String,
     /// Where it is.
@@ -92,11 +86,7 @@ pub struct PeerInfo {
     pub addresses: Vec<IpAddr>,
     /// The data cipher.
     pub cipher: Cipher,
-    /// The data channel has OpenVPN's epoch format, in which a key that was used enough makes way for the next.
-    pub epochs: bool,
-    /// The TLS version and suite of the control channel, as text.
-    pub tls: String,
-    /// Renegotiations completed.
+    /// Rekeys completed.
     pub rekeys: u64,
     /// When the last handshake ended.
     pub last_handshake: crate::Instant,
@@ -104,12 +94,10 @@ pub struct PeerInfo {
     pub since: crate::Instant,
     /// When it was last heard.
     pub heard: crate::Instant,
-    /// The username that was judged; empty if none was.
-    pub username: String,
     /// Networks behind it, besides its inner addresses.
     pub routes: Vec<IpNet>,
-    /// Which of all peers that ever began a handshake here it is, from 0.
-    pub number: u64,
+    /// What only its protocol has.
+    pub detail: D,
 }
 
 /// Why a machine ended for good.

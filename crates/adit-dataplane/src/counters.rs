@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use adit_core::PeerId;
+use adit_core::{Instant, PeerId};
 
 /// Why a packet or datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Drop {
+pub enum DropReason {
     /// No peer has a route to the packet's destination.
     NoRoute,
     /// An order named a peer that is not there, or a datagram came from an unknown one.
@@ -34,36 +34,36 @@ pub enum Drop {
     Flood,
 }
 
-impl Drop {
+impl DropReason {
     /// All reasons, in the order of [`DirectionSnapshot::drops`].
-    pub const ALL: [Drop; 11] = [
-        Drop::NoRoute,
-        Drop::NoPeer,
-        Drop::NoSession,
-        Drop::Replay,
-        Drop::BadTag,
-        Drop::BadSource,
-        Drop::Malformed,
-        Drop::TooBig,
-        Drop::Compressed,
-        Drop::Exhausted,
-        Drop::Flood,
+    pub const ALL: [DropReason; 11] = [
+        DropReason::NoRoute,
+        DropReason::NoPeer,
+        DropReason::NoSession,
+        DropReason::Replay,
+        DropReason::BadTag,
+        DropReason::BadSource,
+        DropReason::Malformed,
+        DropReason::TooBig,
+        DropReason::Compressed,
+        DropReason::Exhausted,
+        DropReason::Flood,
     ];
 
     /// The reason in words.
     pub const fn text(self) -> &'static str {
         match self {
-            Drop::NoRoute => "no route to the destination",
-            Drop::NoPeer => "no such peer",
-            Drop::NoSession => "no session",
-            Drop::Replay => "replayed or too old",
-            Drop::BadTag => "wrong tag: forged, damaged, or other keys",
-            Drop::BadSource => "inner source address not behind that peer",
-            Drop::Malformed => "malformed",
-            Drop::TooBig => "too big for a datagram",
-            Drop::Compressed => "compressed (adit never decompresses)",
-            Drop::Exhausted => "session used up, new keys are overdue",
-            Drop::Flood => "too many protocol messages at once",
+            DropReason::NoRoute => "no route to the destination",
+            DropReason::NoPeer => "no such peer",
+            DropReason::NoSession => "no session",
+            DropReason::Replay => "replayed or too old",
+            DropReason::BadTag => "wrong tag: forged, damaged, or other keys",
+            DropReason::BadSource => "inner source address not behind that peer",
+            DropReason::Malformed => "malformed",
+            DropReason::TooBig => "too big for a datagram",
+            DropReason::Compressed => "compressed (adit never decompresses)",
+            DropReason::Exhausted => "session used up, new keys are overdue",
+            DropReason::Flood => "too many protocol messages at once",
         }
     }
 }
@@ -84,6 +84,21 @@ impl Cell {
     }
 }
 
+/// A moment with one writer; never, until the first.
+#[derive(Debug, Default)]
+struct Stamp(Cell);
+
+impl Stamp {
+    #[inline]
+    fn set(&self, now: Instant) {
+        self.0.0.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Instant> {
+        Some(self.0.get()).filter(|nanos| *nanos != 0).map(Instant::from_nanos)
+    }
+}
+
 /// What one half counts for one peer. Alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -92,6 +107,9 @@ pub(crate) struct PeerCounter {
     bytes: Cell,
     /// Of these, what carried the protocol's own messages.
     message_bytes: Cell,
+    keepalives: Cell,
+    last_data: Stamp,
+    last_keepalive: Stamp,
 }
 
 impl PeerCounter {
@@ -100,6 +118,26 @@ impl PeerCounter {
     pub(crate) fn add(&self, datagrams: u64, bytes: u64) {
         self.datagrams.add(datagrams);
         self.bytes.add(bytes);
+    }
+
+    /// One of the datagrams carried data.
+    #[inline]
+    pub(crate) fn stamp_data(&self, now: Instant) {
+        self.last_data.set(now);
+    }
+
+    /// One of the datagrams was a keepalive.
+    pub(crate) fn add_keepalive(&self, now: Instant) {
+        self.keepalives.add(1);
+        self.last_keepalive.set(now);
+    }
+
+    fn activity(&self) -> Activity {
+        Activity {
+            keepalives: self.keepalives.get(),
+            last_data: self.last_data.get(),
+            last_keepalive: self.last_keepalive.get(),
+        }
     }
 
     /// All bytes counted so far.
@@ -119,7 +157,7 @@ impl PeerCounter {
 struct Direction {
     /// Counts of the peers that have gone.
     departed: PeerCounter,
-    drops: [Cell; Drop::ALL.len()],
+    drops: [Cell; DropReason::ALL.len()],
 }
 
 /// A half of the data plane, as a writer of counters.
@@ -190,6 +228,17 @@ impl Counters {
         Some((read(pair.received.as_ref()).1, read(pair.sent.as_ref()).1))
     }
 
+    /// Keepalives, and when data and keepalives passed last, as the halves were told the time.
+    pub fn liveness(&self, peer: PeerId) -> Option<Liveness> {
+        let registry = self.registry();
+        let pair = registry.get(&peer)?;
+        let activity = |half: &Option<Arc<PeerCounter>>| half.as_ref().map(|half| half.activity());
+        Some(Liveness {
+            received: activity(&pair.received).unwrap_or_default(),
+            sent: activity(&pair.sent).unwrap_or_default(),
+        })
+    }
+
     /// Of those bytes, in both directions, what carried the protocol's own messages. To be asked after
     /// [`Counters::traffic_bytes`], so that a message just counted is not taken for packets.
     pub fn message_bytes(&self, peer: PeerId) -> Option<u64> {
@@ -200,7 +249,7 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn drop_one(&self, half: Half, reason: Drop) {
+    pub(crate) fn drop_one(&self, half: Half, reason: DropReason) {
         if let Some(cell) = self.direction(half).drops.get(reason as usize) {
             cell.add(1);
         }
@@ -252,7 +301,7 @@ fn read(counter: Option<&Arc<PeerCounter>>) -> (u64, u64) {
 
 impl Direction {
     fn snapshot(&self) -> DirectionSnapshot {
-        let mut drops = [0; Drop::ALL.len()];
+        let mut drops = [0; DropReason::ALL.len()];
         for (value, cell) in drops.iter_mut().zip(&self.drops) {
             *value = cell.get();
         }
@@ -288,8 +337,8 @@ pub struct DirectionSnapshot {
     pub packets: u64,
     /// Their bytes as UDP or TCP payload.
     pub bytes: u64,
-    /// Drops by reason, in the order of [`Drop::ALL`].
-    pub drops: [u64; Drop::ALL.len()],
+    /// Drops by reason, in the order of [`DropReason::ALL`].
+    pub drops: [u64; DropReason::ALL.len()],
 }
 
 impl DirectionSnapshot {
@@ -302,9 +351,29 @@ impl DirectionSnapshot {
     }
 
     /// How many were dropped for that reason.
-    pub fn dropped(&self, reason: Drop) -> u64 {
+    pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or(0)
     }
+}
+
+/// Keepalives and data of one direction, apart. Messages of the protocol's own are neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Keepalives since the peer was added.
+    pub keepalives: u64,
+    /// When the last packet passed.
+    pub last_data: Option<Instant>,
+    /// When the last keepalive passed.
+    pub last_keepalive: Option<Instant>,
+}
+
+/// Both directions of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Liveness {
+    /// What came from it, authentic and new.
+    pub received: Activity,
+    /// What was sealed for it.
+    pub sent: Activity,
 }
 
 /// Totals of one peer since it was added.
@@ -328,7 +397,7 @@ mod tests {
 
     #[test]
     fn reasons_are_in_order() {
-        for (index, reason) in Drop::ALL.into_iter().enumerate() {
+        for (index, reason) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, index);
         }
     }

@@ -3,68 +3,102 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Notice, Path, PeerId, SessionId};
+use adit_core::{Instant, Notice, Path, PeerConfig, PeerId, SessionId};
 
-use crate::counters::{Counters, Drop, Half, PeerCounter};
-use crate::event::{EgressEvent, PeerRoutes};
-use crate::framing::SealSession;
+use crate::codec::{Place, Run, Sealer};
+use crate::counters::{Counters, DropReason, Half, PeerCounter};
+use crate::event::{EgressEvent, SealSession};
 use crate::headers::Ip;
 use crate::mss;
 use crate::offload::{Offload, Segmentation};
-use crate::outbox::Outbox;
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
+use crate::slab::Slab;
+use crate::staging::{StagedBytes, Staging};
+use crate::transmit::TransmitBatch;
 
 struct Session {
     id: SessionId,
-    seal: Box<SealSession>,
+    seal: Box<dyn Sealer>,
+    is_keepalive: fn(&[u8]) -> bool,
+    /// When it seals no more.
+    expires: Option<Instant>,
 }
 
 struct Peer {
     id: PeerId,
-    path: Path,
+    /// `None`: not known yet.
+    path: Option<Path>,
     max_mss: Option<u16>,
     /// A handful at most.
     sessions: Vec<Session>,
     /// Index of the session to seal with.
     active: Option<usize>,
     counter: Arc<PeerCounter>,
-    /// Who serves it, if another worker does. Then there are no sessions.
+    /// The worker that serves it, if it is another one. Then there are no sessions.
     worker: Option<u32>,
+    /// What waits for a session or a path; `None` where it is dropped.
+    staging: Option<Box<Staging>>,
 }
 
 /// The half that seals. Owned by one thread.
 pub struct Egress {
-    peers: Vec<Option<Peer>>,
+    peers: Slab<Peer>,
     slots: BTreeMap<PeerId, u32>,
     routes: Routes,
     notices: Vec<Notice>,
     /// The headers of the super-packet that is being cut.
     template: Vec<u8>,
     counters: Counters,
+    staged: StagedBytes,
+    now: Instant,
 }
 
 impl Egress {
     pub(crate) fn new(counters: Counters) -> Self {
         Egress {
-            peers: Vec::new(),
+            peers: Slab::default(),
             slots: BTreeMap::new(),
             routes: Routes::default(),
             notices: Vec::new(),
             template: Vec::new(),
             counters,
+            staged: StagedBytes::default(),
+            now: Instant::ORIGIN,
         }
     }
 
-    /// Follows an order. An injected payload is sealed into `out`.
-    pub fn apply(&mut self, event: EgressEvent, out: &mut Outbox) {
+    /// Says what time it is: as often as there is something to seal, and the clock is cheap.
+    #[inline]
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Follows an order. An injected payload is sealed into `out`, and so is what waited for a session or a path that
+    /// is there now.
+    pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
         match event {
-            EgressEvent::AddPeer(peer) => self.add_peer(peer, None),
-            EgressEvent::AddForeign { peer, worker } => self.add_peer(peer, Some(worker)),
+            EgressEvent::AddPeer(config) => {
+                let peer = config.peer;
+                self.add_peer(config, None);
+                self.send_staged(peer, out);
+            }
+            EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
             EgressEvent::RemovePeer(peer) => self.remove_peer(peer),
             EgressEvent::MovePeer { peer, path } => {
-                if let Some(peer) = self.peer(peer) {
-                    peer.path = path;
+                if let Some(known) = self.peer(peer) {
+                    known.path = Some(path);
+                    self.send_staged(peer, out);
+                }
+            }
+            EgressEvent::AddRoute { peer, route } => {
+                if let Some(slot) = self.slot(peer) {
+                    self.routes.insert(route, slot);
+                }
+            }
+            EgressEvent::RemoveRoute { peer, route } => {
+                if let Some(slot) = self.slot(peer) {
+                    self.routes.delete(route, slot);
                 }
             }
             EgressEvent::Install { peer, session, seal } => {
@@ -74,8 +108,9 @@ impl Egress {
             }
             EgressEvent::Activate { peer, session } => {
                 if self.peer(peer).is_some_and(|peer| !peer.activate(session)) {
-                    self.counters.drop_one(Half::Egress, Drop::NoSession);
+                    self.counters.drop_one(Half::Egress, DropReason::NoSession);
                 }
+                self.send_staged(peer, out);
             }
             EgressEvent::Retire { peer, session } => {
                 if let Some(peer) = self.peer(peer) {
@@ -89,50 +124,93 @@ impl Egress {
     /// Seals one read from the TUN device: a packet, or a super-packet that is cut on the way, for which
     /// `packet` is used up. What cannot be sent is dropped and counted.
     #[inline]
-    pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) {
+    pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut TransmitBatch) {
         if self.seal_or_pass(offload, packet, out).is_some() {
-            self.counters.drop_one(Half::Egress, Drop::NoSession);
+            self.counters.drop_one(Half::Egress, DropReason::NoSession);
         }
     }
 
     /// The same, but what is for a peer that another worker serves is left to the caller, who hands it to
     /// that worker.
     #[inline]
-    pub fn seal_or_pass(&mut self, offload: Offload, packet: &mut [u8], out: &mut Outbox) -> Option<u32> {
+    pub fn seal_or_pass(
+        &mut self,
+        offload: Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
-        if reason == Drop::NoSession
-            && let Some(worker) = self.worker_for(packet)
-        {
-            return Some(worker);
+        if reason == DropReason::NoSession {
+            self.without_session(offload, packet)
+        } else {
+            self.count(reason)
         }
+    }
+
+    /// What becomes of a packet that cannot be sealed now: another worker serves the peer, or it waits, or it is
+    /// dropped.
+    #[cold]
+    fn without_session(&mut self, offload: Offload, packet: &[u8]) -> Option<u32> {
+        let Some(slot) = Ip::parse(packet).and_then(|ip| self.routes.lookup(ip.destination)) else {
+            return self.count(DropReason::NoRoute);
+        };
+        let Some(peer) = self.peers.get_mut(slot) else { return self.count(DropReason::NoPeer) };
+        if peer.worker.is_some() {
+            return peer.worker;
+        }
+        let Some(staging) = &mut peer.staging else { return self.count(DropReason::NoSession) };
+        let dropped = staging.push(offload, packet, &mut self.staged);
+        if staging.take_notice(self.now) {
+            self.notices.push(Notice::Wanted { peer: peer.id });
+        }
+        (0..dropped).for_each(|_| self.counters.drop_one(Half::Egress, DropReason::NoSession));
+        None
+    }
+
+    fn count(&self, reason: DropReason) -> Option<u32> {
         self.counters.drop_one(Half::Egress, reason);
         None
     }
 
-    /// The other worker that serves the peer which the packet is for.
-    fn worker_for(&self, packet: &[u8]) -> Option<u32> {
-        let slot = self.routes.lookup(Ip::parse(packet)?.destination)?;
-        self.peers.get(slot as usize)?.as_ref()?.worker
+    /// Seals what waited for that peer, if it can be sealed by now.
+    fn send_staged(&mut self, id: PeerId, out: &mut TransmitBatch) {
+        let Some(slot) = self.slots.get(&id).copied() else { return };
+        while let Some(peer) = self.peers.get_mut(slot)
+            && peer.is_ready(self.now)
+            && let Some((offload, mut packet)) =
+                peer.staging.as_mut().and_then(|staging| staging.pop(&mut self.staged))
+        {
+            if let Err(reason) = self.try_seal(&offload, &mut packet, out) {
+                self.counters.drop_one(Half::Egress, reason);
+            }
+        }
     }
 
-    /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::Inbox::relay`]).
-    pub fn relay_packet(&mut self, packet: &mut [u8], out: &mut Outbox) {
+    /// Seals a packet that another peer sent and [`crate::Ingress`] checked ([`crate::ReceiveBatch::relay`]).
+    pub fn relay_packet(&mut self, packet: &mut [u8], out: &mut TransmitBatch) {
         self.seal_packet(Offload::NONE, packet, out);
     }
 
-    /// What the protocol should hear: [`Notice::LimitNear`].
+    /// What the protocol should hear: [`Notice::LimitNear`], [`Notice::Wanted`].
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    fn try_seal(&mut self, offload: &Offload, packet: &mut [u8], out: &mut Outbox) -> Result<(), Drop> {
-        let ip = Ip::parse(packet).ok_or(Drop::Malformed)?;
-        let slot = self.routes.lookup(ip.destination).ok_or(Drop::NoRoute)?;
-        let peer = self.peers.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Drop::NoPeer)?;
-        // What is passed on must be whole.
-        peer.active.ok_or(Drop::NoSession)?;
+    fn try_seal(
+        &mut self,
+        offload: &Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Result<(), DropReason> {
+        let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
+        let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
+        let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
+        // What is passed on, or waits, must be whole.
+        if !peer.is_ready(self.now) {
+            return Err(DropReason::NoSession);
+        }
         let sealed = if offload.segmentation == Segmentation::None {
-            let packet = packet.get_mut(..ip.len).ok_or(Drop::Malformed)?;
+            let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(offload, packet)?;
             if let Some(max) = peer.max_mss {
                 mss::clamp(packet, &ip, max);
@@ -140,18 +218,26 @@ impl Egress {
             peer.seal(packet, out)
         } else {
             let segments = Segments::new(offload, packet, &ip, &mut self.template)?;
-            peer.seal_segments(&segments, &self.template, packet, out)
+            let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
+            peer.seal_run(run, out)
         };
+        if sealed.is_ok() {
+            peer.counter.stamp_data(self.now);
+        }
         peer.note_limit(&mut self.notices);
         sealed
     }
 
-    fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut Outbox) {
-        let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut()) {
-            None => Err(Drop::NoPeer),
+    fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut TransmitBatch) {
+        let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
+            None => Err(DropReason::NoPeer),
+            Some(peer) if !peer.is_ready(self.now) => Err(DropReason::NoSession),
             Some(peer) => {
                 let before = peer.counter.bytes();
                 let sealed = peer.seal(payload, out);
+                if sealed.is_ok() && peer.sends_keepalive(payload) {
+                    peer.counter.add_keepalive(self.now);
+                }
                 peer.counter.add_message(peer.counter.bytes().wrapping_sub(before));
                 peer.note_limit(&mut self.notices);
                 sealed
@@ -162,75 +248,72 @@ impl Egress {
         }
     }
 
-    /// The peer an order is about. Orders for one that is not there are counted.
-    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
-        let found = self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot as usize)?.as_mut());
-        if found.is_none() {
-            self.counters.drop_one(Half::Egress, Drop::NoPeer);
+    /// The slot of the peer an order is about. Orders for one that is not there are counted.
+    fn slot(&self, id: PeerId) -> Option<u32> {
+        let slot = self.slots.get(&id).copied();
+        if slot.is_none() {
+            self.counters.drop_one(Half::Egress, DropReason::NoPeer);
         }
-        found
+        slot
     }
 
-    fn add_peer(&mut self, config: PeerRoutes, worker: Option<u32>) {
-        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot as usize)?.as_ref());
+    /// The peer an order is about. Orders for one that is not there are counted.
+    fn peer(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.slot(id).and_then(|slot| self.peers.get_mut(slot))
+    }
+
+    fn add_peer(&mut self, config: PeerConfig, worker: Option<u32>) {
+        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot));
         if known.is_some_and(|known| known.worker != worker) {
-            // It changed hands: nothing that it had is left.
+            // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove_peer(config.peer);
         }
-        let slot = match self.slots.get(&config.peer) {
-            Some(slot) => *slot,
+        let PeerConfig { peer: id, path, routes, max_mss, staging, .. } = config;
+        let slot = match self.slots.get(&id).copied() {
+            Some(slot) => {
+                if let Some(peer) = self.peers.get_mut(slot) {
+                    (peer.path, peer.max_mss) = (path, max_mss);
+                    if !staging && let Some(mut staging) = peer.staging.take() {
+                        staging.clear(&mut self.staged);
+                    } else if staging {
+                        peer.staging.get_or_insert_default();
+                    }
+                }
+                slot
+            }
             None => {
-                let slot = self.peers.iter().position(Option::is_none).unwrap_or_else(|| {
-                    self.peers.push(None);
-                    self.peers.len() - 1
-                });
-                self.slots.insert(config.peer, slot as u32);
-                slot as u32
+                let counter = match worker {
+                    None => self.counters.add_peer(Half::Egress, id),
+                    // It counts nothing here.
+                    Some(_) => Arc::default(),
+                };
+                let (sessions, active) = (Vec::new(), None);
+                let staging = staging.then(Box::default);
+                let peer = Peer { id, path, max_mss, sessions, active, counter, worker, staging };
+                let slot = self.peers.insert(peer);
+                self.slots.insert(id, slot);
+                slot
             }
         };
-        self.routes.remove(slot);
-        for net in config.routes {
-            self.routes.insert(net, slot);
-        }
-        let Some(place) = self.peers.get_mut(slot as usize) else { return };
-        match place {
-            Some(peer) => {
-                peer.path = config.path;
-                peer.max_mss = config.max_mss;
-            }
-            None => {
-                *place = Some(Peer {
-                    id: config.peer,
-                    path: config.path,
-                    max_mss: config.max_mss,
-                    sessions: Vec::new(),
-                    active: None,
-                    counter: match worker {
-                        None => self.counters.add_peer(Half::Egress, config.peer),
-                        // It counts nothing here.
-                        Some(_) => Arc::default(),
-                    },
-                    worker,
-                });
-            }
-        }
+        self.routes.replace(slot, routes);
     }
 
     fn remove_peer(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
         self.routes.remove(slot);
-        if let Some(place) = self.peers.get_mut(slot as usize) {
-            *place = None;
+        if let Some(mut staging) = self.peers.remove(slot).and_then(|peer| peer.staging) {
+            staging.clear(&mut self.staged);
         }
         self.counters.remove_peer(Half::Egress, id);
     }
 }
 
 impl Peer {
-    fn install(&mut self, id: SessionId, seal: Box<SealSession>) {
+    fn install(&mut self, id: SessionId, session: SealSession) {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.retire(id);
-        self.sessions.push(Session { id, seal });
+        let SealSession { codec: seal, is_keepalive, expires } = session;
+        self.sessions.push(Session { id, seal, is_keepalive, expires });
     }
 
     /// False, and no change, if there is no such session.
@@ -246,30 +329,46 @@ impl Peer {
         self.active = active.and_then(|active| self.sessions.iter().position(|session| session.id == active));
     }
 
+    #[inline]
+    fn active(&self) -> Option<&Session> {
+        self.sessions.get(self.active?)
+    }
+
+    /// Whether it is known where the peer is, and there is a session to seal with.
+    #[inline]
+    fn is_ready(&self, now: Instant) -> bool {
+        let is_alive = |session: &Session| session.expires.is_none_or(|expires| now < expires);
+        self.path.is_some() && self.active().is_some_and(is_alive)
+    }
+
+    /// Whether that payload is a keepalive of its session.
+    fn sends_keepalive(&self, payload: &[u8]) -> bool {
+        self.active().is_some_and(|session| (session.is_keepalive)(payload))
+    }
+
     /// Seals one payload.
     #[inline]
-    fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Drop> {
-        let session = self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(Drop::NoSession)?;
-        let layout = session.seal.layout(payload.first().copied(), payload.len());
-        let place = out.reserve(&self.path, layout.datagram).ok_or(Drop::TooBig)?;
-        session.seal.seal(payload, place, layout.payload)?;
-        out.commit();
-        self.counter.add(1, layout.datagram as u64);
+    fn seal(&mut self, payload: &[u8], out: &mut TransmitBatch) -> Result<(), DropReason> {
+        let session =
+            self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
+        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
+        session.seal.seal(payload, &mut place)?;
+        place.commit();
+        let (datagrams, bytes) = place.taken();
+        self.counter.add(datagrams, bytes);
         Ok(())
     }
 
-    fn seal_segments(
-        &mut self,
-        segments: &Segments,
-        template: &[u8],
-        super_packet: &mut [u8],
-        out: &mut Outbox,
-    ) -> Result<(), Drop> {
-        for index in 0..segments.count() {
-            let packet = segments.take(index, template, super_packet).ok_or(Drop::Malformed)?;
-            self.seal(packet, out)?;
-        }
-        Ok(())
+    /// Seals the packets of a super-packet, up to the first that cannot be.
+    #[inline]
+    fn seal_run(&mut self, mut run: Run<'_>, out: &mut TransmitBatch) -> Result<(), DropReason> {
+        let session =
+            self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
+        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
+        let sealed = session.seal.seal_run(&mut run, &mut place);
+        let (datagrams, bytes) = place.taken();
+        self.counter.add(datagrams, bytes);
+        sealed
     }
 
     #[inline]

@@ -1,28 +1,34 @@
 //! A protocol's orders, divided between the two halves.
 
-use adit_core::{DataEvent, IpNet, Path, PeerConfig, PeerId, SessionId};
+use std::fmt;
 
-use crate::framing::{OpenSession, SealSession};
+use adit_core::{DataEvent, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
 
-/// A peer as both halves know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerRoutes {
-    /// The peer.
-    pub peer: PeerId,
-    /// Where it is.
-    pub path: Path,
-    /// Inner addresses behind it.
-    pub routes: Vec<IpNet>,
-    /// Largest TCP MSS for IPv4 that may pass.
-    pub max_mss: Option<u16>,
-    /// Whether it is followed before the protocol confirms that it moved.
-    pub roams: bool,
+use crate::codec::{Opener, Sealer, SessionCodec, from_core};
+
+/// The sealing half of a session, on its way to [`crate::Egress`].
+pub struct SealSession {
+    pub(crate) codec: Box<dyn Sealer>,
+    pub(crate) is_keepalive: fn(&[u8]) -> bool,
+    pub(crate) expires: Option<Instant>,
 }
 
-impl From<PeerConfig> for PeerRoutes {
-    fn from(config: PeerConfig) -> Self {
-        let PeerConfig { peer, path, routes, max_mss, roams } = config;
-        PeerRoutes { peer, path, routes, max_mss, roams }
+impl fmt::Debug for SealSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealSession(..)")
+    }
+}
+
+/// The opening half of a session, on its way to [`crate::Ingress`].
+pub struct OpenSession {
+    pub(crate) codec: Box<dyn Opener>,
+    pub(crate) is_keepalive: fn(&[u8]) -> bool,
+    pub(crate) expires: Option<Instant>,
+}
+
+impl fmt::Debug for OpenSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenSession(..)")
     }
 }
 
@@ -30,12 +36,12 @@ impl From<PeerConfig> for PeerRoutes {
 #[derive(Debug)]
 pub enum EgressEvent {
     /// A new peer, or new facts about one.
-    AddPeer(PeerRoutes),
+    AddPeer(PeerConfig),
     /// A peer that another worker serves: its routes are known here, its sessions are not.
-    AddForeign {
+    AddRemotePeer {
         /// The peer.
-        peer: PeerRoutes,
-        /// Who serves it.
+        peer: PeerConfig,
+        /// The number of the worker that serves it.
         worker: u32,
     },
     /// The peer and its sessions go.
@@ -47,14 +53,28 @@ pub enum EgressEvent {
         /// Its new path.
         path: Path,
     },
+    /// One more route of a peer.
+    AddRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
+    /// One route of a peer less.
+    RemoveRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
     /// A session that may be activated.
     Install {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
         /// Its id.
         session: SessionId,
-        /// Key, counter and framing.
-        seal: Box<SealSession>,
+        /// Its codec.
+        seal: SealSession,
     },
     /// Seal with this session from now on.
     Activate {
@@ -83,12 +103,13 @@ pub enum EgressEvent {
 #[derive(Debug)]
 pub enum IngressEvent {
     /// A new peer, or new facts about one.
-    AddPeer(PeerRoutes),
-    /// A peer that another worker serves: its routes and its path are known here, its sessions are not.
-    AddForeign {
+    AddPeer(PeerConfig),
+    /// A peer that another worker serves: its routes, its path and the ids of its sessions are known here, its keys
+    /// are not.
+    AddRemotePeer {
         /// The peer.
-        peer: PeerRoutes,
-        /// Who serves it.
+        peer: PeerConfig,
+        /// The number of the worker that serves it.
         worker: u32,
     },
     /// The peer and its sessions go.
@@ -100,14 +121,35 @@ pub enum IngressEvent {
         /// Its new path.
         path: Path,
     },
+    /// One more route of a peer.
+    AddRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
+    /// One route of a peer less.
+    RemoveRoute {
+        /// The peer.
+        peer: PeerId,
+        /// The prefix.
+        route: IpNet,
+    },
     /// A session that opens at once.
     Install {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
         /// Its id.
         session: SessionId,
-        /// Key, replay window and framing.
-        open: Box<OpenSession>,
+        /// Its codec.
+        open: OpenSession,
+    },
+    /// A session of a peer that another worker serves: its datagrams are for that worker.
+    InstallRemote {
+        /// The peer.
+        peer: PeerId,
+        /// The session's id.
+        session: SessionId,
     },
     /// The session is forgotten.
     Retire {
@@ -120,19 +162,22 @@ pub enum IngressEvent {
 
 /// What the halves of all workers but `worker` must know of a peer that `worker` serves. The halves of
 /// `worker` itself get what [`split`] makes of [`DataEvent::AddPeer`], and they alone get its sessions, so
-/// that no counter is ever used twice.
-pub fn foreign(config: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent) {
-    let peer = PeerRoutes::from(config);
-    (EgressEvent::AddForeign { peer: peer.clone(), worker }, IngressEvent::AddForeign { peer, worker })
+/// that no counter is ever used twice. The others learn the sessions' ids by [`IngressEvent::InstallRemote`].
+pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent) {
+    (EgressEvent::AddRemotePeer { peer: peer.clone(), worker }, IngressEvent::AddRemotePeer { peer, worker })
 }
 
-/// Divides an order for the two halves. Keys are expanded here, off the packet path, and what they were
-/// made from is zeroized. An install whose keys do not fit its cipher yields nothing, so that its packets
-/// count as [`crate::Drop::NoSession`]; the key schedules of the protocols always fit.
+/// Gives both halves of the peer's worker a session with that codec.
+pub fn install(peer: PeerId, session: SessionId, codec: SessionCodec) -> (EgressEvent, IngressEvent) {
+    let (seal, open) = codec.halves();
+    (EgressEvent::Install { peer, session, seal }, IngressEvent::Install { peer, session, open })
+}
+
+/// Divides an order for the two halves. An install whose keys do not fit its cipher yields nothing, so that its packets
+/// count as [`crate::DropReason::NoSession`]; the key schedules of the protocols always fit.
 pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
     match event {
-        DataEvent::AddPeer(config) => {
-            let peer = PeerRoutes::from(config);
+        DataEvent::AddPeer(peer) => {
             (Some(EgressEvent::AddPeer(peer.clone())), Some(IngressEvent::AddPeer(peer)))
         }
         DataEvent::RemovePeer(peer) => {
@@ -141,17 +186,16 @@ pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
         DataEvent::MovePeer { peer, path } => {
             (Some(EgressEvent::MovePeer { peer, path }), Some(IngressEvent::MovePeer { peer, path }))
         }
+        DataEvent::AddRoute { peer, route } => {
+            (Some(EgressEvent::AddRoute { peer, route }), Some(IngressEvent::AddRoute { peer, route }))
+        }
+        DataEvent::RemoveRoute { peer, route } => {
+            (Some(EgressEvent::RemoveRoute { peer, route }), Some(IngressEvent::RemoveRoute { peer, route }))
+        }
         DataEvent::Install(install) => {
-            let (peer, session) = (install.peer, install.session);
-            let seal = SealSession::new(install.framing, install.cipher, &install.seal);
-            let open =
-                OpenSession::new(install.framing, install.cipher, &install.open, install.replay_window);
-            let (Ok(mut seal), Ok(open)) = (seal, open) else { return (None, None) };
-            seal.follow(&open);
-            (
-                Some(EgressEvent::Install { peer, session, seal: Box::new(seal) }),
-                Some(IngressEvent::Install { peer, session, open: Box::new(open) }),
-            )
+            let Ok(codec) = from_core::session(&install) else { return (None, None) };
+            let (egress, ingress) = self::install(install.peer, install.session, codec);
+            (Some(egress), Some(ingress))
         }
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),
         DataEvent::Retire { peer, session } => {

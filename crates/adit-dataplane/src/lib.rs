@@ -1,82 +1,75 @@
-//! adit's data plane: sessions, framing, AEAD, replay, routes, segmentation and merging.
+//! adit's data plane: sessions, codecs, AEAD, replay, routes, segmentation and merging.
 //!
 //! It is pure: no I/O, no clock, no randomness, no threads. A driver reads packets and datagrams in
-//! batches, hands them to one of two halves, and writes out what it finds in its own [`Outbox`] or
-//! [`Inbox`]:
+//! batches, hands them to one of two halves, and writes out what it finds in its own [`TransmitBatch`] or
+//! [`ReceiveBatch`]:
 //!
-//! - [`Egress`] turns what the TUN device gives (perhaps a 64 KB super-packet) into trains of sealed
+//! - [`Egress`] turns what the TUN device gives (perhaps a 64 KB super-packet) into GSO batches of sealed
 //!   datagrams, copied once, from the TUN buffer into the place they are sent from.
 //! - [`Ingress`] opens datagrams where they lie in the receive buffer and merges runs of one flow into
 //!   super-packets by naming ranges of that buffer; it copies nothing.
 //!
-//! The halves are owned by one thread each and share nothing but [`Counters`] and, in OpenVPN's epoch format, the
-//! number of the epoch that a session shall be in. When a peer comes from another address, the half that opens leaves an
-//! order for the one that seals in [`Inbox::orders`], which the driver passes on at once. A protocol's
-//! [`adit_core::DataEvent`] is divided for them by [`split`].
+//! The halves are owned by one thread each and share nothing but [`Counters`], and what the two halves of one session's
+//! codec may share. When a peer comes from another address, the half that opens leaves an order for the one that seals
+//! in [`ReceiveBatch::orders`], which the driver passes on at once. A protocol's [`adit_core::DataEvent`] is divided for them
+//! by [`split`].
+//!
+//! How packets look on the wire, and how datagrams name their session, is in values of [`codec`]: one with each session,
+//! one for each socket.
 //!
 //! A server may have several pairs of halves, one a *worker*. Each peer is served by one of them, which alone
-//! has its sessions; the others know it by [`foreign`] and leave to the caller what they meet of it
-//! ([`Egress::seal_or_pass`], [`Inbox::passed`]).
+//! has its sessions; the others know it by [`remote_peer`] and leave to the caller what they meet of it
+//! ([`Egress::seal_or_pass`], [`ReceiveBatch::passed`]).
 #![forbid(unsafe_code)]
 
 pub mod aead;
 mod checksum;
+pub mod codec;
 mod counters;
 mod egress;
 mod event;
-mod framing;
 mod headers;
-mod inbox;
 mod ingress;
 mod merge;
 mod mss;
 mod offload;
-mod outbox;
+mod peers;
+mod receive;
 mod replay;
 mod routes;
 mod segment;
+mod slab;
+mod staging;
 #[cfg(test)]
 mod tests;
+mod transmit;
 
-pub use counters::{Counters, DirectionSnapshot, Drop, PeerSnapshot, Snapshot};
+use std::sync::Arc;
+
+use codec::Demultiplexer;
+pub use counters::{Activity, Counters, DirectionSnapshot, DropReason, Liveness, PeerSnapshot, Snapshot};
 pub use egress::Egress;
-pub use event::{EgressEvent, IngressEvent, PeerRoutes, foreign, split};
-pub use framing::{OpenSession, SealSession};
-pub use inbox::{Inbox, MergePolicy, Passed, TunPacket};
+pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
 pub use ingress::{Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
-pub use outbox::{MAX_DATAGRAM, MAX_SEGMENTS, Outbox, Train};
-
-/// Which side of the tunnel we are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// One peer, which may speak for any inner address.
-    Client,
-    /// Many peers, each bound to its routes.
-    Server,
-}
-
-/// The wire that tells control from data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
-    /// OpenVPN: opcode and key id in the first byte.
-    OpenVpn,
-    /// OpenVPN with a static key: all is data, and of the one peer ([`adit_core::PeerId::SERVER`], key id 0). What
-    /// it seals is taken from any path, as nothing but its key says who it is.
-    OpenVpnStatic,
-    /// WireGuard: message type in the first four bytes.
-    WireGuard,
-}
+pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};
+pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 
 /// What a data plane is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
-    /// Which side we are.
-    pub role: Role,
-    /// What arrives.
-    pub wire: Wire,
-    /// A server's peers reach each other without passing through the TUN device.
+    /// Tells apart what arrives at all sockets that have no demultiplexer of their own
+    /// ([`Ingress::set_demultiplexer`]).
+    pub demultiplexer: Arc<dyn Demultiplexer>,
+    /// Peers reach each other without passing through the TUN device.
     pub client_to_client: bool,
+}
+
+impl Config {
+    /// For sockets with that demultiplexer, and peers that do not reach each other.
+    pub fn new(demultiplexer: impl Demultiplexer + 'static) -> Self {
+        Config { demultiplexer: Arc::new(demultiplexer), client_to_client: false }
+    }
 }
 
 /// A new data plane: the half that seals, the half that opens, and the counters of both.

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use crate::checksum::Sum;
 use crate::headers::{Address, IPV4_DF, IPV4_HEADER, IPV6_HEADER, Ip, TCP, TCP_HEADER, UDP, UDP_HEADER};
-use crate::inbox::{Item, MergePolicy, Placed};
 use crate::offload::{Offload, Segmentation};
+use crate::receive::{Item, MergePolicy, Placed};
 use crate::segment::{finish_ipv4, pseudo_header};
 
 const ACK: u8 = 0x10;

@@ -12,14 +12,14 @@ pub(crate) const MAX_WINDOW: u32 = 65_536;
 
 /// Which counters were seen, of the last `size` up to the highest one.
 #[derive(Clone, Debug)]
-pub(crate) struct Window {
+pub struct Window {
     /// Bit `c % (64 × words)` says that counter `c` was seen. There is one word more than the window
     /// needs, so that the word being entered never holds live bits.
     words: Vec<u64>,
     mask: u64,
     size: u64,
-    /// The highest counter seen. Counter 0 is below every window: no protocol of ours uses it on the wire
-    /// but WireGuard, which shifts its counters by one.
+    /// The highest counter seen. Counter 0 is below every window: a codec whose counters start with it on the wire
+    /// gives them out plus one.
     highest: u64,
     /// Counters up to this one came, or are too late.
     floor: u64,
@@ -35,12 +35,11 @@ struct Age {
 }
 
 /// Notes at a time, at most: what is late is refused when it is a quarter later than it may be, at the latest.
-/// (OpenVPN looks every 5 seconds.)
 const NOTES: u32 = 4;
 
 /// What the window says of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freshness {
+pub enum Freshness {
     /// Not seen, and higher than all before.
     Newest,
     /// Not seen, and inside the window.
@@ -51,7 +50,7 @@ pub(crate) enum Freshness {
 
 impl Window {
     /// An empty window of that many packets (made to fit 1..=65,536).
-    pub(crate) fn new(window: ReplayWindow) -> Self {
+    pub fn new(window: ReplayWindow) -> Self {
         let size = window.packets.clamp(1, MAX_WINDOW);
         let words = (size as usize).div_ceil(64).saturating_add(1).next_power_of_two();
         Window {
@@ -65,7 +64,7 @@ impl Window {
     }
 
     /// The time goes on.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    pub fn tick(&mut self, now: Instant) {
         let Age { most, notes } = &mut self.age;
         if most.is_zero() {
             return;
@@ -84,7 +83,7 @@ impl Window {
 
     /// Judges an authenticated counter (at least 1) and marks it as seen.
     #[inline]
-    pub(crate) fn accept(&mut self, counter: u64) -> Freshness {
+    pub fn accept(&mut self, counter: u64) -> Freshness {
         if counter <= self.floor || self.highest.saturating_sub(counter) >= self.size {
             return Freshness::Replayed;
         }
@@ -105,6 +104,14 @@ impl Window {
         }
         *word |= bit;
         freshness
+    }
+
+    /// The counter whose lowest 32 bits are `low`: the one that lies within the window or ahead of it, by less than
+    /// 2^32 in all (RFC 4303, appendix A2.1). It is a guess, until a tag that covers the whole counter verifies.
+    #[inline]
+    pub fn infer(&self, low: u32) -> u64 {
+        let bottom = self.highest.saturating_sub(self.size - 1);
+        bottom.saturating_add(u64::from(low.wrapping_sub(bottom as u32)))
     }
 
     #[inline]
@@ -177,6 +184,27 @@ mod tests {
             let refused_at = refused_at.unwrap();
             assert!((12..=12 + 3 + 2 * ticks as u64).contains(&refused_at), "{refused_at}");
             assert!(window.age.notes.len() <= NOTES as usize + 1);
+        }
+    }
+
+    #[test]
+    fn a_counter_is_inferred_from_its_low_half() {
+        let mut window = Window::new(packets(64));
+        let infer = |window: &Window, counter: u64| window.infer(counter as u32);
+        for counter in [1, 2, 63, 64, 1000, 0xffff_ffff] {
+            assert_eq!(infer(&window, counter), counter, "nothing was seen yet");
+        }
+        // Across the first wrap, late ones included; then far on.
+        for highest in [0xffff_fff0_u64, 0x1_0000_0005, 0x1_0000_0100, 0x7_ffff_ffff, 0x8_0000_0000] {
+            window.accept(highest);
+            for counter in [highest - 63, highest - 1, highest, highest + 1, highest + 0xffff_ff00] {
+                assert_eq!(infer(&window, counter), counter, "{counter:#x} after {highest:#x}");
+            }
+            assert_eq!(
+                infer(&window, highest - 64),
+                highest - 64 + (1 << 32),
+                "too late: taken for a later one"
+            );
         }
     }
 

@@ -1,43 +1,69 @@
 //! Longest-prefix match from inner addresses to peers.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use adit_core::IpNet;
 
 use crate::headers::Address;
 
-/// The prefixes of one length, sorted by address.
+/// The prefixes of one length.
 #[derive(Clone, Debug)]
 struct Level<A> {
     mask: A,
-    entries: Vec<(A, u32)>,
+    entries: BTreeMap<A, u32>,
 }
 
-/// Routes of both families. Values are slots of peers.
+/// Routes of both families. Values are slots of peers. A change costs the same however many routes others have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     /// Longest prefix first.
     v4: Vec<Level<u32>>,
     /// Longest prefix first.
     v6: Vec<Level<u128>>,
+    /// The prefixes of each slot.
+    owned: BTreeMap<u32, BTreeSet<IpNet>>,
 }
 
 impl Routes {
-    /// Adds a route; one with the same prefix is replaced, whosever it was.
+    /// Adds a route; one with the same prefix is replaced, whichever slot it had.
     pub(crate) fn insert(&mut self, net: IpNet, slot: u32) {
-        match net.trunc() {
+        let net = net.trunc();
+        let before = match net {
             IpNet::V4(net) => insert(&mut self.v4, u32::from(net.netmask()), u32::from(net.network()), slot),
             IpNet::V6(net) => {
                 insert(&mut self.v6, u128::from(net.netmask()), u128::from(net.network()), slot)
             }
+        };
+        if let Some(before) = before.filter(|before| *before != slot) {
+            self.disown(before, &net);
+        }
+        self.owned.entry(slot).or_default().insert(net);
+    }
+
+    /// Removes a route of that slot; one that another slot has by now stays.
+    pub(crate) fn delete(&mut self, net: IpNet, slot: u32) {
+        let net = net.trunc();
+        if self.disown(slot, &net) {
+            self.unroute(net);
         }
     }
 
-    /// Removes all routes of that peer.
+    /// Removes all routes of that slot.
     pub(crate) fn remove(&mut self, slot: u32) {
-        remove(&mut self.v4, slot);
-        remove(&mut self.v6, slot);
+        for net in self.owned.remove(&slot).unwrap_or_default() {
+            self.unroute(net);
+        }
     }
 
-    /// The peer behind which that address is.
+    /// That slot has these routes and no others.
+    pub(crate) fn replace(&mut self, slot: u32, nets: impl IntoIterator<Item = IpNet>) {
+        self.remove(slot);
+        for net in nets {
+            self.insert(net, slot);
+        }
+    }
+
+    /// The slot whose prefix that address is in.
     #[inline]
     pub(crate) fn lookup(&self, address: Address) -> Option<u32> {
         match address {
@@ -45,29 +71,48 @@ impl Routes {
             Address::V6(address) => lookup(&self.v6, address),
         }
     }
+
+    /// Whether the slot had it.
+    fn disown(&mut self, slot: u32, net: &IpNet) -> bool {
+        let Some(nets) = self.owned.get_mut(&slot) else { return false };
+        let had = nets.remove(net);
+        if nets.is_empty() {
+            self.owned.remove(&slot);
+        }
+        had
+    }
+
+    fn unroute(&mut self, net: IpNet) {
+        match net {
+            IpNet::V4(net) => remove(&mut self.v4, u32::from(net.netmask()), u32::from(net.network())),
+            IpNet::V6(net) => remove(&mut self.v6, u128::from(net.netmask()), u128::from(net.network())),
+        }
+    }
 }
 
-fn insert<A: Copy + Ord>(levels: &mut Vec<Level<A>>, mask: A, address: A, slot: u32) {
-    // A greater mask is a longer prefix: keep descending order.
-    let level = match levels.binary_search_by(|level| mask.cmp(&level.mask)) {
+/// Gives the slot that had the prefix.
+fn insert<A: Copy + Ord>(levels: &mut Vec<Level<A>>, mask: A, address: A, slot: u32) -> Option<u32> {
+    let level = match find(levels, mask) {
         Ok(found) => found,
         Err(place) => {
-            levels.insert(place, Level { mask, entries: Vec::new() });
+            levels.insert(place, Level { mask, entries: BTreeMap::new() });
             place
         }
     };
-    let entries = &mut levels[level].entries;
-    match entries.binary_search_by_key(&address, |(address, _)| *address) {
-        Ok(found) => entries[found].1 = slot,
-        Err(place) => entries.insert(place, (address, slot)),
+    levels[level].entries.insert(address, slot)
+}
+
+fn remove<A: Copy + Ord>(levels: &mut Vec<Level<A>>, mask: A, address: A) {
+    let Ok(level) = find(levels, mask) else { return };
+    levels[level].entries.remove(&address);
+    if levels[level].entries.is_empty() {
+        levels.remove(level);
     }
 }
 
-fn remove<A>(levels: &mut Vec<Level<A>>, slot: u32) {
-    for level in levels.iter_mut() {
-        level.entries.retain(|(_, owner)| *owner != slot);
-    }
-    levels.retain(|level| !level.entries.is_empty());
+/// Where the level of a mask is, or would be: a greater mask is a longer prefix, and those come first.
+fn find<A: Copy + Ord>(levels: &[Level<A>], mask: A) -> Result<usize, usize> {
+    levels.binary_search_by(|level| mask.cmp(&level.mask))
 }
 
 #[inline]
@@ -75,11 +120,7 @@ fn lookup<A>(levels: &[Level<A>], address: A) -> Option<u32>
 where
     A: Copy + Ord + std::ops::BitAnd<Output = A>,
 {
-    levels.iter().find_map(|level| {
-        let wanted = address & level.mask;
-        let found = level.entries.binary_search_by_key(&wanted, |(address, _)| *address).ok()?;
-        Some(level.entries[found].1)
-    })
+    levels.iter().find_map(|level| level.entries.get(&(address & level.mask)).copied())
 }
 
 #[cfg(test)]
@@ -114,6 +155,7 @@ mod tests {
         #[test]
         fn equals_a_scan_of_all(
             inserts in proptest::collection::vec((net(), 0u32..5), 0..60),
+            deleted in proptest::collection::vec((net(), 0u32..5), 0..20),
             removed in proptest::option::of(0u32..5),
             probes in proptest::collection::vec(net(), 1..40),
         ) {
@@ -123,6 +165,10 @@ mod tests {
                 routes.insert(net, slot);
                 naive.retain(|(other, _)| *other != net.trunc());
                 naive.push((net.trunc(), slot));
+            }
+            for (net, slot) in deleted {
+                routes.delete(net, slot);
+                naive.retain(|other| *other != (net.trunc(), slot));
             }
             if let Some(slot) = removed {
                 routes.remove(slot);
@@ -137,5 +183,22 @@ mod tests {
                 prop_assert_eq!(routes.lookup(address(&probe)), expected);
             }
         }
+    }
+
+    #[test]
+    fn a_prefix_moves_from_one_peer_to_another() {
+        let prefix: IpNet = "10.1.0.0/16".parse().expect("a prefix");
+        let inside = Address::V4(0x0a01_0203);
+        let mut routes = Routes::default();
+        routes.insert(prefix, 1);
+        routes.insert(prefix, 2);
+        assert_eq!(routes.lookup(inside), Some(2));
+        routes.delete(prefix, 1);
+        routes.remove(1);
+        assert_eq!(routes.lookup(inside), Some(2), "it is not the first one's any more");
+        routes.replace(1, [prefix]);
+        assert_eq!(routes.lookup(inside), Some(1));
+        routes.delete(prefix, 1);
+        assert_eq!((routes.lookup(inside), routes.owned.len()), (None, 0));
     }
 }

@@ -2,7 +2,7 @@
 //! each packet there and writes it where it is sent from, so nothing is copied.
 
 use crate::checksum::Sum;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::headers::{IPV4_HEADER, IPV6_HEADER, Ip, TCP, TCP_HEADER, UDP, UDP_HEADER};
 use crate::offload::{Offload, Segmentation};
 
@@ -38,10 +38,10 @@ impl Segments {
         packet: &[u8],
         ip: &Ip,
         template: &mut Vec<u8>,
-    ) -> Result<Self, Drop> {
-        let segments = Self::plan(offload, packet, ip).ok_or(Drop::Malformed)?;
+    ) -> Result<Self, DropReason> {
+        let segments = Self::plan(offload, packet, ip).ok_or(DropReason::Malformed)?;
         template.clear();
-        template.extend_from_slice(packet.get(..segments.headers).ok_or(Drop::Malformed)?);
+        template.extend_from_slice(packet.get(..segments.headers).ok_or(DropReason::Malformed)?);
         Ok(segments)
     }
 
@@ -172,16 +172,16 @@ fn put_checksum(transport: &mut [u8], at: usize, pseudo: Sum, udp: bool) -> Opti
 }
 
 /// Finishes the checksum that the kernel left to us: its field holds the pseudo-header's sum.
-pub(crate) fn finish_checksum(offload: &Offload, packet: &mut [u8]) -> Result<(), Drop> {
+pub(crate) fn finish_checksum(offload: &Offload, packet: &mut [u8]) -> Result<(), DropReason> {
     if !offload.needs_checksum {
         return Ok(());
     }
     let at = usize::from(offload.checksum_offset);
-    let covered = packet.get_mut(usize::from(offload.checksum_start)..).ok_or(Drop::Malformed)?;
+    let covered = packet.get_mut(usize::from(offload.checksum_start)..).ok_or(DropReason::Malformed)?;
     let mut checksum = Sum::default().bytes(covered).finish();
     if at == UDP_CHECKSUM && checksum == [0, 0] {
         checksum = [0xff, 0xff];
     }
-    covered.get_mut(at..at + 2).ok_or(Drop::Malformed)?.copy_from_slice(&checksum);
+    covered.get_mut(at..at + 2).ok_or(DropReason::Malformed)?.copy_from_slice(&checksum);
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow,
 };
+use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
-    Config, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Segmentation, Wire, split,
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, Segmentation, TransmitBatch, split,
 };
 
 fn path() -> Path {
@@ -19,19 +20,19 @@ type Form = fn(OpenVpnFraming) -> Framing;
 
 /// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
 /// seals the other opens.
-fn end(role: Role, cipher: Cipher, form: Form) -> (Egress, Ingress) {
-    let (mut egress, mut ingress, _) =
-        adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client: false });
-    let (peer, session) = (PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 0));
+fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
+    let (mut egress, mut ingress, _) = adit_dataplane::new(config);
+    let (peer, session) = (PeerId::SERVER, openvpn::session_id(PeerId::SERVER, 0));
     let mac = MacKey { digest: Digest::Sha256, key: vec![7; 32].into(), iv_key: [7; 16].into() };
     let key = DirectionKey { key: vec![7; 32].into(), implicit_iv: [7; 8], mac: Some(mac) };
     let events = [
         DataEvent::AddPeer(PeerConfig {
             peer,
-            path: path(),
+            path: Some(path()),
             routes: vec!["10.0.0.0/8".parse().expect("a network")],
             max_mss: Some(1400),
             roams: true,
+            staging: false,
         }),
         DataEvent::Install(Box::new(Install {
             peer,
@@ -48,7 +49,7 @@ fn end(role: Role, cipher: Cipher, form: Form) -> (Egress, Ingress) {
         })),
         DataEvent::Activate { peer, session },
     ];
-    let mut out = Outbox::new();
+    let mut out = TransmitBatch::new();
     for event in events {
         let (for_egress, for_ingress) = split(event);
         for_egress.into_iter().for_each(|event| egress.apply(event, &mut out));
@@ -89,25 +90,26 @@ fn sealing_and_opening_allocate_nothing() {
 }
 
 fn sealing_and_opening(cipher: Cipher, form: Form) {
-    let (mut egress, _) = end(Role::Client, cipher, form);
-    let (_, mut ingress) = end(Role::Server, cipher, form);
-    let (mut outbox, mut inbox) = (Outbox::new(), Inbox::new(MergePolicy::TcpAndUdp));
+    let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form);
+    let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form);
+    let (mut transmit_batch, mut receive_batch) =
+        (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);
     let mut packet = original.clone();
     let mut buffer = vec![0; 65_536];
     let mut merged = 0;
     let mut round = || {
         packet.copy_from_slice(&original);
-        egress.seal_packet(offload, &mut packet, &mut outbox);
-        for train in outbox.iter() {
-            let bytes = &mut buffer[..train.bytes.len()];
-            bytes.copy_from_slice(train.bytes);
-            ingress.open_datagrams(path(), bytes, train.segment, &mut inbox);
-            merged += inbox.packets().filter(|packet| packet.pieces().count() == 40).count();
-            inbox.notices().clear();
-            inbox.clear();
+        egress.seal_packet(offload, &mut packet, &mut transmit_batch);
+        for gso_batch in transmit_batch.iter() {
+            let bytes = &mut buffer[..gso_batch.bytes.len()];
+            bytes.copy_from_slice(gso_batch.bytes);
+            ingress.open_datagrams(path(), bytes, gso_batch.segment, &mut receive_batch);
+            merged += receive_batch.packets().filter(|packet| packet.pieces().count() == 40).count();
+            receive_batch.notices().clear();
+            receive_batch.clear();
         }
-        outbox.clear();
+        transmit_batch.clear();
         drop(egress.take_notices());
     };
     // The first round grows the buffers.

@@ -35,7 +35,7 @@ pub fn unix_now() -> UnixTime {
     UnixTime(u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0))
 }
 
-/// That moment on the clock of this place (`TZ`, `/etc/localtime`), as OpenVPN writes it: `2026-01-31 13:05:00`.
+/// That moment on the clock of this place (`TZ`, `/etc/localtime`): `2026-01-31 13:05:00`.
 pub fn local_time(at: UnixTime) -> String {
     let Some(time) = sys::local_time(at.0) else { return at.0.to_string() };
     let sys::LocalTime { year, month, day, hour, minute, second } = time;

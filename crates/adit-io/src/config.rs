@@ -14,18 +14,24 @@ use crate::tun::TunConfig;
 pub struct DriverConfig {
     /// The TUN device.
     pub tun: TunConfig,
-    /// Where to wait for peers (a server).
+    /// The tunnel has one peer, on one path: one worker serves it, and packets wait in the device while the path is
+    /// full. Otherwise packets for a full path are dropped, as others go elsewhere.
+    pub single_peer: bool,
+    /// The tunnel may change how this machine reaches other networks: what an earlier run left behind is put back at the
+    /// start, and the kill switch lets out what goes into the device.
+    pub changes_routing: bool,
+    /// Where to wait for peers.
     pub listen: Vec<Listen>,
     /// Answer UDP peers from the address that they wrote to, also where `listen` names none: each address that
     /// the machine has at the start gets a socket of its own.
     pub multihome: bool,
-    /// Whom to reach (a client); [`adit_core::Event::Open`] names them by index.
+    /// Peers to reach; [`adit_core::Event::Open`] names them by index.
     pub remotes: Vec<Remote>,
     /// Sizes of the socket buffers.
     pub buffers: Buffers,
-    /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a client has one in any case.
+    /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a single peer has one in any case.
     pub workers: usize,
-    /// TCP connections that a server holds at once; more are refused. The protocol makes room before that: it closes
+    /// TCP connections that listeners hold at once; more are refused. The protocol makes room before that: it closes
     /// connections of unauthenticated peers by source (`adit_core::prefix_table`).
     pub max_connections: usize,
     /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.

@@ -29,7 +29,7 @@ pub use self::client::{Helper, HelperAccess, HelperFiles};
 pub use self::gathered::{Allowed, Gather, Gathered};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{Network, Policy, Revocations, Scripts};
-pub use self::request::{LookedUp, Mark};
+pub use self::request::{LookedUp, Mark, ScriptCall, ScriptInput};
 
 /// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `gather` reads its configuration
 /// again.

@@ -42,7 +42,7 @@ pub use driver::{
 };
 pub use helper::{
     Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy,
-    Revocations, ScriptLauncher, ScriptRun, Scripts, serve_helper,
+    Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};

@@ -124,7 +124,7 @@ fn wanted_name(remote: &Remote) -> Result<Cow<'_, str>, OpenFailure> {
     if !remote.random_hostname || remote.host.parse::<IpAddr>().is_ok() {
         return Ok(Cow::Borrowed(&remote.host));
     }
-    // As many as OpenVPN takes (socket.c `hostname_randomize`).
+    // 48 random bits make a name that no cache has.
     let mut random = [0; 6];
     OsRng
         .try_fill_bytes(&mut random)

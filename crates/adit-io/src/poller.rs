@@ -26,7 +26,7 @@ pub(crate) enum Token {
     /// Word of changed routes.
     Routes,
     /// What other workers hand over.
-    Handovers,
+    Forwards,
 }
 
 impl Token {
@@ -38,7 +38,7 @@ impl Token {
             Token::Tcp(number) => (3, number),
             Token::Listener(number) => (4, number),
             Token::Routes => (5, 0),
-            Token::Handovers => (6, 0),
+            Token::Forwards => (6, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -52,7 +52,7 @@ impl Token {
             3 => Some(Token::Tcp(number)),
             4 => Some(Token::Listener(number)),
             5 => Some(Token::Routes),
-            6 => Some(Token::Handovers),
+            6 => Some(Token::Forwards),
             _ => None,
         }
     }

@@ -46,7 +46,7 @@ pub struct UdpOptions {
     pub gro: bool,
 }
 
-/// What became of a train.
+/// What became of a GSO batch.
 #[derive(Debug)]
 enum Sent {
     /// The socket took all of it.
@@ -150,7 +150,7 @@ impl UdpSocket {
         self.limits.longest(to.ip(), clock).min(usize::from(u16::MAX))
     }
 
-    /// Receives what one system call brings, without waiting: one message, which may be a train that
+    /// Receives what one system call brings, without waiting: one message, which may be a GSO batch that
     /// UDP_GRO gathered.
     fn receive_one(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut received = sys::receive(self.socket.as_fd(), buffer)?;
@@ -298,7 +298,7 @@ pub(crate) struct UdpOffloads {
     pub(crate) gro: Result<(), String>,
 }
 
-/// Tries both on the loopback device: trains with and without a short tail must arrive byte for byte.
+/// Tries both on the loopback device: GSO batches with and without a short tail must arrive byte for byte.
 /// Where the loopback device is down, the kernel is asked whether it knows the options, and believed.
 pub(crate) fn self_test() -> UdpOffloads {
     match try_offloads() {
@@ -329,7 +329,7 @@ fn try_offloads() -> io::Result<UdpOffloads> {
     for length in [1500, 1401, 1502] {
         let sent: Vec<u8> = (0..length).map(|index: u32| index.wrapping_mul(31).to_le_bytes()[0]).collect();
         if let Err(error) = sender.send_one(&Message { bytes: &sent, to, segment: Some(300) }) {
-            offloads.gso = Err(format!("a train to the loopback device was refused: {error}"));
+            offloads.gso = Err(format!("a gso_batch to the loopback device was refused: {error}"));
             break;
         }
         let mut arrived = Vec::new();
@@ -343,7 +343,7 @@ fn try_offloads() -> io::Result<UdpOffloads> {
             arrived.extend_from_slice(&buffer[..received.len]);
         }
         if arrived != sent {
-            offloads.gso = Err("a train to the loopback device arrived damaged".to_owned());
+            offloads.gso = Err("a gso_batch to the loopback device arrived damaged".to_owned());
         }
     }
     Ok(offloads)
@@ -373,14 +373,14 @@ mod tests {
         UdpOptions { buffers: Buffers::default(), gso: offloads, gro: offloads }
     }
 
-    /// Sends one train and gives the datagrams that arrive.
-    fn carry(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, train: &[u8]) -> Vec<Vec<u8>> {
-        from.send(train, 700, address).unwrap();
+    /// Sends one GSO batch and gives the datagrams that arrive.
+    fn carry(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, gso_batch: &[u8]) -> Vec<Vec<u8>> {
+        from.send(gso_batch, 700, address).unwrap();
         let mut datagrams = Vec::new();
         let mut buffer = vec![0; RECEIVE_SLOT];
         let mut total = 0;
-        while total < train.len() {
-            assert!(wait_readable(to).unwrap(), "only {total} of {} bytes came", train.len());
+        while total < gso_batch.len() {
+            assert!(wait_readable(to).unwrap(), "only {total} of {} bytes came", gso_batch.len());
             let received = to.receive_one(&mut buffer).unwrap();
             assert!(!received.truncated);
             datagrams.extend(buffer[..received.len].chunks(received.segment).map(<[u8]>::to_vec));
@@ -391,13 +391,13 @@ mod tests {
 
     #[test]
     fn trains_arrive_with_and_without_offloads() {
-        let train: Vec<u8> = (0..700 * 5 + 123_u32).map(|index| index.to_le_bytes()[0]).collect();
-        let expected: Vec<Vec<u8>> = train.chunks(700).map(<[u8]>::to_vec).collect();
+        let gso_batch: Vec<u8> = (0..700 * 5 + 123_u32).map(|index| index.to_le_bytes()[0]).collect();
+        let expected: Vec<Vec<u8>> = gso_batch.chunks(700).map(<[u8]>::to_vec).collect();
         for (send, receive) in [(true, true), (true, false), (false, true), (false, false)] {
             let to = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(receive)).unwrap();
             let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(send)).unwrap();
             let address = to.local_address().unwrap();
-            assert_eq!(carry(&from, &to, address, &train), expected, "gso {send}, gro {receive}");
+            assert_eq!(carry(&from, &to, address, &gso_batch), expected, "gso {send}, gro {receive}");
         }
     }
 
@@ -454,8 +454,8 @@ mod tests {
         // refuses, and the fallback must deliver.
         let to = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
         let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
-        let train = vec![7; 2 * 40_000];
-        from.send(&train, 40_000, to.local_address().unwrap()).unwrap();
+        let gso_batch = vec![7; 2 * 40_000];
+        from.send(&gso_batch, 40_000, to.local_address().unwrap()).unwrap();
         let mut buffer = vec![0; RECEIVE_SLOT];
         for _ in 0..2 {
             assert!(wait_readable(&to).unwrap());
@@ -500,11 +500,11 @@ mod tests {
         in_fresh_network(|| {
             let (tun, _routing) = narrow_link(1500);
             let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
-            let train: Vec<u8> = (0..5).flat_map(|number| vec![number; 1000]).chain([9; 300]).collect();
+            let gso_batch: Vec<u8> = (0..5).flat_map(|number| vec![number; 1000]).chain([9; 300]).collect();
             for _ in 0..2 {
-                socket.send(&train, 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+                socket.send(&gso_batch, 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
                 let payloads = payloads(&tun, 6);
-                assert!(payloads.iter().map(|payload| &payload[8..]).eq(train.chunks(1000)));
+                assert!(payloads.iter().map(|payload| &payload[8..]).eq(gso_batch.chunks(1000)));
             }
         });
     }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use adit_core::{
-    Cipher, Command, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, Protocol, UnixTime,
-};
-use adit_dataplane::{Config, Counters, Egress, Inbox, Ingress, MergePolicy, Outbox, Role, Wire, split};
+use adit_core::{Cipher, Command, Ended, Instant, Notice, Path, PeerId, Protocol, UnixTime};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Counters, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use rustix::event::{Timespec, epoll};
@@ -70,8 +70,8 @@ impl Clients {
             waiting: sockets,
             members: Vec::new(),
             shared: Arc::clone(&shared),
-            inbox: Inbox::new(MergePolicy::Off),
-            outbox: Outbox::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
             datagram: Vec::new(),
         };
         Ok(Clients { shared, thread: Some(std::thread::spawn(move || runner.run())) })
@@ -144,8 +144,8 @@ struct Runner {
     /// In the reverse order of `waiting`: the number an event brings counts from the other end.
     members: Vec<Member>,
     shared: Arc<Shared>,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: ReceiveBatch,
+    outbox: TransmitBatch,
     datagram: Vec<u8>,
 }
 
@@ -181,11 +181,7 @@ impl Runner {
     fn begin_some(&mut self) {
         while self.members.len() < IN_FLIGHT + self.shared.connected.load(Ordering::Relaxed) {
             let Some(socket) = self.waiting.pop() else { return };
-            let (egress, ingress, counters) = adit_dataplane::new(Config {
-                role: Role::Client,
-                wire: Wire::OpenVpn,
-                client_to_client: false,
-            });
+            let (egress, ingress, counters) = adit_dataplane::new(Config::new(openvpn::Client));
             let client = Client::new(self.params.clone(), self.now(), seed());
             let index = self.members.len();
             self.members.push(Member { socket, client, egress, ingress, counters, traffic: None, up: false });
@@ -277,7 +273,14 @@ impl Runner {
 }
 
 impl Member {
-    fn follow(&mut self, event: Event, now: Instant, path: Path, shared: &Shared, outbox: &mut Outbox) {
+    fn follow(
+        &mut self,
+        event: Event,
+        now: Instant,
+        path: Path,
+        shared: &Shared,
+        outbox: &mut TransmitBatch,
+    ) {
         match event {
             Event::Data(order) => {
                 match &order {

@@ -11,7 +11,7 @@ pub struct AccessParams {
     /// `auth-user-pass-verify`: who judges usernames and passwords.
     pub verify: Option<PasswordScript>,
     /// `management-client-auth`: a program judges usernames and passwords, too, and hears of clients
-    /// ([`adit_core::Event::Client`]).
+    /// ([`crate::request::Request::Client`]).
     pub management: bool,
     /// `auth-user-pass-optional`: clients without username and password are judged, too.
     pub optional: bool,

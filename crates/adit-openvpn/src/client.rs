@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Challenge, ChallengeResponse, Command, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId,
-    PeerInfo, Protocol, Rejected, Report, Severity, UserPassword,
+    Command, Ended, Framing, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Report, Severity,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::params::{ClientParams, ControlParams};
+use crate::request::{
+    Challenge, ChallengeResponse, Event, PeerDetail, PeerInfo, Reply, Request, UserPassword,
+};
 use challenge::{Dynamic, TextChallenge};
 use connection::{Connection, Outcome};
 use user::{AfterRefusal, Need, Temporary, User};
@@ -110,16 +112,6 @@ impl Client {
         self
     }
 
-    /// The server, when the tunnel is up.
-    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        match &self.state {
-            State::Connected(connection) => {
-                connection.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
     fn remote_name(&self) -> &str {
         self.params.remotes.get(self.remote).map_or("the server", |remote| remote.name.as_str())
     }
@@ -134,7 +126,7 @@ impl Client {
             return match need {
                 Need::Credentials => {
                     let reason = self.user.why_asked();
-                    self.events.push_back(Event::AskCredentials { reason });
+                    self.events.push_back(Event::Request(Request::Credentials { reason }));
                 }
                 Need::Answer { text, echo } => self.ask(text, echo),
             };
@@ -148,7 +140,11 @@ impl Client {
     fn ask(&mut self, text: String, echo: bool) {
         self.questions = self.questions.wrapping_add(1);
         self.question = Some(self.questions);
-        self.events.push_back(Event::AskResponse(Challenge { id: self.questions, text, echo }));
+        self.events.push_back(Event::Request(Request::Challenge(Challenge {
+            id: self.questions,
+            text,
+            echo,
+        })));
     }
 
     fn end(&mut self, ended: Ended) {
@@ -403,6 +399,11 @@ impl Client {
 }
 
 impl Protocol for Client {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let State::Connected(connection) = &mut self.state else {
@@ -419,13 +420,7 @@ impl Protocol for Client {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
             Command::NotUp { reason } => self.not_up(&reason),
-            Command::ScriptDone { .. }
-            | Command::Rule { .. }
-            | Command::PeerAddresses(_)
-            | Command::OpenFailed { .. }
-            | Command::Disconnect { .. }
-            | Command::Dismiss { .. }
-            | Command::PeerSettings { .. } => {}
+            Command::OpenFailed { .. } | Command::Disconnect { .. } => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
                     self.try_again(&format!("the connection broke: {reason}"), false);
@@ -441,14 +436,27 @@ impl Protocol for Client {
                     self.try_again("told to restart", false);
                 }
             }
-            Command::Credentials(answer) => self.answered(answer),
-            Command::Response(response) => self.question_answered(response),
-            Command::RevocationList(content) => self.take_revocations(&content),
             Command::Rekey { .. } => {
                 if let State::Connected(connection) = &mut self.state {
                     connection.rekey(now);
                 }
             }
+        }
+        self.settle();
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.now = now;
+        match reply {
+            Reply::Credentials(answer) => self.answered(answer),
+            Reply::ChallengeResponse(response) => self.question_answered(response),
+            Reply::RevocationList(content) => self.take_revocations(&content),
+            // For servers.
+            Reply::ScriptDone { .. }
+            | Reply::ClientDecision { .. }
+            | Reply::PeerAddresses(_)
+            | Reply::KillClient { .. }
+            | Reply::PeerSettings { .. } => {}
         }
         self.settle();
     }
@@ -495,5 +503,14 @@ impl Protocol for Client {
             self.events.extend(self.after_words.drain(..));
         }
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        match &self.state {
+            State::Connected(connection) => {
+                connection.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Digest, Event, Framing, Install, OpenVpnFraming, OpenVpnHeader,
-    PeerId, ReplayWindow, SessionId,
+    Cipher, CompressionFraming, Digest, Framing, OpenVpnFraming, OpenVpnHeader, PeerId, ReplayWindow,
+    SessionId,
 };
 
 use crate::key_state::KeyStateError;
 use crate::negotiate::{PointToPointTerms, Shape, iv_proto};
 use crate::params::DataParams;
+use crate::request::{DataEvent, Event, Install};
 use crate::session::Session;
 use crate::usage::{Traffic, Usage, UseLimits};
 use crate::wire::Role;

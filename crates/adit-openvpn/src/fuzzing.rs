@@ -36,7 +36,7 @@ pub fn pushed(options: &[&str], route_nopull: bool) -> usize {
     let Dns { search, only_for, .. } = &settings.dns;
     assert!(search.iter().chain(only_for).all(|domain| is_domain(domain)), "{:?}", settings.dns);
     if route_nopull {
-        assert!(settings.routes.is_empty() && settings.redirect_gateway.is_none());
+        assert!(settings.routes.is_empty() && settings.redirect.is_none());
         assert_eq!(settings.dns, Dns::default());
     }
     let of = |v4| settings.addresses.iter().filter(|it| matches!(it, IpNet::V4(_)) == v4).count();

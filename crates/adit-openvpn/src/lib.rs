@@ -24,6 +24,7 @@ pub mod params;
 pub mod peer_info;
 mod pushed;
 pub mod reliable;
+pub mod request;
 mod server;
 mod session;
 pub mod static_key;

@@ -49,7 +49,7 @@ impl Hearing<'_> {
             Notice::Message { payload, .. } if data_message::classify(payload) == DataMessage::OccExit => {
                 return Heard::Goodbye;
             }
-            Notice::Message { .. } => {}
+            Notice::Message { .. } | Notice::Wanted { .. } => {}
             Notice::Moved { path, .. } => return Heard::Moved(*path),
         }
         Heard::Nothing

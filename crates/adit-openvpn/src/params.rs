@@ -1,13 +1,14 @@
 //! What the configuration says, as the state machines take it.
 
-pub use adit_core::{AuthRetry, Rate, StaticChallenge};
+mod user_auth;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, RedirectGateway,
-    ReplayWindow, Route, SessionLimits, Transport, UnixTime, UserPassword,
+    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, Redirect,
+    ReplayWindow, Route, SessionLimits, Transport, UnixTime,
 };
 use adit_pki::{NameFields, Revocations};
 
@@ -18,6 +19,10 @@ use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
 use crate::wrap::v2::ServerKey;
 use crate::wrap::{KeyDirection, WrapConfig};
+
+pub use adit_core::Rate;
+
+pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
 /// What both roles need for the control channel.
 #[derive(Clone)]
@@ -40,7 +45,7 @@ pub struct ControlParams {
     pub retransmit: Duration,
     /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
     pub wall_at_origin: UnixTime,
-    /// The lists that `tls` judges by, to be replaced by [`adit_core::Command::RevocationList`].
+    /// The lists that `tls` judges by, to be replaced by [`crate::request::Reply::RevocationList`].
     pub revocations: Option<Revocations>,
     /// `x509-username-field`: what names the peer.
     pub name_fields: NameFields,
@@ -232,21 +237,6 @@ impl ClientParams {
     }
 }
 
-/// How a client uses a username and a password.
-#[derive(Clone, Debug)]
-pub struct UserAuth {
-    /// Those at hand; without, they are asked for by [`adit_core::Event::AskCredentials`] before the first
-    /// connection.
-    pub credentials: Option<UserPassword>,
-    /// `auth-retry`.
-    pub retry: AuthRetry,
-    /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
-    /// asked for again when they are needed again.
-    pub nocache: bool,
-    /// `static-challenge`: a question of the file's, whose answer goes with the password.
-    pub challenge: Option<StaticChallenge>,
-}
-
 /// What a `pull-filter` does with an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullAction {
@@ -264,7 +254,7 @@ pub struct LocalSettings {
     /// `route` and `route-ipv6`.
     pub routes: Vec<Route>,
     /// `redirect-gateway`.
-    pub redirect_gateway: Option<RedirectGateway>,
+    pub redirect: Option<Redirect>,
     /// `block-ipv6`.
     pub block_ipv6: bool,
     /// `dhcp-option DNS`, `dhcp-option DOMAIN`.
@@ -353,7 +343,7 @@ pub struct PointParams {
     /// Our own end of the tunnel.
     pub local: LocalSettings,
     /// The only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
     /// `explicit-exit-notify`: say goodbye.
     pub exit_notify: bool,
@@ -393,7 +383,7 @@ pub struct StaticParams {
     /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
     pub float: bool,
     /// Who waits: the only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`adit_core::Command::PeerAddresses`] names others; `None`: any.
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
     /// Who waits: `explicit-exit-notify`.
     pub exit_notify: bool,
@@ -443,7 +433,7 @@ impl StaticParams {
 /// What differs from client to client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerClientParams {
-    /// `client-config-dir`: ask with [`adit_core::Event::WantPeerSettings`] before a client is let in.
+    /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
     pub ask: bool,
     /// `ifconfig-pool-persist`: who had which address of the pool before.
     pub remembered: Vec<PoolEntry>,

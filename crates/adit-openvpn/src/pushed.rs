@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, DnsOptions, IdleLimit, IpNet, Ipv4Net, Ipv6Net, RedirectGateway, Route,
+    Cipher, CompressionFraming, Dns, DnsOptions, IdleLimit, IpNet, Ipv4Net, Ipv6Net, Redirect, Route,
     RouteVia, SessionLimits, TunnelSettings, is_domain,
 };
 
@@ -43,7 +43,7 @@ pub(crate) struct Pushed {
     route_gateway: Option<Ipv4Addr>,
     route_metric: Option<u32>,
     routes: Vec<(IpNet, Gateway, Option<u32>)>,
-    redirect_gateway: Option<RedirectGateway>,
+    redirect_gateway: Option<Redirect>,
     block_ipv6: bool,
     /// `dhcp-option`.
     dhcp: Dns,
@@ -99,7 +99,7 @@ impl Pushed {
             "redirect-gateway" => self.redirect_gateway = Some(redirect_gateway(arguments)),
             "redirect-private" => {
                 let flags = redirect_gateway(arguments);
-                self.redirect_gateway = Some(RedirectGateway { ipv4: false, ipv6: false, ..flags });
+                self.redirect_gateway = Some(Redirect { ipv4: false, ipv6: false, ..flags });
             }
             "block-ipv6" => self.block_ipv6 = true,
             "dhcp-option" => self.dhcp_option(arguments)?,
@@ -227,7 +227,7 @@ impl Pushed {
     ) -> TunnelSettings {
         let mut settings =
             TunnelSettings { mtu, server: Some(server), dns: local.dns.clone(), ..TunnelSettings::default() };
-        settings.redirect_gateway = local.redirect_gateway;
+        settings.redirect = local.redirect;
         settings.block_ipv6 = local.block_ipv6;
         let needed = |address: &&IpNet| match address {
             IpNet::V4(_) => self.ifconfig.is_none(),
@@ -249,7 +249,7 @@ impl Pushed {
                 metric: metric.or(self.route_metric).or(local.route_metric),
             });
             settings.routes.extend(routes);
-            settings.redirect_gateway = self.redirect_gateway.or(settings.redirect_gateway);
+            settings.redirect = self.redirect_gateway.or(settings.redirect);
             settings.block_ipv6 |= self.block_ipv6;
             self.dns.settle(&mut settings.dns, &self.dhcp);
         }
@@ -367,16 +367,15 @@ fn route6(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)> {
     Some((IpNet::V6(net.trunc()), gateway(arguments.get(1))?, metric(arguments.get(2))?))
 }
 
-fn redirect_gateway(flags: &[&str]) -> RedirectGateway {
+/// The flags that ask for something. `def1` and `local` name routes of other systems; a DHCP server is reached on the
+/// link in any case (`bypass-dhcp`).
+fn redirect_gateway(flags: &[&str]) -> Redirect {
     let has = |flag| flags.contains(&flag);
-    RedirectGateway {
+    Redirect {
         ipv4: !has("!ipv4"),
         ipv6: has("ipv6"),
-        def1: has("def1"),
-        local: has("local"),
-        autolocal: has("autolocal"),
+        server_on_link: has("autolocal"),
         block_local: has("block-local"),
-        bypass_dhcp: has("bypass-dhcp"),
         bypass_dns: has("bypass-dns"),
     }
 }

@@ -27,14 +27,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    AddressPool, Command, DataEvent, Ended, Event, Instant, IpNet, Notice, Path, PeerId, PeerInfo,
-    PoolRanges, Protocol, Rejected, ScriptId, Severity, Transport,
+    AddressPool, Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
+    Rejected, Severity, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
 use crate::params::{ControlParams, ExitNotify, ServerParams};
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::Sid;
 use half_open::HalfOpen;
 use log_budget::LogBudget;
@@ -134,9 +135,14 @@ impl Server {
         }
     }
 
-    /// The clients that are up.
-    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
+    /// Disconnects a client after telling it why.
+    fn kill(&mut self, now: Instant, client: u64, message: &str) {
+        let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client) else {
+            return;
+        };
+        peer.send_message(now, message);
+        // It is sent once: a client that does not receive it notices by the silence.
+        self.remove(id, "disconnected on request", Severity::Info);
     }
 
     /// Clients in the middle of their first handshake.
@@ -406,6 +412,11 @@ fn peek_sid(datagram: &[u8]) -> Option<Sid> {
 }
 
 impl Protocol for Server {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let id = match self.peer_of(path, datagram) {
@@ -439,18 +450,8 @@ impl Protocol for Server {
                 }
                 self.settle(id);
             }
-            Command::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
             Command::Disconnect { peer } => {
                 self.remove(self.by_data_id(peer), "disconnected on request", Severity::Info)
-            }
-            Command::Dismiss { client, message } => {
-                let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client)
-                else {
-                    return;
-                };
-                peer.send_message(now, &message);
-                // It is sent once: who does not hear it notices by the silence.
-                self.remove(id, "disconnected on request", Severity::Info);
             }
             Command::Restart => {
                 let ids: Vec<PeerId> = self.peers.keys().copied().collect();
@@ -461,30 +462,31 @@ impl Protocol for Server {
                 self.tls_crypt_v2_verify.clear(&mut self.events);
                 self.pre_auth.renew(&self.params, secret(&mut self.rng));
             }
-            Command::ScriptDone { id, outcome } => self.script_done(id, &outcome),
-            Command::Rule { client, key, ruling } => self.ruled(client, key, &ruling),
-            // Who may be anywhere has no names to be known by.
-            Command::PeerAddresses(addresses) => {
+            // Its routes may fail one by one, which the driver reports.
+            Command::NotUp { .. } | Command::OpenFailed { .. } => {}
+        }
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.now = now;
+        match reply {
+            Reply::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
+            Reply::ScriptDone { id, outcome } => self.script_done(id, &outcome),
+            Reply::ClientDecision { client, key, decision } => self.ruled(client, key, &decision),
+            Reply::KillClient { client, message } => self.kill(now, client, &message),
+            // A peer that may have any address is known by no name.
+            Reply::PeerAddresses(addresses) => {
                 self.only_from = self.only_from.take().map(|_| addresses);
             }
-            Command::RevocationList(content) => self.take_revocations(&content),
-            // Its routes may fail one by one, which the driver reports.
-            Command::NotUp { .. }
-            | Command::OpenFailed { .. }
-            | Command::Credentials(_)
-            | Command::Response(_) => {}
+            Reply::RevocationList(content) => self.take_revocations(&content),
+            // For clients.
+            Reply::Credentials(_) | Reply::ChallengeResponse(_) => {}
         }
     }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
         self.now = now;
-        let id = match &notice {
-            Notice::Traffic { peer, .. }
-            | Notice::FirstOpened { peer, .. }
-            | Notice::Moved { peer, .. }
-            | Notice::Message { peer, .. }
-            | Notice::LimitNear { peer, .. } => self.by_data_id(*peer),
-        };
+        let id = self.by_data_id(notice.peer());
         if let Notice::Moved { path, .. } = notice {
             self.moved(id, path);
         } else if let Some(peer) = self.peers.get_mut(&id) {
@@ -541,5 +543,9 @@ impl Protocol for Server {
             self.events.extend(self.after_words.drain(..));
         }
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Rejected, UserPassword};
+use adit_core::{Instant, Rejected};
 use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
@@ -18,6 +18,7 @@ use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, PacketShape, earliest};
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
+use crate::request::UserPassword;
 use crate::wire::{ControlBody, Header, MAX_ACKS, Opcode, Role, SID_LEN, Sid};
 use crate::wrap::{Opened, Wrap, WrapConfig, WrapReplay};
 

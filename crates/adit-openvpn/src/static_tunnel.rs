@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use adit_core::{
-    Command, DataEvent, Ended, Event, Framing, Install, Instant, IpNet, Ipv4Net, Ipv6Net, Notice,
-    OpenFailure, Path, PeerConfig, PeerId, PeerInfo, PrefixShares, PrefixTable, Protocol, Rejected, Report,
-    SessionId, Severity, StaticFraming, TableUsage, Transport, TunnelSettings,
+    Command, Ended, Framing, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenFailure, Path, PeerConfig, PeerId,
+    PrefixShares, PrefixTable, Protocol, Rejected, Report, SessionId, Severity, StaticFraming, TableUsage,
+    Transport, TunnelSettings,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -24,6 +24,7 @@ use crate::liveness::{Due, Liveness};
 use crate::negotiate::{Shape, max_mss_within};
 use crate::occ::static_options_string;
 use crate::params::StaticParams;
+use crate::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
 use crate::wrap::KeyDirection;
 
 /// The one session.
@@ -123,16 +124,6 @@ impl StaticTunnel {
         tunnel
     }
 
-    /// How full the table is that anybody can fill.
-    pub fn tables(&self) -> Vec<TableUsage> {
-        if self.params.waits() { vec![self.unproven.usage()] } else { Vec::new() }
-    }
-
-    /// The peer, when it was heard.
-    pub fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        self.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
-    }
-
     fn peer_info(&self) -> Option<PeerInfo> {
         let since = self.up?;
         Some(PeerInfo {
@@ -140,15 +131,12 @@ impl StaticTunnel {
             path: self.path?,
             addresses: self.params.local.peer_address.into_iter().collect(),
             cipher: self.params.cipher,
-            epochs: false,
-            tls: "static key".to_owned(),
             rekeys: 0,
             last_handshake: since,
             since,
             heard: self.liveness.last_heard(),
-            username: String::new(),
             routes: Vec::new(),
-            number: 0,
+            detail: PeerDetail { tls: "static key".to_owned(), ..PeerDetail::default() },
         })
     }
 
@@ -159,7 +147,7 @@ impl StaticTunnel {
             peer_address: local.peer_address,
             mtu: self.params.tun_mtu,
             routes: local.routes.clone(),
-            redirect_gateway: local.redirect_gateway,
+            redirect: local.redirect,
             block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),
             server,
@@ -229,10 +217,11 @@ impl StaticTunnel {
         let roams = anywhere && path != NOWHERE;
         self.data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
-            path,
+            path: Some(path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss,
             roams,
+            staging: false,
         }));
     }
 
@@ -518,6 +507,11 @@ impl StaticTunnel {
 }
 
 impl Protocol for StaticTunnel {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, _: Path, _: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         Err(Rejected::Unexpected("with a static key all datagrams are data"))
@@ -531,21 +525,18 @@ impl Protocol for StaticTunnel {
             Command::Closed { path, reason } => self.closed(path, &reason),
             Command::Shutdown => self.shut_down(),
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
-            Command::PeerAddresses(addresses) => {
-                self.params.only_from = self.params.only_from.take().map(|_| addresses);
-            }
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::Restart
-            | Command::PeerSettings { .. }
-            | Command::ScriptDone { .. }
-            | Command::Rule { .. }
-            | Command::Credentials(_)
-            | Command::Response(_)
-            | Command::RevocationList(_)
             | Command::Rekey { .. }
-            | Command::Disconnect { .. }
-            | Command::Dismiss { .. } => {}
+            | Command::Disconnect { .. } => {}
+        }
+    }
+
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.now = now;
+        if let Reply::PeerAddresses(addresses) = reply {
+            self.params.only_from = self.params.only_from.take().map(|_| addresses);
         }
     }
 
@@ -572,6 +563,8 @@ impl Protocol for StaticTunnel {
                 DataMessage::OccRequest => self.tell_options(),
                 _ => {}
             },
+            // Its peer has no staging.
+            Notice::Wanted { .. } => {}
             // The numbers of packets run out: they begin again, later.
             Notice::LimitNear { .. } => {
                 self.begin();
@@ -608,5 +601,13 @@ impl Protocol for StaticTunnel {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        self.peer_info().map(|info| (PeerId::SERVER, info)).into_iter().collect()
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        if self.params.waits() { vec![self.unproven.usage()] } else { Vec::new() }
     }
 }

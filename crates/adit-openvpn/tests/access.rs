@@ -6,7 +6,8 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Event, PeerId, PeerSettings, Protocol, ScriptOutcome};
+use adit_core::{Command, PeerId, Protocol};
+use adit_openvpn::request::{Event, PeerSettings, Reply, Request, ScriptOutcome};
 use support::judged::{
     accepted, asked, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate, writes,
@@ -29,7 +30,10 @@ fn names(pair: &Pair) -> Vec<String> {
 }
 
 fn dropped(pair: &Pair) -> usize {
-    pair.server_events.iter().filter(|event| matches!(event, Event::DropScript(_))).count()
+    pair.server_events
+        .iter()
+        .filter(|event| matches!(event, Event::Request(Request::CancelScript(_))))
+        .count()
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn a_username_that_nothing_judged_is_not_the_clients_name() {
         ends(&mut pair, "learn-address", 0, &[]);
         assert!(pair.is_up());
         let info = pair.server.peers().remove(0).1;
-        assert_eq!((info.name.as_str(), info.username.as_str()), ("alice", ""));
+        assert_eq!((info.name.as_str(), info.detail.username.as_str()), ("alice", ""));
         pair.advance(Duration::from_secs(1));
         renegotiate(&mut pair);
         let peer = pair.server.peers().remove(0).0;
@@ -252,10 +256,14 @@ fn a_token_brings_the_client_back() {
 #[test]
 fn a_password_that_is_asked_for() {
     let mut pair = pair(|client, _| client.auth.as_mut().unwrap().credentials = None);
-    assert!(pair.client_events.iter().any(|event| matches!(event, Event::AskCredentials { reason: None })));
+    assert!(
+        pair.client_events
+            .iter()
+            .any(|event| matches!(event, Event::Request(Request::Credentials { reason: None })))
+    );
     assert!(asked(&pair, VERIFY).is_empty() && pair.server.half_open() == 0);
     let said = user("s3 cret").credentials.unwrap();
-    pair.client.handle_command(pair.now, Command::Credentials(Ok(said)));
+    pair.client.handle_reply(pair.now, Reply::Credentials(Ok(said)));
     pair.exchange();
     ends(&mut pair, VERIFY, 0, &[]);
     assert_eq!(names(&pair), ["alice"]);

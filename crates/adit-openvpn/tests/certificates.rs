@@ -3,8 +3,9 @@
 
 mod support;
 
-use adit_core::{Event, Transport};
+use adit_core::{Protocol as _, Transport};
 use adit_openvpn::credentials::{self, Credentials, TlsEnvironment, restrict_to_suite_b};
+use adit_openvpn::request::Event;
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use adit_pki::{NameCheck, NameField, NameFields};

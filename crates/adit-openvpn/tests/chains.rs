@@ -3,8 +3,9 @@
 
 mod support;
 
-use adit_core::{Event, Transport};
+use adit_core::Transport;
 use adit_openvpn::credentials::{self, Credentials};
+use adit_openvpn::request::Event;
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use adit_pki::{Purpose, Revocations};

@@ -6,8 +6,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Challenge, ChallengeResponse, Command, Event, Protocol, ScriptFile};
+use adit_core::{Command, Protocol};
 use adit_openvpn::params::{AuthRetry, ClientParams, RemoteParams, ServerParams, StaticChallenge};
+use adit_openvpn::request::{Challenge, ChallengeResponse, Event, Reply, Request, ScriptFile};
 use support::Pair;
 use support::judged::{accepted, asked, end_of, ends, log_says, pair, tokens, variable};
 
@@ -19,7 +20,7 @@ const CRV1: &str = "CRV1:R,E:state:YW5uMg==:PIN of the day:";
 fn questions(pair: &Pair) -> Vec<&Challenge> {
     let mut questions = Vec::new();
     for event in &pair.client_events {
-        if let Event::AskResponse(challenge) = event {
+        if let Event::Request(Request::Challenge(challenge)) = event {
             questions.push(challenge);
         }
     }
@@ -34,7 +35,7 @@ fn answer(pair: &mut Pair, answer: Result<&str, &str>) {
 
 fn answer_to(pair: &mut Pair, id: u32, answer: Result<&str, &str>) {
     let answer = answer.map(|text| text.to_owned().into()).map_err(str::to_owned);
-    pair.client.handle_command(pair.now, Command::Response(ChallengeResponse { id, answer }));
+    pair.client.handle_reply(pair.now, Reply::ChallengeResponse(ChallengeResponse { id, answer }));
     pair.exchange();
 }
 
@@ -95,7 +96,7 @@ fn an_answer_that_did_not_do_is_asked_for_again() {
     ends(&mut pair, VERIFY, 1, &[]);
     pair.advance(Duration::from_secs(2));
     let credentials = support::judged::user("s3 cret").credentials.unwrap();
-    pair.client.handle_command(pair.now, Command::Credentials(Ok(credentials)));
+    pair.client.handle_reply(pair.now, Reply::Credentials(Ok(credentials)));
     pair.exchange();
     assert_eq!(questions(&pair).len(), 2);
     answer(&mut pair, Ok("2"));

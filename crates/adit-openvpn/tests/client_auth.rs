@@ -6,11 +6,12 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    ClientNews, ClientRuling, ClientStep, Command, Event, PeerId, PeerSettings, Protocol, PushChange,
-};
+use adit_core::{Command, PeerId, Protocol};
 use adit_openvpn::Client;
 use adit_openvpn::params::{ClientParams, Rate, ServerParams};
+use adit_openvpn::request::{
+    ClientDecision, ClientEvent, ClientStep, Event, PeerSettings, PushChange, Reply, Request,
+};
 use support::judged::{
     accepted, asked, end_of, ends, log_says, pair, renegotiate, reports, tokens, user, variable,
     without_certificate,
@@ -30,10 +31,10 @@ fn judged(change: impl FnOnce(&mut ClientParams, &mut ServerParams)) -> Pair {
     })
 }
 
-fn news(pair: &Pair) -> Vec<&ClientNews> {
+fn news(pair: &Pair) -> Vec<&ClientEvent> {
     let mut news = Vec::new();
     for event in &pair.server_events {
-        if let Event::Client(it) = event {
+        if let Event::Request(Request::Client(it)) = event {
             news.push(&**it);
         }
     }
@@ -42,35 +43,37 @@ fn news(pair: &Pair) -> Vec<&ClientNews> {
 
 /// The questions so far: client, keys, whether it is in already, and the password.
 fn questions(pair: &Pair) -> Vec<(u64, u32, bool, String)> {
-    let question = |news: &ClientNews| match &news.step {
-        ClientStep::Asks { key, again, password } => Some((news.client, *key, *again, password.to_string())),
+    let question = |news: &ClientEvent| match &news.step {
+        ClientStep::AuthRequest { key, again, password } => {
+            Some((news.client, *key, *again, password.to_string()))
+        }
         _ => None,
     };
     news(pair).into_iter().filter_map(question).collect()
 }
 
-fn env<'a>(news: &'a ClientNews, name: &str) -> Option<&'a str> {
+fn env<'a>(news: &'a ClientEvent, name: &str) -> Option<&'a str> {
     news.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
 /// The program says this of the latest question.
-fn rule(pair: &mut Pair, ruling: ClientRuling) {
+fn rule(pair: &mut Pair, ruling: ClientDecision) {
     let (client, key, ..) = *questions(pair).last().unwrap();
     rule_on(pair, client, key, ruling);
 }
 
-fn rule_on(pair: &mut Pair, client: u64, key: u32, ruling: ClientRuling) {
-    pair.server.handle_command(pair.now, Command::Rule { client, key, ruling });
+fn rule_on(pair: &mut Pair, client: u64, key: u32, ruling: ClientDecision) {
+    pair.server.handle_reply(pair.now, Reply::ClientDecision { client, key, decision: ruling });
     pair.exchange();
 }
 
-fn deny(told: &str) -> ClientRuling {
-    ClientRuling::Deny { reason: "not today".to_owned(), told: told.to_owned() }
+fn deny(told: &str) -> ClientDecision {
+    ClientDecision::Deny { reason: "not today".to_owned(), told: told.to_owned() }
 }
 
-fn wait(seconds: u64) -> ClientRuling {
+fn wait(seconds: u64) -> ClientDecision {
     let text = "WEB_AUTH::https://login.example/".to_owned();
-    ClientRuling::Wait { text, timeout: Duration::from_secs(seconds) }
+    ClientDecision::Pending { text, timeout: Duration::from_secs(seconds) }
 }
 
 fn steps(pair: &Pair) -> Vec<String> {
@@ -93,13 +96,13 @@ fn a_client_is_asked_about_and_let_in() {
     let push = PushChange::Add("route 10.77.0.0 255.255.0.0".to_owned());
     let routes = vec!["192.168.7.0/24".parse().unwrap()];
     let settings = PeerSettings { push: vec![push], routes, ..PeerSettings::default() };
-    rule(&mut pair, ClientRuling::Accept(Some(Box::new(settings))));
+    rule(&mut pair, ClientDecision::Accept(Some(Box::new(settings))));
     assert!(pair.is_up());
     let pushed =
         |event: &Event| matches!(event, Event::Up(it) if format!("{:?}", it.routes).contains("10.77.0.0/16"));
     assert!(pair.client_events.iter().any(pushed), "{:?}", pair.client_events);
     let entered = news(&pair)[1];
-    let ClientStep::Enters { networks } = &entered.step else { panic!("{entered:?}") };
+    let ClientStep::Established { networks } = &entered.step else { panic!("{entered:?}") };
     let shown: Vec<String> = networks.iter().map(|(network, own)| format!("{network} {own}")).collect();
     assert_eq!(shown, ["10.8.0.2/32 true", "fd00:8::1000/128 true", "192.168.7.0/24 false"]);
     assert_eq!(env(entered, "ifconfig_pool_remote_ip"), Some("10.8.0.2"));
@@ -109,7 +112,7 @@ fn a_client_is_asked_about_and_let_in() {
     pair.server.handle_command(pair.now, Command::Disconnect { peer: PeerId(0) });
     pair.exchange();
     let left = news(&pair)[2];
-    assert_eq!((left.client, &left.step), (0, &ClientStep::Leaves));
+    assert_eq!((left.client, &left.step), (0, &ClientStep::Disconnected));
     assert_eq!((env(left, "bytes_received"), env(left, "bytes_sent")), (Some("300"), Some("4000")));
 }
 
@@ -139,7 +142,7 @@ fn a_client_is_asked_to_wait() {
     // Longer than the window of a handshake.
     pair.advance(Duration::from_secs(100));
     assert!(!accepted(&pair) && end_of(&pair).is_none());
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
 }
 
@@ -168,7 +171,7 @@ fn there_is_room_for_those_who_wait() {
     rule(&mut pair, wait(60));
     assert_eq!(pair.server.half_open(), MANY, "not more than max-clients wait: the oldest made room");
     // One of them is in.
-    rule_on(&mut pair, 1, FIRST, ClientRuling::Accept(None));
+    rule_on(&mut pair, 1, FIRST, ClientDecision::Accept(None));
     assert_eq!((pair.server.half_open(), pair.server.peers().len()), (MANY - 1, 1));
 }
 
@@ -176,11 +179,11 @@ fn there_is_room_for_those_who_wait() {
 fn a_client_that_waits_is_dismissed() {
     let mut pair = judged(|_, _| {});
     rule(&mut pair, wait(60));
-    let command = |client| Command::Dismiss { client, message: "HALT,closed for today".to_owned() };
-    pair.server.handle_command(pair.now, command(1));
+    let command = |client| Reply::KillClient { client, message: "HALT,closed for today".to_owned() };
+    pair.server.handle_reply(pair.now, command(1));
     pair.exchange();
     assert_eq!((pair.server.half_open(), steps(&pair).len()), (1, 1), "that is another one");
-    pair.server.handle_command(pair.now, command(0));
+    pair.server.handle_reply(pair.now, command(0));
     pair.exchange();
     assert_eq!(steps(&pair)[1..], ["0 Leaves"]);
     assert_eq!(pair.server.half_open(), 0);
@@ -200,7 +203,7 @@ fn nobody_waits_longer_than_half_a_renegotiation() {
     pair.advance(Duration::from_secs(20));
     assert!(log_says(&pair.server_events, "at the management socket, did not answer in time"));
     // Too late.
-    rule_on(&mut pair, 0, FIRST, ClientRuling::Accept(None));
+    rule_on(&mut pair, 0, FIRST, ClientDecision::Accept(None));
     assert!(!accepted(&pair));
 }
 
@@ -219,19 +222,19 @@ fn only_what_was_asked_is_answered() {
     let mut pair = judged(|_, _| {});
     let (client, key, ..) = questions(&pair)[0];
     for (client, key) in [(client + 1, key), (client, key + 1), (client, key.wrapping_sub(1))] {
-        rule_on(&mut pair, client, key, ClientRuling::Accept(None));
+        rule_on(&mut pair, client, key, ClientDecision::Accept(None));
         rule_on(&mut pair, client, key, deny(""));
     }
     assert!(!accepted(&pair) && end_of(&pair).is_none());
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     rule(&mut pair, wait(10));
     assert!(pair.is_up());
     // The program has changed its mind.
     rule(&mut pair, deny("go"));
     assert!(pair.server.peers().is_empty() && end_of(&pair).unwrap().contains("go"));
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.server.peers().is_empty());
 }
 
@@ -239,14 +242,14 @@ fn only_what_was_asked_is_answered() {
 fn what_is_disabled_is_not_let_in() {
     let mut pair = judged(|_, _| {});
     let settings = PeerSettings { disabled: true, ..PeerSettings::default() };
-    rule(&mut pair, ClientRuling::Accept(Some(Box::new(settings))));
+    rule(&mut pair, ClientDecision::Accept(Some(Box::new(settings))));
     assert!(!accepted(&pair) && log_says(&pair.server_events, "`disable`"));
 }
 
 #[test]
 fn each_renegotiation_is_a_question_of_its_own() {
     let mut pair = judged(|_, _| {});
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     pair.advance(Duration::from_secs(1));
     renegotiate(&mut pair);
     assert_eq!(questions(&pair)[1], (0, FIRST + 1, true, "s3 cret".to_owned()));
@@ -254,7 +257,7 @@ fn each_renegotiation_is_a_question_of_its_own() {
     // About the keys before.
     rule_on(&mut pair, 0, FIRST, deny(""));
     assert!(pair.is_up());
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     // Both ends have gone over to the new keys.
     pair.advance_busy(Duration::from_secs(70));
     renegotiate(&mut pair);
@@ -274,7 +277,7 @@ fn script_and_program_must_agree() {
     for script_first in [true, false] {
         for (script, program) in [(true, true), (true, false), (false, true)] {
             let mut pair = both();
-            let ruling = || if program { ClientRuling::Accept(None) } else { deny("") };
+            let ruling = || if program { ClientDecision::Accept(None) } else { deny("") };
             if !script_first {
                 rule(&mut pair, ruling());
                 assert!(!accepted(&pair));
@@ -299,10 +302,10 @@ fn what_the_program_says_comes_after_client_connect() {
         ipv4: Some((text.parse().unwrap(), "255.255.255.0".parse().unwrap())),
         ..PeerSettings::default()
     };
-    rule(&mut pair, ClientRuling::Accept(Some(Box::new(address("10.8.0.78")))));
+    rule(&mut pair, ClientDecision::Accept(Some(Box::new(address("10.8.0.78")))));
     assert!(!accepted(&pair));
     let settings = Some(Ok(Box::new(address("10.8.0.77"))));
-    let outcome = adit_core::ScriptOutcome { exit: Ok(0), files: Vec::new(), settings };
+    let outcome = adit_openvpn::request::ScriptOutcome { exit: Ok(0), files: Vec::new(), settings };
     reports(&mut pair, "client-connect", outcome);
     assert_eq!(asked(&pair, "client-connect").len(), 1);
     assert_eq!(pair.server.peers()[0].1.addresses[0].to_string(), "10.8.0.78");
@@ -317,7 +320,7 @@ fn a_token_needs_no_question() {
         server.access.tokens = Some(tokens());
     });
     assert_eq!(env(news(&pair)[0], "session_state"), Some("Initial"));
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     pair.advance_busy(Duration::from_secs(70));
     renegotiate(&mut pair);
     assert!(pair.is_up());
@@ -339,7 +342,7 @@ fn a_token_that_the_program_judges_too() {
         server.access.tokens = Some(tokens);
     });
     let session = env(news(&pair)[0], "session_id").unwrap().to_owned();
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     pair.advance(Duration::from_secs(5));
     renegotiate(&mut pair);
     let second = *news(&pair).last().unwrap();
@@ -362,12 +365,12 @@ fn a_client_without_a_name() {
     let mut pair = nameless(true);
     assert_eq!(questions(&pair), [(0, FIRST, false, String::new())]);
     assert_eq!(env(news(&pair)[0], "username"), Some(""));
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
     assert_eq!(env(news(&pair)[1], "common_name"), Some(""));
     pair.advance_busy(Duration::from_secs(70));
     renegotiate(&mut pair);
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
     assert!(log_says(&nameless(false).server_events, "nothing names it"));
 }
@@ -392,24 +395,26 @@ fn answers_to_questions_reach_the_program() {
     let mut pair = judged(|client, _| client.peer_info.push(("IV_SSO".to_owned(), "crtext".to_owned())));
     let text = "CR_TEXT:R,E:Code?".to_owned();
     for round in 0..5 {
-        rule(&mut pair, ClientRuling::Wait { text: text.clone(), timeout: Duration::from_secs(60) });
+        rule(&mut pair, ClientDecision::Pending { text: text.clone(), timeout: Duration::from_secs(60) });
         let asked = pair.client_events.iter().rev().find_map(|event| match event {
-            Event::AskResponse(challenge) => Some(challenge.id),
+            Event::Request(Request::Challenge(challenge)) => Some(challenge.id),
             _ => None,
         });
-        let response =
-            adit_core::ChallengeResponse { id: asked.unwrap(), answer: Ok("8675309".to_owned().into()) };
-        pair.client.handle_command(pair.now, Command::Response(response));
+        let response = adit_openvpn::request::ChallengeResponse {
+            id: asked.unwrap(),
+            answer: Ok("8675309".to_owned().into()),
+        };
+        pair.client.handle_reply(pair.now, Reply::ChallengeResponse(response));
         pair.exchange();
         let heard: Vec<_> = news(&pair)
             .into_iter()
             .filter_map(|news| match &news.step {
-                ClientStep::Responds { key, response } => Some((*key, response.to_string())),
+                ClientStep::ChallengeResponse { key, response } => Some((*key, response.to_string())),
                 _ => None,
             })
             .collect();
         assert_eq!(heard, vec![(FIRST, "ODY3NTMwOQ==".to_owned()); (round + 1).min(3)]);
     }
-    rule(&mut pair, ClientRuling::Accept(None));
+    rule(&mut pair, ClientDecision::Accept(None));
     assert!(pair.is_up());
 }

@@ -6,11 +6,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Cipher, Command, DataEvent, Ended, Event, Framing, Install, Notice, PeerId, Protocol, SessionId,
-    Transport,
-};
+use adit_core::{Cipher, Command, Ended, Framing, Notice, PeerId, Protocol, SessionId, Transport};
 use adit_openvpn::params::{ClientParams, TlsCryptV2};
+use adit_openvpn::request::{DataEvent, Event, Install};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
@@ -72,7 +70,7 @@ fn connects_in_every_wrapping_and_transport() {
                 info.addresses,
                 ["10.8.0.2".parse::<std::net::IpAddr>().unwrap(), "fd00:8::1000".parse().unwrap()]
             );
-            assert!(info.tls.starts_with("TLSv1.3"), "{}", info.tls);
+            assert!(info.detail.tls.starts_with("TLSv1.3"), "{}", info.detail.tls);
         }
     }
 }

@@ -5,10 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Event, IpNet, PeerId, PeerSettings, Protocol, Script, ScriptOutcome, Transport,
-};
+use adit_core::{Command, IpNet, PeerId, Protocol, Transport};
 use adit_openvpn::params::PerClientParams;
+use adit_openvpn::request::{DataEvent, Event, PeerSettings, Reply, Script, ScriptOutcome};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::judged::{asked, variable};
@@ -29,7 +28,7 @@ fn pair() -> Pair {
 fn tell_settings(pair: &mut Pair, peer: PeerId) {
     let settings = PeerSettings { routes: vec!["10.66.0.0/16".parse().unwrap()], ..PeerSettings::default() };
     let settings = Ok(Box::new(settings));
-    pair.server.handle_command(pair.now, Command::PeerSettings { peer, name: "alice".to_owned(), settings });
+    pair.server.handle_reply(pair.now, Reply::PeerSettings { peer, name: "alice".to_owned(), settings });
     pair.exchange();
 }
 
@@ -64,7 +63,7 @@ fn answer(pair: &mut Pair, from: usize, refused: &str) {
         .collect();
     for (id, refuses) in ids {
         let outcome = ScriptOutcome { exit: Ok(i32::from(refuses)), files: Vec::new(), settings: None };
-        pair.server.handle_command(pair.now, Command::ScriptDone { id, outcome });
+        pair.server.handle_reply(pair.now, Reply::ScriptDone { id, outcome });
         pair.exchange();
     }
 }

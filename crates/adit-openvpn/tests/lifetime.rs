@@ -5,12 +5,11 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, Ended, Event, IdleLimit, PeerId, PeerSettings, Protocol, Report, SessionLimits, Transport,
-};
+use adit_core::{Command, Ended, IdleLimit, PeerId, Protocol, Report, SessionLimits, Transport};
 use adit_openvpn::params::{
     ClientParams, Keepalive, LocalSettings, PerClientParams, PointParams, ServerParams,
 };
+use adit_openvpn::request::{Event, PeerSettings, Reply};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, server_params};
@@ -113,8 +112,8 @@ fn a_client_has_limits_of_its_own() {
     let unlimited = SessionLimits { idle: Some(IdleLimit { after: Duration::ZERO, bytes: 0 }), length: None };
     let settings = PeerSettings { limits: unlimited, ..PeerSettings::default() };
     let settings = Ok(Box::new(settings));
-    let command = Command::PeerSettings { peer: PeerId(0), name: "alice".to_owned(), settings };
-    pair.server.handle_command(pair.now, command);
+    let reply = Reply::PeerSettings { peer: PeerId(0), name: "alice".to_owned(), settings };
+    pair.server.handle_reply(pair.now, reply);
     pair.exchange();
     pair.advance(seconds(100));
     assert!(pair.is_up());
@@ -174,8 +173,8 @@ fn a_client_that_is_dismissed_is_told() {
     for (message, halts) in [("RESTART", false), ("HALT,bye", true)] {
         let (client, server) = ends();
         let mut pair = Pair::new(client, server);
-        let order = Command::Dismiss { client: 0, message: message.to_owned() };
-        pair.server.handle_command(pair.now, order);
+        let order = Reply::KillClient { client: 0, message: message.to_owned() };
+        pair.server.handle_reply(pair.now, order);
         pair.exchange();
         assert!(pair.server.peers().is_empty(), "{message}");
         assert_eq!(ended_well(&pair.client_events), halts, "{message}");

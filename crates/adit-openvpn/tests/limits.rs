@@ -8,11 +8,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{
-    Command, ConnectionId, Event, Instant, Path, Protocol, Rejected, ScriptId, ScriptOutcome, TableUsage,
-    Transport, UnixTime,
-};
+use adit_core::{Command, ConnectionId, Instant, Path, Protocol, Rejected, TableUsage, Transport, UnixTime};
 use adit_openvpn::params::{ClientParams, PointParams, ServerParams, TlsCryptV2};
+use adit_openvpn::request::{Event, Reply, Request, ScriptId, ScriptOutcome};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
@@ -158,13 +156,15 @@ impl World {
     }
 
     fn scripts(&self) -> Vec<ScriptId> {
-        let id = |event: &Event| if let Event::RunScript(script) = event { Some(script.id) } else { None };
+        let id = |event: &Event| {
+            if let Event::Request(Request::RunScript(script)) = event { Some(script.id) } else { None }
+        };
         self.events.iter().filter_map(id).collect()
     }
 
     fn script_ends(&mut self, id: ScriptId, exit: Result<i32, String>) {
         let outcome = ScriptOutcome { exit, files: Vec::new(), settings: None };
-        self.server.handle_command(self.now, Command::ScriptDone { id, outcome });
+        self.server.handle_reply(self.now, Reply::ScriptDone { id, outcome });
         self.answers();
     }
 }
@@ -433,7 +433,8 @@ fn keys_that_are_judged_have_limits_by_source() {
     }
     let waiting = world.usage("clients whose keys are being judged");
     assert_eq!((waiting.entries, waiting.evicted), (64, 36));
-    let dropped = world.events.iter().filter(|event| matches!(event, Event::DropScript(_))).count();
+    let dropped =
+        world.events.iter().filter(|event| matches!(event, Event::Request(Request::CancelScript(_)))).count();
     assert_eq!(dropped, 36, "nobody waits for these scripts");
 }
 

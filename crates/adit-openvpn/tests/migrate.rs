@@ -3,7 +3,8 @@
 
 mod support;
 
-use adit_core::{CompressionFraming, DataEvent, Event, Framing, Transport};
+use adit_core::{CompressionFraming, Framing, Transport};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, server_params};

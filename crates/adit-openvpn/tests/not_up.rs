@@ -5,8 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Event, Protocol, Report, Transport};
+use adit_core::{Command, Protocol, Report, Transport};
 use adit_openvpn::Client;
+use adit_openvpn::request::Event;
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, server_params};

@@ -6,11 +6,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Ended, Event, IpNet, PeerId, PeerSettings, PoolEntry, Protocol, PushChange,
-    TunnelSettings,
-};
+use adit_core::{Ended, IpNet, PeerId, PoolEntry, Protocol, TunnelSettings};
 use adit_openvpn::params::{PerClientParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event, PeerSettings, PushChange, Reply, Request};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::{Authority, Pair, client_params, server_params};
@@ -26,8 +24,7 @@ fn pair(change: impl Fn(&mut ServerParams)) -> Pair {
 
 fn asking() -> Pair {
     let pair = pair(|server| server.per_client.ask = true);
-    let asked =
-        |event: &Event| matches!(event, Event::WantPeerSettings { peer: PeerId(0), name } if name == "alice");
+    let asked = |event: &Event| matches!(event, Event::Request(Request::PeerSettings { peer: PeerId(0), name }) if name == "alice");
     assert_eq!(pair.server_events.iter().filter(|event| asked(event)).count(), 1);
     assert!(!pair.is_up(), "nobody told yet what holds for alice");
     pair
@@ -35,8 +32,8 @@ fn asking() -> Pair {
 
 fn answer(pair: &mut Pair, name: &str, settings: Result<PeerSettings, &str>) {
     let settings = settings.map(Box::new).map_err(str::to_owned);
-    let command = Command::PeerSettings { peer: PeerId(0), name: name.to_owned(), settings };
-    pair.server.handle_command(pair.now, command);
+    let reply = Reply::PeerSettings { peer: PeerId(0), name: name.to_owned(), settings };
+    pair.server.handle_reply(pair.now, reply);
     pair.exchange();
 }
 
@@ -149,6 +146,6 @@ fn a_remembered_address_is_given_again_and_told() {
     let pair =
         pair(|server| server.per_client = PerClientParams { ask: false, remembered: remembered.clone() });
     assert_eq!(told(&pair).addresses[0], "10.8.0.77/24".parse::<IpNet>().unwrap());
-    let leased = |event: &Event| matches!(event, Event::Leased(leased) if *leased == entry);
+    let leased = |event: &Event| matches!(event, Event::Request(Request::Leased(leased)) if *leased == entry);
     assert!(pair.server_events.iter().any(leased), "{:?}", pair.server_events);
 }

@@ -6,11 +6,9 @@ mod support;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{
-    Cipher, Command, DataEvent, Ended, Event, Framing, Install, Notice, OpenVpnHeader, Path, PeerId,
-    Protocol, Transport,
-};
+use adit_core::{Cipher, Command, Ended, Framing, Notice, OpenVpnHeader, Path, PeerId, Protocol, Transport};
 use adit_openvpn::params::{ClientParams, Keepalive, LocalSettings, PointParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event, Install, Reply};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, roams, server_params};
@@ -186,16 +184,16 @@ fn the_addresses_of_the_other_end_may_change() {
     let mut pair = Pair::new(client, server);
     pair.advance(Duration::from_secs(10));
     assert!(!pair.is_up(), "none is known");
-    let here = Command::PeerAddresses(vec!["192.0.2.2".parse().unwrap()]);
-    pair.server.handle_command(pair.now, here);
+    let here = Reply::PeerAddresses(vec!["192.0.2.2".parse().unwrap()]);
+    pair.server.handle_reply(pair.now, here);
     let mut comes_up = |_| {
         pair.advance(Duration::from_secs(1));
         pair.is_up()
     };
     assert!((0..300).any(&mut comes_up));
     // Who is in stays until it comes anew.
-    let elsewhere = Command::PeerAddresses(vec!["192.0.2.77".parse().unwrap()]);
-    pair.server.handle_command(pair.now, elsewhere);
+    let elsewhere = Reply::PeerAddresses(vec!["192.0.2.77".parse().unwrap()]);
+    pair.server.handle_reply(pair.now, elsewhere);
     pair.advance(Duration::from_secs(1));
     assert!(pair.is_up());
     pair.client.handle_command(pair.now, Command::Restart);

@@ -7,8 +7,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, DataEvent, Event, Notice, PeerId, Protocol, SessionId, Transport};
+use adit_core::{Command, Notice, PeerId, Protocol, SessionId, Transport};
 use adit_openvpn::params::{ClientParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use support::{Authority, Pair, client_params, server_params};

@@ -5,7 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, DataEvent, Event, Protocol, Transport};
+use adit_core::{Protocol, Transport};
+use adit_openvpn::request::{DataEvent, Event, Reply};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{TlsConfig, credentials};
 use adit_pki::Revocations;
@@ -75,7 +76,7 @@ fn a_new_list_holds_at_once() {
     assert!(pair.is_up());
     let update = |pair: &mut Pair, content: Vec<u8>| {
         let now = pair.now;
-        pair.server.handle_command(now, Command::RevocationList(content));
+        pair.server.handle_reply(now, Reply::RevocationList(content));
         pair.exchange();
     };
     update(&mut pair, b"no list".to_vec());
@@ -98,7 +99,7 @@ fn who_is_revoked_stops_at_once_and_is_told_until_it_hears() {
         assert!(pair.is_up());
         let (now, revoked) = (pair.now, authority.revoke(&[serial("client")], 2026));
         pair.server_events.clear();
-        pair.server.handle_command(now, Command::RevocationList(revoked));
+        pair.server.handle_reply(now, Reply::RevocationList(revoked));
         assert!(pair.server.peers().is_empty());
         // The data plane forgets the client before it is told, and what is sent first is lost.
         while let Some(event) = pair.server.poll_event() {

@@ -8,12 +8,11 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, Event, Instant, Path, PeerId, Protocol, Rejected, Transport, TunnelSettings, UnixTime,
-};
+use adit_core::{Command, Instant, Path, PeerId, Protocol, Rejected, Transport, TunnelSettings, UnixTime};
 use adit_openvpn::control_message::{MessageError, split};
 use adit_openvpn::params::{ClientParams, ServerParams, TlsCryptV2};
 use adit_openvpn::reliable::SendWindow;
+use adit_openvpn::request::Event;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::v2::{ClientKey, Metadata, ServerKey};

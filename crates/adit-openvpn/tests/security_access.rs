@@ -7,10 +7,11 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Event, Transport, UserPassword, is_unprintable};
+use adit_core::{Protocol as _, Transport, is_unprintable};
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::UserAuth;
+use adit_openvpn::request::{Event, UserPassword};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
@@ -131,7 +132,7 @@ fn names_forge_no_lines() {
     ends(&mut pair, "learn-address", 0, &[]);
     assert!(pair.is_up());
     let info = pair.server.peers().remove(0).1;
-    assert_eq!((info.name.as_str(), info.username.as_str()), ("bob__[2J alice___", "ann__"));
+    assert_eq!((info.name.as_str(), info.detail.username.as_str()), ("bob__[2J alice___", "ann__"));
     let mut reports = pair.server_events.iter().filter_map(|event| match event {
         Event::Report(report) => Some(report.text.as_str()),
         _ => None,

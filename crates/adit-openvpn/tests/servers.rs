@@ -6,12 +6,10 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected,
-    Transport,
-};
+use adit_core::{Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Transport};
 use adit_openvpn::Client;
 use adit_openvpn::params::{ClientParams, PullAction, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose;
 use support::{Authority, Pair, client_params, roams, server_params};
@@ -206,11 +204,11 @@ fn pull_filters_and_route_nopull_decide_what_is_taken() {
     let push = ["dhcp-option DNS 10.8.0.1", "redirect-gateway def1", "route 10.30.0.0 255.255.0.0"];
     let all = told(&pair(|_| {}, &push));
     assert_eq!((all.routes.len(), all.dns.servers.len()), (2, 1));
-    assert!(all.redirect_gateway.is_some());
+    assert!(all.redirect.is_some());
 
     let none = told(&pair(|client| client.route_nopull = true, &push));
     assert_eq!((none.routes.len(), none.dns.servers.len()), (0, 0));
-    assert!(none.redirect_gateway.is_none() && !none.addresses.is_empty());
+    assert!(none.redirect.is_none() && !none.addresses.is_empty());
 
     let some = told(&pair(
         |client| {
@@ -223,7 +221,7 @@ fn pull_filters_and_route_nopull_decide_what_is_taken() {
         &push,
     ));
     assert_eq!(some.routes.len(), 1);
-    assert!(some.redirect_gateway.is_none() && some.dns.servers.len() == 1);
+    assert!(some.redirect.is_none() && some.dns.servers.len() == 1);
 
     let refused =
         pair(|client| client.pull_filters = vec![(PullAction::Reject, "dhcp-option".to_owned())], &push);

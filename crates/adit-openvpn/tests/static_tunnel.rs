@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, ConnectionId, DataEvent, Digest, DirectionKey, Ended, Event, Framing, IdleLimit,
-    Install, Instant, Notice, OpenFailure, Path, PeerConfig, PeerId, Protocol, SessionId, SessionLimits,
-    Severity, StaticFraming, Transport, UnixTime,
+    Cipher, Command, ConnectionId, Digest, DirectionKey, Ended, Framing, IdleLimit, Instant, Notice,
+    OpenFailure, Path, PeerConfig, PeerId, Protocol, SessionId, SessionLimits, Severity, StaticFraming,
+    Transport, UnixTime,
 };
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::data_message::{self, DataMessage};
 use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, StaticParams};
+use adit_openvpn::request::{DataEvent, Event, Install};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 
@@ -124,7 +125,7 @@ impl End {
 /// Where the data plane shall send.
 fn reached(events: &[Event]) -> Vec<Path> {
     let path = |event: &Event| match event {
-        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => Some(*path),
+        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => *path,
         _ => None,
     };
     events.iter().filter_map(path).collect()

@@ -5,8 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Event, Protocol, ScriptOutcome, Transport, UnixTime};
+use adit_core::{Command, Protocol, Transport, UnixTime};
 use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::request::{Event, Reply, ScriptOutcome};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
@@ -31,7 +32,7 @@ fn pair(transport: Transport, metadata: &Metadata, max_age: Option<Duration>, ju
 fn answer(pair: &mut Pair, exit: Result<i32, String>) {
     let id = asked(pair, KIND).last().unwrap().id;
     let outcome = ScriptOutcome { exit, files: Vec::new(), settings: None };
-    pair.server.handle_command(pair.now, Command::ScriptDone { id, outcome });
+    pair.server.handle_reply(pair.now, Reply::ScriptDone { id, outcome });
     pair.exchange();
 }
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adit_core::{Instant, Script, ScriptId, ScriptOutcome};
+use adit_core::Instant;
+use adit_openvpn::request::{Script, ScriptId, ScriptOutcome};
 use base64ct::{Base64, Encoding as _};
 
 use crate::end::PendingRequest;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{Instant, Path};
-use adit_dataplane::Drop;
+use adit_dataplane::DropReason;
 
 use crate::challenges::Challenges;
 use crate::end::{End, Machine};
@@ -145,7 +145,7 @@ impl World {
             let Some(end) = &host.end else { return 0 };
             let snapshot = end.counters.snapshot();
             let all: u64 = snapshot.ingress.drops.iter().chain(&snapshot.egress.drops).sum();
-            all - snapshot.ingress.dropped(Drop::BadSource)
+            all - snapshot.ingress.dropped(DropReason::BadSource)
         };
         let drops: Vec<u64> = self.hosts.iter().map(count).collect();
         if self.checks.drops.is_empty() {

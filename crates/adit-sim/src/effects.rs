@@ -1,8 +1,7 @@
 //! Applies what ends did to the network, the model and the checks, and answers their requests.
 
-use adit_core::{
-    ChallengeResponse, Command, Ended, PeerId, PeerInfo, Script, ScriptOutcome, Transport, UserPassword,
-};
+use adit_core::{Ended, PeerId, Transport};
+use adit_openvpn::request::{ChallengeResponse, PeerInfo, Reply, Script, ScriptOutcome, UserPassword};
 
 use crate::end::{Effect, PendingRequest};
 use crate::event::{Event, Order};
@@ -197,7 +196,7 @@ impl World {
         if self.hosts[number].generation != generation {
             return Ok(());
         }
-        let command = match request {
+        let reply = match request {
             PendingRequest::Script(script, later) => return self.script_ends(number, script, later),
             PendingRequest::ManagementAuth { client, key, again } => {
                 return self.management_decides(number, (client, key), again);
@@ -205,18 +204,18 @@ impl World {
             PendingRequest::Settings(peer, name) => {
                 let client = (1..=self.scenario.clients).find(|number| client_name(*number) == name);
                 let settings = settings::of_client(&self.scenario, client.unwrap_or_default());
-                Command::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
+                Reply::PeerSettings { peer, name, settings: Ok(Box::new(settings)) }
             }
-            PendingRequest::Credentials => Command::Credentials(Ok(UserPassword {
+            PendingRequest::Credentials => Reply::Credentials(Ok(UserPassword {
                 username: client_name(number),
                 password: "correct horse".to_owned().into(),
             })),
             PendingRequest::Challenge(challenge) => {
                 let answer = Ok(format!("answer to {}", challenge.text).into());
-                Command::Response(ChallengeResponse { id: challenge.id, answer })
+                Reply::ChallengeResponse(ChallengeResponse { id: challenge.id, answer })
             }
         };
-        self.command(number, command)
+        self.reply(number, reply)
     }
 
     /// A script accepts or defers its answer; with faults it also refuses or is killed.
@@ -224,7 +223,7 @@ impl World {
         if let Some(outcome) = self.challenge_first(&script) {
             let id = script.id;
             self.schedule_answer(number, PendingRequest::Script(script, true));
-            return self.command(number, Command::ScriptDone { id, outcome });
+            return self.reply(number, Reply::ScriptDone { id, outcome });
         }
         let bad = self.net.faulty;
         let learns = script.argv.first().is_some_and(|name| name == LEARN_ADDRESS);
@@ -250,7 +249,7 @@ impl World {
         if deferred {
             self.schedule_answer(number, PendingRequest::Script(script, true));
         }
-        self.command(number, Command::ScriptDone { id, outcome })
+        self.reply(number, Reply::ScriptDone { id, outcome })
     }
 
     /// A client came up at one end: notes how long after the faults.

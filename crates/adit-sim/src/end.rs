@@ -1,15 +1,20 @@
 //! One end of tunnels: a protocol machine and a data plane, driven as the driver drives them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Challenge, ClientNews, Command, DataEvent, Ended, Event, Install, Instant, Notice, Path, PeerId,
-    PeerInfo, PoolEntry, Protocol, Report, Script, ScriptId, Transport, TunnelSettings,
+    Command, Drive, Ended, Framing, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
+    TunnelSettings, drive_once,
 };
+use adit_dataplane::codec::{Demultiplexer, openvpn};
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Inbox, Ingress, IngressEvent, MergePolicy, Offload, Outbox, Wire,
-    split,
+    Config, Counters, Egress, EgressEvent, Ingress, IngressEvent, MergePolicy, Offload, ReceiveBatch,
+    TransmitBatch, split,
+};
+use adit_openvpn::request::{
+    Challenge, ClientEvent, DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request, Script, ScriptId,
 };
 use adit_openvpn::{Client, Server};
 
@@ -23,6 +28,10 @@ const MAX_ROUNDS: usize = 64;
 /// Events and datagrams after one input; more means that a queue has no bound.
 const MAX_OUTPUTS: usize = 4096;
 
+/// Any of the machines.
+pub(crate) type AnyProtocol =
+    dyn Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing>;
+
 /// A protocol machine.
 pub(crate) enum Machine {
     Client(Box<Client>),
@@ -34,7 +43,7 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    fn protocol(&mut self) -> &mut dyn Protocol {
+    fn protocol(&mut self) -> &mut AnyProtocol {
         match self {
             Machine::Client(client) => client.as_mut(),
             Machine::Server(server) => server.as_mut(),
@@ -90,12 +99,12 @@ pub(crate) enum Effect {
     PeerUp(PeerId, Box<PeerInfo>),
     /// A peer is gone, for this reason.
     PeerDown(PeerId, String),
-    /// A request, which [`End::command`] answers.
+    /// A request, which [`End::reply`] answers.
     Request(PendingRequest),
     /// The result of that script is not used any more.
     DropScript(ScriptId),
     /// An event for the management client that authenticates clients.
-    Management(Box<ClientNews>),
+    Management(Box<ClientEvent>),
     /// A name got that address of the pool.
     Leased(PoolEntry),
     /// For the log.
@@ -134,13 +143,15 @@ pub(crate) struct End {
     egress: Egress,
     ingress: Ingress,
     pub(crate) counters: Counters,
-    outbox: Outbox,
-    inbox: Inbox,
+    outbox: TransmitBatch,
+    inbox: ReceiveBatch,
     /// Beginnings of records of TCP streams.
     streams: BTreeMap<Path, Vec<u8>>,
     /// Peers in the data plane, and the traffic of which the machine last got notice.
     traffic: BTreeMap<PeerId, (u64, u64)>,
     effects: Vec<Effect>,
+    /// Effects that there were before the machine was drained.
+    drained: usize,
     inputs: Vec<Input>,
     /// Whether the data plane applies orders after a delay, as scheduled events.
     delays_orders: bool,
@@ -155,23 +166,23 @@ impl End {
     /// An end whose machine was just made; call [`End::drain`] next.
     pub(crate) fn new(machine: Machine, scenario: &Scenario, skew: i64) -> Self {
         let client_to_client = scenario.server.client_to_client;
-        let role = match machine {
-            Machine::Server(_) if scenario.point_to_point.is_none() => adit_dataplane::Role::Server,
-            Machine::ThirdPartyServer(_) => adit_dataplane::Role::Server,
-            _ => adit_dataplane::Role::Client,
+        let demultiplexer: Arc<dyn Demultiplexer> = match machine {
+            Machine::Server(_) if scenario.point_to_point.is_none() => Arc::new(openvpn::Server),
+            Machine::ThirdPartyServer(_) => Arc::new(openvpn::Server),
+            _ => Arc::new(openvpn::Client),
         };
-        let (egress, ingress, counters) =
-            adit_dataplane::new(Config { role, wire: Wire::OpenVpn, client_to_client });
+        let (egress, ingress, counters) = adit_dataplane::new(Config { demultiplexer, client_to_client });
         End {
             machine,
             egress,
             ingress,
             counters,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),
+            drained: 0,
             inputs: Vec::new(),
             delays_orders: scenario.latency.orders > Duration::ZERO,
             wake: None,
@@ -272,6 +283,13 @@ impl End {
         self.drain()
     }
 
+    /// The adapter's answer to a question.
+    pub(crate) fn reply(&mut self, now: Instant, reply: Reply) -> Result<(), Violation> {
+        self.set_clock(now);
+        self.machine.protocol().handle_reply(now, reply);
+        self.drain()
+    }
+
     /// A TCP connection is gone.
     pub(crate) fn closed(&mut self, now: Instant, path: Path, reason: String) -> Result<(), Violation> {
         self.streams.remove(&path);
@@ -307,21 +325,10 @@ impl End {
 
     /// Takes all output of the machine, events before datagrams, until there is none.
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
-        let before = self.effects.len();
+        self.drained = self.effects.len();
+        let mut datagram = Vec::new();
         for _ in 0..MAX_ROUNDS {
-            let mut idle = true;
-            while let Some(event) = self.machine.protocol().poll_event() {
-                idle = false;
-                self.apply_event(event);
-                self.check_outputs(before)?;
-            }
-            let mut datagram = Vec::new();
-            while let Some(path) = self.machine.protocol().poll_transmit(&mut datagram) {
-                idle = false;
-                self.effects.push(Effect::Control { path, datagram: std::mem::take(&mut datagram) });
-                self.check_outputs(before)?;
-            }
-            if idle {
+            if !drive_once(self, &mut datagram)? {
                 self.wake = self.machine.poll_timeout();
                 return Ok(());
             }
@@ -329,8 +336,8 @@ impl End {
         Err(Violation::new(format!("a machine still had output after {MAX_ROUNDS} rounds of draining")))
     }
 
-    fn check_outputs(&self, before: usize) -> Result<(), Violation> {
-        if self.effects.len() - before > MAX_OUTPUTS {
+    fn check_outputs(&self) -> Result<(), Violation> {
+        if self.effects.len() - self.drained > MAX_OUTPUTS {
             return Err(Violation::new(format!(
                 "one input made more than {MAX_OUTPUTS} events and datagrams"
             )));
@@ -349,23 +356,23 @@ impl End {
             Event::Up(settings) => self.effects.push(Effect::Up(settings)),
             Event::Down => self.effects.push(Effect::Down),
             Event::PeerUp { peer, info } => self.effects.push(Effect::PeerUp(peer, info)),
-            Event::WantPeerSettings { peer, name } => {
-                self.effects.push(Effect::Request(PendingRequest::Settings(peer, name)));
-            }
-            Event::AskCredentials { .. } => self.effects.push(Effect::Request(PendingRequest::Credentials)),
-            Event::AskResponse(challenge) => {
-                self.effects.push(Effect::Request(PendingRequest::Challenge(challenge)));
-            }
-            Event::Leased(entry) => self.effects.push(Effect::Leased(entry)),
+            Event::Request(request) => self.requested(request),
             Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
-            Event::RunScript(script) => {
-                self.effects.push(Effect::Request(PendingRequest::Script(script, false)))
-            }
-            Event::DropScript(id) => self.effects.push(Effect::DropScript(id)),
-            Event::Client(news) => self.effects.push(Effect::Management(news)),
         }
+    }
+
+    fn requested(&mut self, request: Request) {
+        self.effects.push(match request {
+            Request::PeerSettings { peer, name } => Effect::Request(PendingRequest::Settings(peer, name)),
+            Request::Credentials { .. } => Effect::Request(PendingRequest::Credentials),
+            Request::Challenge(challenge) => Effect::Request(PendingRequest::Challenge(challenge)),
+            Request::Leased(entry) => Effect::Leased(entry),
+            Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
+            Request::CancelScript(id) => Effect::DropScript(id),
+            Request::Client(news) => Effect::Management(news),
+        });
     }
 
     fn apply_data(&mut self, order: DataEvent) {
@@ -425,5 +432,24 @@ impl End {
             }
         }
         self.outbox.clear();
+    }
+}
+
+impl Drive for End {
+    type Protocol = AnyProtocol;
+    type Error = Violation;
+
+    fn protocol(&mut self) -> &mut AnyProtocol {
+        self.machine.protocol()
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Violation> {
+        self.apply_event(event);
+        self.check_outputs()
+    }
+
+    fn transmit(&mut self, path: Path, datagram: &[u8]) -> Result<(), Violation> {
+        self.effects.push(Effect::Control { path, datagram: datagram.to_vec() });
+        self.check_outputs()
     }
 }

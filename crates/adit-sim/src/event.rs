@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use adit_core::{Install, Instant, Transport};
+use adit_core::{Instant, Transport};
 use adit_dataplane::{EgressEvent, IngressEvent};
+use adit_openvpn::request::Install;
 
 use crate::end::{Input, PendingRequest};
 use crate::net::Transit;

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adit_core::{ClientNews, ClientRuling, ClientStep, Command, PeerInfo};
+use adit_core::Protocol as _;
+use adit_openvpn::request::{ClientDecision, ClientEvent, ClientStep, PeerInfo, Reply};
 
 use crate::end::{Machine, PendingRequest};
 use crate::identity::client_name;
@@ -49,10 +50,10 @@ impl Management {
     }
 
     /// Checks an event of a client against what is known of it.
-    fn handle_event(&mut self, news: &ClientNews) -> Result<(), Violation> {
+    fn handle_event(&mut self, news: &ClientEvent) -> Result<(), Violation> {
         let wrong =
             |why: &str| Err(Violation::new(format!("the management client gets {news:?}, but {why}")));
-        if let ClientStep::Asks { key, again, .. } = news.step {
+        if let ClientStep::AuthRequest { key, again, .. } = news.step {
             if self.gone.contains(&news.client) {
                 return wrong("that client is gone");
             }
@@ -67,13 +68,13 @@ impl Management {
             return wrong("knows no such client");
         };
         let holds = match &news.step {
-            ClientStep::Asks { .. } => true,
-            ClientStep::Responds { key, .. } => known.key == *key,
-            ClientStep::Enters { networks } => {
+            ClientStep::AuthRequest { .. } => true,
+            ClientStep::ChallengeResponse { key, .. } => known.key == *key,
+            ClientStep::Established { networks } => {
                 let first = !std::mem::replace(&mut known.established, true);
                 first && known.accepted && !known.denied && networks.iter().any(|(_, own)| *own)
             }
-            ClientStep::Leaves => {
+            ClientStep::Disconnected => {
                 self.clients.remove(&news.client);
                 self.gone.insert(news.client)
             }
@@ -82,12 +83,12 @@ impl Management {
     }
 
     /// Notes its decision about a client with these keys.
-    fn decide(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+    fn decide(&mut self, client: u64, key: u32, ruling: &ClientDecision) {
         let Some(known) = self.clients.get_mut(&client).filter(|known| known.key == key) else { return };
         match ruling {
-            ClientRuling::Accept(_) => known.accepted = true,
-            ClientRuling::Deny { .. } => known.denied = true,
-            ClientRuling::Wait { .. } => {}
+            ClientDecision::Accept(_) => known.accepted = true,
+            ClientDecision::Deny { .. } => known.denied = true,
+            ClientDecision::Pending { .. } => {}
         }
     }
 
@@ -114,26 +115,26 @@ impl Management {
 
 impl World {
     /// The management client gets an event of a client, and will answer if it is a request.
-    pub(crate) fn notify_management(&mut self, number: usize, news: &ClientNews) -> Result<(), Violation> {
+    pub(crate) fn notify_management(&mut self, number: usize, news: &ClientEvent) -> Result<(), Violation> {
         self.log(format_args!("end {number} notifies the management client: {news:?}"));
         self.checks.management.handle_event(news)?;
         match &news.step {
-            ClientStep::Asks { key, .. } => {
+            ClientStep::AuthRequest { key, .. } => {
                 let request = PendingRequest::ManagementAuth { client: news.client, key: *key, again: false };
                 self.schedule_answer(number, request);
                 Ok(())
             }
-            ClientStep::Enters { networks } => {
+            ClientStep::Established { networks } => {
                 self.check_addresses(news, networks.iter().filter(|(_, own)| *own))
             }
-            ClientStep::Responds { .. } | ClientStep::Leaves => Ok(()),
+            ClientStep::ChallengeResponse { .. } | ClientStep::Disconnected => Ok(()),
         }
     }
 
     /// The addresses in the event are those that the client has.
     fn check_addresses<'a>(
         &self,
-        news: &ClientNews,
+        news: &ClientEvent,
         own: impl Iterator<Item = &'a (adit_core::IpNet, bool)>,
     ) -> Result<(), Violation> {
         let reported: Vec<_> = own.map(|(network, _)| network.addr()).collect();
@@ -158,16 +159,16 @@ impl World {
     ) -> Result<(), Violation> {
         let bad = self.net.faulty;
         let ruling = match self.checks.management.rng.below(20) {
-            0 if bad => ClientRuling::Deny { reason: "not today".to_owned(), told: String::new() },
+            0 if bad => ClientDecision::Deny { reason: "not today".to_owned(), told: String::new() },
             1 if bad && !again => return Ok(()),
             2..=6 if !again => {
                 let text = "WEB_AUTH::https://login.example/".to_owned();
-                ClientRuling::Wait { text, timeout: WAIT }
+                ClientDecision::Pending { text, timeout: WAIT }
             }
-            _ => ClientRuling::Accept(None),
+            _ => ClientDecision::Accept(None),
         };
         let decides_again = match ruling {
-            ClientRuling::Wait { .. } => true,
+            ClientDecision::Pending { .. } => true,
             _ => bad && !again && self.checks.management.rng.chance(100),
         };
         if decides_again {
@@ -177,7 +178,7 @@ impl World {
             "the management client decides about client {client} with keys {key}: {ruling:?}"
         ));
         self.checks.management.decide(client, key, &ruling);
-        self.command(number, Command::Rule { client, key, ruling })
+        self.reply(number, Reply::ClientDecision { client, key, decision: ruling })
     }
 
     /// Checks the clients that are up and half-open against what the management client knows.
@@ -188,7 +189,7 @@ impl World {
         if !self.scenario.auth.management {
             return Ok(());
         }
-        let identity = |(_, info): (_, PeerInfo)| (info.number, info.name);
+        let identity = |(_, info): (_, PeerInfo)| (info.detail.number, info.name);
         let up: Vec<_> = server.peers().into_iter().map(identity).collect();
         self.checks.management.check_up(&up, server.half_open())
     }
@@ -202,41 +203,41 @@ mod tests {
         Management::new(Rng::new(1, 1))
     }
 
-    fn news(client: u64, step: ClientStep) -> ClientNews {
-        ClientNews { client, step, env: Vec::new() }
+    fn news(client: u64, step: ClientStep) -> ClientEvent {
+        ClientEvent { client, step, env: Vec::new() }
     }
 
-    fn asks(client: u64, key: u32, again: bool) -> ClientNews {
-        news(client, ClientStep::Asks { key, again, password: String::new().into() })
+    fn asks(client: u64, key: u32, again: bool) -> ClientEvent {
+        news(client, ClientStep::AuthRequest { key, again, password: String::new().into() })
     }
 
-    fn enters(client: u64) -> ClientNews {
-        news(client, ClientStep::Enters { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
+    fn enters(client: u64) -> ClientEvent {
+        news(client, ClientStep::Established { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
     }
 
-    fn deny() -> ClientRuling {
-        ClientRuling::Deny { reason: String::new(), told: String::new() }
+    fn deny() -> ClientDecision {
+        ClientDecision::Deny { reason: String::new(), told: String::new() }
     }
 
     #[test]
     fn a_client_is_established_once_accepted_and_leaves_once() {
         let mut management = management();
         management.handle_event(&asks(4, 1, false)).unwrap();
-        management.decide(4, 1, &ClientRuling::Accept(None));
+        management.decide(4, 1, &ClientDecision::Accept(None));
         assert_eq!(management.handle_event(&enters(4)), Ok(()));
         assert_eq!(management.check_up(&[(4, "ann".to_owned())], 0), Ok(()));
         assert!(management.check_up(&[], 0).is_err(), "it is gone, and was not reported");
         assert!(management.handle_event(&enters(4)).is_err(), "twice");
         assert_eq!(management.handle_event(&asks(4, 2, true)), Ok(()));
-        assert_eq!(management.handle_event(&news(4, ClientStep::Leaves)), Ok(()));
-        assert!(management.handle_event(&news(4, ClientStep::Leaves)).is_err(), "twice");
+        assert_eq!(management.handle_event(&news(4, ClientStep::Disconnected)), Ok(()));
+        assert!(management.handle_event(&news(4, ClientStep::Disconnected)).is_err(), "twice");
         assert!(management.handle_event(&asks(4, 1, false)).is_err(), "a number comes back");
         assert!(management.handle_event(&enters(5)).is_err(), "no request before");
     }
 
     #[test]
     fn no_client_is_established_before_it_is_accepted() {
-        for (key, ruling) in [(1, None), (1, Some(deny())), (2, Some(ClientRuling::Accept(None)))] {
+        for (key, ruling) in [(1, None), (1, Some(deny())), (2, Some(ClientDecision::Accept(None)))] {
             let mut management = management();
             management.handle_event(&asks(4, 1, false)).unwrap();
             if let Some(ruling) = ruling {
@@ -251,7 +252,7 @@ mod tests {
     fn no_client_stays_up_after_a_refusal() {
         let mut management = management();
         management.handle_event(&asks(4, 1, false)).unwrap();
-        management.decide(4, 1, &ClientRuling::Accept(None));
+        management.decide(4, 1, &ClientDecision::Accept(None));
         management.handle_event(&enters(4)).unwrap();
         management.decide(4, 1, &deny());
         assert!(management.check_up(&[(4, "ann".to_owned())], 0).is_err());
@@ -264,7 +265,7 @@ mod tests {
         let mut management = self::management();
         management.handle_event(&asks(4, 1, false)).unwrap();
         assert!(management.handle_event(&asks(4, 2, true)).is_err(), "it is not established");
-        let response = ClientStep::Responds { key: 7, response: String::new().into() };
+        let response = ClientStep::ChallengeResponse { key: 7, response: String::new().into() };
         assert!(management.handle_event(&news(4, response)).is_err());
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Digest, Framing, Install, Instant, PeerId};
+use adit_core::{Digest, Framing, Instant, PeerId};
 use adit_openvpn::reliable::MAX_TIMEOUT;
+use adit_openvpn::request::Install;
 use thiserror::Error;
 
 use crate::packet;

@@ -2,15 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{
-    Cipher, IpNet, Ipv4Net, Ipv6Net, PeerSettings, PoolEntry, PushChange, SessionLimits, UnixTime,
-};
+use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PoolEntry, SessionLimits, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
     LocalSettings, PerClientParams, PointParams, RemoteParams, ServerParams, StaticChallenge, UserAuth,
 };
+use adit_openvpn::request::{PeerSettings, PushChange};
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
 use crate::crypto::{WALL_AT_ORIGIN, environment};

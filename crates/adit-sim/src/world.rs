@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use adit_core::{Command, Instant, OpenFailure, Path, PoolEntry, Transport};
+use adit_openvpn::request::Reply;
 use adit_openvpn::{Client, Server};
 
 use crate::checks::Checks;
@@ -427,6 +428,16 @@ impl World {
         self.hosts[number].shutdown_ordered |= command == Command::Shutdown;
         let Some(end) = self.hosts[number].end.as_mut() else { return Ok(()) };
         end.command(self.now, command)?;
+        self.settle(number)
+    }
+
+    pub(crate) fn reply(&mut self, number: usize, reply: Reply) -> Result<(), Violation> {
+        if self.is_asleep(number) {
+            return Ok(());
+        }
+        self.log(format_args!("end {number} gets the reply {reply:?}"));
+        let Some(end) = self.hosts[number].end.as_mut() else { return Ok(()) };
+        end.reply(self.now, reply)?;
         self.settle(number)
     }
 

@@ -11,14 +11,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, DataEvent, Digest, Ended, Event, Framing, Instant, Notice, Path, PeerId, Protocol,
-    Transport, UnixTime,
+    Cipher, Command, Digest, Ended, Framing, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
 };
+use adit_dataplane::codec::openvpn as codec;
 use adit_dataplane::{
-    Config, Counters, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
+    Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 use rand_chacha::ChaCha8Rng;
@@ -42,8 +43,8 @@ struct End {
     egress: Egress,
     ingress: Ingress,
     counters: Counters,
-    outbox: Outbox,
-    inbox: Inbox,
+    outbox: TransmitBatch,
+    inbox: ReceiveBatch,
     reported: (u64, u64),
     /// When its last session began, in seconds since 1970.
     began: u64,
@@ -56,15 +57,14 @@ struct End {
 
 impl End {
     fn new(params: StaticParams, now: Instant, seed: [u8; 32]) -> Self {
-        let config = Config { role: Role::Client, wire: Wire::OpenVpnStatic, client_to_client: false };
-        let (egress, ingress, counters) = adit_dataplane::new(config);
+        let (egress, ingress, counters) = adit_dataplane::new(Config::new(codec::StaticKey));
         let mut end = End {
             machine: StaticTunnel::new(params, now, seed),
             egress,
             ingress,
             counters,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
             reported: (0, 0),
             began: 0,
             sent: BTreeSet::new(),

@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{PeerId, PeerInfo, Protocol, TableUsage};
+use adit_core::{Framing, Protocol, TableUsage};
 use adit_io::Handle;
+use adit_openvpn::request::{PeerDetail, Reply, Request};
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
@@ -40,18 +41,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A protocol that can be asked who its peers are.
-pub(crate) trait StatusSource: Send + 'static {
+/// A machine whose state `adit status` shows.
+pub(crate) trait StatusSource:
+    Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing> + Send + 'static
+{
     /// `client`, `server` or `static key`.
     const ROLE: &'static str;
-
-    /// The peers that are up.
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)>;
-
-    /// How full the tables are that anybody can fill.
-    fn tables(&self) -> Vec<TableUsage> {
-        Vec::new()
-    }
 }
 
 /// Tables beside those of the protocol and of the driver: each is read when a status is asked for.
@@ -73,34 +68,14 @@ impl OtherTables {
 
 impl StatusSource for Client {
     const ROLE: &'static str = "client";
-
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        Client::peers(self)
-    }
 }
 
 impl StatusSource for Server {
     const ROLE: &'static str = "server";
-
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        Server::peers(self)
-    }
-
-    fn tables(&self) -> Vec<TableUsage> {
-        Server::tables(self)
-    }
 }
 
 impl StatusSource for StaticTunnel {
     const ROLE: &'static str = "static key";
-
-    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        StaticTunnel::peers(self)
-    }
-
-    fn tables(&self) -> Vec<TableUsage> {
-        StaticTunnel::tables(self)
-    }
 }
 
 /// The socket of a running tunnel; it goes when this does. In a sandbox it stays, and refuses connections, until the

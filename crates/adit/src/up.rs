@@ -4,6 +4,7 @@
 //! and is set up and run on a thread of its own ([`run`]); [`startup`] is where they wait for each other.
 
 mod changes;
+mod client_settings;
 mod clients;
 mod conflicts;
 mod credentials;

@@ -3,16 +3,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, RedirectGateway, ReplayWindow,
-    Route, SessionLimits, Transport,
+    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, ReplayWindow, Route,
+    SessionLimits, Transport,
 };
 
 use crate::openvpn::handlers::management::ManagementDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
     Access, AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix,
-    NamedRoute, PeerCheck, Process, PullFilter, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion,
-    UserPass,
+    NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey, SocketOptions, StaticChallenge,
+    TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.

@@ -10,8 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, Route, RouteVia, SessionLimits, Transport};
 
-pub use adit_core::{AuthRetry, StaticChallenge};
-
 pub use self::client::*;
 pub use self::data::*;
 pub use self::server::*;

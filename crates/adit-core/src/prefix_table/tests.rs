@@ -195,3 +195,14 @@ fn what_is_refused_is_counted() {
     let usage = TableUsage { name: "tests", entries: 1, share: 1, limit: 10, evicted: 0, refused: 1 };
     assert_eq!(table.usage(), usage);
 }
+
+#[test]
+fn the_narrowest_prefix_is_an_ipv4_address_or_an_ipv6_64() {
+    let of = |text: &str| SourcePrefix::narrowest(text.parse().unwrap());
+    assert_eq!(of("2001:db8::1"), of("2001:db8::2:3:4:5"));
+    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    assert_ne!(of("0.0.0.0"), of("::"));
+    assert_ne!(of("0.0.0.0").octets(), of("::").octets());
+}

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 use super::packets::Flow;
 use super::world::{End, client, tcp, three, udp};
+use crate::codec::testing;
 use crate::offload::VNET_HEADER_LEN;
-use crate::{Inbox, MergePolicy, Offload, Role, Wire};
+use crate::{MergePolicy, Offload, ReceiveBatch};
 
 /// Bytes that get past the first checks more often than chance would have it.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
@@ -46,20 +47,20 @@ proptest! {
     fn from_the_net(
         datagrams in proptest::collection::vec(datagram(), 1..8),
         segment in 0usize..300,
-        wireguard: bool,
+        indices: bool,
     ) {
         let bytes: Vec<u8> = datagrams.concat();
         let (mut server, mut one, _) = three(true);
-        let mut wg = End::new(Role::Server, Wire::WireGuard, false);
-        let ends = if wireguard { vec![&mut wg] } else { vec![&mut server, &mut one] };
+        let mut indexed = End::new(testing::indexed(), false);
+        let ends = if indices { vec![&mut indexed] } else { vec![&mut server, &mut one] };
         for end in ends {
             prop_assert!(end.receive(udp(1), &bytes, segment).packets.is_empty());
             let mut stream = bytes.clone();
-            let mut inbox = Inbox::new(MergePolicy::TcpAndUdp);
-            if let Ok(used) = end.ingress.open_stream(tcp(1), &mut stream, &mut inbox) {
+            let mut receive_batch = ReceiveBatch::new(MergePolicy::TcpAndUdp);
+            if let Ok(used) = end.ingress.open_stream(tcp(1), &mut stream, &mut receive_batch) {
                 prop_assert!(used <= bytes.len());
             }
-            prop_assert_eq!(inbox.packets().count(), 0);
+            prop_assert_eq!(receive_batch.packets().count(), 0);
         }
     }
 
@@ -92,7 +93,7 @@ proptest! {
     fn from_a_peer(payloads in proptest::collection::vec(packet(), 1..12)) {
         let (mut server, mut one, _) = three(true);
         server.add_peer(PeerId(1), udp(1), &["0.0.0.0/0", "::/0"], Some(1200));
-        server.inbox.set_policy(MergePolicy::TcpAndUdp);
+        server.receive_batch.set_policy(MergePolicy::TcpAndUdp);
         for payload in &payloads {
             one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: payload.clone() });
         }

@@ -2,27 +2,23 @@
 
 use std::time::Duration;
 
-use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Framing, Instant, Notice, OpenVpnHeader, PeerId, ReplayWindow,
-    SessionId, StaticFraming,
-};
+use adit_core::{Cipher, DataEvent, Instant, Notice, PeerId, SessionId};
 
 use super::packets::{self, Flow};
-use super::world::{End, admit, client, key, openvpn, tcp, three, udp, v2};
-use crate::{
-    Drop, EgressEvent, IngressEvent, Offload, OpenSession, Role, SealSession, Segmentation, StreamError, Wire,
+use super::world::{End, admit, client, tcp, three, udp};
+use crate::codec::testing::{
+    self, Compression, DataHeader, framing, session_id, v2, with_epochs, worn_opener, worn_sealer,
 };
+use crate::{DropReason, EgressEvent, IngressEvent, Offload, Segmentation, StreamError};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
-const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 
 /// Gives a client a session that has sealed much already.
 fn worn(end: &mut End, counter: u64, used: u64) {
-    let mut seal = SealSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1)).expect("the key fits");
-    seal.wear(counter, used);
     let peer = PeerId::SERVER;
-    let install = EgressEvent::Install { peer, session: SESSION, seal: Box::new(seal) };
-    end.egress.apply(install, &mut end.outbox);
+    let install = EgressEvent::Install { peer, session: SESSION, seal: worn_sealer(counter, used) };
+    end.egress.apply(install, &mut end.transmit_batch);
     end.apply(DataEvent::Activate { peer, session: SESSION });
 }
 
@@ -34,7 +30,7 @@ fn packet_ids_end() {
     let last = end.send_one(&packet);
     assert_eq!(last[4..8], [0xff; 4]);
     assert!(end.send(Offload::NONE, &packet).is_empty(), "never round");
-    assert_eq!(end.dropped_out(Drop::Exhausted), 1);
+    assert_eq!(end.dropped_out(DropReason::Exhausted), 1);
 }
 
 #[test]
@@ -58,18 +54,8 @@ fn packets_that_are_late_for_too_long_are_dropped() {
     for epochs in [false, true] {
         let (mut server, mut one, _) = three(false);
         if epochs {
-            let framing = |framing| match framing {
-                Framing::OpenVpn(framing) => Framing::OpenVpnEpoch(framing),
-                other => other,
-            };
-            server.install(PeerId(1), SessionId::openvpn(PeerId(1), 1), framing(v2(1, 1)), CIPHER, (8, 7));
-            one.install(
-                PeerId::SERVER,
-                SessionId::openvpn(PeerId::SERVER, 1),
-                framing(v2(1, 1)),
-                CIPHER,
-                (7, 8),
-            );
+            server.install(PeerId(1), session_id(PeerId(1), 1), with_epochs(v2(1, 1)), CIPHER, (8, 7));
+            one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), with_epochs(v2(1, 1)), CIPHER, (7, 8));
         }
         let packet = Flow { source: 1, ..Flow::default() }.udp(b"x");
         let sealed: Vec<Vec<u8>> = (0..6).map(|_| one.send_one(&packet)).collect();
@@ -80,7 +66,7 @@ fn packets_that_are_late_for_too_long_are_dropped() {
         assert_eq!((receive(1, 2), receive(2, 0), receive(10, 3)), (1, 1, 1), "late, and in time");
         assert_eq!(receive(25, 1), 0, "the one after it came 24 s ago");
         assert_eq!((receive(25, 4), receive(26, 5)), (1, 1));
-        assert_eq!(server.dropped_in(Drop::Replay), 1);
+        assert_eq!(server.dropped_in(DropReason::Replay), 1);
     }
 }
 
@@ -88,74 +74,38 @@ fn packets_that_are_late_for_too_long_are_dropped() {
 fn failed_tags_are_limited() {
     let (mut server, mut one, _) = three(false);
     let peer = PeerId(1);
-    let session = SessionId::openvpn(peer, 0);
-    let mut open =
-        OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), ReplayWindow::default()).expect("the key fits");
-    open.wear((1 << 35) - 1);
-    server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
+    let session = session_id(peer, 0);
+    let open = worn_opener((1 << 35) - 1);
+    server.ingress.apply(IngressEvent::Install { peer, session, open });
     let good = one.send_one(&Flow::default().udp(b"x"));
     let mut bad = good.clone();
     bad[30] ^= 1;
     assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, [Notice::LimitNear { peer, session }]);
     assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, []);
-    let mut open =
-        OpenSession::new(v2(1, 0), CIPHER, &key(CIPHER, 1), ReplayWindow::default()).expect("the key fits");
-    open.wear(1 << 36);
-    server.ingress.apply(IngressEvent::Install { peer, session, open: Box::new(open) });
+    let open = worn_opener(1 << 36);
+    server.ingress.apply(IngressEvent::Install { peer, session, open });
     assert!(server.receive(udp(1), &good, good.len()).packets.is_empty());
-    assert_eq!(server.dropped_in(Drop::Exhausted), 1);
-}
-
-#[test]
-fn keys_of_any_other_length_are_refused() {
-    let takes = |framing, cipher, key: &_| {
-        let takes = SealSession::new(framing, cipher, key).is_ok();
-        assert_eq!(OpenSession::new(framing, cipher, key, ReplayWindow::default()).is_ok(), takes);
-        takes
-    };
-    let Framing::OpenVpn(short) = v2(1, 0) else { panic!("no epochs") };
-    let long = StaticFraming { began: 1, compression: CompressionFraming::None };
-    for cipher in Cipher::ALL {
-        let more = match cipher.is_aead() {
-            // The secret of the first epoch.
-            true => (Framing::OpenVpnEpoch(short), 32),
-            false => (Framing::OpenVpnStatic(long), cipher.key_len()),
-        };
-        for (framing, fits) in [(Framing::OpenVpn(short), cipher.key_len()), more] {
-            for length in 0..=72 {
-                let mut key = key(cipher, 1);
-                key.key = vec![1; length].into();
-                assert_eq!(takes(framing, cipher, &key), length == fits, "{cipher}, {length} bytes");
-            }
-        }
-        for length in 0..=72 {
-            let mut key = key(cipher, 1);
-            // HMAC-SHA256.
-            key.mac.iter_mut().for_each(|mac| mac.key = vec![1; length].into());
-            let fits = cipher.is_aead() || length == 32;
-            assert_eq!(takes(v2(1, 0), cipher, &key), fits, "{cipher}, {length} bytes for the HMAC");
-        }
-    }
+    assert_eq!(server.dropped_in(DropReason::Exhausted), 1);
 }
 
 #[test]
 fn compressed_payloads_are_dropped() {
-    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    let mut server = End::server(false);
     admit(&mut server, 1, udp(1), CIPHER);
     let mut one = client(1, udp(9), CIPHER);
-    let session = SessionId::openvpn(PeerId(1), 0);
+    let session = session_id(PeerId(1), 0);
     server.install(
         PeerId(1),
         session,
-        openvpn(OpenVpnHeader::V2 { peer_id: 1 }, 0, CompressionFraming::Stub),
+        framing(DataHeader::V2 { peer_id: 1 }, 0, Compression::Stub),
         CIPHER,
         (0x81, 1),
     );
     one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: b"\x69compressed".to_vec() });
-    let trains = one.flush();
-    let arrived = server.receive(udp(1), &trains[0].2, trains[0].1);
+    let gso_batches = one.flush();
+    let arrived = server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1);
     assert!(arrived.packets.is_empty());
-    assert_eq!(server.dropped_in(Drop::Compressed), 1);
+    assert_eq!(server.dropped_in(DropReason::Compressed), 1);
 }
 
 #[test]
@@ -168,10 +118,10 @@ fn messages_are_bounded() {
     }
     let notices = server.receive(udp(1), &bytes, 40).notices;
     let messages = notices.iter().filter(|notice| matches!(notice, Notice::Message { .. })).count();
-    assert_eq!((messages, server.dropped_in(Drop::Flood)), (64, 36));
+    assert_eq!((messages, server.dropped_in(DropReason::Flood)), (64, 36));
     one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: vec![0x2a; 3000] });
-    let trains = one.flush();
-    let notices = server.receive(udp(1), &trains[0].2, trains[0].1).notices;
+    let gso_batches = one.flush();
+    let notices = server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1).notices;
     assert!(matches!(&notices[..], [Notice::Message { payload, .. }] if payload.len() == 1024));
     assert_eq!(server.counters.traffic(PeerId(1)), Some((101, 0)));
 }
@@ -181,7 +131,7 @@ fn what_cannot_be_sent_is_counted() {
     let mut end = client(1, udp(9), CIPHER);
     let big = Flow::default().udp(&[0; 65_480]);
     assert!(end.send(Offload::NONE, &big).is_empty());
-    assert_eq!(end.dropped_out(Drop::TooBig), 1);
+    assert_eq!(end.dropped_out(DropReason::TooBig), 1);
     assert!(end.send(Offload::NONE, b"").is_empty());
     assert!(end.send(Offload::NONE, &[0x45; 10]).is_empty());
     let tso = Offload { segmentation: Segmentation::TcpV4, needs_checksum: true, ..Offload::NONE };
@@ -189,66 +139,72 @@ fn what_cannot_be_sent_is_counted() {
     assert!(end.send(tso, &packet).is_empty(), "segments of no bytes");
     let outside = Offload { needs_checksum: true, checksum_start: 9000, ..Offload::NONE };
     assert!(end.send(outside, &packet).is_empty());
-    assert_eq!(end.dropped_out(Drop::Malformed), 4);
+    assert_eq!(end.dropped_out(DropReason::Malformed), 4);
     end.apply(DataEvent::Inject { peer: PeerId(8), payload: vec![1] });
-    assert_eq!(end.dropped_out(Drop::NoPeer), 1);
+    assert_eq!(end.dropped_out(DropReason::NoPeer), 1);
 }
 
 #[test]
 fn streams_may_break_anywhere_but_not_lose_step() {
-    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    let mut server = End::server(false);
     admit(&mut server, 1, tcp(1), CIPHER);
     let mut one = client(1, tcp(9), CIPHER);
     let packets: Vec<Vec<u8>> = (1..60usize).map(|len| Flow::default().udp(&vec![1; len * 7])).collect();
     for packet in &packets {
-        one.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut one.outbox);
+        one.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut one.transmit_batch);
     }
     let stream: Vec<u8> = one.flush().into_iter().flat_map(|(_, _, bytes)| bytes).collect();
     let (mut buffer, mut found) = (Vec::new(), Vec::new());
     for chunk in stream.chunks(333) {
         buffer.extend_from_slice(chunk);
-        let used = server.ingress.open_stream(tcp(1), &mut buffer, &mut server.inbox).expect("in step");
-        for packet in server.inbox.packets() {
+        let used =
+            server.ingress.open_stream(tcp(1), &mut buffer, &mut server.receive_batch).expect("in step");
+        for packet in server.receive_batch.packets() {
             found.push(packet.pieces().flat_map(|piece| buffer[piece].to_vec()).collect::<Vec<u8>>());
         }
-        server.inbox.clear();
+        server.receive_batch.clear();
         buffer.drain(..used);
     }
     assert_eq!(found, packets);
     assert!(buffer.is_empty());
-    let mut open = |bytes: &[u8]| server.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut server.inbox);
-    assert_eq!(open(&[0, 0, 1]), Err(StreamError::Empty));
-    assert_eq!(open(&[0, 1, 0x20, 0, 0]), Err(StreamError::Empty), "after a whole record");
-    assert_eq!(open(&[0xff, 0xff]), Err(StreamError::Oversize(0xffff)));
+    let advice = testing::server().stream_advice();
+    let mut open =
+        |bytes: &[u8]| server.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut server.receive_batch);
+    assert_eq!(open(&[0, 0, 1]), Err(StreamError::Empty(advice)));
+    assert_eq!(open(&[0, 1, 0x20, 0, 0]), Err(StreamError::Empty(advice)), "after a whole record");
+    assert_eq!(open(&[0xff, 0xff]), Err(StreamError::Oversize { len: 0xffff, advice }));
     assert_eq!(open(&[0xff]), Ok(0));
     assert_eq!(open(&[]), Ok(0));
 }
 
 #[test]
 fn a_connection_without_a_peer_carries_control_packets_alone() {
-    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    let mut server = End::server(false);
     // The start of a first control packet without TCP's length in front of it.
     let unframed = [0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7];
-    let open =
-        |end: &mut End, bytes: &[u8]| end.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut end.inbox);
-    assert_eq!(open(&mut server, &unframed), Err(StreamError::OversizeControl(0x38d6)));
-    assert_eq!(open(&mut server, &[0x10, 0x01]), Err(StreamError::OversizeControl(4097)));
+    let advice = testing::server().stream_advice();
+    let first = |len| StreamError::OversizeFirst { len, longest: 4096, advice };
+    let open = |end: &mut End, bytes: &[u8]| {
+        end.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut end.receive_batch)
+    };
+    assert_eq!(open(&mut server, &unframed), Err(first(0x38d6)));
+    assert_eq!(open(&mut server, &[0x10, 0x01]), Err(first(4097)));
     assert_eq!(open(&mut server, &[0x10, 0x00]), Ok(0));
-    assert_eq!(open(&mut server, &[0xff, 0xff]), Err(StreamError::Oversize(0xffff)));
+    assert_eq!(open(&mut server, &[0xff, 0xff]), Err(StreamError::Oversize { len: 0xffff, advice }));
     // A peer may send data as long as its tunnel takes.
     admit(&mut server, 1, tcp(1), CIPHER);
     assert_eq!(open(&mut server, &unframed), Ok(0));
     // A client's server may send data before the client's keys are installed.
-    let mut client = End::new(Role::Client, Wire::OpenVpn, false);
+    let mut client = End::client();
     assert_eq!(open(&mut client, &unframed), Ok(0));
     // With a static key all is data, and from any connection.
-    let mut end = End::new(Role::Client, Wire::OpenVpnStatic, false);
+    let mut end = End::new(testing::all_data(), false);
     assert_eq!(open(&mut end, &unframed), Ok(0));
 }
 
 #[test]
 fn mss_is_clamped_both_ways() {
-    let mut server = End::new(Role::Server, Wire::OpenVpn, false);
+    let mut server = End::server(false);
     admit(&mut server, 1, udp(1), CIPHER);
     let mut one = client(1, udp(9), CIPHER);
     one.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], Some(1300));
@@ -278,28 +234,8 @@ fn unfinished_checksums_are_finished() {
     let sum = !packets::checksum(&[&whole[12..20], &[0, 6, 0, len]]);
     unfinished[36..38].copy_from_slice(&sum.to_be_bytes());
     let offload = Offload { needs_checksum: true, checksum_start: 20, checksum_offset: 16, ..Offload::NONE };
-    let trains = one.send(offload, &unfinished);
-    assert_eq!(server.receive(udp(1), &trains[0].2, trains[0].1).packets, [whole]);
-}
-
-#[test]
-fn keys_that_do_not_fit_install_nothing() {
-    let mut end = client(1, udp(9), CIPHER);
-    let install = adit_core::Install {
-        peer: PeerId::SERVER,
-        session: SessionId::openvpn(PeerId::SERVER, 1),
-        framing: v2(1, 1),
-        cipher: CIPHER,
-        seal: key(Cipher::Aes128Gcm, 1),
-        open: key(CIPHER, 1),
-        replay_window: ReplayWindow::default(),
-    };
-    let (egress, ingress) = crate::split(DataEvent::Install(Box::new(install)));
-    assert!(egress.is_none() && ingress.is_none());
-    end.apply(DataEvent::Activate { peer: PeerId::SERVER, session: SessionId::openvpn(PeerId::SERVER, 1) });
-    assert_eq!(end.dropped_out(Drop::NoSession), 1);
-    let sealed = end.send_one(&Flow::default().udp(b"x"));
-    assert_eq!(sealed[0] & 7, 0, "the session before goes on");
+    let gso_batches = one.send(offload, &unfinished);
+    assert_eq!(server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1).packets, [whole]);
 }
 
 /// Anybody can send control packets, and they wait in memory for the protocol: what is longer than any of them can be
@@ -315,5 +251,5 @@ fn control_packets_have_a_longest() {
         let record = [&u16::try_from(length).unwrap().to_be_bytes()[..], &control].concat();
         assert_eq!(server.receive(tcp(1), &record, 0).control.len(), arrives, "{length} over TCP");
     }
-    assert_eq!(server.dropped_in(Drop::Malformed), 4);
+    assert_eq!(server.dropped_in(DropReason::Malformed), 4);
 }

@@ -9,7 +9,7 @@ use super::packets::{self, Flow};
 use crate::headers::{Ip, TCP, UDP};
 use crate::offload::VNET_HEADER_LEN;
 use crate::segment::Segments;
-use crate::{Inbox, MergePolicy, Offload, Segmentation};
+use crate::{MergePolicy, Offload, ReceiveBatch, Segmentation};
 
 const FIN: u8 = 0x01;
 const RST: u8 = 0x04;
@@ -18,7 +18,7 @@ const ACK: u8 = 0x10;
 const ECE: u8 = 0x40;
 const CWR: u8 = 0x80;
 
-/// Runs packets through an inbox and gives what is written to the device.
+/// Runs packets through an receive batch and gives what is written to the device.
 fn merge(policy: MergePolicy, packets: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
     merge_receives(policy, packets, usize::MAX)
 }
@@ -26,7 +26,7 @@ fn merge(policy: MergePolicy, packets: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
 /// The same when one receive brings `together` packets, and the next ones come before the last are written.
 fn merge_receives(policy: MergePolicy, packets: &[Vec<u8>], together: usize) -> Vec<(Offload, Vec<u8>)> {
     let mut buffer = Vec::new();
-    let mut inbox = Inbox::new(policy);
+    let mut receive_batch = ReceiveBatch::new(policy);
     let mut ranges = Vec::new();
     for packet in packets {
         // Something between the packets, as outer headers are.
@@ -38,28 +38,28 @@ fn merge_receives(policy: MergePolicy, packets: &[Vec<u8>], together: usize) -> 
     for receive in ranges.chunks(together) {
         for range in receive {
             let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
-            inbox.push_packet(&buffer, range.clone(), &ip);
+            receive_batch.push_packet(&buffer, range.clone(), &ip);
         }
-        let kept = inbox.finish_but_newest(&mut buffer);
-        take_out(&mut inbox, &buffer, &mut written);
+        let kept = receive_batch.finish_but_newest(&mut buffer);
+        take_out(&mut receive_batch, &buffer, &mut written);
         // What is not kept is written over.
         let done = receive.last().map_or(0, |last| last.end);
         let kept = kept.unwrap_or(done..done);
         buffer[..kept.start].fill(0xdd);
     }
-    inbox.finish(&mut buffer);
-    take_out(&mut inbox, &buffer, &mut written);
-    assert!(inbox.is_empty());
+    receive_batch.finish(&mut buffer);
+    take_out(&mut receive_batch, &buffer, &mut written);
+    assert!(receive_batch.is_empty());
     written
 }
 
-fn take_out(inbox: &mut Inbox, buffer: &[u8], written: &mut Vec<(Offload, Vec<u8>)>) {
-    written.extend(inbox.packets().map(|packet| {
+fn take_out(receive_batch: &mut ReceiveBatch, buffer: &[u8], written: &mut Vec<(Offload, Vec<u8>)>) {
+    written.extend(receive_batch.packets().map(|packet| {
         let header: &[u8; VNET_HEADER_LEN] = packet.header();
         let bytes: Vec<u8> = packet.pieces().flat_map(|piece| buffer[piece].to_vec()).collect();
         (Offload::from_vnet_header(header).expect("a header of ours"), bytes)
     }));
-    inbox.clear();
+    receive_batch.clear();
 }
 
 /// Cuts as the kernel does (`tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment`), byte by byte.
@@ -427,27 +427,30 @@ fn nothing_overtakes_within_a_flow() {
     assert_eq!(check(MergePolicy::Tcp, &sent).len(), 3, "a bare acknowledgement keeps its place");
 }
 
-/// Puts one of the packets of 140 bytes that lie in the buffer in a row into the inbox.
-fn put(inbox: &mut Inbox, buffer: &[u8], index: usize) {
+/// Puts one of the packets of 140 bytes that lie in the buffer in a row into the receive batch.
+fn put(receive_batch: &mut ReceiveBatch, buffer: &[u8], index: usize) {
     let range = index * 140..(index + 1) * 140;
     let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
-    inbox.push_packet(buffer, range, &ip);
+    receive_batch.push_packet(buffer, range, &ip);
 }
 
-fn pieces(inbox: &Inbox) -> Vec<Vec<(usize, usize)>> {
-    inbox.packets().map(|packet| packet.pieces().map(|piece| (piece.start, piece.end)).collect()).collect()
+fn pieces(receive_batch: &ReceiveBatch) -> Vec<Vec<(usize, usize)>> {
+    receive_batch
+        .packets()
+        .map(|packet| packet.pieces().map(|piece| (piece.start, piece.end)).collect())
+        .collect()
 }
 
 #[test]
 fn finished_packets_do_not_grow() {
     let mut sender = Sender::new(1, false, true);
-    let mut inbox = Inbox::new(MergePolicy::Tcp);
+    let mut receive_batch = ReceiveBatch::new(MergePolicy::Tcp);
     let mut buffer = [sender.data(100, ACK), sender.data(100, ACK)].concat();
     for index in 0..2 {
-        put(&mut inbox, &buffer, index);
-        inbox.finish(&mut buffer);
+        put(&mut receive_batch, &buffer, index);
+        receive_batch.finish(&mut buffer);
     }
-    assert_eq!(pieces(&inbox), [[(0, 140)], [(140, 280)]]);
+    assert_eq!(pieces(&receive_batch), [[(0, 140)], [(140, 280)]]);
 }
 
 #[test]
@@ -462,22 +465,22 @@ fn a_run_left_open_goes_on_in_the_next_receive() {
         sender.data(100, ACK | PSH),
         sender.data(100, ACK),
     ];
-    let mut inbox = Inbox::new(MergePolicy::Tcp);
+    let mut receive_batch = ReceiveBatch::new(MergePolicy::Tcp);
     let mut buffer = sent.concat();
     let mut written = Vec::new();
     // Three receives of two packets each.
     for first in [0, 2, 4] {
-        put(&mut inbox, &buffer, first);
-        put(&mut inbox, &buffer, first + 1);
-        let kept = inbox.finish_but_newest(&mut buffer);
+        put(&mut receive_batch, &buffer, first);
+        put(&mut receive_batch, &buffer, first + 1);
+        let kept = receive_batch.finish_but_newest(&mut buffer);
         assert_eq!(kept, [Some(140..280), Some(140..560), Some(700..840)][first / 2]);
-        written.extend(pieces(&inbox));
-        inbox.clear();
+        written.extend(pieces(&receive_batch));
+        receive_batch.clear();
     }
-    inbox.finish(&mut buffer);
-    written.extend(pieces(&inbox));
-    inbox.clear();
-    assert!(inbox.is_empty());
+    receive_batch.finish(&mut buffer);
+    written.extend(pieces(&receive_batch));
+    receive_batch.clear();
+    assert!(receive_batch.is_empty());
     assert_eq!(
         written,
         [vec![(0, 140)], vec![(140, 280), (320, 420), (460, 560), (600, 700)], vec![(700, 840)]]
@@ -489,17 +492,17 @@ fn a_run_that_cannot_grow_is_not_left_open() {
     let mut sender = Sender::new(1, false, true);
     let last = [sender.data(100, ACK | PSH), sender.flow.tcp(sender.sequence, ACK, b"")];
     for packet in last {
-        let mut inbox = Inbox::new(MergePolicy::Tcp);
+        let mut receive_batch = ReceiveBatch::new(MergePolicy::Tcp);
         let ip = Ip::parse(&packet).expect("an IP packet");
         let mut buffer = packet;
-        inbox.push_packet(&buffer, 0..buffer.len(), &ip);
-        assert_eq!(inbox.finish_but_newest(&mut buffer), None);
-        assert_eq!(inbox.packets().count(), 1);
+        receive_batch.push_packet(&buffer, 0..buffer.len(), &ip);
+        assert_eq!(receive_batch.finish_but_newest(&mut buffer), None);
+        assert_eq!(receive_batch.packets().count(), 1);
     }
 }
 
 #[test]
-fn strangers_are_not_overtaken() {
+fn other_packets_are_not_overtaken() {
     let mut sender = Sender::new(1, false, true);
     let mut sent = vec![sender.data(100, ACK)];
     sent.extend(sender.next(&Step::Fragment));

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId};
 
 use super::packets::Flow;
-use super::world::{End, client, inner, three, udp, v2};
-use crate::{Drop, Offload};
+use super::world::{End, client, inner, three, udp};
+use crate::codec::testing::{session_id, v2};
+use crate::{DropReason, Offload};
 
 /// Seals a packet of client `n`.
 fn sealed(client: &mut End, n: u8) -> Vec<u8> {
@@ -68,7 +69,9 @@ fn what_is_late_replayed_or_forged_moves_no_peer() {
     assert_eq!(whereabouts(&mut server, 1), udp(7));
     let mut forged = third.clone();
     forged[20] ^= 1;
-    for (datagram, reason) in [(&second, Drop::Replay), (&late, Drop::Replay), (&forged, Drop::BadTag)] {
+    for (datagram, reason) in
+        [(&second, DropReason::Replay), (&late, DropReason::Replay), (&forged, DropReason::BadTag)]
+    {
         let before = server.dropped_in(reason);
         assert_eq!(arrive(&mut server, datagram, udp(8)), []);
         assert_eq!(server.dropped_in(reason), before + 1);
@@ -84,17 +87,17 @@ fn what_an_earlier_session_sealed_moves_no_peer() {
     let (peer, cipher) = (PeerId(1), Cipher::Aes256Gcm);
     let datagrams = [(); 3].map(|()| sealed(&mut one, 1));
     arrive(&mut server, &datagrams[0], udp(1));
-    server.install(peer, SessionId::openvpn(peer, 1), v2(1, 1), cipher, (21, 22));
+    server.install(peer, session_id(peer, 1), v2(1, 1), cipher, (21, 22));
     // The later session opened nothing yet.
     assert_eq!(arrive(&mut server, &datagrams[1], udp(6)), moved(1, udp(6)));
-    one.install(PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 1), v2(1, 1), cipher, (22, 21));
+    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), v2(1, 1), cipher, (22, 21));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
     assert_eq!(arrive(&mut server, &datagrams[2], udp(1)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(7));
     // When the later session is gone, the earlier one is the latest.
-    server.apply(DataEvent::Retire { peer, session: SessionId::openvpn(peer, 1) });
-    server.apply(DataEvent::Activate { peer, session: SessionId::openvpn(peer, 0) });
-    one.apply(DataEvent::Activate { peer: PeerId::SERVER, session: SessionId::openvpn(PeerId::SERVER, 0) });
+    server.apply(DataEvent::Retire { peer, session: session_id(peer, 1) });
+    server.apply(DataEvent::Activate { peer, session: session_id(peer, 0) });
+    one.apply(DataEvent::Activate { peer: PeerId::SERVER, session: session_id(PeerId::SERVER, 0) });
     assert_eq!(come(&mut server, &mut one, 1, udp(8)), moved(1, udp(8)));
     assert_eq!(whereabouts(&mut server, 1), udp(8));
 }
@@ -139,7 +142,14 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
     let (mut server, mut one, _) = three(false);
     let routes: Vec<IpNet> = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
     let (peer, path) = (PeerId(1), udp(1));
-    server.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: false }));
+    server.apply(DataEvent::AddPeer(PeerConfig {
+        peer,
+        path: Some(path),
+        routes,
+        max_mss: None,
+        roams: false,
+        staging: false,
+    }));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     order(&mut server, 1, udp(7));

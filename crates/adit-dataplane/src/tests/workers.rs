@@ -1,12 +1,11 @@
 //! Two workers of one server: each peer's sessions are in one of them only.
 
-use adit_core::{
-    Cipher, CompressionFraming, DataEvent, IpNet, OpenVpnHeader, Path, PeerConfig, PeerId, SessionId,
-};
+use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId};
 
 use super::packets::Flow;
-use super::world::{End, admit, client, inner, openvpn, udp, v2};
-use crate::{Drop, Offload, Passed, Role, Wire, foreign};
+use super::world::{End, admit, client, inner, udp};
+use crate::codec::testing::{Compression, DataHeader, framing, session_id, v2};
+use crate::{DropReason, IngressEvent, Offload, Passed, remote_peer};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
 
@@ -17,7 +16,7 @@ fn packet(from: u8, to: u8) -> Vec<u8> {
 
 /// Client `n` comes by `udp(n)` and is served by worker `n % 2`.
 fn workers(clients: &[u8]) -> [End; 2] {
-    let mut workers = [0, 1].map(|_| End::new(Role::Server, Wire::OpenVpn, true));
+    let mut workers = [0, 1].map(|_| End::server(true));
     for &n in clients {
         let [own, other] = pick(&mut workers, n);
         admit(own, n, udp(n), CIPHER);
@@ -34,10 +33,24 @@ fn pick(workers: &mut [End; 2], n: u8) -> [&mut End; 2] {
 
 fn know(end: &mut End, n: u8, path: Path) {
     let routes = inner(n).iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-    let config = PeerConfig { peer: PeerId(n.into()), path, routes, max_mss: None, roams: true };
-    let (egress, ingress) = foreign(config, u32::from(n % 2));
-    end.egress.apply(egress, &mut end.outbox);
+    let config = PeerConfig {
+        peer: PeerId(n.into()),
+        path: Some(path),
+        routes,
+        max_mss: None,
+        roams: true,
+        staging: false,
+    };
+    let (egress, ingress) = remote_peer(config, u32::from(n % 2));
+    end.egress.apply(egress, &mut end.transmit_batch);
     end.ingress.apply(ingress);
+    know_session(end, n);
+}
+
+/// The first session of that client.
+fn know_session(end: &mut End, n: u8) {
+    let peer = PeerId(n.into());
+    end.ingress.apply(IngressEvent::InstallRemote { peer, session: session_id(peer, 0) });
 }
 
 #[test]
@@ -45,15 +58,18 @@ fn packets_for_others_peers_are_passed_on() {
     let mut workers = workers(&[1, 2]);
     let [even, odd] = &mut workers;
     let for_one = packet(77, 1);
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut even.outbox), Some(1));
-    assert!(even.outbox.is_empty());
-    assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut odd.outbox), None);
+    assert_eq!(
+        even.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut even.transmit_batch),
+        Some(1)
+    );
+    assert!(even.transmit_batch.is_empty());
+    assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut odd.transmit_batch), None);
     assert_eq!(odd.flush().len(), 1);
     // Who does not pass it on loses it, and counts it.
     assert!(even.send(Offload::NONE, &for_one).is_empty());
-    assert_eq!((even.dropped_out(Drop::NoSession), odd.dropped_out(Drop::NoSession)), (1, 0));
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 9), &mut even.outbox), None);
-    assert_eq!(even.dropped_out(Drop::NoRoute), 1);
+    assert_eq!((even.dropped_out(DropReason::NoSession), odd.dropped_out(DropReason::NoSession)), (1, 0));
+    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 9), &mut even.transmit_batch), None);
+    assert_eq!(even.dropped_out(DropReason::NoRoute), 1);
 }
 
 #[test]
@@ -61,30 +77,30 @@ fn datagrams_of_others_peers_are_passed_on_untouched() {
     let mut workers = workers(&[1, 2]);
     let mut one = client(1, udp(9), CIPHER);
     let mut two = client(2, udp(9), CIPHER);
-    let mut train = Vec::new();
+    let mut gso_batch = Vec::new();
     for _ in 0..3 {
-        train.extend(one.send_one(&packet(1, 77)));
+        gso_batch.extend(one.send_one(&packet(1, 77)));
     }
-    let segment = train.len() / 3;
-    train.extend(two.send_one(&packet(2, 77)));
-    train.extend(one.send_one(&packet(1, 77)));
+    let segment = gso_batch.len() / 3;
+    gso_batch.extend(two.send_one(&packet(2, 77)));
+    gso_batch.extend(one.send_one(&packet(1, 77)));
     let [even, odd] = &mut workers;
-    let arrived = even.receive(udp(1), &train, segment);
+    let arrived = even.receive(udp(1), &gso_batch, segment);
     assert_eq!(arrived.packets.len(), 1, "its own peer's");
     let datagrams = |range| Passed::Datagrams { worker: 1, path: udp(1), segment, range };
-    let rows = [datagrams(0..3 * segment), datagrams(4 * segment..train.len())];
+    let rows = [datagrams(0..3 * segment), datagrams(4 * segment..gso_batch.len())];
     assert_eq!(arrived.passed, rows, "what is in a row stays together");
-    let first = train[..3 * segment].to_vec();
+    let first = gso_batch[..3 * segment].to_vec();
     assert_eq!(odd.receive(udp(1), &first, segment).packets.len(), 3);
-    assert_eq!(even.counters.snapshot().ingress.drops, [0; Drop::ALL.len()]);
+    assert_eq!(even.counters.snapshot().ingress.drops, [0; DropReason::ALL.len()]);
 }
 
 #[test]
 fn old_clients_go_by_path_to_who_serves_them() {
     let mut workers = workers(&[1]);
     let mut one = client(1, udp(9), CIPHER);
-    let session = SessionId::openvpn(PeerId::SERVER, 0);
-    let old = openvpn(OpenVpnHeader::V1, 0, CompressionFraming::None);
+    let session = session_id(PeerId::SERVER, 0);
+    let old = framing(DataHeader::V1, 0, Compression::None);
     one.install(PeerId::SERVER, session, old, CIPHER, (1, 0x81));
     let sealed = one.send_one(&packet(1, 77));
     let [even, _] = &mut workers;
@@ -96,7 +112,7 @@ fn old_clients_go_by_path_to_who_serves_them() {
     assert_eq!(even.receive(udp(5), &sealed, sealed.len()).passed.len(), 1);
     even.apply(DataEvent::RemovePeer(PeerId(1)));
     assert!(even.receive(udp(5), &sealed, sealed.len()).passed.is_empty());
-    assert_eq!(even.dropped_in(Drop::NoPeer), 2);
+    assert_eq!(even.dropped_in(DropReason::NoPeer), 2);
 }
 
 #[test]
@@ -122,14 +138,14 @@ fn clients_of_two_workers_reach_each_other() {
     let sealed = two.send_one(&packet(2, 1));
     let arrived = even.receive(udp(2), &sealed, sealed.len());
     assert!(matches!(arrived.passed[..], [Passed::Packet { worker: 1, .. }]));
-    odd.egress.relay_packet(&mut packet(2, 1), &mut odd.outbox);
+    odd.egress.relay_packet(&mut packet(2, 1), &mut odd.transmit_batch);
     assert_eq!(odd.flush()[0].0, udp(1));
     let sealed = two.send_one(&packet(2, 4));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).relay.len(), 1, "its own");
     // Nobody speaks for another worker's client.
     let lie = two.send_one(&packet(1, 4));
     assert!(even.receive(udp(2), &lie, lie.len()).relay.is_empty());
-    assert_eq!(even.dropped_in(Drop::BadSource), 1);
+    assert_eq!(even.dropped_in(DropReason::BadSource), 1);
 }
 
 #[test]
@@ -141,13 +157,24 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     assert!(odd.counters.snapshot().peers.is_empty());
     // Now the odd one serves it.
     let routes: Vec<IpNet> = inner(2).iter().map(|net| net.parse().expect("a network")).collect();
-    let config = PeerConfig { peer: PeerId(2), path: udp(2), routes, max_mss: None, roams: true };
-    let (egress, ingress) = foreign(config.clone(), 1);
-    even.egress.apply(egress, &mut even.outbox);
+    let config = PeerConfig {
+        peer: PeerId(2),
+        path: Some(udp(2)),
+        routes,
+        max_mss: None,
+        roams: true,
+        staging: false,
+    };
+    let (egress, ingress) = remote_peer(config.clone(), 1);
+    even.egress.apply(egress, &mut even.transmit_batch);
     even.ingress.apply(ingress);
+    know_session(even, 2);
     odd.apply(DataEvent::AddPeer(config));
-    odd.install(PeerId(2), SessionId::openvpn(PeerId(2), 0), v2(2, 0), CIPHER, (0x82, 2));
-    assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.outbox), Some(1));
+    odd.install(PeerId(2), session_id(PeerId(2), 0), v2(2, 0), CIPHER, (0x82, 2));
+    assert_eq!(
+        even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.transmit_batch),
+        Some(1)
+    );
     let sealed = two.send_one(&packet(2, 77));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).passed.len(), 1);
     assert_eq!(odd.receive(udp(2), &sealed, sealed.len()).packets.len(), 1);

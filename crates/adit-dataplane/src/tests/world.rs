@@ -2,14 +2,17 @@
 
 use std::net::SocketAddr;
 
+use std::sync::Arc;
+
 use adit_core::{
-    Cipher, CompressionFraming, ConnectionId, DataEvent, Digest, DirectionKey, Framing, Install, IpNet,
-    MacKey, Notice, OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    Cipher, ConnectionId, DataEvent, IpNet, Notice, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
 };
 
+use crate::codec::testing::{self, Framing, session_id, v2};
+use crate::codec::{Demultiplexer, SessionCodec};
 use crate::{
-    Config, Counters, Drop, Egress, Inbox, Ingress, MergePolicy, Offload, Outbox, Passed, Role,
-    VNET_HEADER_LEN, Wire, split,
+    Config, Counters, DropReason, Egress, Ingress, MergePolicy, Offload, Passed, ReceiveBatch, TransmitBatch,
+    VNET_HEADER_LEN, install, split,
 };
 
 /// A UDP path from that address.
@@ -25,26 +28,7 @@ pub(crate) fn tcp(last: u8) -> Path {
     }
 }
 
-/// A direction's key made of one byte. What is no AEAD gets HMAC-SHA256.
-pub(crate) fn key(cipher: Cipher, seed: u8) -> DirectionKey {
-    let digest = Digest::Sha256;
-    let mac = MacKey { digest, key: vec![!seed; digest.output_len()].into(), iv_key: [seed; 16].into() };
-    DirectionKey {
-        mac: (!cipher.is_aead()).then_some(mac),
-        ..DirectionKey::aead(vec![seed; cipher.key_len()].into(), [seed ^ 0x5a; 8])
-    }
-}
-
-/// A `DATA_V2` framing.
-pub(crate) fn v2(peer_id: u32, key_id: u8) -> Framing {
-    openvpn(OpenVpnHeader::V2 { peer_id }, key_id, CompressionFraming::None)
-}
-
-pub(crate) fn openvpn(header: OpenVpnHeader, key_id: u8, compression: CompressionFraming) -> Framing {
-    Framing::OpenVpn(OpenVpnFraming { header, key_id, compression })
-}
-
-/// What an inbox held, copied out.
+/// What an receive batch held, copied out.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
     pub(crate) packets: Vec<Vec<u8>>,
@@ -61,20 +45,36 @@ pub(crate) struct End {
     pub(crate) egress: Egress,
     pub(crate) ingress: Ingress,
     pub(crate) counters: Counters,
-    pub(crate) outbox: Outbox,
-    pub(crate) inbox: Inbox,
+    pub(crate) transmit_batch: TransmitBatch,
+    pub(crate) receive_batch: ReceiveBatch,
 }
 
 impl End {
-    pub(crate) fn new(role: Role, wire: Wire, client_to_client: bool) -> Self {
-        let (egress, ingress, counters) = crate::new(Config { role, wire, client_to_client });
-        End { egress, ingress, counters, outbox: Outbox::new(), inbox: Inbox::new(MergePolicy::Off) }
+    /// An end with one peer.
+    pub(crate) fn client() -> Self {
+        End::new(testing::client(), false)
+    }
+
+    /// An end with many peers.
+    pub(crate) fn server(client_to_client: bool) -> Self {
+        End::new(testing::server(), client_to_client)
+    }
+
+    pub(crate) fn new(demultiplexer: Arc<dyn Demultiplexer>, client_to_client: bool) -> Self {
+        let (egress, ingress, counters) = crate::new(Config { demultiplexer, client_to_client });
+        End {
+            egress,
+            ingress,
+            counters,
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+        }
     }
 
     pub(crate) fn apply(&mut self, event: DataEvent) {
         let (egress, ingress) = split(event);
         if let Some(event) = egress {
-            self.egress.apply(event, &mut self.outbox);
+            self.egress.apply(event, &mut self.transmit_batch);
         }
         if let Some(event) = ingress {
             self.ingress.apply(event);
@@ -83,7 +83,14 @@ impl End {
 
     pub(crate) fn add_peer(&mut self, peer: PeerId, path: Path, routes: &[&str], max_mss: Option<u16>) {
         let routes = routes.iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-        self.apply(DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss, roams: true }));
+        self.apply(DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes,
+            max_mss,
+            roams: true,
+            staging: false,
+        }));
     }
 
     /// Installs and activates. Seals with key `seal`, opens with key `open`.
@@ -95,73 +102,78 @@ impl End {
         cipher: Cipher,
         (seal, open): (u8, u8),
     ) {
-        let key = |seed| match framing {
-            // A secret, of which the keys are made.
-            Framing::OpenVpnEpoch(_) => DirectionKey::aead(vec![seed; 32].into(), [0; 8]),
-            _ => key(cipher, seed),
-        };
-        let (seal, open) = (key(seal), key(open));
-        let install =
-            Install { peer, session, framing, cipher, seal, open, replay_window: ReplayWindow::default() };
-        self.apply(DataEvent::Install(Box::new(install)));
+        if let Some(codec) = testing::session(framing, cipher, (seal, open), ReplayWindow::default()) {
+            self.install_codec(peer, session, codec);
+        }
         self.apply(DataEvent::Activate { peer, session });
     }
 
-    /// Seals packets and gives the trains' path, segment and bytes.
+    pub(crate) fn install_codec(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
+        let (egress, ingress) = install(peer, session, codec);
+        self.egress.apply(egress, &mut self.transmit_batch);
+        self.ingress.apply(ingress);
+    }
+
+    /// Seals packets and gives the GSO batches' path, segment and bytes.
     pub(crate) fn send(&mut self, offload: Offload, packet: &[u8]) -> Vec<(Path, usize, Vec<u8>)> {
-        self.egress.seal_packet(offload, &mut packet.to_vec(), &mut self.outbox);
+        self.egress.seal_packet(offload, &mut packet.to_vec(), &mut self.transmit_batch);
         self.flush()
     }
 
     pub(crate) fn flush(&mut self) -> Vec<(Path, usize, Vec<u8>)> {
-        let trains =
-            self.outbox.iter().map(|train| (train.path, train.segment, train.bytes.to_vec())).collect();
-        self.outbox.clear();
-        trains
+        let gso_batches = self
+            .transmit_batch
+            .iter()
+            .map(|gso_batch| (gso_batch.path, gso_batch.segment, gso_batch.bytes.to_vec()))
+            .collect();
+        self.transmit_batch.clear();
+        gso_batches
     }
 
     /// Seals one packet that leaves as one datagram.
     pub(crate) fn send_one(&mut self, packet: &[u8]) -> Vec<u8> {
-        let mut trains = self.send(Offload::NONE, packet);
-        assert_eq!(trains.len(), 1);
-        trains.pop().expect("one").2
+        let mut gso_batches = self.send(Offload::NONE, packet);
+        assert_eq!(gso_batches.len(), 1);
+        gso_batches.pop().expect("one").2
     }
 
     /// Takes in what arrived from `path`.
     pub(crate) fn receive(&mut self, path: Path, bytes: &[u8], segment: usize) -> Arrived {
         let mut buffer = bytes.to_vec();
         match path {
-            Path::Udp { .. } => self.ingress.open_datagrams(path, &mut buffer, segment, &mut self.inbox),
+            Path::Udp { .. } => {
+                self.ingress.open_datagrams(path, &mut buffer, segment, &mut self.receive_batch)
+            }
             Path::Tcp { .. } => {
-                let used = self.ingress.open_stream(path, &mut buffer, &mut self.inbox);
+                let used = self.ingress.open_stream(path, &mut buffer, &mut self.receive_batch);
                 assert_eq!(used, Ok(bytes.len()));
             }
         }
-        let inbox = &mut self.inbox;
-        for order in inbox.orders().drain(..) {
-            self.egress.apply(order, &mut self.outbox);
+        let receive_batch = &mut self.receive_batch;
+        for order in receive_batch.orders().drain(..) {
+            self.egress.apply(order, &mut self.transmit_batch);
         }
         let copy = |range: &std::ops::Range<usize>| buffer[range.clone()].to_vec();
         let arrived = Arrived {
-            headers: inbox.packets().map(|packet| *packet.header()).collect(),
-            packets: inbox
+            headers: receive_batch.packets().map(|packet| *packet.header()).collect(),
+            packets: receive_batch
                 .packets()
                 .map(|packet| packet.pieces().flat_map(|piece| copy(&piece)).collect())
                 .collect(),
-            control: inbox.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
-            relay: inbox.relay().iter().map(copy).collect(),
-            passed: inbox.passed().to_vec(),
-            notices: inbox.notices().clone(),
+            control: receive_batch.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
+            relay: receive_batch.relay().iter().map(copy).collect(),
+            passed: receive_batch.passed().to_vec(),
+            notices: receive_batch.notices().clone(),
         };
-        inbox.clear();
+        receive_batch.clear();
         arrived
     }
 
-    pub(crate) fn dropped_in(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped_in(&self, reason: DropReason) -> u64 {
         self.counters.snapshot().ingress.dropped(reason)
     }
 
-    pub(crate) fn dropped_out(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped_out(&self, reason: DropReason) -> u64 {
         self.counters.snapshot().egress.dropped(reason)
     }
 }
@@ -171,17 +183,11 @@ pub(crate) fn inner(n: u8) -> [String; 2] {
     [format!("10.0.0.{n}/32"), format!("fd00::{n:x}/128")]
 }
 
-/// A client that reaches its server by `path`, and whose peer-id there is `n`.
+/// A client that reaches its server by `path`, and which names itself `n` there.
 pub(crate) fn client(n: u8, path: Path, cipher: Cipher) -> End {
-    let mut end = End::new(Role::Client, Wire::OpenVpn, false);
+    let mut end = End::client();
     end.add_peer(PeerId::SERVER, path, &["0.0.0.0/0", "::/0"], None);
-    end.install(
-        PeerId::SERVER,
-        SessionId::openvpn(PeerId::SERVER, 0),
-        v2(n.into(), 0),
-        cipher,
-        (n, n | 0x80),
-    );
+    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v2(n.into(), 0), cipher, (n, n | 0x80));
     end
 }
 
@@ -190,13 +196,13 @@ pub(crate) fn admit(server: &mut End, n: u8, path: Path, cipher: Cipher) {
     let routes = inner(n);
     let peer = PeerId(n.into());
     server.add_peer(peer, path, &[&routes[0], &routes[1]], None);
-    server.install(peer, SessionId::openvpn(peer, 0), v2(n.into(), 0), cipher, (n | 0x80, n));
+    server.install(peer, session_id(peer, 0), v2(n.into(), 0), cipher, (n | 0x80, n));
 }
 
 /// A server with clients 1 and 2, which come by `udp(1)` and `udp(2)`.
 pub(crate) fn three(client_to_client: bool) -> (End, End, End) {
     let cipher = Cipher::Aes256Gcm;
-    let mut server = End::new(Role::Server, Wire::OpenVpn, client_to_client);
+    let mut server = End::server(client_to_client);
     admit(&mut server, 1, udp(1), cipher);
     admit(&mut server, 2, udp(2), cipher);
     (server, client(1, udp(9), cipher), client(2, udp(9), cipher))

@@ -3,6 +3,7 @@
 mod inspect;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, DataEvent, Ended, Event, Instant, Notice, OpenFailure, Path, PeerId, Protocol,
-    Rejected, Report, Severity, Subscriber, Transport, TunnelSettings,
+    Command, ConnectionId, DataEvent, Drive, Ended, Event, EventOf, Framing, Instant, Notice, OpenFailure,
+    Path, PeerId, Protocol, Rejected, Report, Severity, SourcePrefix, Transport, TunnelSettings, drive,
 };
 use adit_dataplane::StreamError;
 
@@ -22,7 +23,7 @@ use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::status::{LossCounters, count};
 use super::workers::Workers;
-use super::{Driver, DriverError, Observer, Visit};
+use super::{Driver, DriverError, Observer, Order};
 use crate::clock;
 use crate::config::Remote;
 use crate::fair_queue::FairQueue;
@@ -54,9 +55,9 @@ const ACCEPT_BATCH: usize = 16;
 /// Between two lines in the log about datagrams that a listening socket could not send.
 const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) struct Control<'a, P> {
+pub(super) struct Control<'a, P: Protocol> {
     protocol: P,
-    observer: &'a mut dyn Observer,
+    observer: &'a mut dyn Observer<P>,
     tun: Arc<Tun>,
     system: System,
     link: LinkCounters,
@@ -86,10 +87,10 @@ pub(super) struct Control<'a, P> {
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// Control datagrams over UDP that wait for their turn.
-    datagrams: FairQueue<Subscriber, (Path, Vec<u8>)>,
+    datagrams: FairQueue<SourcePrefix, (Path, Vec<u8>)>,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
-    visits: mpsc::Receiver<Visit<P>>,
+    orders: mpsc::Receiver<Order<P>>,
     workers: Workers,
     poller: Poller,
     next_tick: Instant,
@@ -104,14 +105,15 @@ pub(super) struct Control<'a, P> {
     ended: Option<Ended>,
 }
 
-impl<'a, P: Protocol> Control<'a, P> {
+impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
     pub(super) fn new(
         driver: Driver<P>,
         protocol: P,
-        observer: &'a mut dyn Observer,
+        observer: &'a mut dyn Observer<P>,
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
+        let changes_routing = driver.config.changes_routing;
         let mut control = Control {
             protocol,
             observer,
@@ -139,7 +141,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             mail: driver.mail_receiver,
             datagrams: FairQueue::new(DATAGRAM_LIMIT),
             own_mail: driver.mail,
-            visits: driver.visit_receiver,
+            orders: driver.order_receiver,
             workers,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
@@ -153,7 +155,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
-        if !control.remotes.is_empty() {
+        if changes_routing {
             for report in control.system.recover() {
                 control.tell(report);
             }
@@ -185,12 +187,12 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
-                    Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Handovers => {}
+                    Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }
             self.follow_network();
             self.work()?;
-            self.inspect();
+            self.take_orders();
             self.check_time();
         }
     }
@@ -253,7 +255,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             match mail {
                 // Anybody can send these, so each address has its turn when many wait.
                 Mail::Datagram { path, bytes } if path.transport() == Transport::Udp && self.is_behind() => {
-                    if !self.datagrams.offer(path.subscriber(), (path, bytes)) {
+                    if !self.datagrams.offer(path.source_prefix(), (path, bytes)) {
                         count(&self.losses.control_full);
                     }
                     continue;
@@ -270,7 +272,6 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
-                Mail::Command(command) => self.protocol.handle_command(now, command),
                 #[cfg(debug_assertions)]
                 Mail::Probed(outcome) => self.report(Severity::Info, None, outcome),
                 Mail::Died { thread, why } => return Err(DriverError::Thread { thread, why }),
@@ -378,29 +379,31 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// again, as last words are followed by events. Most rounds of a handshake have nothing for the data
     /// threads, which then sleep on.
     fn pump(&mut self) {
-        while self.pump_once() {}
+        let mut datagram = std::mem::take(&mut self.scratch);
+        let Ok(()) = drive(self, &mut datagram);
+        self.scratch = datagram;
         self.workers.wake();
     }
 
-    /// True if there was anything.
-    fn pump_once(&mut self) -> bool {
-        let mut busy = false;
-        while let Some(event) = self.protocol.poll_event() {
-            busy = true;
-            self.carry_out(event);
+    /// Carries out what came by a [`super::Handle`].
+    fn take_orders(&mut self) {
+        while self.ended.is_none()
+            && let Ok(order) = self.orders.try_recv()
+        {
+            match order {
+                Order::Command(command) => self.protocol.handle_command(clock(), command),
+                Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
+                Order::Change(change) => change(&mut self.protocol, clock()),
+                Order::Inspect(inspection) => {
+                    self.inspect(inspection);
+                    continue;
+                }
+            }
+            self.pump();
         }
-        let mut datagram = std::mem::take(&mut self.scratch);
-        datagram.clear();
-        while let Some(path) = self.protocol.poll_transmit(&mut datagram) {
-            busy = true;
-            self.transmit(path, &datagram);
-            datagram.clear();
-        }
-        self.scratch = datagram;
-        busy
     }
 
-    fn carry_out(&mut self, event: Event) {
+    fn carry_out(&mut self, event: EventOf<P>) {
         match event {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
@@ -415,17 +418,9 @@ impl<'a, P: Protocol> Control<'a, P> {
                 self.system.undo();
                 self.watch_network();
             }
+            Event::Request(request) => return self.observer.request(request, self.tun.name()),
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
-            Event::PeerUp { .. }
-            | Event::PeerDown { .. }
-            | Event::WantPeerSettings { .. }
-            | Event::Leased(_)
-            | Event::AskCredentials { .. }
-            | Event::AskResponse(_)
-            | Event::RunScript(_)
-            | Event::DropScript(_)
-            | Event::Client(_)
-            | Event::Report(_) => {}
+            Event::PeerUp { .. } | Event::PeerDown { .. } | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());
     }
@@ -459,7 +454,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.observer.event(&Event::Report(report), self.tun.name());
     }
 
-    fn transmit(&mut self, path: Path, datagram: &[u8]) {
+    fn send(&mut self, path: Path, datagram: &[u8]) {
         match path {
             Path::Udp { socket, remote } => {
                 let Some(socket) = self.sockets.get(&socket).and_then(|group| group.first()) else {
@@ -660,6 +655,25 @@ impl<'a, P: Protocol> Control<'a, P> {
     fn rest_listeners(&mut self) {
         self.listeners.iter().for_each(|listener| self.poller.remove(listener));
         self.listeners_rest = true;
+    }
+}
+
+impl<P: Protocol<Codec = Framing>> Drive for Control<'_, P> {
+    type Protocol = P;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut P {
+        &mut self.protocol
+    }
+
+    fn event(&mut self, event: EventOf<P>) -> Result<(), Infallible> {
+        self.carry_out(event);
+        Ok(())
+    }
+
+    fn transmit(&mut self, path: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        self.send(path, datagram);
+        Ok(())
     }
 }
 

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_dataplane::{Egress, Inbox, Ingress, MergePolicy, Outbox};
+use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 
-use super::handover::{Colleagues, Handover};
+use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_PATIENCE, Links};
 use super::mail::{DataMail, Mail};
 use super::status::LossCounters;
@@ -32,8 +32,8 @@ pub(super) struct DataLoop {
     pub(super) egress: Egress,
     pub(super) ingress: Ingress,
     pub(super) mail: MailReceiver<DataMail>,
-    pub(super) handovers: MailReceiver<Handover>,
-    pub(super) colleagues: Colleagues,
+    pub(super) forwards: MailReceiver<Forward>,
+    pub(super) others: OtherWorkers,
     pub(super) control: Mailbox<Mail>,
     pub(super) losses: Arc<LossCounters>,
     /// What the TUN device takes merged.
@@ -48,15 +48,15 @@ pub(super) struct Running {
     pub(super) egress: Egress,
     pub(super) ingress: Ingress,
     pub(super) mail: MailReceiver<DataMail>,
-    pub(super) handovers: MailReceiver<Handover>,
-    pub(super) colleagues: Colleagues,
+    pub(super) forwards: MailReceiver<Forward>,
+    pub(super) others: OtherWorkers,
     pub(super) control: Mailbox<Mail>,
     pub(super) losses: Arc<LossCounters>,
     pub(super) back_pressure: bool,
     pub(super) poller: Poller,
     pub(super) links: Links,
-    pub(super) outbox: Outbox,
-    pub(super) inbox: Inbox,
+    pub(super) transmit_batch: TransmitBatch,
+    pub(super) receive_batch: ReceiveBatch,
     /// What was received with one call.
     pub(super) gathered: Gathered,
     /// What is read from the TUN device.
@@ -71,7 +71,7 @@ impl DataLoop {
         let poller = Poller::new().map_err(|error| format!("cannot create an epoll set: {error}"))?;
         poller
             .add(&self.mail, Token::Mail, Interest::Read)
-            .and_then(|()| poller.add(&self.handovers, Token::Handovers, Interest::Read))
+            .and_then(|()| poller.add(&self.forwards, Token::Forwards, Interest::Read))
             .and_then(|()| poller.add(&*self.tun, Token::Tun, Interest::Read))
             .map_err(|error| format!("cannot wait for the TUN device: {error}"))?;
         let running = Running {
@@ -79,15 +79,15 @@ impl DataLoop {
             egress: self.egress,
             ingress: self.ingress,
             mail: self.mail,
-            handovers: self.handovers,
-            colleagues: self.colleagues,
+            forwards: self.forwards,
+            others: self.others,
             control: self.control,
             losses: self.losses,
             back_pressure: self.back_pressure,
             poller,
             links: Links::default(),
-            outbox: Outbox::new(),
-            inbox: Inbox::new(self.merge),
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(self.merge),
             gathered: Gathered::default(),
             packet: vec![0; READ_BUFFER],
             tun_watched: true,
@@ -104,7 +104,9 @@ impl Running {
         while !self.stopped {
             let timeout = self.links.closing().then_some(CLOSE_PATIENCE);
             self.wait(timeout, &mut ready)?;
-            self.ingress.tick(coarse_clock());
+            let now = coarse_clock();
+            self.ingress.tick(now);
+            self.egress.tick(now);
             for event in &ready {
                 self.look_after(*event, &mut received)?;
             }
@@ -124,9 +126,9 @@ impl Running {
                 self.mail.acknowledge();
                 self.take_mail()
             }
-            Token::Handovers => {
-                self.handovers.acknowledge();
-                self.take_handovers()
+            Token::Forwards => {
+                self.forwards.acknowledge();
+                self.take_forwards()
             }
             Token::Tun => self.drain_tun(),
             Token::Udp(number) => {
@@ -144,7 +146,7 @@ impl Running {
         while let Some(mail) = self.mail.take() {
             match mail {
                 DataMail::Egress(event) => {
-                    self.egress.apply(event, &mut self.outbox);
+                    self.egress.apply(event, &mut self.transmit_batch);
                     self.send();
                 }
                 DataMail::Ingress(event) => self.ingress.apply(event),

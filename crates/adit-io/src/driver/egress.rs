@@ -5,7 +5,7 @@ use std::io;
 use adit_dataplane::Offload;
 
 use super::data::Running;
-use super::handover::Handover;
+use super::forward::Forward;
 use super::links::QUEUE_LIMIT;
 use super::mail::Mail;
 
@@ -35,15 +35,15 @@ impl Running {
                 continue;
             };
             if let Some(offload) = Offload::from_vnet_header(header) {
-                let other = self.egress.seal_or_pass(offload, packet, &mut self.outbox);
+                let other = self.egress.seal_or_pass(offload, packet, &mut self.transmit_batch);
                 if let Some(worker) = other {
-                    let what = Handover::Packet { offload, bytes: packet.to_vec() };
-                    self.colleagues.hand(worker, what, &self.losses);
+                    let what = Forward::Packet { offload, bytes: packet.to_vec() };
+                    self.others.forward(worker, what, &self.losses);
                 }
             }
-            // A super-packet is a few datagrams more than a train holds: the rest waits for the next packet if
-            // there is one, and does not travel in a train of its own.
-            if self.outbox.has_complete() {
+            // A super-packet is a few datagrams more than a GSO batch holds: the rest waits for the next packet if
+            // there is one, and does not travel in a GSO batch of its own.
+            if self.transmit_batch.has_complete() {
                 self.send_complete();
                 if !self.has_room() {
                     break;
@@ -54,24 +54,24 @@ impl Running {
                 break;
             }
         }
-        self.colleagues.wake();
+        self.others.wake();
         self.send();
         Ok(())
     }
 
-    /// Sends what the data plane put into the outbox.
+    /// Sends what the data plane put into the transmit batch.
     pub(super) fn send(&mut self) {
         let limit = self.queue_limit();
-        self.links.send(self.outbox.iter(), limit, &self.losses);
-        self.outbox.clear();
+        self.links.send(self.transmit_batch.iter(), limit, &self.losses);
+        self.transmit_batch.clear();
         self.pass_on_notices();
     }
 
-    /// Sends the trains that nothing can join any more.
+    /// Sends the GSO batches that nothing can join any more.
     pub(super) fn send_complete(&mut self) {
         let limit = self.queue_limit();
-        self.links.send(self.outbox.complete(), limit, &self.losses);
-        self.outbox.clear_complete();
+        self.links.send(self.transmit_batch.complete(), limit, &self.losses);
+        self.transmit_batch.clear_complete();
     }
 
     /// A client stops reading before its queue grows; what still comes is not dropped.

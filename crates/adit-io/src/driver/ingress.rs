@@ -7,7 +7,7 @@ use adit_core::{ConnectionId, Notice, Path};
 use adit_dataplane::TunPacket;
 
 use super::data::Running;
-use super::handover::Origin;
+use super::forward::Origin;
 use super::mail::Mail;
 use super::status::count;
 use crate::poller::Ready;
@@ -32,7 +32,7 @@ impl Running {
     pub(super) fn receive_datagrams(&mut self, number: u32, buffer: &mut [u8]) -> Result<(), String> {
         let Some(socket) = self.links.socket(number) else { return Ok(()) };
         let mut total = 0;
-        // Where the next receive goes: behind what must stay, a run of packets that the next train may continue.
+        // Where the next receive goes: behind what must stay, a run of packets that the next GSO batch may continue.
         let mut at = 0;
         for _ in 0..RECEIVE_BATCH {
             let Some(room) = buffer.get_mut(at..) else { break };
@@ -52,7 +52,7 @@ impl Running {
                 let path = Path::Udp { socket: number, remote: message.from };
                 let start = at + message.at;
                 let within = start..(start + message.len).min(buffer.len());
-                self.ingress.gather_datagrams(path, buffer, within, message.segment, &mut self.inbox);
+                self.ingress.gather_datagrams(path, buffer, within, message.segment, &mut self.receive_batch);
                 total += message.len;
             }
             let last = !more || total >= RECEIVE_BATCH_BYTES;
@@ -61,7 +61,7 @@ impl Running {
                 return Ok(());
             }
         }
-        self.inbox.finish(buffer);
+        self.receive_batch.finish(buffer);
         self.deliver(buffer, Origin::Network);
         Ok(())
     }
@@ -69,10 +69,10 @@ impl Running {
     /// Hands out what was opened. A run of packets that the next receive may continue stays, unless `all` is to go.
     /// Gives where in the buffer the next receive goes.
     fn deliver_but_newest(&mut self, buffer: &mut [u8], all: bool) -> usize {
-        let kept = if all { None } else { self.inbox.finish_but_newest(buffer) };
+        let kept = if all { None } else { self.receive_batch.finish_but_newest(buffer) };
         let next = kept.and_then(|kept| room_beside(&kept, buffer.len()));
         if next.is_none() {
-            self.inbox.finish(buffer);
+            self.receive_batch.finish(buffer);
         }
         self.deliver(buffer, Origin::Network);
         next.unwrap_or(0)
@@ -111,7 +111,7 @@ impl Running {
         let path = connection.path;
         self.take_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
-        let result = self.ingress.open_stream(path, bytes, &mut self.inbox);
+        let result = self.ingress.open_stream(path, bytes, &mut self.receive_batch);
         self.deliver(bytes, Origin::Network);
         match result {
             Ok(consumed) => {
@@ -138,27 +138,27 @@ impl Running {
         Ok(())
     }
 
-    /// Hands out what was opened, and empties the inbox.
+    /// Hands out what was opened, and empties the receive batch.
     pub(super) fn deliver(&mut self, bytes: &mut [u8], origin: Origin) {
         // First of all: the reply to a packet may be there as soon as the packet is written.
-        for order in self.inbox.orders().drain(..) {
-            self.egress.apply(order, &mut self.outbox);
+        for order in self.receive_batch.orders().drain(..) {
+            self.egress.apply(order, &mut self.transmit_batch);
         }
-        for packet in self.inbox.packets() {
+        for packet in self.receive_batch.packets() {
             if write_packet(&self.tun, &packet, bytes).is_err() {
                 count(&self.losses.tun_write);
             }
         }
-        for range in self.inbox.relay() {
+        for range in self.receive_batch.relay() {
             if let Some(packet) = bytes.get_mut(range.clone()) {
-                self.egress.relay_packet(packet, &mut self.outbox);
+                self.egress.relay_packet(packet, &mut self.transmit_batch);
             }
         }
-        if !self.inbox.passed().is_empty() {
+        if !self.receive_batch.passed().is_empty() {
             self.pass_on(bytes, origin);
         }
         let mut wake_control = false;
-        for (path, range) in self.inbox.control() {
+        for (path, range) in self.receive_batch.control() {
             let Some(datagram) = bytes.get(range.clone()) else { continue };
             let mail = Mail::Datagram { path: *path, bytes: datagram.to_vec() };
             match self.control.offer(mail, CONTROL_LIMIT) {
@@ -166,7 +166,7 @@ impl Running {
                 false => count(&self.losses.control_full),
             }
         }
-        for notice in self.inbox.notices().drain(..) {
+        for notice in self.receive_batch.notices().drain(..) {
             // A peer can make any number of messages, but of the others at most one a session or change.
             let limit = if matches!(notice, Notice::Message { .. }) { NOTICE_LIMIT } else { usize::MAX };
             match self.control.offer(Mail::Notice(notice), limit) {
@@ -174,11 +174,11 @@ impl Running {
                 false => count(&self.losses.notices_full),
             }
         }
-        self.inbox.clear();
+        self.receive_batch.clear();
         if wake_control {
             self.control.wake();
         }
-        if !self.outbox.is_empty() {
+        if !self.transmit_batch.is_empty() {
             self.send();
         }
     }

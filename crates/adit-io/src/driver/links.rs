@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adit_core::{ConnectionId, Instant, Path};
-use adit_dataplane::Train;
+use adit_dataplane::GsoBatch;
 
 use super::status::{LossCounters, count};
 use crate::clock;
@@ -159,21 +159,21 @@ impl Links {
         }
     }
 
-    /// Sends trains in order; those in a row that leave by the same UDP socket go together. `limit` is how
+    /// Sends GSO batches in order; those in a row that leave by the same UDP socket go together. `limit` is how
     /// much may wait for a connection before data is dropped.
     pub(super) fn send<'a>(
         &mut self,
-        trains: impl Iterator<Item = Train<'a>>,
+        gso_batches: impl Iterator<Item = GsoBatch<'a>>,
         limit: usize,
         losses: &LossCounters,
     ) {
-        let mut trains = trains.peekable();
-        while let Some(train) = trains.next() {
-            match train.path {
+        let mut gso_batches = gso_batches.peekable();
+        while let Some(gso_batch) = gso_batches.next() {
+            match gso_batch.path {
                 Path::Udp { socket: number, .. } => match self.sockets.get_mut(&number) {
                     Some(Link { socket, backlog, .. }) => {
-                        let others = iter::from_fn(|| trains.next_if(|next| is_by_socket(next, number)));
-                        let refused = socket.send_trains(iter::once(train).chain(others), backlog);
+                        let others = iter::from_fn(|| gso_batches.next_if(|next| is_by_socket(next, number)));
+                        let refused = socket.send_gso_batches(iter::once(gso_batch).chain(others), backlog);
                         if !backlog.is_empty() {
                             self.stalled.insert(number);
                         }
@@ -181,7 +181,7 @@ impl Links {
                     }
                     None => count(&losses.no_path),
                 },
-                Path::Tcp { connection, .. } => self.write(connection, train.bytes, limit, losses),
+                Path::Tcp { connection, .. } => self.write(connection, gso_batch.bytes, limit, losses),
             }
         }
     }
@@ -295,6 +295,6 @@ impl Links {
     }
 }
 
-fn is_by_socket(train: &Train<'_>, number: u32) -> bool {
-    matches!(train.path, Path::Udp { socket, .. } if socket == number)
+fn is_by_socket(gso_batch: &GsoBatch<'_>, number: u32) -> bool {
+    matches!(gso_batch.path, Path::Udp { socket, .. } if socket == number)
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use adit_core::{Command, ConnectionId, Notice, OpenFailure, Path};
+use adit_core::{ConnectionId, Notice, OpenFailure, Path};
 use adit_dataplane::{EgressEvent, IngressEvent, StreamError};
 
 use crate::opener::Opened;
@@ -25,8 +25,6 @@ pub(crate) enum Mail {
     Broken { connection: ConnectionId, reason: String },
     /// What came on a connection that no peer uses is not cut into records; it is read no more.
     NotFramed { connection: ConnectionId, error: StreamError },
-    /// An order from the person in charge.
-    Command(Command),
     /// What a thread could do of what it must not.
     #[cfg(debug_assertions)]
     Probed(String),

@@ -8,7 +8,7 @@ mod control;
 mod counters;
 mod data;
 mod egress;
-mod handover;
+mod forward;
 mod ingress;
 mod links;
 mod mail;
@@ -31,14 +31,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use adit_core::{Command, Ended, Event, Instant, Protocol, Transport};
+use adit_core::{Command, Ended, EventOf, Framing, Instant, Protocol, Transport};
 use adit_dataplane::{MergePolicy, Snapshot};
 use thiserror::Error;
 
 use self::control::Control;
 use self::counters::LinkCounters;
 use self::data::DataLoop;
-use self::handover::Colleagues;
+use self::forward::OtherWorkers;
 use self::mail::{DataMail, Mail};
 use self::status::LossCounters;
 pub use self::status::{IoStatus, Losses, WorkerStatus};
@@ -124,11 +124,19 @@ fn transport_name(transport: Transport) -> &'static str {
     }
 }
 
-/// Hears what happens, on the control thread. It must not block.
-pub trait Observer {
-    /// Everything but [`Event::Data`]. [`Event::Up`] comes after its settings were applied, and what could
-    /// not be applied comes as [`Event::Report`] before it.
-    fn event(&mut self, event: &Event, tun_name: &str);
+/// The host's and the protocol's adapter's side of a driver: gets its events, on the control thread. It must not block.
+pub trait Observer<P: Protocol> {
+    /// Everything but [`Event::Data`] and [`Event::Request`]. [`Event::Up`] comes after its settings were applied, and
+    /// what could not be applied comes as [`Event::Report`] before it.
+    ///
+    /// [`Event::Data`]: adit_core::Event::Data
+    /// [`Event::Request`]: adit_core::Event::Request
+    /// [`Event::Report`]: adit_core::Event::Report
+    /// [`Event::Up`]: adit_core::Event::Up
+    fn event(&mut self, event: &EventOf<P>, tun_name: &str);
+
+    /// What the protocol asks of its adapter. The answer goes to [`Handle::reply`].
+    fn request(&mut self, request: P::Request, tun_name: &str);
 
     /// All is set up, and the settings of a server are applied; nothing was received yet. Rights that are needed no
     /// more can be given up here, once.
@@ -146,59 +154,65 @@ pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
 /// A change of the protocol's settings, at that time.
 pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
 
-/// What is done with the protocol on the control thread.
-enum Visit<P> {
-    Look(Inspection<P>),
+/// What a [`Handle`] sends to the control thread.
+pub(crate) enum Order<P: Protocol> {
     Change(Change<P>),
+    Command(Command),
+    Reply(P::Reply),
+    Inspect(Inspection<P>),
 }
 
-/// Speaks to a running driver, from any thread.
-pub struct Handle<P> {
+/// Speaks to a running driver, from any thread. Orders are carried out in the order in which they were given.
+pub struct Handle<P: Protocol> {
+    orders: mpsc::Sender<Order<P>>,
     mail: Mailbox<Mail>,
-    visits: mpsc::Sender<Visit<P>>,
 }
 
-impl<P> Clone for Handle<P> {
+impl<P: Protocol> Clone for Handle<P> {
     fn clone(&self) -> Self {
-        Handle { mail: self.mail.clone(), visits: self.visits.clone() }
+        Handle { orders: self.orders.clone(), mail: self.mail.clone() }
     }
 }
 
-impl<P> fmt::Debug for Handle<P> {
+impl<P: Protocol> fmt::Debug for Handle<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handle")
     }
 }
 
-impl<P> Handle<P> {
+impl<P: Protocol> Handle<P> {
     /// Gives the protocol an order. False when the driver has ended.
     pub fn command(&self, command: Command) -> bool {
-        let there = self.mail.post(Mail::Command(command));
-        self.mail.wake();
-        there
+        self.send(Order::Command(command))
     }
 
-    /// Calls `inspection` soon on the control thread. It is dropped unheard when the driver has ended, or
+    /// Gives the protocol an answer to one of its requests, or an order that only it knows. False when the driver has
+    /// ended.
+    pub fn reply(&self, reply: P::Reply) -> bool {
+        self.send(Order::Reply(reply))
+    }
+
+    /// Calls `inspection` soon on the control thread. It is dropped without a call when the driver has ended, or
     /// ends first.
     pub fn inspect(&self, inspection: Inspection<P>) -> bool {
-        self.visit(Visit::Look(inspection))
+        self.send(Order::Inspect(inspection))
     }
 
     /// Changes the protocol's settings soon, on the control thread. The change is dropped unmade when the driver has
     /// ended, or ends first; false if that is known already.
     pub fn change(&self, change: Change<P>) -> bool {
-        self.visit(Visit::Change(change))
+        self.send(Order::Change(change))
     }
 
-    fn visit(&self, visit: Visit<P>) -> bool {
-        let there = self.visits.send(visit).is_ok();
+    fn send(&self, order: Order<P>) -> bool {
+        let there = self.orders.send(order).is_ok();
         self.mail.wake();
         there
     }
 }
 
 /// Everything that was set up, not yet running.
-pub struct Driver<P> {
+pub struct Driver<P: Protocol> {
     config: DriverConfig,
     tun: Arc<Tun>,
     /// The TUN device's other queues, one for each worker but the first.
@@ -214,18 +228,18 @@ pub struct Driver<P> {
     listeners: Vec<Listener>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
-    visits: mpsc::Sender<Visit<P>>,
-    visit_receiver: mpsc::Receiver<Visit<P>>,
+    orders: mpsc::Sender<Order<P>>,
+    order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
 }
 
-impl<P> fmt::Debug for Driver<P> {
+impl<P: Protocol> fmt::Debug for Driver<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("tun", &self.tun.name()).finish_non_exhaustive()
     }
 }
 
-impl<P: Protocol> Driver<P> {
+impl<P: Protocol<Codec = Framing>> Driver<P> {
     /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error.
     pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
         let workers = workers(&config)?;
@@ -234,7 +248,7 @@ impl<P: Protocol> Driver<P> {
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let mut routing = Routing::new(tun.name()).map_err(device)?;
         routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
-        if !config.remotes.is_empty() {
+        if config.changes_routing {
             routing.set_tunnel_group().map_err(device)?;
         }
         let offloads = try_offloads(&tun, config.tun.offloads);
@@ -244,15 +258,17 @@ impl<P: Protocol> Driver<P> {
             gro: offloads.udp_receive.is_on(),
         };
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
+        let steering = config.dataplane.demultiplexer.steering();
         let mut sockets = Vec::new();
         let mut listeners = Vec::new();
         for listen in &config.listen {
             let failed = |source| DriverError::Listen { listen: *listen, source };
             match listen.transport {
                 Transport::Udp => {
-                    let group =
-                        UdpSocket::bind_group(listen.address, workers, &udp_options).map_err(failed)?;
-                    let beside = UdpSocket::bind_beside(&group, &homes, &udp_options).map_err(failed)?;
+                    let group = UdpSocket::bind_group(listen.address, workers, steering, &udp_options)
+                        .map_err(failed)?;
+                    let beside =
+                        UdpSocket::bind_beside(&group, &homes, steering, &udp_options).map_err(failed)?;
                     sockets.push(group);
                     sockets.extend(beside);
                 }
@@ -265,7 +281,7 @@ impl<P: Protocol> Driver<P> {
             allow_many_descriptors();
         }
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
-        let (visits, visit_receiver) = mpsc::channel();
+        let (orders, order_receiver) = mpsc::channel();
         let link = LinkCounters::new(tun.name()).map_err(device)?;
         let index = routing.device();
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
@@ -283,8 +299,8 @@ impl<P: Protocol> Driver<P> {
             listeners,
             mail,
             mail_receiver,
-            visits,
-            visit_receiver,
+            orders,
+            order_receiver,
             helper: None,
         })
     }
@@ -304,7 +320,7 @@ impl<P: Protocol> Driver<P> {
         let network = network.then(|| helper::Network {
             device: self.tun.name().to_owned(),
             resolv_conf: self.config.resolv_conf.clone(),
-            is_client: !self.config.remotes.is_empty(),
+            changes_routing: self.config.changes_routing,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {
@@ -339,12 +355,12 @@ impl<P: Protocol> Driver<P> {
 
     /// A way to speak to the driver while it runs.
     pub fn handle(&self) -> Handle<P> {
-        Handle { mail: self.mail.clone(), visits: self.visits.clone() }
+        Handle { orders: self.orders.clone(), mail: self.mail.clone() }
     }
 
     /// Runs the protocol on this thread until it ends. When this returns, the routes, the device, the
     /// sockets and the threads are gone.
-    pub fn run(mut self, protocol: P, observer: &mut dyn Observer) -> Result<Ended, DriverError> {
+    pub fn run(mut self, protocol: P, observer: &mut dyn Observer<P>) -> Result<Ended, DriverError> {
         let losses = Arc::new(LossCounters::default());
         let mut threads = Threads::default();
         let workers = self.start_workers(&mut threads, &losses)?;
@@ -369,33 +385,33 @@ impl<P: Protocol> Driver<P> {
             receivers.push(receiver);
         }
         let mut workers = Vec::new();
-        for (number, (tun, handovers)) in queues.into_iter().zip(receivers).enumerate() {
-            let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane);
+        for (number, (tun, forwards)) in queues.into_iter().zip(receivers).enumerate() {
+            let (egress, ingress, counters) = adit_dataplane::new(self.config.dataplane.clone());
             let (mail, orders) = mailbox().map_err(DriverError::Start)?;
-            let handed = Arc::new(AtomicU64::new(0));
+            let forwarded = Arc::new(AtomicU64::new(0));
             let data_loop = DataLoop {
                 merge: merge_policy(&tun),
                 tun,
                 egress,
                 ingress,
                 mail: orders,
-                handovers,
-                colleagues: Colleagues::new(boxes.clone(), Arc::clone(&handed)),
+                forwards,
+                others: OtherWorkers::new(boxes.clone(), Arc::clone(&forwarded)),
                 control: self.mail.clone(),
                 losses: Arc::clone(losses),
-                back_pressure: !self.config.remotes.is_empty(),
+                back_pressure: self.config.single_peer,
             };
             threads.start(number, mail.clone(), self.mail.clone(), || data_loop.run())?;
-            workers.push(Worker { mail, counters, handed });
+            workers.push(Worker { mail, counters, forwarded });
         }
         Ok(Workers::new(workers))
     }
 }
 
-/// How many workers there will be. A client has one peer, and one peer is served by one worker.
+/// How many workers there will be. One peer is served by one worker.
 fn workers(config: &DriverConfig) -> Result<usize, DriverError> {
     match config.workers {
-        _ if !config.remotes.is_empty() => Ok(1),
+        _ if config.single_peer => Ok(1),
         many if many > MAX_WORKERS => Err(DriverError::Workers(many)),
         some => Ok(some.max(1)),
     }

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, RedirectGateway, Rejected, ReplayWindow,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Redirect, Rejected, ReplayWindow,
     SessionId, TunnelSettings,
 };
-use adit_dataplane::{Config, Egress, Inbox, Ingress, Offload, Outbox, Role, Wire, split};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::*;
@@ -25,9 +26,18 @@ use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
 use crate::{OffloadSwitches, clock};
 
+type Event = adit_core::Event<(), Framing, ()>;
+
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A control packet's opcode (`CONTROL_V1`), so that the data plane takes it for control.
 const CONTROL: u8 = 4 << 3;
+
+/// Which end of the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Server,
+}
 
 /// What a test hears of a driver.
 #[derive(Debug, PartialEq)]
@@ -46,7 +56,7 @@ struct Toy {
     path: Option<Path>,
     heard: Sender<Heard>,
     panics: bool,
-    redirect_gateway: Option<RedirectGateway>,
+    redirect: Option<Redirect>,
     /// What each datagram takes.
     slow: Duration,
 }
@@ -63,7 +73,7 @@ impl Toy {
             path: None,
             heard,
             panics: false,
-            redirect_gateway: None,
+            redirect: None,
             slow: Duration::ZERO,
         };
         match role {
@@ -78,7 +88,7 @@ impl Toy {
         self.events.push_back(Event::Up(TunnelSettings {
             addresses,
             mtu: 1400,
-            redirect_gateway: self.redirect_gateway,
+            redirect: self.redirect,
             ..TunnelSettings::default()
         }));
     }
@@ -102,7 +112,14 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
     let framing = OpenVpnFraming { header, key_id: 0, compression: CompressionFraming::None };
     let routes = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: false }),
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes,
+            max_mss: None,
+            roams: false,
+            staging: false,
+        }),
         DataEvent::Install(Box::new(Install {
             peer,
             session,
@@ -117,6 +134,11 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
 }
 
 impl Protocol for Toy {
+    type Request = ();
+    type Reply = ();
+    type Detail = ();
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         assert!(!self.panics, "told to panic");
         thread::sleep(self.slow);
@@ -152,6 +174,8 @@ impl Protocol for Toy {
         }
     }
 
+    fn handle_reply(&mut self, _now: Instant, (): ()) {}
+
     fn handle_notice(&mut self, _now: Instant, notice: Notice) {
         let _ = self.heard.send(Heard::Notice(notice));
     }
@@ -171,11 +195,15 @@ impl Protocol for Toy {
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo<()>)> {
+        Vec::new()
+    }
 }
 
 struct Log(Sender<Heard>);
 
-impl Observer for Log {
+impl<P: Protocol<Request = (), Codec = Framing, Detail = ()>> Observer<P> for Log {
     fn event(&mut self, event: &Event, tun_name: &str) {
         let word = match event {
             Event::Up(_) => format!("up {tun_name}"),
@@ -186,11 +214,15 @@ impl Observer for Log {
         };
         let _ = self.0.send(Heard::Event(word));
     }
+
+    fn request(&mut self, (): (), _tun_name: &str) {}
 }
 
 fn config(role: Role) -> DriverConfig {
     DriverConfig {
         tun: TunConfig::default(),
+        single_peer: role == Role::Client,
+        changes_routing: role == Role::Client,
         listen: Vec::new(),
         multihome: false,
         remotes: Vec::new(),
@@ -199,7 +231,10 @@ fn config(role: Role) -> DriverConfig {
         max_connections: 100,
         resolv_conf: None,
         kill_switch: false,
-        dataplane: Config { role, wire: Wire::OpenVpn, client_to_client: false },
+        dataplane: match role {
+            Role::Client => Config::new(openvpn::Client),
+            Role::Server => Config::new(openvpn::Server),
+        },
     }
 }
 
@@ -229,7 +264,8 @@ struct Running {
 }
 
 fn start(config: DriverConfig, address: &str) -> Running {
-    let (toy, heard) = Toy::new(config.dataplane.role, address);
+    let role = if config.remotes.is_empty() { Role::Server } else { Role::Client };
+    let (toy, heard) = Toy::new(role, address);
     start_toy(config, toy, heard)
 }
 
@@ -268,16 +304,16 @@ impl Running {
 struct Peer {
     egress: Egress,
     ingress: Ingress,
-    outbox: Outbox,
+    transmit_batch: TransmitBatch,
 }
 
 impl Peer {
     fn new(role: Role, path: Path) -> Peer {
         let (egress, ingress, _) = adit_dataplane::new(config(role).dataplane);
-        let mut peer = Peer { egress, ingress, outbox: Outbox::new() };
+        let mut peer = Peer { egress, ingress, transmit_batch: TransmitBatch::new() };
         for event in peer_events(role, path) {
             let (out, into) = split(event);
-            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.outbox));
+            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.transmit_batch));
             into.into_iter().for_each(|event| peer.ingress.apply(event));
         }
         peer
@@ -285,16 +321,16 @@ impl Peer {
 
     /// The IPv4 packet in a datagram or record, if there is one.
     fn open(&mut self, path: Path, bytes: &mut [u8]) -> Option<Vec<u8>> {
-        let mut inbox = Inbox::default();
-        self.ingress.open_datagrams(path, bytes, bytes.len(), &mut inbox);
-        let range = inbox.packets().next()?.pieces().next()?;
+        let mut receive_batch = ReceiveBatch::default();
+        self.ingress.open_datagrams(path, bytes, bytes.len(), &mut receive_batch);
+        let range = receive_batch.packets().next()?.pieces().next()?;
         Some(bytes[range].to_vec()).filter(|packet| packet[0] >> 4 == 4)
     }
 
     fn seal(&mut self, packet: &[u8]) -> Vec<u8> {
-        self.outbox.clear();
-        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.outbox);
-        self.outbox.iter().next().unwrap().bytes.to_vec()
+        self.transmit_batch.clear();
+        self.egress.seal_packet(Offload::NONE, &mut packet.to_vec(), &mut self.transmit_batch);
+        self.transmit_batch.iter().next().unwrap().bytes.to_vec()
     }
 }
 
@@ -632,7 +668,7 @@ fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let config = client_config(Transport::Udp, server.local_addr().unwrap());
         let (mut toy, heard) = Toy::new(Role::Client, "10.9.0.1/24");
-        toy.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
+        toy.redirect = Some(Redirect { ipv4: true, ..Redirect::default() });
         let driver = Driver::new(config).unwrap();
         let (handle, addresses) = (driver.handle(), driver.local_addresses());
         let mut log = Log(toy.heard.clone());

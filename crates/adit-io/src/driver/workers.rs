@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, Framing, Install, OpenVpnFraming, OpenVpnHeader, PeerConfig, PeerId, Transport};
-use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, foreign, split};
+use adit_core::{DataEvent, Install, PeerConfig, PeerId, Transport};
+use adit_dataplane::codec::is_steered;
+use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, remote_peer, split};
 
 use super::mail::DataMail;
 use super::status::WorkerStatus;
 use crate::mailbox::Mailbox;
 use crate::udp::UdpSocket;
 
-/// The most workers there may be. OpenVPN's systemd unit allows its service 20 tasks (`TasksMax`); each worker
+/// The most workers there may be. Systemd units of VPN services allow as few as 20 tasks (`TasksMax`); each worker
 /// is one, and control, signals, status and what comes later need some too.
 pub const MAX_WORKERS: usize = 8;
 
@@ -24,8 +25,8 @@ pub const MAX_WORKERS: usize = 8;
 pub(super) struct Worker {
     pub(super) mail: Mailbox<DataMail>,
     pub(super) counters: Counters,
-    /// How much it handed to others.
-    pub(super) handed: Arc<AtomicU64>,
+    /// How much it forwarded.
+    pub(super) forwarded: Arc<AtomicU64>,
 }
 
 /// A peer, and who serves it.
@@ -62,35 +63,51 @@ impl Workers {
             }
             DataEvent::MovePeer { peer, path } => {
                 if let Some(served) = self.peers.get_mut(&peer) {
-                    served.config.path = path;
+                    served.config.path = Some(path);
+                }
+                self.tell_all(&event);
+            }
+            DataEvent::AddRoute { peer, route } => {
+                if let Some(served) = self.peers.get_mut(&peer) {
+                    served.config.routes.push(route);
+                }
+                self.tell_all(&event);
+            }
+            DataEvent::RemoveRoute { peer, route } => {
+                if let Some(served) = self.peers.get_mut(&peer) {
+                    served.config.routes.retain(|other| *other != route);
                 }
                 self.tell_all(&event);
             }
             DataEvent::Install(install) => {
                 self.before_session(&install);
-                self.tell(install.peer, DataEvent::Install(install));
+                let (peer, session) = (install.peer, install.session);
+                self.tell_others(peer, || IngressEvent::InstallRemote { peer, session });
+                self.tell(peer, DataEvent::Install(install));
             }
-            DataEvent::Activate { peer, .. }
-            | DataEvent::Retire { peer, .. }
-            | DataEvent::Inject { peer, .. } => self.tell(peer, event),
+            DataEvent::Retire { peer, session } => {
+                self.tell_others(peer, || IngressEvent::Retire { peer, session });
+                self.tell(peer, event);
+            }
+            DataEvent::Activate { peer, .. } | DataEvent::Inject { peer, .. } => self.tell(peer, event),
         }
     }
 
-    /// Who shall serve a new peer. What the kernel steers by is the peer-id in datagrams; connections belong
-    /// to the first worker.
+    /// The worker that serves a new peer: the one to which the kernel steers its datagrams
+    /// ([`adit_dataplane::codec::Steering`]). Connections belong to the first worker.
     fn worker_for(&self, config: &PeerConfig) -> usize {
-        match config.path.transport() {
-            Transport::Udp => config.peer.0 as usize % self.all.len().max(1),
-            Transport::Tcp => 0,
+        match config.path.map(|path| path.transport()) {
+            Some(Transport::Udp) | None => config.peer.0 as usize % self.all.len().max(1),
+            Some(Transport::Tcp) => 0,
         }
     }
 
-    /// A peer that does not put its peer-id into datagrams is served by the first worker, where they arrive.
-    /// This shows with its first session.
+    /// A peer whose datagrams cannot be steered is served by the first worker, where they arrive. This shows with its
+    /// first session.
     fn before_session(&mut self, install: &Install) {
         let Some(served) = self.peers.get_mut(&install.peer) else { return };
         let first = !std::mem::replace(&mut served.has_session, true);
-        if first && served.worker != 0 && is_without_peer_id(&install.framing) {
+        if first && served.worker != 0 && !is_steered(&install.framing) {
             let config = served.config.clone();
             self.place(config, 0);
         }
@@ -102,7 +119,7 @@ impl Workers {
             if number == worker {
                 post(each, split(DataEvent::AddPeer(config.clone())));
             } else {
-                let (egress, ingress) = foreign(config.clone(), worker as u32);
+                let (egress, ingress) = remote_peer(config.clone(), worker as u32);
                 post(each, (Some(egress), Some(ingress)));
             }
         }
@@ -116,12 +133,19 @@ impl Workers {
         }
     }
 
-    /// Tells the peer's worker; the first counts what belongs to no peer.
+    /// Tells the peer's worker; the first counts orders for peers that are not there.
     fn tell(&self, peer: PeerId, event: DataEvent) {
         let number = self.peers.get(&peer).map_or(0, |served| served.worker);
         if let Some(worker) = self.all.get(number) {
             post(worker, split(event));
         }
+    }
+
+    /// Tells the workers that do not serve the peer, if there is such a peer.
+    fn tell_others(&self, peer: PeerId, event: impl Fn() -> IngressEvent) {
+        let Some(served) = self.peers.get(&peer) else { return };
+        let others = self.all.iter().enumerate().filter(|(number, _)| *number != served.worker);
+        others.for_each(|(_, worker)| post(worker, (None, Some(event()))));
     }
 
     /// Wakes those that were told something.
@@ -178,20 +202,11 @@ impl Workers {
                 peers: snapshot.peers.len(),
                 packets_sent: snapshot.egress.packets,
                 packets_received: snapshot.ingress.packets,
-                handed_over: worker.handed.load(Ordering::Relaxed),
+                handed_over: worker.forwarded.load(Ordering::Relaxed),
             });
             total.merge(snapshot);
         }
         (total, parts)
-    }
-}
-
-fn is_without_peer_id(framing: &Framing) -> bool {
-    let v1 = |framing: &OpenVpnFraming| framing.header == OpenVpnHeader::V1;
-    match framing {
-        Framing::OpenVpn(framing) => v1(framing),
-        Framing::OpenVpnStatic(_) => true,
-        Framing::OpenVpnEpoch(_) | Framing::WireGuard { .. } => false,
     }
 }
 

@@ -3,11 +3,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adit_core::Script;
 use serde::de::DeserializeOwned;
 
 use super::channel::Channel;
-use super::request::{Refusal, Request, ScriptCall, ScriptInput, ScriptRequest};
+use super::request::{Refusal, Request, ScriptCall, ScriptRequest};
 
 /// Has the helper run scripts.
 #[derive(Clone, Debug)]
@@ -31,35 +30,22 @@ impl ScriptLauncher {
         Ok(answer?)
     }
 
-    /// Makes a script's files and begins it, with `dev` in its environment. The environment also names the files of
-    /// `beside`.
+    /// Makes a script's files and starts it.
     ///
     /// # Errors
     /// When the configuration has no such script, or it cannot be run.
-    pub fn run(&self, script: &Script, device: &str, beside: Option<&ScriptRun>) -> io::Result<ScriptRun> {
-        let input = |file: &adit_core::ScriptFile| ScriptInput {
-            content: file.content.to_vec(),
-            is_argument: file.is_argument,
-            variable: file.variable.map(str::to_owned),
-        };
-        let call = ScriptCall {
-            argv: script.argv.clone(),
-            env: script.env.clone(),
-            secrets: script
-                .secrets
-                .iter()
-                .map(|(name, value)| (name.to_string(), value.to_string()))
-                .collect(),
-            device: device.to_owned(),
-            files: script.files.iter().map(input).collect(),
-            beside: beside.map(|run| run.number),
-        };
+    pub fn run(&self, call: ScriptCall) -> io::Result<ScriptRun> {
         let number = self.ask(ScriptRequest::Run(call))?;
         Ok(ScriptRun { launcher: self.clone(), number })
     }
 }
 
 impl ScriptRun {
+    /// Its number, for [`ScriptCall::beside`].
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Its exit code, or why it has none; `None` while it runs.
     ///
     /// # Errors

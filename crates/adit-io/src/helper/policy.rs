@@ -55,8 +55,8 @@ pub struct Network {
     pub device: String,
     /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
     pub resolv_conf: Option<PathBuf>,
-    /// What a client that was killed left behind is put back, and its name servers stay outside the tunnel.
-    pub is_client: bool,
+    /// What an earlier run that was killed left behind is put back.
+    pub changes_routing: bool,
 }
 
 /// `crl-verify`.
@@ -75,6 +75,8 @@ pub struct Scripts {
     pub commands: Vec<Vec<String>>,
     /// Names of environment variables that the configuration sets itself (`setenv`).
     pub variables: Vec<String>,
+    /// What names of environment variables begin with that scripts get, beside those that begin with a small letter.
+    pub prefixes: Vec<String>,
     /// Where their files are made (`tmp-dir`).
     pub directory: PathBuf,
 }

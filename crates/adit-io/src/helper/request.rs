@@ -126,15 +126,19 @@ pub(super) type Exit = Result<i32, String>;
 
 /// A script to run. Without `Debug` for its environment and files, which hold passwords.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ScriptCall {
-    pub(super) argv: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
+pub struct ScriptCall {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Its environment, besides `secrets`, `PATH` and `dev`.
+    pub env: Vec<(String, String)>,
     /// The variables of the environment that are secret.
-    pub(super) secrets: Vec<(String, String)>,
-    pub(super) device: String,
-    pub(super) files: Vec<ScriptInput>,
-    /// A run whose files the environment names too.
-    pub(super) beside: Option<u64>,
+    pub secrets: Vec<(String, String)>,
+    /// The TUN device, which the environment names `dev`.
+    pub device: String,
+    /// Files that are made for it and removed afterwards.
+    pub files: Vec<ScriptInput>,
+    /// A run whose files the environment names too ([`super::ScriptRun::number`]).
+    pub beside: Option<u64>,
 }
 
 impl Drop for ScriptCall {
@@ -152,10 +156,13 @@ impl fmt::Debug for ScriptCall {
 
 /// A file for a script.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ScriptInput {
-    pub(super) content: Vec<u8>,
-    pub(super) is_argument: bool,
-    pub(super) variable: Option<String>,
+pub struct ScriptInput {
+    /// What it holds at first.
+    pub content: Vec<u8>,
+    /// Its path is the next argument.
+    pub is_argument: bool,
+    /// The environment variable that holds its path.
+    pub variable: Option<String>,
 }
 
 /// An [`io::Error`] of the helper's.

@@ -24,9 +24,6 @@ const MAX_FILE: u64 = 256 << 10;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// What the names of the directories begin with; 16 hexadecimal digits follow.
 const PREFIX: &str = "adit-scripts-";
-/// What environment variables that OpenVPN gives a script begin with if not with a small letter (its manual,
-/// "Environmental Variables").
-const PREFIXES: [&str; 4] = ["IV_", "UV_", "X509_", "OPENVPN_"];
 
 /// All runs.
 pub(super) struct Scripts {
@@ -101,7 +98,7 @@ impl Scripts {
         Ok(number)
     }
 
-    /// Whether the configuration has such a script, and its environment is one that OpenVPN's scripts have. What a
+    /// Whether the configuration has such a script, and its environment is one that such scripts have. What a
     /// program's libraries obey, such as `LD_PRELOAD`, is not.
     fn check(&self, call: &ScriptCall) -> io::Result<()> {
         let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
@@ -122,7 +119,7 @@ impl Scripts {
     fn is_variable(&self, name: &str) -> bool {
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let usual = name.starts_with(|first: char| first.is_ascii_lowercase())
-            || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            || self.policy.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()));
         (plain && usual) || self.policy.variables.iter().any(|known| known == name)
     }
 
@@ -302,6 +299,7 @@ mod tests {
         Scripts::new(policy::Scripts {
             commands: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 3".to_owned()]],
             variables: vec!["CONFIGURED".to_owned()],
+            prefixes: vec!["IV_".to_owned(), "X509_".to_owned()],
             directory: directory.to_owned(),
         })
     }

@@ -110,7 +110,7 @@ fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mu
     let routing = Routing::new(&network.device)?;
     let name_servers = NameServers::new(routing.device(), network.resolv_conf);
     let mut settings = SystemSettings::new(routing, name_servers);
-    if network.is_client {
+    if network.changes_routing {
         reports.extend(settings.recover());
     }
     Ok(Mutex::new(settings))

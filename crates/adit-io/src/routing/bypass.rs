@@ -38,7 +38,7 @@ pub(super) fn is_caught(settings: &TunnelSettings, address: IpAddr) -> bool {
 
 /// Whether there are routes around the tunnel, for its server or one of `bypassed`, or for others.
 pub(super) fn has_bypass_routes(settings: &TunnelSettings, bypassed: &[IpAddr]) -> bool {
-    let redirect = settings.redirect_gateway.unwrap_or_default();
+    let redirect = settings.redirect.unwrap_or_default();
     redirect.block_local
         || settings.server.iter().chain(bypassed).any(|server| is_caught(settings, *server))
         || settings.routes.iter().any(|route| route.via == RouteVia::SystemGateway)
@@ -53,7 +53,7 @@ impl Routing {
     ) -> Vec<KernelRoute> {
         let mut routes = Vec::new();
         let servers = settings.server.into_iter().chain(self.bypassed.clone());
-        let redirect = settings.redirect_gateway.unwrap_or_default();
+        let redirect = settings.redirect.unwrap_or_default();
         // Blocking local networks would block the way to a server as well.
         let blocks = |server: &IpAddr| redirect.block_local && in_main(settings, *server);
         for server in servers.filter(|server| blocks(server) || is_caught(settings, *server)) {
@@ -64,7 +64,7 @@ impl Routing {
                 Ok(NextHop::Local) => continue,
                 Ok(NextHop::By(way)) => {
                     // A server on a connected network is reached by that network's own route.
-                    let by_network = redirect.autolocal && way.gateway.is_none();
+                    let by_network = redirect.server_on_link && way.gateway.is_none();
                     if !by_network {
                         routes.push(to(server, &way));
                     }
@@ -83,7 +83,7 @@ impl Routing {
             }
             routes.push(fallback(server));
         }
-        if settings.redirect_gateway.is_some_and(|redirect| redirect.bypass_dns) {
+        if settings.redirect.is_some_and(|redirect| redirect.bypass_dns) {
             self.bypass_name_servers(settings, &mut routes);
         }
         self.system_gateways(settings, &mut routes, reports);

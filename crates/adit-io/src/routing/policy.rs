@@ -58,7 +58,7 @@ pub(super) enum Treatment {
 
 /// What `settings` want for a family; `None` leaves it to the main table.
 pub(super) fn treatment(settings: &TunnelSettings, family: IpFamily) -> Option<Treatment> {
-    let redirect = settings.redirect_gateway.unwrap_or_default();
+    let redirect = settings.redirect.unwrap_or_default();
     match family {
         IpFamily::V6 if settings.block_ipv6 => Some(Treatment::Block),
         IpFamily::V4 => redirect.ipv4.then_some(Treatment::Redirect),
@@ -265,7 +265,7 @@ impl Policy {
                 None => reports.push(no_way(destination)),
             }
         }
-        let redirect = settings.redirect_gateway.unwrap_or_default();
+        let redirect = settings.redirect.unwrap_or_default();
         if redirect.bypass_dns {
             let servers = name_servers.iter().filter(|server| IpFamily::of(**server) == family);
             others.extend(

@@ -1,4 +1,4 @@
-use adit_core::RedirectGateway;
+use adit_core::Redirect;
 
 use super::bypass::{has_bypass_routes, is_caught};
 use super::*;
@@ -14,11 +14,11 @@ fn only_routes_of_the_main_table_catch_the_server() {
     let destination = "192.168.5.0/24".parse().unwrap();
     settings.routes = vec![Route { destination, via: RouteVia::Tunnel, metric: None }];
     assert!(is_caught(&settings, server));
-    settings.redirect_gateway = Some(RedirectGateway { ipv6: true, ..RedirectGateway::default() });
+    settings.redirect = Some(Redirect { ipv6: true, ..Redirect::default() });
     assert!(is_caught(&settings, server), "only IPv6 has a table of its own");
-    settings.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
+    settings.redirect = Some(Redirect { ipv4: true, ..Redirect::default() });
     assert!(!is_caught(&settings, server));
-    settings.redirect_gateway = None;
+    settings.redirect = None;
     settings.routes[0].via = RouteVia::SystemGateway;
     assert!(!is_caught(&settings, server));
 }
@@ -37,8 +37,8 @@ fn only_ways_around_the_tunnel_follow_the_network() {
     for route in [by("192.168.5.0/24", RouteVia::Tunnel), by("198.51.100.0/24", RouteVia::SystemGateway)] {
         assert!(has_bypass_routes(&TunnelSettings { routes: vec![route], ..plain.clone() }, &[]));
     }
-    let private = RedirectGateway { block_local: true, ..RedirectGateway::default() };
-    assert!(has_bypass_routes(&TunnelSettings { redirect_gateway: Some(private), ..plain }, &[]));
+    let private = Redirect { block_local: true, ..Redirect::default() };
+    assert!(has_bypass_routes(&TunnelSettings { redirect: Some(private), ..plain }, &[]));
 }
 
 /// A second TUN device that plays the system's way to the world: 192.168.5.0/24 with a router at .1.
@@ -70,7 +70,7 @@ pub(super) fn full_settings() -> TunnelSettings {
             route("fd00:20::/32", RouteVia::Tunnel),
             route("203.0.113.0/24", RouteVia::SystemGateway),
         ],
-        redirect_gateway: Some(RedirectGateway { ipv4: true, ipv6: true, ..RedirectGateway::default() }),
+        redirect: Some(Redirect { ipv4: true, ipv6: true, ..Redirect::default() }),
         server: Some("198.51.100.9".parse().unwrap()),
         ..TunnelSettings::default()
     }
@@ -154,7 +154,7 @@ fn what_cannot_be_set_is_said_and_the_rest_is_set() {
         let unreachable = RouteVia::Gateway("10.77.0.1".parse().unwrap());
         settings.routes[0].via = unreachable;
         settings.mtu = 10;
-        settings.redirect_gateway = Some(RedirectGateway { ipv4: true, ..RedirectGateway::default() });
+        settings.redirect = Some(Redirect { ipv4: true, ..Redirect::default() });
         settings.routes.push(settings.routes[1].clone());
         let texts: Vec<String> = routing.apply(&settings).iter().map(Report::to_string).collect();
         for (text, part) in texts.iter().zip(["MTU", "172.20.0.0/16", "`block-ipv6`"]) {
@@ -221,7 +221,7 @@ fn split_settings() -> TunnelSettings {
     let destination = "198.51.100.0/24".parse().unwrap();
     TunnelSettings {
         routes: vec![Route { destination, via: RouteVia::Tunnel, metric: None }],
-        redirect_gateway: None,
+        redirect: None,
         ..full_settings()
     }
 }
@@ -291,9 +291,8 @@ fn local_networks_are_blocked_and_name_servers_bypassed() {
         let tun = Tun::create(&TunConfig::default()).unwrap();
         let mut routing = Routing::new(tun.name()).unwrap();
         routing.set_name_servers(vec!["9.9.9.9".parse().unwrap(), "127.0.0.53".parse().unwrap()]);
-        let redirect =
-            RedirectGateway { ipv4: true, block_local: true, bypass_dns: true, ..RedirectGateway::default() };
-        let settings = TunnelSettings { redirect_gateway: Some(redirect), ..full_settings() };
+        let redirect = Redirect { ipv4: true, block_local: true, bypass_dns: true, ..Redirect::default() };
+        let settings = TunnelSettings { redirect: Some(redirect), ..full_settings() };
         assert_eq!(routing.apply(&settings).len(), 1, "IPv6 is not redirected");
         let mut netlink = Netlink::open().unwrap();
         let inside = netlink.link(tun.name()).unwrap().index;
@@ -309,28 +308,23 @@ fn local_networks_are_blocked_and_name_servers_bypassed() {
 
 #[test]
 fn the_flags_of_redirect_gateway_do_what_they_say() {
-    let none = RedirectGateway::default();
+    let none = Redirect::default();
     // Flags, the server, and which of server, 8.8.8.8, 2001:db8:9::1 and 192.168.5.200 go into the tunnel.
     for (flags, server, expected) in [
-        (RedirectGateway { ipv4: true, ..none }, "198.51.100.9", [true, true, false, false]),
-        (RedirectGateway { ipv6: true, ..none }, "198.51.100.9", [false, false, true, false]),
-        (RedirectGateway { ipv4: true, local: true, ..none }, "198.51.100.9", [true, true, false, false]),
-        (RedirectGateway { ipv4: true, local: true, ..none }, "192.168.5.50", [false, true, false, false]),
-        (
-            RedirectGateway { ipv4: true, autolocal: true, ..none },
-            "192.168.5.50",
-            [false, true, false, false],
-        ),
-        (RedirectGateway { ipv4: true, autolocal: true, ..none }, "198.51.100.9", [true, true, false, false]),
+        (Redirect { ipv4: true, ..none }, "198.51.100.9", [true, true, false, false]),
+        (Redirect { ipv6: true, ..none }, "198.51.100.9", [false, false, true, false]),
+        (Redirect { ipv4: true, ..none }, "192.168.5.50", [false, true, false, false]),
+        (Redirect { ipv4: true, server_on_link: true, ..none }, "192.168.5.50", [false, true, false, false]),
+        (Redirect { ipv4: true, server_on_link: true, ..none }, "198.51.100.9", [true, true, false, false]),
         // `redirect-private`
-        (RedirectGateway { block_local: true, ..none }, "198.51.100.9", [false, false, false, true]),
+        (Redirect { block_local: true, ..none }, "198.51.100.9", [false, false, false, true]),
     ] {
         in_fresh_network(move || {
             let _world = world();
             let tun = Tun::create(&TunConfig::default()).unwrap();
             let mut routing = Routing::new(tun.name()).unwrap();
             let settings = TunnelSettings {
-                redirect_gateway: Some(flags),
+                redirect: Some(flags),
                 server: server.parse().ok(),
                 routes: Vec::new(),
                 ..full_settings()

@@ -38,7 +38,7 @@ impl Backlog {
         true
     }
 
-    /// Sends what waits, as far as the socket takes it. Gives how many trains the system refused.
+    /// Sends what waits, as far as the socket takes it. Gives how many GSO batches the system refused.
     pub(crate) fn flush(&mut self, socket: &UdpSocket) -> u64 {
         let mut refused = 0;
         while let Some(mut first) = self.waiting.pop_front() {
@@ -64,7 +64,7 @@ mod tests {
     use std::time::Duration;
 
     use adit_core::Path;
-    use adit_dataplane::Train;
+    use adit_dataplane::GsoBatch;
 
     use super::*;
     use crate::clock;
@@ -92,11 +92,11 @@ mod tests {
                 let receiver = bind(Buffers::default(), false);
                 let sender = bind(Buffers { sndbuf: Some(20_000), rcvbuf: None }, gso);
                 let path = Path::Udp { socket: 0, remote: receiver.local_address().unwrap() };
-                let trains: Vec<Vec<u8>> = (0..20).map(|number| vec![number; 5_000]).collect();
-                let sent = trains.iter().map(|bytes| Train { path, segment: 1_000, bytes });
+                let gso_batches: Vec<Vec<u8>> = (0..20).map(|number| vec![number; 5_000]).collect();
+                let sent = gso_batches.iter().map(|bytes| GsoBatch { path, segment: 1_000, bytes });
                 let mut backlog = Backlog::default();
                 let before = clock();
-                assert_eq!(sender.send_trains(sent, &mut backlog), 0);
+                assert_eq!(sender.send_gso_batches(sent, &mut backlog), 0);
                 assert!(clock() < before + Duration::from_millis(150), "it waited");
                 assert!(!backlog.is_empty());
 

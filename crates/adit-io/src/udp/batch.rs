@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use adit_dataplane::Train;
+use adit_dataplane::GsoBatch;
 
 use super::{Backlog, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
@@ -63,25 +63,25 @@ impl UdpSocket {
         Ok(more)
     }
 
-    /// Sends trains in order, as few system calls as there can be: where the kernel cuts trains, each is one
+    /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
     /// message, and one call takes many messages. Does not wait: what the socket's buffer has no room for goes
     /// to the backlog, and so does all that comes while anything is there. Gives how many messages the system
     /// refused, or the backlog; the others are sent nevertheless.
-    pub(crate) fn send_trains<'a>(
+    pub(crate) fn send_gso_batches<'a>(
         &'a self,
-        trains: impl Iterator<Item = Train<'a>>,
+        gso_batches: impl Iterator<Item = GsoBatch<'a>>,
         backlog: &'a mut Backlog,
     ) -> u64 {
         let messages = [Message::NONE; SEND_BATCH];
         let mut batch = Batch { socket: self, backlog, messages, used: 0, refused: 0 };
-        for train in trains {
-            let to = self.wire_address(train.path.remote());
-            let segment = train.segment.max(1);
-            if train.bytes.len() <= segment || segment <= self.longest_segment(to) {
-                let size = if train.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
-                batch.push(Message { bytes: train.bytes, to, segment: size });
+        for gso_batch in gso_batches {
+            let to = self.wire_address(gso_batch.path.remote());
+            let segment = gso_batch.segment.max(1);
+            if gso_batch.bytes.len() <= segment || segment <= self.longest_segment(to) {
+                let size = if gso_batch.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
+                batch.push(Message { bytes: gso_batch.bytes, to, segment: size });
             } else {
-                for bytes in train.bytes.chunks(segment) {
+                for bytes in gso_batch.bytes.chunks(segment) {
                     batch.push(Message { bytes, to, segment: None });
                 }
             }
@@ -152,8 +152,8 @@ mod tests {
         UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(offloads)).unwrap()
     }
 
-    fn train(remote: SocketAddr, segment: usize, bytes: &[u8]) -> Train<'_> {
-        Train { path: Path::Udp { socket: 0, remote }, segment, bytes }
+    fn gso_batch(remote: SocketAddr, segment: usize, bytes: &[u8]) -> GsoBatch<'_> {
+        GsoBatch { path: Path::Udp { socket: 0, remote }, segment, bytes }
     }
 
     /// The datagrams that wait in a socket, and how many receives it took to get them.
@@ -185,15 +185,15 @@ mod tests {
             let (to_one, to_two) = (one.local_address().unwrap(), two.local_address().unwrap());
             let bytes: Vec<u8> = (0..30_000_u32).map(|index| (index / 7).to_le_bytes()[0]).collect();
             let (mut sent_one, mut sent_two) = (Vec::new(), Vec::new());
-            let mut trains = Vec::new();
+            let mut gso_batches = Vec::new();
             // More messages than one call takes, once they are cut.
             for (length, segment) in [(9_000, 300), (100, 100), (1_000, 400), (30_000, 1_000)] {
-                trains.push(train(to_one, segment, &bytes[..length]));
-                trains.push(train(to_two, segment, &bytes[length / 2..length]));
+                gso_batches.push(gso_batch(to_one, segment, &bytes[..length]));
+                gso_batches.push(gso_batch(to_two, segment, &bytes[length / 2..length]));
                 sent_one.extend(bytes[..length].chunks(segment).map(<[u8]>::to_vec));
                 sent_two.extend(bytes[length / 2..length].chunks(segment).map(<[u8]>::to_vec));
             }
-            assert_eq!(from.send_trains(trains.into_iter(), &mut Backlog::default()), 0);
+            assert_eq!(from.send_gso_batches(gso_batches.into_iter(), &mut Backlog::default()), 0);
             assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
             assert_eq!(drain(&one, &mut Gathered::default()).0, sent_one, "offloads {offloads}");
             assert_eq!(drain(&two, &mut Gathered::default()).0, sent_two, "offloads {offloads}");
@@ -206,9 +206,12 @@ mod tests {
             let (tun, _routing) = narrow_link(600);
             let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
             let to = "10.5.0.2:9".parse().unwrap();
-            let trains =
-                [train(to, 400, &[1; 1_000]), train(to, 500, &[2; 1_200]), train(to, 100, &[3; 400])];
-            assert_eq!(socket.send_trains(trains.into_iter(), &mut Backlog::default()), 0);
+            let gso_batches = [
+                gso_batch(to, 400, &[1; 1_000]),
+                gso_batch(to, 500, &[2; 1_200]),
+                gso_batch(to, 100, &[3; 400]),
+            ];
+            assert_eq!(socket.send_gso_batches(gso_batches.into_iter(), &mut Backlog::default()), 0);
             let arrived = payloads(&tun, 10);
             let lengths: Vec<usize> = arrived.iter().map(|payload| payload.len() - 8).collect();
             assert_eq!(lengths, [400, 400, 200, 500, 500, 200, 100, 100, 100, 100]);
@@ -221,9 +224,12 @@ mod tests {
         let address = to.local_address().unwrap();
         // No datagram is this long, whether the kernel segments or we do.
         let oversize = vec![9; 65_535];
-        let trains =
-            [train(address, 4, b"before"), train(address, 65_535, &oversize), train(address, 9, b"after")];
-        assert_eq!(from.send_trains(trains.into_iter(), &mut Backlog::default()), 1);
+        let gso_batches = [
+            gso_batch(address, 4, b"before"),
+            gso_batch(address, 65_535, &oversize),
+            gso_batch(address, 9, b"after"),
+        ];
+        assert_eq!(from.send_gso_batches(gso_batches.into_iter(), &mut Backlog::default()), 1);
         assert!(wait_readable(&to).unwrap());
         assert_eq!(drain(&to, &mut Gathered::default()).0, [&b"befo"[..], b"re", b"after"]);
     }

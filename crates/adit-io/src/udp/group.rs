@@ -5,49 +5,49 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
+use adit_dataplane::codec::Steering;
+
 use super::{UdpOptions, UdpSocket};
 use crate::sys::{self, Instruction};
-
-/// OpenVPN's opcode `P_DATA_V2`, the one whose datagrams name their peer.
-const DATA_V2: u32 = 9;
 
 // Classic BPF (linux/filter.h, linux/bpf_common.h).
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
-const SHIFT_RIGHT: u16 = (libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K) as u16;
 const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
 const MODULO: u16 = (libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K) as u16;
 const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 const RETURN_VALUE: u16 = (libc::BPF_RET | libc::BPF_A) as u16;
 
-/// Which of `count` sockets an OpenVPN datagram goes to: data that names its peer to socket `peer-id % count`,
-/// everything else, and what is too short, to the first.
-fn program(count: u32) -> [Instruction; 8] {
+/// Which of `count` sockets a datagram goes to by that rule.
+fn program(rule: Steering, count: u32) -> [Instruction; 8] {
     let step = |code, k| Instruction { code, jump_true: 0, jump_false: 0, k };
     [
         step(LOAD_BYTE, 0),
-        step(SHIFT_RIGHT, 3),
-        Instruction { code: JUMP_IF_EQUAL, jump_true: 1, jump_false: 0, k: DATA_V2 },
+        step(AND, rule.kind_mask.into()),
+        Instruction { code: JUMP_IF_EQUAL, jump_true: 1, jump_false: 0, k: rule.kind.into() },
         step(RETURN, 0),
         // A load beyond the end returns 0.
-        step(LOAD_WORD, 0),
-        step(AND, 0x00ff_ffff),
+        step(LOAD_WORD, rule.offset),
+        step(AND, rule.mask),
         step(MODULO, count),
         step(RETURN_VALUE, 0),
     ]
 }
 
+/// Without a rule all go to the first.
+const FIRST: [Instruction; 1] = [Instruction { code: RETURN, jump_true: 0, jump_false: 0, k: 0 }];
+
 impl UdpSocket {
-    /// Binds `count` sockets to `address`, so that data of OpenVPN's peer number `n` arrives at socket `n %
-    /// count` and everything else at the first. That the address is in use by another program is an error as
-    /// with a single socket.
+    /// Binds `count` sockets to `address`, so that a datagram arrives at the socket that the rule names; all arrive at
+    /// the first if there is none. That the address is in use by another program is an error as with a single socket.
     pub(crate) fn bind_group(
         address: SocketAddr,
         count: usize,
+        rule: Option<Steering>,
         options: &UdpOptions,
     ) -> io::Result<Vec<UdpSocket>> {
-        UdpSocket::bind(address, options)?.into_group(count, options)
+        UdpSocket::bind(address, options)?.into_group(count, rule, options)
     }
 
     /// More groups, for these addresses of the machine, beside one for all of them, so that answers leave from the
@@ -55,6 +55,7 @@ impl UdpSocket {
     pub(crate) fn bind_beside(
         group: &[UdpSocket],
         homes: &[IpAddr],
+        rule: Option<Steering>,
         options: &UdpOptions,
     ) -> io::Result<Vec<Vec<UdpSocket>>> {
         let Some(first) = group.first() else { return Ok(Vec::new()) };
@@ -78,16 +79,21 @@ impl UdpSocket {
         let bind = |home: &IpAddr| {
             let address = SocketAddr::new(*home, bound.port());
             match UdpSocket::bind_sharing(address, options) {
-                // It is gone, or not usable yet (IPv6, until duplicate address detection has ended).
+                // It is gone, or not usable yet (IPv6, until duplicate address detection ends).
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
-                bound => Some(bound.and_then(|first| first.into_group(group.len(), options))),
+                bound => Some(bound.and_then(|first| first.into_group(group.len(), rule, options))),
             }
         };
         homes.iter().filter_map(bind).collect()
     }
 
     /// With as many more sockets at its address as make `count`.
-    fn into_group(self, count: usize, options: &UdpOptions) -> io::Result<Vec<UdpSocket>> {
+    fn into_group(
+        self,
+        count: usize,
+        rule: Option<Steering>,
+        options: &UdpOptions,
+    ) -> io::Result<Vec<UdpSocket>> {
         let first = self;
         let bound = first.local_address()?;
         let mut group = vec![first];
@@ -100,7 +106,10 @@ impl UdpSocket {
             group.push(UdpSocket::bind_sharing(bound, options)?);
         }
         for socket in group.iter().take(1) {
-            sys::attach_reuseport_program(socket.as_fd(), &program(number))?;
+            match rule {
+                Some(rule) => sys::attach_reuseport_program(socket.as_fd(), &program(rule, number))?,
+                None => sys::attach_reuseport_program(socket.as_fd(), &FIRST)?,
+            }
         }
         Ok(group)
     }
@@ -122,7 +131,11 @@ mod tests {
         Some((buffer[..received.len].to_vec(), received))
     }
 
-    /// A datagram of that opcode and peer-id.
+    /// Datagrams of kind 9 bear a number.
+    const RULE: Option<Steering> =
+        Some(Steering { kind_mask: 0xf8, kind: 9 << 3, offset: 0, mask: 0x00ff_ffff });
+
+    /// A datagram of that kind, with that number.
     fn datagram(opcode: u8, peer: u32) -> Vec<u8> {
         let [_, a, b, c] = peer.to_be_bytes();
         [&[opcode << 3 | 1, a, b, c][..], b"the rest of it"].concat()
@@ -132,7 +145,7 @@ mod tests {
     fn datagrams_find_the_socket_of_their_peer() {
         in_fresh_network(|| {
             for address in ["127.0.0.1:0", "[::]:0"] {
-                let group = UdpSocket::bind_group(address.parse().unwrap(), 3, &options(true)).unwrap();
+                let group = UdpSocket::bind_group(address.parse().unwrap(), 3, RULE, &options(true)).unwrap();
                 assert_eq!(group.len(), 3);
                 let port = group[0].local_address().unwrap().port();
                 assert!(group.iter().all(|socket| socket.local_address().unwrap().port() == port));
@@ -174,9 +187,9 @@ mod tests {
             }
             let homes = netlink.addresses().unwrap();
             for (all, count) in [("0.0.0.0:0", 1), ("[::]:0", 2)] {
-                let group = UdpSocket::bind_group(all.parse().unwrap(), count, &options(true)).unwrap();
+                let group = UdpSocket::bind_group(all.parse().unwrap(), count, RULE, &options(true)).unwrap();
                 let port = group[0].local_address().unwrap().port();
-                let beside = UdpSocket::bind_beside(&group, &homes, &options(true)).unwrap();
+                let beside = UdpSocket::bind_beside(&group, &homes, RULE, &options(true)).unwrap();
                 assert!(beside.iter().all(|group| group.len() == count));
                 assert_eq!(beside.len(), if all.starts_with('[') { 3 } else { 2 });
                 for group in &beside {
@@ -199,19 +212,32 @@ mod tests {
     }
 
     #[test]
-    fn trains_stay_together() {
+    fn without_a_rule_all_arrive_at_the_first() {
+        in_fresh_network(|| {
+            let group =
+                UdpSocket::bind_group("127.0.0.1:0".parse().unwrap(), 3, None, &options(true)).unwrap();
+            for number in 0..6 {
+                let sender = Plain::bind("127.0.0.1:0").unwrap();
+                sender.send_to(&datagram(9, number), group[0].local_address().unwrap()).unwrap();
+                assert!(wait_readable(&group[0]).unwrap() && receive(&group[0]).is_some());
+            }
+        });
+    }
+
+    #[test]
+    fn a_gso_batch_stays_together() {
         in_fresh_network(|| {
             let address = "127.0.0.1:0".parse().unwrap();
-            let group = UdpSocket::bind_group(address, 2, &options(true)).unwrap();
+            let group = UdpSocket::bind_group(address, 2, RULE, &options(true)).unwrap();
             let sender = UdpSocket::bind(address, &options(true)).unwrap();
-            let train: Vec<u8> = (0..20).flat_map(|_| datagram(9, 7)).collect();
-            sender.send(&train, train.len() / 20, group[0].local_address().unwrap()).unwrap();
+            let gso_batch: Vec<u8> = (0..20).flat_map(|_| datagram(9, 7)).collect();
+            sender.send(&gso_batch, gso_batch.len() / 20, group[0].local_address().unwrap()).unwrap();
             assert!(wait_readable(&group[1]).unwrap());
             let mut total = 0;
             while let Some((bytes, _)) = receive(&group[1]) {
                 total += bytes.len();
             }
-            assert_eq!(total, train.len());
+            assert_eq!(total, gso_batch.len());
         });
     }
 
@@ -219,13 +245,13 @@ mod tests {
     fn a_group_shares_its_address_with_no_other_socket() {
         in_fresh_network(|| {
             let any = "127.0.0.1:0".parse().unwrap();
-            let group = UdpSocket::bind_group(any, 2, &options(true)).unwrap();
+            let group = UdpSocket::bind_group(any, 2, RULE, &options(true)).unwrap();
             let address = group[0].local_address().unwrap();
             for count in [1, 2] {
-                let error = UdpSocket::bind_group(address, count, &options(true)).unwrap_err();
+                let error = UdpSocket::bind_group(address, count, RULE, &options(true)).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
             }
-            assert_eq!(UdpSocket::bind_group(any, 1, &options(true)).unwrap().len(), 1);
+            assert_eq!(UdpSocket::bind_group(any, 1, RULE, &options(true)).unwrap().len(), 1);
         });
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use adit_core::{
     Cipher, Command, DataEvent, Event, Instant, Path, PeerId, Protocol as _, Transport, UnixTime,
 };
-use adit_dataplane::{Config, Egress, Inbox, Ingress, MergePolicy, Outbox, Role, Wire, split};
+use adit_dataplane::codec::openvpn;
+use adit_dataplane::{Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::wrap::WrapConfig;
@@ -26,8 +27,8 @@ struct Roamer {
     client: Client,
     egress: Egress,
     ingress: Ingress,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: ReceiveBatch,
+    outbox: TransmitBatch,
     path: Path,
     sockets: [UdpSocket; 2],
     up: bool,
@@ -82,8 +83,7 @@ impl Roamer {
         let data = DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() };
         let remote = RemoteParams::new("the server".to_owned(), Transport::Udp);
         let params = ClientParams { data, ..ClientParams::new(control, vec![remote]) };
-        let (egress, ingress, _) =
-            adit_dataplane::new(Config { role: Role::Client, wire: Wire::OpenVpn, client_to_client: false });
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
         // It protects nothing: the time is random enough.
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&wall.as_nanos().to_be_bytes());
@@ -92,8 +92,8 @@ impl Roamer {
             client: Client::new(params, Instant::ORIGIN, seed),
             egress,
             ingress,
-            inbox: Inbox::new(MergePolicy::Off),
-            outbox: Outbox::new(),
+            inbox: ReceiveBatch::new(MergePolicy::Off),
+            outbox: TransmitBatch::new(),
             path: Path::Udp { socket: 0, remote: target },
             sockets: [open()?, open()?],
             up: false,

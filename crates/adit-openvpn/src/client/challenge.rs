@@ -5,12 +5,12 @@
 //! connection; the server's while it waits (`INFO_PRE,CR_TEXT:…`), which is answered at once. Sources: OpenVPN
 //! doc/management-notes.txt ("Challenge/Response"), misc.c (`get_user_pass_cr`, `parse_auth_challenge`).
 
-use adit_core::UserPassword;
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
 use super::connection::decode_name;
 use crate::params::StaticChallenge;
+use crate::request::UserPassword;
 
 /// The password that carries the answer to a static challenge.
 pub(super) fn static_password(

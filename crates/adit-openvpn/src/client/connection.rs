@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, DataEvent, Event, Instant, Notice, Path, PeerId, PeerInfo, Rejected, Report, SessionLimits,
-    Severity, Transport, TunnelSettings, UserPassword,
+    Cipher, Instant, Notice, Path, PeerId, Rejected, Report, SessionLimits, Severity, Transport,
+    TunnelSettings,
 };
 use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
@@ -26,6 +26,7 @@ use crate::lifetime::Lifetime;
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, UserPassword};
 use crate::session::{Session, SessionOutput};
 use crate::wire::Role;
 
@@ -215,15 +216,17 @@ impl Connection {
             path: self.path,
             addresses: up.addresses.clone(),
             cipher: up.cipher,
-            epochs: up.epochs,
-            tls: self.session.tls_description().to_owned(),
             rekeys: self.link.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
             heard: self.liveness.last_heard(),
-            username: self.username.clone(),
             routes: Vec::new(),
-            number: 0,
+            detail: PeerDetail {
+                epochs: up.epochs,
+                tls: self.session.tls_description().to_owned(),
+                username: self.username.clone(),
+                number: 0,
+            },
         })
     }
 

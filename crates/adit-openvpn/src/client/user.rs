@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use adit_core::UserPassword;
 use zeroize::Zeroizing;
 
 use super::challenge::{Dynamic, static_password};
 use crate::params::{AuthRetry, UserAuth};
+use crate::request::UserPassword;
 
 /// What to do after the server refused us.
 pub(super) enum AfterRefusal {

@@ -1,6 +1,6 @@
 //! How unauthenticated clients become peers: what they have proved so far, and whether there is room for one more.
 
-use adit_core::{AnswerLimit, Path, PeerId, Rejected, ScriptId, Severity, Transport};
+use adit_core::{AnswerLimit, Path, PeerId, Rejected, Severity, Transport};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -11,6 +11,7 @@ use super::peer::Peer;
 use super::pre_auth::{PendingClient, PreAuthOutcome};
 use super::pre_check::{PreCheck, pre_check};
 use super::tls_crypt_v2_verify::KeyQuery;
+use crate::request::ScriptId;
 use crate::wire::Sid;
 
 impl Server {

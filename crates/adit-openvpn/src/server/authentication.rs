@@ -8,7 +8,7 @@ mod management;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use adit_core::{Event, Instant, Path, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_core::{Instant, Path};
 use adit_pki::certificate::subject_text;
 use base64ct::{Base64, Encoding as _};
 use rustls::pki_types::CertificateDer;
@@ -23,6 +23,7 @@ use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::ServerParams;
 use crate::peer_info::PeerVariables;
+use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The exit code by which a script puts off its answer (OpenVPN run_command.h).
 const DEFERRED: i32 = 2;
@@ -404,7 +405,7 @@ impl Authentication {
 
     fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {
         self.checks.push(Check { script: script.id, kind, deferred: false });
-        events.extend([Event::RunScript(Box::new(script))]);
+        events.extend([Event::Request(Request::RunScript(Box::new(script)))]);
     }
 
     /// A script answered. `None` if it was not one of those that are waited for.
@@ -428,7 +429,7 @@ impl Authentication {
         };
         if passed {
             self.checks.remove(index);
-            events.extend([Event::DropScript(id)]);
+            events.extend([Event::Request(Request::CancelScript(id))]);
             return Some(self.settled());
         }
         self.forget(events);
@@ -461,7 +462,7 @@ impl Authentication {
         self.deadline = None;
         self.put_off = false;
         self.management.forget();
-        events.extend(self.checks.drain(..).map(|check| Event::DropScript(check.script)));
+        events.extend(self.checks.drain(..).map(|check| Event::Request(Request::CancelScript(check.script))));
     }
 
     /// What to push to the client that passed, so that it needs its password no more.

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 use zeroize::Zeroizing;
 
 use super::authentication::deferred_result;
 use crate::lease::ClientLease;
+use crate::request::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The exit code by which a script puts off its answer.
 const DEFERRED: i32 = 2;

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Subscriber};
+use adit_core::{Instant, Path, SourcePrefix};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -46,9 +46,9 @@ impl CookieMaker {
         })
     }
 
-    /// Sixteen bits twice, by which a limit finds its counters for a subscriber. An outsider cannot predict them.
-    pub(super) fn places(&self, subscriber: Subscriber) -> [usize; 2] {
-        let digest = self.digest([b"limit", &subscriber.octets(), &[]]);
+    /// Sixteen bits twice, by which a limit finds its counters for a source prefix. An outsider cannot predict them.
+    pub(super) fn places(&self, source: SourcePrefix) -> [usize; 2] {
+        let digest = self.digest([b"limit", &source.octets(), &[]]);
         let place = |at| match digest.get(at..at + 2) {
             Some([high, low]) => usize::from(u16::from_be_bytes([*high, *low])),
             _ => 0,
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn neighbours_share_their_limit() {
-        let place = |text: &str| maker().places(Subscriber::of(text.parse().unwrap()));
+        let place = |text: &str| maker().places(SourcePrefix::narrowest(text.parse().unwrap()));
         assert_eq!(place("2001:db8::1"), place("2001:db8::2:3:4:5"));
         assert_ne!(place("2001:db8::1"), place("2001:db8:0:1::1"));
         assert_eq!(place("192.0.2.1"), place("::ffff:192.0.2.1"));

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::{
-    ClientRuling, Event, FixedAddresses, IpNet, Lease, LeaseOwner, PeerId, PeerSettings, ScriptId,
-    ScriptOutcome, Severity,
-};
+use adit_core::{FixedAddresses, IpNet, Lease, LeaseOwner, PeerId, Severity};
 
 use super::Server;
 use super::connect::Connected;
 use super::peer::{Learned, Peer, delete_address};
 use super::tls_crypt_v2_verify::KeyVerdict;
 use crate::lease::ClientLease;
+use crate::request::{ClientDecision, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 
 impl Server {
     /// A client proved who it is: what holds for it alone must be known first, if anything may.
@@ -22,7 +20,7 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.wait_for_settings(self.now);
         let name = peer.known_name().unwrap_or_default().to_owned();
-        self.events.push_back(Event::WantPeerSettings { peer: id, name });
+        self.events.push_back(Event::Request(Request::PeerSettings { peer: id, name }));
         self.reschedule(id);
     }
 
@@ -182,7 +180,7 @@ impl Server {
     }
 
     /// A program judged a client.
-    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientRuling) {
+    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientDecision) {
         let found = self.peers.iter_mut().find(|(_, peer)| peer.number() == client);
         let Some((&id, peer)) = found else { return };
         peer.ruled(self.now, key, ruling, &mut self.events);
@@ -214,7 +212,7 @@ impl Server {
                 if let Some(name) = name.filter(|_| !self.params.duplicate_cn) {
                     self.by_name.insert(name, id);
                 }
-                self.events.extend(entry.map(Event::Leased));
+                self.events.extend(entry.map(|entry| Event::Request(Request::Leased(entry))));
                 peer.tell_program(&mut self.events);
             } else {
                 // Refused: its addresses go back.

@@ -1,9 +1,10 @@
 //! Who makes room when a table of unauthenticated peers is full, and how full they are.
 
-use adit_core::{Event, Path, PeerId, Severity, TableUsage};
+use adit_core::{Path, PeerId, Severity, TableUsage};
 
 use super::Server;
 use super::peer::Peer;
+use crate::request::Event;
 
 impl Server {
     /// How full the tables are that peers can fill before they have authenticated.

@@ -9,10 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{
-    ClientRuling, DataEvent, Ended, Event, Instant, Notice, Path, PeerId, PeerInfo, PeerSettings, Rejected,
-    Report, ScriptId, ScriptOutcome, Severity, Transport,
-};
+use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
 use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -36,6 +33,9 @@ use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
 use crate::notices::{Heard, Hearing};
 use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
+use crate::request::{
+    ClientDecision, DataEvent, Event, PeerDetail, PeerInfo, PeerSettings, ScriptId, ScriptOutcome,
+};
 use crate::session::{Session, SessionOutput};
 use crate::wire::{Role, Sid};
 
@@ -312,15 +312,17 @@ impl Peer {
             path: self.path,
             addresses: self.inner_addresses(&up.lease),
             cipher: agreement.cipher,
-            epochs: agreement.epoch,
-            tls: self.session.tls_description().to_owned(),
             rekeys: self.link.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
             heard: self.liveness.last_heard(),
-            username: self.authentication.username().to_owned(),
             routes: up.lease.routes.clone(),
-            number: self.authentication.number(),
+            detail: PeerDetail {
+                epochs: agreement.epoch,
+                tls: self.session.tls_description().to_owned(),
+                username: self.authentication.username().to_owned(),
+                number: self.authentication.number(),
+            },
         })
     }
 
@@ -498,7 +500,7 @@ impl Peer {
         &mut self,
         now: Instant,
         key: u32,
-        ruling: &ClientRuling,
+        ruling: &ClientDecision,
         events: &mut VecDeque<Event>,
     ) {
         // What it says of one that is being sent away changes nothing.

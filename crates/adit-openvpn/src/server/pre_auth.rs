@@ -8,14 +8,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{
-    AnswerLimit, ClientLimit, Event, Instant, Path, Permit, Rate, Rejected, Report, Severity, Transport,
-    UnixTime, silence,
+    AnswerLimit, ClientLimit, Instant, Path, Permit, Rate, Rejected, Report, Severity, Transport, UnixTime,
+    silence,
 };
 use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
 use super::pre_check::answer_length;
 use crate::params::{ServerParams, TlsCryptV2};
+use crate::request::Event;
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
 use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, Metadata, negotiates_early, wrapped_key_at_end};
 use crate::wrap::{Opened, WrapConfig};
@@ -192,7 +193,7 @@ impl PreAuth {
         ask: fn(&mut AnswerLimit, Instant, [usize; 2]) -> Permit,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         let permit = ask(self.limit(larger), now, places);
         check_permit(permit, params, path, larger, events)
     }
@@ -220,7 +221,7 @@ impl PreAuth {
             return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
         };
         check_age(now, params, &first)?;
-        let places = self.cookies.places(path.subscriber());
+        let places = self.cookies.places(path.source_prefix());
         self.answer_limit.credit(places);
         self.small_answer_limit.credit(places);
         Ok(PendingClient { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })

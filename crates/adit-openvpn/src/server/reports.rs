@@ -1,9 +1,10 @@
 //! What the server says in the log, and how much of it peers may cause that have not authenticated.
 
-use adit_core::{Event, Path, Report, Severity};
+use adit_core::{Path, Report, Severity};
 
 use super::Server;
 use super::limits::{LOG_LINES, LOG_PERIOD};
+use crate::request::Event;
 
 impl Server {
     pub(super) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {

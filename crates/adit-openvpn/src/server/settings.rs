@@ -2,12 +2,13 @@
 
 use std::net::Ipv4Addr;
 
-use adit_core::{CompressionFraming, IpNet, Ipv4Net, Ipv6Net, PeerSettings, PushChange, TunnelSettings};
+use adit_core::{CompressionFraming, IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
 
 use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::{PointParams, ServerParams};
+use crate::request::{PeerSettings, PushChange};
 
 /// The server's end of the tunnel.
 pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Event, Instant, Notice, Path, PeerSettings, Protocol, ScriptId, ScriptOutcome,
-    Transport, UserPassword,
-};
+use adit_core::{Instant, Notice, Path, Protocol, Transport};
 use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -17,6 +14,7 @@ use crate::access::PasswordScript;
 use crate::client_hello::client_hello;
 use crate::credentials::server_tls;
 use crate::params::{ClientParams, ControlParams, ServerParams};
+use crate::request::{DataEvent, Event, PeerSettings, Reply, Request, ScriptId, ScriptOutcome, UserPassword};
 use crate::session::{Session, SessionOutput};
 use crate::support::{Authority, client_params, environment, server_params};
 use crate::tls::TlsConfig;
@@ -127,7 +125,7 @@ impl Rogue {
         let is =
             |env: &[(String, String)]| env.iter().any(|(name, value)| name == "script_type" && value == kind);
         let of_kind = |event: &Event| match event {
-            Event::RunScript(script) if is(&script.env) => Some(script.id),
+            Event::Request(Request::RunScript(script)) if is(&script.env) => Some(script.id),
             _ => None,
         };
         self.events.iter().filter_map(of_kind).collect()
@@ -137,7 +135,7 @@ impl Rogue {
         let id = *self.scripts(kind).last().unwrap();
         let settings = (kind == "client-connect").then(|| Ok(Box::<PeerSettings>::default()));
         let outcome = ScriptOutcome { exit: Ok(exit), files: Vec::new(), settings };
-        self.server.handle_command(self.now, Command::ScriptDone { id, outcome });
+        self.server.handle_reply(self.now, Reply::ScriptDone { id, outcome });
         self.exchange();
     }
 
@@ -269,12 +267,12 @@ fn a_client_refused_meanwhile_stays_out() {
         assert_eq!(rogue.scripts(VERIFY).len(), 2);
         if ask {
             let wanted = rogue.events.iter().find_map(|event| match event {
-                Event::WantPeerSettings { peer, name } => Some((*peer, name.clone())),
+                Event::Request(Request::PeerSettings { peer, name }) => Some((*peer, name.clone())),
                 _ => None,
             });
             let (peer, name) = wanted.unwrap();
-            let command = Command::PeerSettings { peer, name, settings: Ok(Box::default()) };
-            rogue.server.handle_command(rogue.now, command);
+            let reply = Reply::PeerSettings { peer, name, settings: Ok(Box::default()) };
+            rogue.server.handle_reply(rogue.now, reply);
             rogue.exchange();
             assert!(rogue.scripts("client-connect").is_empty());
         } else {
@@ -350,8 +348,12 @@ fn scripts_of_an_earlier_exchange_are_dropped() {
     let mut rogue = Rogue::new(|_| {});
     rogue.renegotiate();
     let scripts = rogue.scripts(VERIFY);
-    let dropped =
-        |id: &ScriptId| rogue.events.iter().any(|event| matches!(event, Event::DropScript(it) if it == id));
+    let dropped = |id: &ScriptId| {
+        rogue
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Request(Request::CancelScript(it)) if it == id))
+    };
     assert_eq!(scripts.iter().map(dropped).collect::<Vec<bool>>(), [true, false]);
 }
 
@@ -362,6 +364,7 @@ fn scripts_about_a_client_that_leaves_are_dropped() {
     rogue.session.send_message(rogue.now, "EXIT");
     rogue.exchange();
     assert_eq!(rogue.server.half_open(), 0);
-    let dropped = |event: &Event| matches!(event, Event::DropScript(id) if scripts == [*id]);
+    let dropped =
+        |event: &Event| matches!(event, Event::Request(Request::CancelScript(id)) if scripts == [*id]);
     assert!(rogue.events.iter().any(dropped), "{:?}", rogue.events);
 }

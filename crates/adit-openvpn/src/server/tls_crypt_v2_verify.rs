@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{
-    Event, Instant, Path, PrefixTable, Rejected, Script, ScriptFile, ScriptId, ScriptOutcome, TableUsage,
-};
+use adit_core::{Instant, Path, PrefixTable, Rejected, TableUsage};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::limits;
 use super::pre_auth::PendingClient;
+use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
 use crate::wire::{HEADER_LEN, Header, Sid};
 use crate::wrap::v2::wrapped_key_at_end;
 
@@ -136,7 +135,7 @@ impl TlsCryptV2Verify {
                 let (script, waiting) = (query.id, BTreeSet::from([client]));
                 self.asked.insert(key, Asked { script, until, source, waiting });
                 let script = script_about(query, source, kind, content);
-                events.extend([Event::RunScript(Box::new(script))]);
+                events.extend([Event::Request(Request::RunScript(Box::new(script)))]);
             }
         }
         let waiting = Waiting { key, pending: Box::new(pending), datagrams: vec![datagram.to_vec()] };
@@ -200,7 +199,7 @@ impl TlsCryptV2Verify {
             for client in asked.waiting {
                 self.waiting.remove(&client);
             }
-            events.extend([Event::DropScript(asked.script)]);
+            events.extend([Event::Request(Request::CancelScript(asked.script))]);
         }
     }
 
@@ -209,7 +208,7 @@ impl TlsCryptV2Verify {
         let Some(asked) = self.asked.get_mut(&key) else { return };
         asked.waiting.remove(&client);
         if asked.waiting.is_empty() {
-            events.extend([Event::DropScript(asked.script)]);
+            events.extend([Event::Request(Request::CancelScript(asked.script))]);
             self.asked.remove(&key);
         }
     }
@@ -217,7 +216,7 @@ impl TlsCryptV2Verify {
     /// Drops all pending clients and queries.
     pub(super) fn clear(&mut self, events: &mut impl Extend<Event>) {
         let scripts = std::mem::take(&mut self.asked).into_values();
-        events.extend(scripts.map(|asked| Event::DropScript(asked.script)));
+        events.extend(scripts.map(|asked| Event::Request(Request::CancelScript(asked.script))));
         self.waiting.clear();
         self.refused.clear();
     }

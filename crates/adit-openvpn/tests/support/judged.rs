@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use adit_core::{
-    Command, DataEvent, Ended, Event, PeerSettings, Protocol, Script, ScriptOutcome, Transport, UserPassword,
-};
+use adit_core::{Command, Ended, Protocol, Transport};
 use adit_openvpn::access::{PasswordScript, TokenParams};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, UserAuth};
+use adit_openvpn::request::{
+    DataEvent, Event, PeerSettings, Reply, Request, Script, ScriptOutcome, UserPassword,
+};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 use adit_pki::CertificateDemand;
@@ -59,7 +60,9 @@ pub fn tokens() -> TokenParams {
 /// The scripts that were asked for, by the type they are told, oldest first.
 pub fn asked<'a>(pair: &'a Pair, kind: &str) -> Vec<&'a Script> {
     let of_kind = |event: &'a Event| match event {
-        Event::RunScript(script) if variable(script, "script_type") == Some(kind) => Some(&**script),
+        Event::Request(Request::RunScript(script)) if variable(script, "script_type") == Some(kind) => {
+            Some(&**script)
+        }
         _ => None,
     };
     pair.server_events.iter().filter_map(of_kind).collect()
@@ -85,7 +88,7 @@ pub fn writes(pair: &mut Pair, settings: Result<PeerSettings, &str>) {
 
 pub fn reports(pair: &mut Pair, kind: &str, outcome: ScriptOutcome) {
     let id = asked(pair, kind).last().unwrap().id;
-    pair.server.handle_command(pair.now, Command::ScriptDone { id, outcome });
+    pair.server.handle_reply(pair.now, Reply::ScriptDone { id, outcome });
     pair.exchange();
 }
 

@@ -9,12 +9,13 @@
 pub mod judged;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, ConnectionId, DataEvent, Event, Instant, Notice, Path, PeerId, Protocol, SessionLimits,
-    Transport, UnixTime,
+    Cipher, Command, ConnectionId, Drive, Instant, Notice, Path, PeerId, Protocol, SessionLimits, Transport,
+    UnixTime, drive,
 };
 use adit_openvpn::access::AccessParams;
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
@@ -22,6 +23,7 @@ use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, PerClientParams,
     RemoteParams, ServerParams,
 };
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
 use rcgen::{
@@ -178,6 +180,69 @@ pub fn traffic(peer: PeerId, packets: (u64, u64), bytes: (u64, u64)) -> Notice {
     }
 }
 
+/// The client of a pair while it is drained.
+struct ClientEnd<'a> {
+    pair: &'a mut Pair,
+    datagrams: VecDeque<Vec<u8>>,
+}
+
+impl Drive for ClientEnd<'_> {
+    type Protocol = Client;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut Client {
+        &mut self.pair.client
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        let pair = &mut *self.pair;
+        if let Event::Open { .. } = event {
+            pair.connections += 1;
+            let path = pair.server_path();
+            pair.client.handle_command(pair.now, Command::Opened { path });
+            if pair.transport == Transport::Tcp {
+                let path = pair.client_path();
+                pair.server.handle_command(pair.now, Command::Opened { path });
+            }
+        }
+        if let (Event::Up(_), Some(reason)) = (&event, pair.refusal) {
+            pair.client.handle_command(pair.now, Command::NotUp { reason: reason.to_owned() });
+        }
+        pair.client_events.push(event);
+        Ok(())
+    }
+
+    fn transmit(&mut self, _: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        self.datagrams.push_back(datagram.to_vec());
+        Ok(())
+    }
+}
+
+/// The server of a pair while it is drained.
+struct ServerEnd<'a> {
+    pair: &'a mut Pair,
+    datagrams: VecDeque<Vec<u8>>,
+}
+
+impl Drive for ServerEnd<'_> {
+    type Protocol = Server;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut Server {
+        &mut self.pair.server
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        self.pair.server_events.push(event);
+        Ok(())
+    }
+
+    fn transmit(&mut self, _: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        self.datagrams.push_back(datagram.to_vec());
+        Ok(())
+    }
+}
+
 /// Both ends and the wire between them.
 pub struct Pair {
     pub client: Client,
@@ -259,53 +324,15 @@ impl Pair {
     }
 
     fn drain_client(&mut self) -> VecDeque<Vec<u8>> {
-        let mut datagrams = VecDeque::new();
-        loop {
-            let mut idle = true;
-            while let Some(event) = self.client.poll_event() {
-                idle = false;
-                if let Event::Open { .. } = event {
-                    self.connections += 1;
-                    let path = self.server_path();
-                    self.client.handle_command(self.now, Command::Opened { path });
-                    if self.transport == Transport::Tcp {
-                        let path = self.client_path();
-                        self.server.handle_command(self.now, Command::Opened { path });
-                    }
-                }
-                if let (Event::Up(_), Some(reason)) = (&event, self.refusal) {
-                    self.client.handle_command(self.now, Command::NotUp { reason: reason.to_owned() });
-                }
-                self.client_events.push(event);
-            }
-            let mut buf = Vec::new();
-            while self.client.poll_transmit(&mut buf).is_some() {
-                idle = false;
-                datagrams.push_back(std::mem::take(&mut buf));
-            }
-            if idle {
-                return datagrams;
-            }
-        }
+        let mut end = ClientEnd { pair: self, datagrams: VecDeque::new() };
+        let Ok(()) = drive(&mut end, &mut Vec::new());
+        end.datagrams
     }
 
     fn drain_server(&mut self) -> VecDeque<Vec<u8>> {
-        let mut datagrams = VecDeque::new();
-        loop {
-            let mut idle = true;
-            while let Some(event) = self.server.poll_event() {
-                idle = false;
-                self.server_events.push(event);
-            }
-            let mut buf = Vec::new();
-            while self.server.poll_transmit(&mut buf).is_some() {
-                idle = false;
-                datagrams.push_back(std::mem::take(&mut buf));
-            }
-            if idle {
-                return datagrams;
-            }
-        }
+        let mut end = ServerEnd { pair: self, datagrams: VecDeque::new() };
+        let Ok(()) = drive(&mut end, &mut Vec::new());
+        end.datagrams
     }
 
     /// Lets time pass, waking both ends when they ask for it.

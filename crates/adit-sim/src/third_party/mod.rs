@@ -26,14 +26,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, CompressionFraming, DataEvent, Digest, Ended, Event, Framing, Install, Instant, IpNet,
-    Ipv4Net, Ipv6Net, Notice, OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Protocol,
-    Rejected, ReplayWindow, SessionId, TunnelSettings, UnixTime,
+    Cipher, Command, CompressionFraming, Digest, Ended, Framing, Instant, IpNet, Ipv4Net, Ipv6Net, Notice,
+    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, Protocol, Rejected, ReplayWindow, SessionId,
+    TunnelSettings, UnixTime,
 };
 use adit_openvpn::Role;
 use adit_openvpn::control_message::{ControlMessage, PushAssembler, split};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::keys::KeyMaterial;
+use adit_openvpn::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::tls::TlsConfig;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
@@ -205,12 +206,6 @@ impl ThirdPartyClient {
         }
     }
 
-    /// The server, while the tunnel is up.
-    pub(crate) fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        let info = self.connection.as_ref().and_then(Connection::info);
-        info.into_iter().map(|info| (PeerId::SERVER, info)).collect()
-    }
-
     fn connect(&mut self, path: Path) {
         let mut sid = [1; 8];
         self.rng.fill_bytes(&mut sid[1..]);
@@ -312,6 +307,11 @@ impl ThirdPartyClient {
 }
 
 impl Protocol for ThirdPartyClient {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let (wall, hello) = (self.wall(), self.hello());
@@ -344,6 +344,11 @@ impl Protocol for ThirdPartyClient {
             _ => {}
         }
         self.settle();
+    }
+
+    /// It asks nothing.
+    fn handle_reply(&mut self, now: Instant, _: Reply) {
+        self.now = now;
     }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
@@ -384,6 +389,11 @@ impl Protocol for ThirdPartyClient {
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        let info = self.connection.as_ref().and_then(Connection::info);
+        info.into_iter().map(|info| (PeerId::SERVER, info)).collect()
+    }
 }
 
 impl Connection {
@@ -394,15 +404,12 @@ impl Connection {
             path: self.path,
             addresses: pushed.addresses.iter().map(IpNet::addr).collect(),
             cipher: pushed.cipher.unwrap_or(Cipher::Aes256Gcm),
-            epochs: pushed.epochs,
-            tls: String::new(),
             rekeys: 0,
             last_handshake: self.up_since,
             since: self.up_since,
             heard: self.heard,
-            username: String::new(),
             routes: Vec::new(),
-            number: 0,
+            detail: PeerDetail { epochs: pushed.epochs, ..PeerDetail::default() },
         })
     }
 
@@ -525,10 +532,11 @@ impl Connection {
     fn come_up(&mut self, now: Instant, pushed: Pushed, params: &Params, events: &mut VecDeque<Event>) {
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
-            path: self.path,
+            path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: None,
             roams: false,
+            staging: false,
         })));
         let settings =
             TunnelSettings { addresses: pushed.addresses.clone(), mtu: 1500, ..TunnelSettings::default() };

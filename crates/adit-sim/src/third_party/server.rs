@@ -9,13 +9,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, DataEvent, Ended, Event, Framing, Install, Instant, IpNet, Ipv4Net, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Protocol, Rejected, ReplayWindow,
-    SessionId, TunnelSettings, UnixTime,
+    Cipher, Command, Ended, Framing, Instant, IpNet, Ipv4Net, Notice, OpenVpnFraming, OpenVpnHeader, Path,
+    PeerConfig, PeerId, Protocol, Rejected, ReplayWindow, SessionId, TunnelSettings, UnixTime,
 };
 use adit_openvpn::Role;
 use adit_openvpn::data_message::PING;
 use adit_openvpn::keys::KeyMaterial;
+use adit_openvpn::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::{Wrap, WrapReplay};
 use rand_chacha::ChaCha20Rng;
@@ -74,27 +74,18 @@ impl ThirdPartyServer {
         }
     }
 
-    /// The client, while it is up.
-    pub(crate) fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
-        let up = self.connection.as_ref().filter(|connection| connection.is_up);
-        up.map(|connection| (PEER, self.info(connection))).into_iter().collect()
-    }
-
     fn info(&self, connection: &Connection) -> PeerInfo {
         PeerInfo {
             name: self.params.name.clone(),
             path: connection.path,
             addresses: self.network.client.clone(),
             cipher: self.cipher(),
-            epochs: false,
-            tls: String::new(),
             rekeys: 0,
             last_handshake: self.now,
             since: self.now,
             heard: connection.heard,
-            username: String::new(),
             routes: Vec::new(),
-            number: 0,
+            detail: PeerDetail::default(),
         }
     }
 
@@ -184,10 +175,11 @@ impl ThirdPartyServer {
         }
         self.events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PEER,
-            path: connection.path,
+            path: Some(connection.path),
             routes: self.network.client.iter().copied().map(IpNet::from).collect(),
             max_mss: None,
             roams: false,
+            staging: false,
         })));
         let first = connection.keys.ready();
         let info = self.connection.as_ref().map(|connection| self.info(connection));
@@ -263,6 +255,11 @@ impl ThirdPartyServer {
 }
 
 impl Protocol for ThirdPartyServer {
+    type Request = Request;
+    type Reply = Reply;
+    type Detail = PeerDetail;
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
         let taken = self.take_datagram(path, datagram);
@@ -289,6 +286,11 @@ impl Protocol for ThirdPartyServer {
             _ => {}
         }
         self.settle();
+    }
+
+    /// It asks nothing.
+    fn handle_reply(&mut self, now: Instant, _: Reply) {
+        self.now = now;
     }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
@@ -321,6 +323,11 @@ impl Protocol for ThirdPartyServer {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
+        let up = self.connection.as_ref().filter(|connection| connection.is_up);
+        up.map(|connection| (PEER, self.info(connection))).into_iter().collect()
     }
 }
 

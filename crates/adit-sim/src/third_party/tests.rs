@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use adit_core::{Command, DataEvent, Event, Instant, Path, PeerId, Protocol, Transport};
+use adit_core::{Command, Instant, Path, PeerId, Protocol, Transport};
 use adit_openvpn::Server;
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::HmacDigest;
 
 use super::{Implementation, ThirdPartyClient};

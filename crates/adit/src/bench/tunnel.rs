@@ -8,8 +8,9 @@ use adit_core::{
     Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, MacKey, Notice,
     OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, Transport,
 };
+use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Inbox, Ingress, MergePolicy, Offload, Outbox, Role, Wire, split,
+    Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
 use ipnet::{IpNet, Ipv4Net};
 
@@ -44,12 +45,12 @@ pub(crate) struct Tunnel {
     path: Path,
     input: Input,
     egress: Egress,
-    outbox: Outbox,
+    transmit_batch: TransmitBatch,
     /// What the server received, and the length of each datagram in it.
     received: Vec<u8>,
     segment: usize,
     ingress: Ingress,
-    inbox: Inbox,
+    receive_batch: ReceiveBatch,
     /// The server's.
     counters: Counters,
     batches: u64,
@@ -70,13 +71,12 @@ impl Tunnel {
         };
         let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let path = path(case.transport());
-        let config = |role| Config { role, wire: Wire::OpenVpn, client_to_client: false };
-        let (mut egress, _, _) = adit_dataplane::new(config(Role::Client));
-        let (_, mut ingress, counters) = adit_dataplane::new(config(Role::Server));
-        let mut outbox = Outbox::new();
+        let (mut egress, _, _) = adit_dataplane::new(Config::new(openvpn::Client));
+        let (_, mut ingress, counters) = adit_dataplane::new(Config::new(openvpn::Server));
+        let mut transmit_batch = TransmitBatch::new();
         for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
             if let (Some(event), _) = split(event) {
-                egress.apply(event, &mut outbox);
+                egress.apply(event, &mut transmit_batch);
             }
         }
         for event in session(PEER, path, IpNet::V4(packets::CLIENT.into()), case) {
@@ -88,11 +88,11 @@ impl Tunnel {
             path,
             input,
             egress,
-            outbox,
+            transmit_batch,
             received: Vec::new(),
             segment: 0,
             ingress,
-            inbox: Inbox::new(merge),
+            receive_batch: ReceiveBatch::new(merge),
             counters,
             batches: 0,
             datagrams: count as u64,
@@ -105,17 +105,17 @@ impl Tunnel {
         match &mut self.input {
             Input::Packets { packet, count } => {
                 let start = Instant::now();
-                self.outbox.clear();
+                self.transmit_batch.clear();
                 for _ in 0..*count {
-                    self.egress.seal_packet(Offload::NONE, black_box(packet), &mut self.outbox);
+                    self.egress.seal_packet(Offload::NONE, black_box(packet), &mut self.transmit_batch);
                 }
                 start.elapsed()
             }
             Input::Flow { offload, packet, original } => {
                 packet.copy_from_slice(original);
                 let start = Instant::now();
-                self.outbox.clear();
-                self.egress.seal_packet(black_box(*offload), black_box(packet), &mut self.outbox);
+                self.transmit_batch.clear();
+                self.egress.seal_packet(black_box(*offload), black_box(packet), &mut self.transmit_batch);
                 start.elapsed()
             }
             Input::Messages { payload, count } => {
@@ -123,9 +123,9 @@ impl Tunnel {
                     .map(|_| EgressEvent::Inject { peer: PeerId::SERVER, payload: payload.clone() })
                     .collect();
                 let start = Instant::now();
-                self.outbox.clear();
+                self.transmit_batch.clear();
                 for order in orders {
-                    self.egress.apply(order, &mut self.outbox);
+                    self.egress.apply(order, &mut self.transmit_batch);
                 }
                 start.elapsed()
             }
@@ -134,13 +134,13 @@ impl Tunnel {
 
     /// Copies what was sealed to where the server receives: the kernel's part.
     pub(crate) fn carry(&mut self) -> Result<(), String> {
-        let mut trains = self.outbox.iter();
-        let (Some(train), None) = (trains.next(), trains.next()) else {
-            return Err(format!("a batch became {} trains", self.outbox.len()));
+        let mut gso_batches = self.transmit_batch.iter();
+        let (Some(gso_batch), None) = (gso_batches.next(), gso_batches.next()) else {
+            return Err(format!("a batch became {} GSO batches", self.transmit_batch.len()));
         };
         self.received.clear();
-        self.received.extend_from_slice(train.bytes);
-        self.segment = train.segment;
+        self.received.extend_from_slice(gso_batch.bytes);
+        self.segment = gso_batch.segment;
         self.batches += 1;
         Ok(())
     }
@@ -151,21 +151,26 @@ impl Tunnel {
         let start = Instant::now();
         match self.path.transport() {
             Transport::Udp => {
-                self.ingress.open_datagrams(self.path, &mut self.received, self.segment, &mut self.inbox);
+                self.ingress.open_datagrams(
+                    self.path,
+                    &mut self.received,
+                    self.segment,
+                    &mut self.receive_batch,
+                );
             }
             Transport::Tcp => {
                 self.ingress
-                    .open_stream(self.path, &mut self.received, &mut self.inbox)
+                    .open_stream(self.path, &mut self.received, &mut self.receive_batch)
                     .map_err(|error| error.to_string())?;
             }
         }
         let bytes: usize =
-            self.inbox.packets().flat_map(|packet| packet.pieces()).map(|piece| piece.len()).sum();
+            self.receive_batch.packets().flat_map(|packet| packet.pieces()).map(|piece| piece.len()).sum();
         let elapsed = start.elapsed();
-        let messages: usize = self.inbox.notices().drain(..).map(|notice| message_len(&notice)).sum();
+        let messages: usize = self.receive_batch.notices().drain(..).map(|notice| message_len(&notice)).sum();
         self.check(bytes + messages)?;
         let start = Instant::now();
-        self.inbox.clear();
+        self.receive_batch.clear();
         Ok(elapsed + start.elapsed())
     }
 
@@ -229,7 +234,14 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent; 3
         replay_window: ReplayWindow::default(),
     };
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes: vec![behind], max_mss: None, roams: false }),
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes: vec![behind],
+            max_mss: None,
+            roams: false,
+            staging: false,
+        }),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
     ]

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{Instant, PeerId, PeerInfo, TableUsage};
-use adit_dataplane::{DirectionSnapshot, Drop, Snapshot};
+use adit_core::{Instant, PeerId, TableUsage};
+use adit_dataplane::{DirectionSnapshot, DropReason, Snapshot};
 use adit_io::{Confined, IoStatus, Layer, OffloadState, OffloadStatus, WorkerStatus};
+use adit_openvpn::request::PeerInfo;
 use serde::{Deserialize, Serialize};
 
 use super::StatusSource;
@@ -208,7 +209,8 @@ fn offload(state: &OffloadState) -> Switch {
 }
 
 fn direction(snapshot: &DirectionSnapshot) -> Direction {
-    let drops = Drop::ALL.into_iter().map(|reason| (reason.text().to_owned(), snapshot.dropped(reason)));
+    let drops =
+        DropReason::ALL.into_iter().map(|reason| (reason.text().to_owned(), snapshot.dropped(reason)));
     Direction {
         packets: snapshot.packets,
         bytes: snapshot.bytes,
@@ -251,7 +253,7 @@ fn peer(now: Instant, id: PeerId, info: PeerInfo, snapshot: &Snapshot) -> Peer {
         remote: info.path.remote(),
         addresses: info.addresses,
         cipher: info.cipher.name().to_owned(),
-        tls: info.tls,
+        tls: info.detail.tls,
         connected_seconds: (now - info.since).as_secs(),
         rekeys: info.rekeys,
         last_handshake_seconds_ago: (now - info.last_handshake).as_secs(),

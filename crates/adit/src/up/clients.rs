@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{
-    PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file, print_pool_file,
-};
-use adit_core::{Command, PeerId, PeerSettings, PoolEntry, Protocol, Severity};
+use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file, print_pool_file};
+use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
+use adit_openvpn::request::{PeerSettings, Reply};
 
+use super::client_settings;
 use crate::log::Logger;
 
 /// The file for clients that have none of their own.
@@ -34,7 +34,7 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Starts the thread. `remembered` is what the pool's file said.
-    pub(super) fn start<P: Protocol + 'static>(
+    pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         (files, helper): (Arc<Mutex<PerClient>>, HelperFiles),
         remembered: Vec<PoolEntry>,
         handle: Handle<P>,
@@ -51,7 +51,7 @@ impl Clients {
                     Ok(Job::LookUp { peer, name }) => {
                         let settings =
                             settings_of(&lock(&files).clone(), &helper, &name, &mut log).map(Box::new);
-                        handle.command(Command::PeerSettings { peer, name, settings });
+                        handle.reply(Reply::PeerSettings { peer, name, settings });
                     }
                     Err(RecvTimeoutError::Timeout) => leases.write(&helper, &mut log),
                     Err(RecvTimeoutError::Disconnected) => return leases.write(&helper, &mut log),
@@ -116,7 +116,7 @@ fn settings_of(
         None => read(DEFAULT)?,
     };
     let Some((shown, text)) = found else { return Ok(PeerSettings::default()) };
-    let (settings, doubts) = parse_client_file(&shown, &text).map_err(|failure| failure.to_string())?;
+    let (settings, doubts) = client_settings::parse(&shown, &text).map_err(|failure| failure.to_string())?;
     for doubt in doubts {
         log.log(Severity::Warning, doubt);
     }

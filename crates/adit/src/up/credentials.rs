@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
-use adit_config::openvpn::{UserAuth, UserPass};
-use adit_core::{Challenge, ChallengeResponse, Command, Protocol, Severity, StaticChallenge, UserPassword};
+use adit_config::openvpn::{StaticChallenge, UserAuth, UserPass};
+use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperAccess};
+use adit_openvpn::request::{Challenge, ChallengeResponse, Reply, UserPassword};
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};
@@ -99,16 +100,24 @@ impl CredentialPrompt {
     }
 
     /// Asks for username and password, and gives the protocol the answer, without keeping anybody waiting.
-    pub(super) fn ask<P: Protocol + 'static>(&mut self, reason: Option<String>, handle: Handle<P>) {
+    pub(super) fn ask<P: Protocol<Reply = Reply> + 'static>(
+        &mut self,
+        reason: Option<String>,
+        handle: Handle<P>,
+    ) {
         let source = self.source.clone();
-        let work = move |turn: &Turn| Command::Credentials(source.get(reason, turn));
-        self.post(handle, Command::Credentials, work);
+        let work = move |turn: &Turn| Reply::Credentials(source.get(reason, turn));
+        self.post(handle, Reply::Credentials, work);
     }
 
     /// Asks a question of the server's, in the same way.
-    pub(super) fn answer<P: Protocol + 'static>(&mut self, challenge: &Challenge, handle: Handle<P>) {
+    pub(super) fn answer<P: Protocol<Reply = Reply> + 'static>(
+        &mut self,
+        challenge: &Challenge,
+        handle: Handle<P>,
+    ) {
         let Challenge { id, text, echo } = challenge.clone();
-        let respond = move |answer| Command::Response(ChallengeResponse { id, answer });
+        let respond = move |answer| Reply::ChallengeResponse(ChallengeResponse { id, answer });
         let work = move |turn: &Turn| {
             let question = format!("{} ", printable(&text));
             let answer = Terminal::open().and_then(|mut terminal| terminal.ask(&question, echo, turn));
@@ -119,26 +128,26 @@ impl CredentialPrompt {
 
     /// Does the work on a thread, once the one before it is done, and gives what comes of it to the protocol
     /// unless it is no longer needed.
-    fn post<P: Protocol + 'static>(
+    fn post<P: Protocol<Reply = Reply> + 'static>(
         &mut self,
         handle: Handle<P>,
-        failed: impl FnOnce(Result<UserPassword, String>) -> Command,
-        work: impl FnOnce(&Turn) -> Command + Send + 'static,
+        failed: impl FnOnce(Result<UserPassword, String>) -> Reply,
+        work: impl FnOnce(&Turn) -> Reply + Send + 'static,
     ) {
         let (turn, before, giver) = (self.turns.next(), self.asking.take(), handle.clone());
         let thread = thread::Builder::new().name("adit-ask".to_owned()).spawn(move || {
             if let Some(before) = before {
                 let _ = before.join();
             }
-            let command = work(&turn);
+            let reply = work(&turn);
             if !turn.is_over() {
-                giver.command(command);
+                giver.reply(reply);
             }
         });
         match thread {
             Ok(thread) => self.asking = Some(thread),
             Err(error) => {
-                handle.command(failed(Err(format!("cannot start a thread: {error}"))));
+                handle.reply(failed(Err(format!("cannot start a thread: {error}"))));
             }
         }
     }

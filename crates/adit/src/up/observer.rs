@@ -1,7 +1,8 @@
 //! What happens in the tunnel, as lines of the log.
 
-use adit_core::{Ended, Event, Protocol, Severity};
+use adit_core::{Ended, Protocol, Severity};
 use adit_io::{Handle, Observer};
+use adit_openvpn::request::{Event, Request};
 
 use super::clients::Clients;
 use super::credentials::CredentialPrompt;
@@ -9,9 +10,10 @@ use super::management::Watcher;
 use super::notify::Notifier;
 use super::scripts::Scripts;
 use crate::log::Logger;
+use crate::status::StatusSource;
 
 /// Writes events to the log, and does what the protocol asks of the program.
-pub(super) struct LogObserver<P> {
+pub(super) struct LogObserver<P: Protocol> {
     log: Logger,
     notifier: Notifier,
     handle: Handle<P>,
@@ -21,7 +23,7 @@ pub(super) struct LogObserver<P> {
     watcher: Option<Watcher>,
 }
 
-impl<P> LogObserver<P> {
+impl<P: Protocol> LogObserver<P> {
     /// `clients` answers a server that asks about its clients, `prompt` a client that needs
     /// a password or an answer, `watcher` the management client.
     pub(super) fn new(
@@ -35,10 +37,10 @@ impl<P> LogObserver<P> {
     }
 }
 
-impl<P: Protocol + 'static> Observer for LogObserver<P> {
+impl<P: StatusSource> Observer<P> for LogObserver<P> {
     fn event(&mut self, event: &Event, tun_name: &str) {
         if let Some(watcher) = &mut self.watcher {
-            watcher.event(event, tun_name);
+            watcher.event(event);
         }
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
@@ -63,52 +65,62 @@ impl<P: Protocol + 'static> Observer for LogObserver<P> {
                     info.name,
                     addresses.join(", "),
                     info.cipher,
-                    if info.epochs { ", epochs" } else { "" },
-                    info.tls
+                    if info.detail.epochs { ", epochs" } else { "" },
+                    info.detail.tls
                 );
                 self.log.log(Severity::Info, text);
             }
             Event::PeerDown { peer, reason } => {
                 self.log.log(Severity::Debug, format_args!("peer {} down: {reason}", peer.0));
             }
-            Event::WantPeerSettings { peer, name } => {
-                if let Some(clients) = &self.clients {
-                    clients.look_up(*peer, name.clone());
-                }
-            }
-            Event::Leased(entry) => {
-                if let Some(clients) = &self.clients {
-                    clients.leased(entry.clone());
-                }
-            }
-            Event::RunScript(script) => {
-                if let Some(scripts) = &self.scripts {
-                    scripts.run(script, tun_name);
-                }
-            }
-            Event::DropScript(id) => {
-                if let Some(scripts) = &self.scripts {
-                    scripts.forget(*id);
-                }
-            }
-            Event::AskCredentials { reason } => {
-                if let Some(prompt) = &mut self.prompt {
-                    prompt.ask(reason.clone(), self.handle.clone());
-                }
-            }
-            Event::AskResponse(challenge) => {
-                if let Some(prompt) = &mut self.prompt {
-                    prompt.answer(challenge, self.handle.clone());
-                }
-            }
             Event::Ended(Ended::Shutdown) => {
                 self.notifier.stopping();
                 self.log.log(Severity::Info, "ended on request");
             }
             // `adit up` says why as its last word.
-            Event::Ended(Ended::Failed(_)) | Event::Data(_) | Event::Open { .. } | Event::Close { .. } => {}
-            // Who is at the management socket hears of it.
-            Event::Client(_) => {}
+            Event::Ended(Ended::Failed(_)) | Event::Open { .. } | Event::Close { .. } => {}
+            // They go elsewhere: to the data plane, and to `request`.
+            Event::Data(_) | Event::Request(_) => {}
+        }
+    }
+
+    fn request(&mut self, request: Request, tun_name: &str) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.request(&request, tun_name);
+        }
+        match request {
+            Request::PeerSettings { peer, name } => {
+                if let Some(clients) = &self.clients {
+                    clients.look_up(peer, name);
+                }
+            }
+            Request::Leased(entry) => {
+                if let Some(clients) = &self.clients {
+                    clients.leased(entry);
+                }
+            }
+            Request::RunScript(script) => {
+                if let Some(scripts) = &self.scripts {
+                    scripts.run(script, tun_name);
+                }
+            }
+            Request::CancelScript(id) => {
+                if let Some(scripts) = &self.scripts {
+                    scripts.forget(id);
+                }
+            }
+            Request::Credentials { reason } => {
+                if let Some(prompt) = &mut self.prompt {
+                    prompt.ask(reason, self.handle.clone());
+                }
+            }
+            Request::Challenge(challenge) => {
+                if let Some(prompt) = &mut self.prompt {
+                    prompt.answer(&challenge, self.handle.clone());
+                }
+            }
+            // The management client hears of it.
+            Request::Client(_) => {}
         }
     }
 }

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use adit_config::openvpn::{Config, Role};
-use adit_core::{Command, Protocol, Severity};
+use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles, LookedUp};
+use adit_openvpn::request::Reply;
 
 use super::ending::Ending;
 use crate::log::Logger;
@@ -84,7 +85,7 @@ impl PeerNames {
     }
 
     /// Has the helper look names up again and again, and tells the protocol when their addresses change.
-    pub(super) fn watch<P: Protocol + 'static>(
+    pub(super) fn watch<P: Protocol<Reply = Reply> + 'static>(
         mut self,
         helper: HelperFiles,
         handle: Handle<P>,
@@ -107,7 +108,7 @@ impl PeerNames {
                 if !complained {
                     self.complain(&mut log);
                 }
-                if changed && !handle.command(Command::PeerAddresses(self.addresses())) {
+                if changed && !handle.reply(Reply::PeerAddresses(self.addresses())) {
                     return;
                 }
             }

@@ -6,11 +6,15 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
-use adit_core::{Event, IpNet, RouteVia};
+use adit_core::{EventOf, IpNet, Protocol, RouteVia};
 use adit_io::{Account, Confined, Helper, Observer, Policy, Scripts};
 
 use super::scripts;
 use crate::helper;
+
+/// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
+/// "Environmental Variables").
+const SCRIPT_VARIABLES: [&str; 4] = ["IV_", "UV_", "X509_", "OPENVPN_"];
 
 /// What was given up, once it was: `adit status` shows it.
 pub(crate) type Confinement = Arc<OnceLock<Confined>>;
@@ -66,6 +70,7 @@ pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
     scripts::any(&server.access).then(|| Scripts {
         commands: scripts::commands(&server.access),
         variables: server.access.env.iter().map(|(name, _)| name.clone()).collect(),
+        prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
     })
 }
@@ -103,9 +108,18 @@ pub(super) struct Starting<O, F> {
     pub(super) begin: Option<F>,
 }
 
-impl<O: Observer, F: FnOnce() -> Result<(), String>> Observer for Starting<O, F> {
-    fn event(&mut self, event: &Event, tun_name: &str) {
+impl<P, O, F> Observer<P> for Starting<O, F>
+where
+    P: Protocol,
+    O: Observer<P>,
+    F: FnOnce() -> Result<(), String>,
+{
+    fn event(&mut self, event: &EventOf<P>, tun_name: &str) {
         self.observer.event(event, tun_name);
+    }
+
+    fn request(&mut self, request: P::Request, tun_name: &str) {
+        self.observer.request(request, tun_name);
     }
 
     fn started(&mut self) -> Result<(), String> {

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use adit_config::openvpn::Crl;
-use adit_core::{Command, Protocol, Severity};
+use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles, Mark};
 use adit_openvpn::credentials;
+use adit_openvpn::request::Reply;
 use adit_pki::{RevocationError, Revocations};
 
 use super::ending::Ending;
@@ -128,7 +129,7 @@ impl Source {
 
     /// Tells the protocol of each change that the helper sees, until the tunnel has ended. What cannot be read is told in the log,
     /// once; the lists read before stay in force, as with OpenVPN.
-    pub(super) fn watch<P: Protocol + 'static>(
+    pub(super) fn watch<P: Protocol<Reply = Reply> + 'static>(
         mut self,
         files: HelperFiles,
         handle: Handle<P>,
@@ -150,7 +151,7 @@ impl Source {
                         for warning in self.foreign(&content) {
                             log.log(Severity::Warning, warning);
                         }
-                        if !handle.command(Command::RevocationList(content)) {
+                        if !handle.reply(Reply::RevocationList(content)) {
                             return;
                         }
                     }

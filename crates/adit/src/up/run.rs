@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Config, PerClient, Role};
-use adit_core::{Ended, Protocol, Severity, escaped};
+use adit_core::{Ended, Severity, escaped};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, Policy};
 
 use super::clients::{self, Clients};
@@ -46,7 +46,7 @@ struct Shown {
 impl Tunnel<'_> {
     /// Sets everything up, waits until the other tunnels of the process are set up too, and runs the protocol until it
     /// ends.
-    pub(super) fn run_protocol<P: Protocol + StatusSource>(
+    pub(super) fn run_protocol<P: StatusSource>(
         mut self,
         watched: Watched,
         (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Option<Reloads<P>>),
@@ -100,7 +100,7 @@ impl Tunnel<'_> {
     }
 
     /// The device and the listening sockets.
-    fn driver<P: Protocol>(&mut self) -> Result<Driver<P>, Failure> {
+    fn driver<P: StatusSource>(&mut self) -> Result<Driver<P>, Failure> {
         let (args, parsed) = (self.args, &self.parsed);
         let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
         if args.workers > 1 && !config.remotes.is_empty() {
@@ -114,7 +114,7 @@ impl Tunnel<'_> {
     }
 
     /// `writepid`, the socket of `adit status`, and the status file.
-    fn show<P: Protocol + StatusSource>(
+    fn show<P: StatusSource>(
         &mut self,
         handle: &Handle<P>,
         expiry: &Expiry,
@@ -206,7 +206,7 @@ impl Tunnel<'_> {
     }
 
     /// The thread that knows the clients' files.
-    fn start_clients<P: Protocol + 'static>(
+    fn start_clients<P: StatusSource>(
         &self,
         files: Option<Arc<Mutex<PerClient>>>,
         helper: &HelperAccess,
@@ -223,7 +223,7 @@ impl Tunnel<'_> {
     }
 
     /// What SIGHUP does, unless it makes the tunnel connect anew as SIGUSR1 does.
-    fn reload<P: Protocol>(
+    fn reload<P: StatusSource>(
         &self,
         reloads: Option<Reloads<P>>,
         (per_client, helper): (Option<Arc<Mutex<PerClient>>>, &HelperAccess),
@@ -242,7 +242,7 @@ impl Tunnel<'_> {
         Ok(Some(reloads(source, handle.clone())))
     }
 
-    fn start_scripts<P: Protocol + 'static>(
+    fn start_scripts<P: StatusSource>(
         &self,
         helper: &HelperAccess,
         handle: &Handle<P>,
@@ -259,7 +259,7 @@ impl Tunnel<'_> {
     }
 
     /// Watches what changes outside, until what is given back is dropped.
-    fn watch<P: Protocol + 'static>(
+    fn watch<P: StatusSource>(
         &self,
         Watched { revocations, expiry, names }: Watched,
         helper: &HelperAccess,

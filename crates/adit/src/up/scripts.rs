@@ -15,11 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{Access, parse_client_file};
+use adit_config::openvpn::Access;
 use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{Command as Order, PeerSettings, Protocol, Script, ScriptId, ScriptOutcome, TableUsage};
-use adit_io::{Handle, ScriptLauncher, ScriptRun};
+use adit_core::{Protocol, TableUsage};
+use adit_io::{Handle, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
+use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome};
 use queue::{Queue, Waiting};
+use zeroize::Zeroizing;
+
+use super::client_settings;
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
@@ -68,13 +72,13 @@ pub(super) struct Scripts {
 
 impl Scripts {
     /// Starts the thread.
-    pub(super) fn start<P: Protocol + 'static>(
+    pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         handle: Handle<P>,
         launcher: ScriptLauncher,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let answer = move |id, outcome| {
-            handle.command(Order::ScriptDone { id, outcome });
+            handle.reply(Reply::ScriptDone { id, outcome });
         };
         let runner = Runner::new(Box::new(answer), launcher);
         let usage = Arc::clone(&runner.usage);
@@ -90,8 +94,8 @@ impl Scripts {
     }
 
     /// Runs a script; `device` is the tunnel's.
-    pub(super) fn run(&self, script: &Script, device: &str) {
-        self.post(Job::Run { script: Box::new(script.clone()), device: device.to_owned() });
+    pub(super) fn run(&self, script: Box<Script>, device: &str) {
+        self.post(Job::Run { script, device: device.to_owned() });
     }
 
     /// The result of this script is no longer needed.
@@ -133,6 +137,24 @@ struct Ending {
 struct Deferred {
     script: Box<Script>,
     run: ScriptRun,
+}
+
+/// A script as the helper runs it.
+fn call(script: &Script, device: String, beside: Option<u64>) -> ScriptCall {
+    let input = |file: &ScriptFile| ScriptInput {
+        content: file.content.to_vec(),
+        is_argument: file.is_argument,
+        variable: file.variable.map(str::to_owned),
+    };
+    let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
+    ScriptCall {
+        argv: script.argv.clone(),
+        env: script.env.clone(),
+        secrets: script.secrets.iter().map(secret).collect(),
+        device,
+        files: script.files.iter().map(input).collect(),
+        beside,
+    }
 }
 
 struct Runner {
@@ -245,7 +267,8 @@ impl Runner {
         self.running = still;
         while let Some(Waiting { mut script, device }) = self.next() {
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
-            match self.launcher.run(&script, &device, beside.map(|deferred| &deferred.run)) {
+            let beside = beside.map(|deferred| deferred.run.number());
+            match self.launcher.run(call(&script, device, beside)) {
                 Ok(run) => {
                     script.wipe();
                     let until = Instant::now() + script.timeout;
@@ -332,7 +355,7 @@ fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> Scrip
 
 fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
     let name = format!("what {} wrote", argv.first().map_or("the script", String::as_str));
-    match parse_client_file(&name, text) {
+    match client_settings::parse(&name, text) {
         Ok((settings, _)) => Ok(Box::new(settings)),
         Err(failure) => Err(failure.to_string()),
     }

@@ -10,9 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use adit_config::openvpn::StatusFile;
-use adit_core::{Instant, IpNet, PeerId, PeerInfo, Protocol, Severity, UnixTime};
+use adit_core::{Instant, IpNet, PeerId, Protocol, Severity, UnixTime};
 use adit_dataplane::{PeerSnapshot, Snapshot};
 use adit_io::{Handle, IoStatus, clock, local_time, unix_now};
+use adit_openvpn::request::PeerInfo;
 
 use crate::log::Logger;
 use crate::status::StatusSource;
@@ -202,8 +203,8 @@ fn clients_in_columns(state: &State, by: char) -> String {
             &sent.to_string(),
             &local_time(since),
             &since.0.to_string(),
-            if info.username.is_empty() { "UNDEF" } else { &info.username },
-            &info.number.to_string(),
+            if info.detail.username.is_empty() { "UNDEF" } else { &info.detail.username },
+            &info.detail.number.to_string(),
             &id.0.to_string(),
             info.cipher.name(),
         ]);
@@ -270,6 +271,7 @@ fn safe(name: &str, by: char) -> String {
 mod tests {
     use super::*;
     use adit_core::{Cipher, Path};
+    use adit_openvpn::request::PeerDetail;
 
     fn state() -> State {
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
@@ -278,18 +280,15 @@ mod tests {
             path: Path::Udp { socket: 0, remote: "[::ffff:192.0.2.7]:40000".parse().expect("an address") },
             addresses: vec!["10.8.0.2".parse().expect("an address")],
             cipher: Cipher::Aes256Gcm,
-            epochs: false,
-            tls: String::new(),
             rekeys: 0,
             last_handshake: at(10),
             since: at(10),
             heard: at(90),
-            username: String::new(),
             routes: vec![
                 "10.66.0.0/16".parse().expect("a network"),
                 "10.77.0.1/32".parse().expect("a network"),
             ],
-            number: 4,
+            detail: PeerDetail { number: 4, ..PeerDetail::default() },
         };
         let id = PeerId(3);
         State {

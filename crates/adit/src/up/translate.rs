@@ -1,5 +1,7 @@
 //! From a parsed configuration to what the protocol and the driver take.
 
+mod client_options;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +11,13 @@ use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config, PointConfig, ServerConfig};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
+use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
-    PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2, UserAuth,
+    PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
 };
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
@@ -30,22 +33,12 @@ const TXQUEUELEN: u32 = 1000;
 
 /// What the driver needs for `config`.
 pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
-    let (role, client_to_client, listen, remotes) = match &config.role {
-        file::Role::Client(client) => (dataplane::Role::Client, false, Vec::new(), remotes(client)),
-        file::Role::Server(server) => (
-            dataplane::Role::Server,
-            server.client_to_client,
-            server.listen.iter().map(listen).collect(),
-            Vec::new(),
-        ),
-        // One peer, whatever peer-id it sends: the data plane of a client.
-        file::Role::Point(point) => {
-            (dataplane::Role::Client, false, point.listen.iter().map(listen).collect(), Vec::new())
+    let (client_to_client, listen, remotes) = match &config.role {
+        file::Role::Client(client) => (false, Vec::new(), remotes(client)),
+        file::Role::Server(server) => {
+            (server.client_to_client, server.listen.iter().map(listen).collect(), Vec::new())
         }
-    };
-    let wire = match config.secret {
-        None => dataplane::Wire::OpenVpn,
-        Some(_) => dataplane::Wire::OpenVpnStatic,
+        file::Role::Point(point) => (false, point.listen.iter().map(listen).collect(), Vec::new()),
     };
     DriverConfig {
         tun: TunConfig {
@@ -53,6 +46,8 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             txqueuelen: config.device.txqueuelen.unwrap_or(TXQUEUELEN),
             offloads,
         },
+        single_peer: matches!(config.role, file::Role::Client(_)),
+        changes_routing: matches!(config.role, file::Role::Client(_)),
         listen,
         multihome: config.socket.multihome,
         remotes,
@@ -65,7 +60,17 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
-        dataplane: dataplane::Config { role, wire, client_to_client },
+        dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+    }
+}
+
+/// How the data plane tells apart what arrives at the sockets.
+fn demultiplexer(config: &Config) -> Arc<dyn Demultiplexer> {
+    match (&config.secret, &config.role) {
+        (Some(_), _) => Arc::new(openvpn_codec::StaticKey),
+        (None, file::Role::Server(_)) => Arc::new(openvpn_codec::Server),
+        // One peer, whatever peer-id it sends.
+        (None, file::Role::Client(_) | file::Role::Point(_)) => Arc::new(openvpn_codec::Client),
     }
 }
 
@@ -151,12 +156,7 @@ pub(super) fn client_params(
         peer_info: client.peer_info.clone(),
         tls_exit: client.tls_exit,
         max_pushed_mtu: client.max_pushed_mtu,
-        auth: client.auth.as_ref().map(|auth| UserAuth {
-            credentials: None,
-            retry: auth.retry,
-            nocache: auth.nocache,
-            challenge: auth.challenge.clone(),
-        }),
+        auth: client.auth.as_ref().map(client_options::user_auth),
         pull: client.pull,
     })
 }
@@ -184,7 +184,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
-        redirect_gateway: client.redirect_gateway,
+        redirect: client.redirect_gateway.map(client_options::redirect),
         block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
         addresses,

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use adit_core::{IpNet, RedirectGateway, Route, RouteVia, is_domain};
+use adit_core::{IpNet, Route, RouteVia, is_domain};
 
 use crate::openvpn::directives::args::Args;
 use crate::openvpn::directives::{Effect, done, done_but, skip};
 use crate::openvpn::draft::Draft;
-use crate::openvpn::model::{NamedRoute, PullAction, PullFilter};
+use crate::openvpn::model::{NamedRoute, PullAction, PullFilter, RedirectGateway};
 
 type Done = Result<Effect, String>;
 

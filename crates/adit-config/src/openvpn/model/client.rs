@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adit_core::{Dns, Ipv6Net, RedirectGateway, Transport};
+use adit_core::{Dns, Ipv6Net, Transport};
 
-use super::{AuthRetry, Family, StaticChallenge, StaticIpv4};
+use super::{Family, StaticIpv4};
 use crate::Secret;
 
 /// What belongs to a client only.
@@ -53,6 +53,50 @@ pub struct ClientConfig {
     pub tls_exit: bool,
     /// The largest MTU to take by push (`tun-mtu-max`, default 1600).
     pub max_pushed_mtu: u16,
+}
+
+/// `redirect-gateway` and its flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedirectGateway {
+    /// Redirect IPv4 (`!ipv4` turns it off).
+    pub ipv4: bool,
+    /// Redirect IPv6 (`ipv6`).
+    pub ipv6: bool,
+    /// Two half routes instead of replacing the default route (`def1`).
+    pub def1: bool,
+    /// No host route to the server (`local`).
+    pub local: bool,
+    /// No host route to the server if it is on a connected network (`autolocal`).
+    pub autolocal: bool,
+    /// Block access to the local network (`block-local`).
+    pub block_local: bool,
+    /// Keep DHCP servers outside (`bypass-dhcp`).
+    pub bypass_dhcp: bool,
+    /// Keep DNS servers outside (`bypass-dns`).
+    pub bypass_dns: bool,
+}
+
+/// What a client does when its username and password are refused (`auth-retry`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuthRetry {
+    /// It ends.
+    #[default]
+    None,
+    /// It tries again with the same.
+    NoInteract,
+    /// It asks for others.
+    Interact,
+}
+
+/// A question whose answer goes with the password (`static-challenge`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticChallenge {
+    /// What to ask.
+    pub text: String,
+    /// Whether the answer may be seen while it is typed.
+    pub echo: bool,
+    /// The answer is put behind the password as it is (`concat`). Otherwise both are packed as `SCRV1`.
+    pub concat: bool,
 }
 
 /// How a client authenticates itself by username and password.

@@ -1,6 +1,6 @@
 //! The ends that connect: a client, and one end of a tunnel between two points. The other end waits.
 
-use adit_core::{Dns, RedirectGateway, Transport};
+use adit_core::{Dns, Transport};
 
 use super::Out;
 use super::net::{print_addresses, print_listen, protocol};

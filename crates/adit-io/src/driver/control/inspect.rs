@@ -2,41 +2,30 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{Protocol, TableUsage};
+use adit_core::{Framing, Protocol, TableUsage};
 
 use super::{Control, DATAGRAM_LIMIT};
-use crate::clock;
-use crate::driver::Visit;
+use crate::driver::Inspection;
 use crate::driver::status::IoStatus;
 use crate::offload::{OffloadState, OffloadStatus};
 
-impl<P: Protocol> Control<'_, P> {
-    pub(super) fn inspect(&mut self) {
-        while let Ok(visit) = self.visits.try_recv() {
-            let inspection = match visit {
-                Visit::Look(inspection) => inspection,
-                Visit::Change(change) => {
-                    change(&mut self.protocol, clock());
-                    self.pump();
-                    continue;
-                }
-            };
-            let (snapshot, workers) = self.workers.snapshot();
-            let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
-            let status = IoStatus {
-                tun_name: self.tun.name().to_owned(),
-                offloads: self.offloads(),
-                gso_limited_destinations: self.gso_limited_destinations(),
-                tun_dropped: self.link.tx_dropped(),
-                tun_read_bytes,
-                tun_written_bytes,
-                workers,
-                connections: self.connections.len(),
-                tables: self.tables(),
-                losses: self.losses.snapshot(),
-            };
-            inspection(&self.protocol, &snapshot, &status);
-        }
+impl<P: Protocol<Codec = Framing>> Control<'_, P> {
+    pub(super) fn inspect(&mut self, inspection: Inspection<P>) {
+        let (snapshot, workers) = self.workers.snapshot();
+        let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
+        let status = IoStatus {
+            tun_name: self.tun.name().to_owned(),
+            offloads: self.offloads(),
+            gso_limited_destinations: self.gso_limited_destinations(),
+            tun_dropped: self.link.tx_dropped(),
+            tun_read_bytes,
+            tun_written_bytes,
+            workers,
+            connections: self.connections.len(),
+            tables: self.tables(),
+            losses: self.losses.snapshot(),
+        };
+        inspection(&self.protocol, &snapshot, &status);
     }
 
     fn gso_limited_destinations(&self) -> usize {
@@ -67,7 +56,7 @@ impl<P: Protocol> Control<'_, P> {
         tables
     }
 
-    /// Which offloads are in use. The kernel may have refused to cut trains since the start.
+    /// Which offloads are in use. The kernel may have refused to cut GSO batches since the start.
     fn offloads(&self) -> OffloadStatus {
         let mut offloads = self.offloads.clone();
         if let Some(error) = self.sockets.values().flatten().find_map(|socket| socket.gso_refusal()) {

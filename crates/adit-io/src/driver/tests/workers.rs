@@ -57,7 +57,14 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
     let id = SessionId::openvpn(peer, 0);
     let cipher = Cipher::Aes256Gcm;
     [
-        DataEvent::AddPeer(PeerConfig { peer, path, routes, max_mss: None, roams: true }),
+        DataEvent::AddPeer(PeerConfig {
+            peer,
+            path: Some(path),
+            routes,
+            max_mss: None,
+            roams: true,
+            staging: false,
+        }),
         DataEvent::Install(Box::new(Install {
             peer,
             session: id,
@@ -72,6 +79,11 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
 }
 
 impl Protocol for Many {
+    type Request = ();
+    type Reply = ();
+    type Detail = ();
+    type Codec = Framing;
+
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         let [_, number, marks] = *datagram else { return Err(Rejected::Malformed("no hello")) };
         let marks = [Marks::PeerId, Marks::NoPeerId, Marks::Old][usize::from(marks)];
@@ -85,6 +97,8 @@ impl Protocol for Many {
             self.events.push_back(Event::Ended(Ended::Shutdown));
         }
     }
+
+    fn handle_reply(&mut self, _now: Instant, (): ()) {}
 
     fn handle_notice(&mut self, _now: Instant, _notice: Notice) {}
 
@@ -102,6 +116,10 @@ impl Protocol for Many {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    fn peers(&self) -> Vec<(PeerId, PeerInfo<()>)> {
+        Vec::new()
     }
 }
 
@@ -124,10 +142,10 @@ impl Client {
         assert_eq!(socket.recv(&mut answer).unwrap(), 2);
         let path = Path::Udp { socket: 0, remote: server };
         let (egress, ingress, _) = adit_dataplane::new(config(Role::Client).dataplane);
-        let mut peer = Peer { egress, ingress, outbox: Outbox::new() };
+        let mut peer = Peer { egress, ingress, transmit_batch: TransmitBatch::new() };
         for event in session(Role::Client, number, marks, path) {
             let (out, into) = split(event);
-            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.outbox));
+            out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.transmit_batch));
             into.into_iter().for_each(|event| peer.ingress.apply(event));
         }
         Client { number, socket, peer, path }

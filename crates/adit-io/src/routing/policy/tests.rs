@@ -1,4 +1,4 @@
-use adit_core::RedirectGateway;
+use adit_core::Redirect;
 
 use super::super::Routing;
 use super::super::tests::{full_settings, world};
@@ -180,10 +180,10 @@ fn other_programs_can_still_set_routes() {
 #[test]
 fn blocked_ipv6_is_unreachable() {
     let full = TunnelSettings { block_ipv6: true, ..full_settings() };
-    let alone = TunnelSettings { redirect_gateway: None, ..full.clone() };
+    let alone = TunnelSettings { redirect: None, ..full.clone() };
     for settings in [full, alone] {
         in_fresh_network(move || {
-            let redirected = settings.redirect_gateway.is_some();
+            let redirected = settings.redirect.is_some();
             let mut bed = Bed::new(&settings);
             bed.main_route("2000::/3", Some("fd00:5::1"));
             for address in ["2a00::1", "fd00:5::1", "fd00:8::1", "fd00:20::1"] {
@@ -285,8 +285,8 @@ fn what_cannot_be_had_is_named() {
         assert!(lacks.contains("the route to 0.0.0.0/0 by tun"), "{lacks}");
         let mut netlink = Netlink::open().unwrap();
         assert!(netlink.next_hop("8.8.8.8".parse().unwrap()).is_ok(), "the system is as it was");
-        let redirect = RedirectGateway { ipv6: true, ..RedirectGateway::default() };
-        routing.apply(&TunnelSettings { redirect_gateway: Some(redirect), ..full_settings() });
+        let redirect = Redirect { ipv6: true, ..Redirect::default() };
+        routing.apply(&TunnelSettings { redirect: Some(redirect), ..full_settings() });
         assert!(routing.lacks().is_some_and(|lacks| lacks.contains("::/0")), "{:?}", routing.lacks());
     });
 }
@@ -299,10 +299,10 @@ fn a_system_without_ipv6_is_no_obstacle() {
         std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
         let tun = Tun::create(&TunConfig::default()).unwrap();
         let mut routing = Routing::new(tun.name()).unwrap();
-        let redirect = RedirectGateway { ipv4: true, ipv6: true, ..RedirectGateway::default() };
+        let redirect = Redirect { ipv4: true, ipv6: true, ..Redirect::default() };
         let settings = TunnelSettings {
             addresses: vec!["10.8.0.2/24".parse().unwrap()],
-            redirect_gateway: Some(redirect),
+            redirect: Some(redirect),
             ..TunnelSettings::default()
         };
         let reports = routing.apply(&settings);

@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{
-    Cipher, DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity,
-};
+use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
 use crate::control_message::redacted;
@@ -15,6 +13,7 @@ use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, max_mss};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
+use crate::request::{DataEvent, Event};
 
 impl Connection {
     /// The push is complete: the tunnel can come up.
@@ -93,10 +92,11 @@ impl Connection {
         let Terms { agreement, settings, .. } = terms;
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
-            path: self.path,
+            path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
             roams: self.params.float,
+            staging: false,
         })));
         self.session.agreed(now, terms.dynamic)?;
         self.link.agree(agreement, &self.session, events)?;

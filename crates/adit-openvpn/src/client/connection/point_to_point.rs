@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Event, Instant};
+use adit_core::Instant;
 
 use super::{Connection, Outcome, Terms};
 use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
 use crate::negotiate::{PeerAbilities, iv_proto, point_terms};
 use crate::pushed::Pushed;
+use crate::request::Event;
 use crate::wire::Role;
 
 impl Connection {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use adit_core::{Event, Instant, ScriptFile, ScriptOutcome};
+use adit_core::Instant;
 use zeroize::Zeroizing;
 
 use super::{AuthResult, Authentication, Kind, printable, refused};
+use crate::request::{Event, ScriptFile, ScriptOutcome};
 
 /// Answers of one client that are checked in one authentication: a client must not be able to try all codes.
 pub(super) const MAX_RESPONSES: u32 = 3;

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use adit_core::{ClientNews, ClientRuling, ClientStep, Event, Instant, PeerSettings};
+use adit_core::Instant;
 use zeroize::Zeroizing;
 
 use super::challenge::MAX_RESPONSES;
 use super::{AuthRequest, AuthResult, Authentication, Verified, refused, session_state};
 use crate::auth_token::TokenSession;
 use crate::params::ControlParams;
+use crate::request::{ClientDecision, ClientEvent, ClientStep, Event, PeerSettings, Request};
 use crate::server::environment::Environment;
 
 /// Longest message to a client in bytes (OpenVPN common.h `PUSH_BUNDLE_SIZE`, with the NUL).
@@ -73,7 +74,11 @@ impl Authentication {
 
     /// Something to tell the program.
     pub(in crate::server) fn news(&self, step: ClientStep, env: Environment) -> Event {
-        Event::Client(Box::new(ClientNews { client: self.number(), step, env: env.into_list() }))
+        Event::Request(Request::Client(Box::new(ClientEvent {
+            client: self.number(),
+            step,
+            env: env.into_list(),
+        })))
     }
 
     /// Asks the program about a client with that password or token.
@@ -88,7 +93,7 @@ impl Authentication {
         self.tell_session(&mut env, token);
         (self.management.asked, self.management.waits) = (true, true);
         let password = sanitized(&request.hello.password);
-        let step = ClientStep::Asks { key: self.management.key, again: self.open, password };
+        let step = ClientStep::AuthRequest { key: self.management.key, again: self.open, password };
         events.extend([self.news(step, env)]);
     }
 
@@ -106,7 +111,7 @@ impl Authentication {
         &mut self,
         now: Instant,
         key: u32,
-        ruling: &ClientRuling,
+        ruling: &ClientDecision,
         events: &mut impl Extend<Event>,
     ) -> Option<AuthResult> {
         if !self.management.asked || key != self.management.key {
@@ -114,7 +119,7 @@ impl Authentication {
         }
         match ruling {
             // As in OpenVPN, it may change its mind.
-            ClientRuling::Deny { reason, told } => {
+            ClientDecision::Deny { reason, told } => {
                 self.forget(events);
                 Some(refused(
                     fitted(told, "AUTH_FAILED,"),
@@ -122,19 +127,19 @@ impl Authentication {
                 ))
             }
             _ if !self.management.waits => None,
-            ClientRuling::Wait { text, timeout } => {
-                let longest = longest(&self.params.control).saturating_sub(now - self.management.since);
-                let timeout = (*timeout).min(longest);
+            ClientDecision::Pending { text, timeout } => {
+                let most = longest(&self.params.control).saturating_sub(now - self.management.since);
+                let timeout = (*timeout).min(most);
                 self.wait_until(now + timeout);
                 self.put_off = true;
                 let pending = self.pending(timeout.as_secs());
                 Some(AuthResult::Pending(vec![pending, format!("INFO_PRE,{}", fitted(text, "INFO_PRE,"))]))
             }
-            ClientRuling::Accept(Some(settings)) if settings.disabled && !self.open => {
+            ClientDecision::Accept(Some(settings)) if settings.disabled && !self.open => {
                 self.forget(events);
                 Some(refused("", "client-auth says `disable`".to_owned()))
             }
-            ClientRuling::Accept(settings) => {
+            ClientDecision::Accept(settings) => {
                 (self.management.waits, self.management.accepted) = (false, true);
                 if !self.open {
                     self.management.granted.clone_from(settings);
@@ -153,7 +158,7 @@ impl Authentication {
             return Err(format!("it answered {MAX_RESPONSES} times already"));
         }
         let response = sanitized(response);
-        let step = ClientStep::Responds { key: self.management.key, response };
+        let step = ClientStep::ChallengeResponse { key: self.management.key, response };
         events.extend([self.news(step, self.told.clone())]);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{DataEvent, Event, Instant, OpenVpnHeader, PeerConfig, PeerSettings, Severity};
+use adit_core::{Instant, OpenVpnHeader, PeerConfig, Severity};
 
 use super::{Peer, Up, Verdict};
 use crate::control_message::encode_push_reply;
@@ -12,6 +12,7 @@ use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
 use crate::negotiate::{choose_cipher, iv_proto, max_mss};
+use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
 /// A push reply that was just sent is not sent again.
@@ -41,10 +42,11 @@ impl Peer {
         let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: self.id,
-            path: self.path,
+            path: Some(self.path),
             routes: lease.networks(),
             max_mss,
             roams: true,
+            staging: false,
         })));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };

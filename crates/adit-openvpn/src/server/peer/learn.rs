@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use adit_core::{Event, Instant, IpNet, PeerSettings, ScriptId, ScriptOutcome, Severity};
+use adit_core::{Instant, IpNet, Severity};
 
 use super::Peer;
 use super::scripts::plain_script;
 use crate::lease::ClientLease;
 use crate::params::ServerParams;
+use crate::request::{Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 use crate::server::environment::Environment;
 
 /// A client whose addresses the script is being told of.
@@ -61,7 +62,7 @@ impl Peer {
             let timeout = self.params.control.hand_window;
             let source = self.path.remote().ip();
             let script = plain_script((id, source), argv, env.clone(), timeout, Some(network));
-            events.push_back(Event::RunScript(Box::new(script)));
+            events.push_back(Event::Request(Request::RunScript(Box::new(script))));
             asked.insert(id, network);
         }
         self.learning = Some(Box::new(Learning { lease, settings: settings.clone(), asked }));
@@ -129,7 +130,7 @@ pub(in crate::server) fn delete_address(
     argv.extend(["delete".to_owned(), shown(network)]);
     let env = Environment::new(&params.access.env).finish("learn-address");
     let script = plain_script(script, argv, env, params.control.hand_window, Some(network));
-    events.push_back(Event::RunScript(Box::new(script)));
+    events.push_back(Event::Request(Request::RunScript(Box::new(script))));
 }
 
 /// As OpenVPN writes it (mroute.c): a single address without its length.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use adit_core::{DataEvent, Event, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
+use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
 
 use super::{Peer, Up, Verdict};
 use crate::data_keys::Agreement;
@@ -11,6 +11,7 @@ use crate::data_message;
 use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::negotiate::{iv_proto, max_mss, point_terms};
+use crate::request::{DataEvent, Event};
 use crate::wire::Role;
 
 impl Peer {
@@ -39,10 +40,11 @@ impl Peer {
         };
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: self.id,
-            path: self.path,
+            path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, &agreement),
             roams: self.params.point.as_ref().is_some_and(|point| point.only_from.is_none()),
+            staging: false,
         })));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{ClientStep, Event, Instant, IpNet, PeerSettings, Script, ScriptId, ScriptOutcome};
+use adit_core::{Instant, IpNet};
 
 use super::{Peer, Up};
 use crate::lease::ClientLease;
+use crate::request::{ClientStep, Event, PeerSettings, Request, Script, ScriptId, ScriptOutcome};
 use crate::server::connect::{Connected, Connecting};
 use crate::server::environment::Environment;
 
@@ -38,11 +39,11 @@ impl Peer {
         let mut env = self.environment();
         env.lease(&self.params, &lease, now);
         let connecting = Connecting::new(self.authentication.next_script(), lease, settings.clone());
-        events.push_back(Event::RunScript(Box::new(connecting.script(
+        events.push_back(Event::Request(Request::RunScript(Box::new(connecting.script(
             argv,
             env.finish("client-connect"),
             (self.path.remote().ip(), self.params.control.hand_window),
-        ))));
+        )))));
         self.connecting = Some(Box::new(connecting));
         self.wait_for_settings(now);
     }
@@ -58,7 +59,7 @@ impl Peer {
             Some(connecting) if connecting.is(id) => match connecting.done(outcome) {
                 Ok(connected) => {
                     self.waits_until = None;
-                    events.push_back(Event::DropScript(id));
+                    events.push_back(Event::Request(Request::CancelScript(id)));
                     connected
                 }
                 Err(connecting) => {
@@ -94,7 +95,7 @@ impl Peer {
         // As in OpenVPN: of one that its token let in, no addresses are told, nor its end.
         let networks = up.lease.networks().into_iter().filter(|_| self.authentication.has_asked_program());
         let networks = networks.map(|network| (network, is_own(&network))).collect();
-        events.push_back(self.authentication.news(ClientStep::Enters { networks }, env));
+        events.push_back(self.authentication.news(ClientStep::Established { networks }, env));
     }
 
     /// The client goes: the lease that it would have had, if any. The results of its scripts are no longer needed. Of one that was halted
@@ -112,19 +113,23 @@ impl Peer {
         let env = self.up.as_ref().filter(|_| hears).map(|up| self.last_environment(now, up));
         if self.authentication.has_asked_program() {
             // As in OpenVPN: of one that never was in, no more is said.
-            events.push_back(self.authentication.news(ClientStep::Leaves, env.clone().unwrap_or_default()));
+            events.push_back(
+                self.authentication.news(ClientStep::Disconnected, env.clone().unwrap_or_default()),
+            );
         }
         if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {
             let script = (self.authentication.next_script(), self.path.remote().ip());
             let (argv, timeout) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");
-            events.push_back(Event::RunScript(Box::new(plain_script(script, argv, env, timeout, None))));
+            events.push_back(Event::Request(Request::RunScript(Box::new(plain_script(
+                script, argv, env, timeout, None,
+            )))));
         }
         if let Some(learning) = self.learning.take() {
             return Some(learning.into_lease());
         }
         let connecting = self.connecting.take()?;
-        events.push_back(Event::DropScript(connecting.id()));
+        events.push_back(Event::Request(Request::CancelScript(connecting.id())));
         Some(connecting.into_lease())
     }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use adit_config::openvpn::parse_client_file;
-use adit_core::{ClientRuling, Command, PeerSettings, Severity};
+use adit_core::Severity;
+use adit_openvpn::request::{ClientDecision, PeerSettings, Reply};
 use zeroize::Zeroizing;
 
 use super::CommandContext;
 use super::session::{Output, Session};
+use crate::up::client_settings;
 use crate::up::status_file::Form;
 
 /// Longest text for one client in bytes.
@@ -95,7 +96,7 @@ pub(super) fn run(
         ("client-deny", Ok(subject)) => {
             let (reason, told) = (text(2).to_owned(), text(3).to_owned());
             let there = context.pending_auths.is_there(subject.client, subject.key);
-            let denied = there && rule(subject, ClientRuling::Deny { reason, told }, context);
+            let denied = there && rule(subject, ClientDecision::Deny { reason, told }, context);
             if denied {
                 context.pending_auths.judged(subject.client);
             }
@@ -116,8 +117,11 @@ fn answer(name: &str, done: bool) -> String {
     }
 }
 
-fn rule(Subject { client, key }: Subject, ruling: ClientRuling, context: &CommandContext) -> bool {
-    context.tunnel().as_ref().is_some_and(|tunnel| tunnel.command(Command::Rule { client, key, ruling }))
+fn rule(Subject { client, key }: Subject, ruling: ClientDecision, context: &CommandContext) -> bool {
+    context
+        .tunnel()
+        .as_ref()
+        .is_some_and(|tunnel| tunnel.reply(Reply::ClientDecision { client, key, decision: ruling }))
 }
 
 fn tell_fault(context: &mut CommandContext, why: &str) {
@@ -136,7 +140,7 @@ fn accept(subject: Subject, text: &str, context: &mut CommandContext, out: &mut 
         }
     };
     let waits = context.pending_auths.waits(subject.client, subject.key);
-    let accepted = waits && rule(subject, ClientRuling::Accept(settings), context);
+    let accepted = waits && rule(subject, ClientDecision::Accept(settings), context);
     if accepted {
         context.pending_auths.judged(subject.client);
     }
@@ -148,7 +152,7 @@ fn settings(text: &str, context: &mut CommandContext) -> Result<Option<Box<PeerS
     if text.is_empty() {
         return Ok(None);
     }
-    match parse_client_file("client-auth", text.as_bytes()) {
+    match client_settings::parse("client-auth", text.as_bytes()) {
         Ok((settings, doubts)) => {
             for doubt in doubts {
                 context.log.log(Severity::Warning, format_args!("management: {doubt}"));
@@ -162,7 +166,8 @@ fn settings(text: &str, context: &mut CommandContext) -> Result<Option<Box<PeerS
 /// The client is to do something first.
 fn put_off(subject: Subject, extra: &str, timeout: &str, context: &CommandContext, out: &mut Output) {
     let Ok(seconds) = timeout.parse::<u32>() else { return out.line("ERROR: cannot parse TIMEOUT") };
-    let ruling = ClientRuling::Wait { text: extra.to_owned(), timeout: Duration::from_secs(seconds.into()) };
+    let ruling =
+        ClientDecision::Pending { text: extra.to_owned(), timeout: Duration::from_secs(seconds.into()) };
     let good = extra.len() <= MAX_EXTRA && context.pending_auths.waits(subject.client, subject.key);
     match good && rule(subject, ruling, context) {
         true => out.line(&answer("client-pending-auth", true)),
@@ -184,14 +189,14 @@ pub(super) fn env_filter(given: Option<&str>, session: &mut Session, out: &mut O
 mod tests {
     use std::time::Instant;
 
-    use adit_core::{ClientNews, ClientStep, PushChange};
+    use adit_openvpn::request::{ClientEvent, ClientStep, PushChange};
 
-    use super::super::testing::{context, desk_of};
+    use super::super::testing::{Order, context, desk_of};
     use super::*;
 
     fn asks(context: &CommandContext, client: u64, key: u32) {
-        let step = ClientStep::Asks { key, again: false, password: Zeroizing::default() };
-        context.pending_auths.note(&ClientNews { client, step, env: Vec::new() });
+        let step = ClientStep::AuthRequest { key, again: false, password: Zeroizing::default() };
+        context.pending_auths.note(&ClientEvent { client, step, env: Vec::new() });
     }
 
     fn answers(context: &mut CommandContext, command: &str) -> String {
@@ -213,8 +218,8 @@ mod tests {
     fn clients_are_judged() {
         let long = format!("client-pending-auth 5 1 {} 60", "x".repeat(MAX_EXTRA + 1));
         for (command, answer, told) in [
-            ("client-auth-nt 5 1", ACCEPTED, Some(ClientRuling::Accept(None))),
-            ("client-auth 5 1\nEND", ACCEPTED, Some(ClientRuling::Accept(None))),
+            ("client-auth-nt 5 1", ACCEPTED, Some(ClientDecision::Accept(None))),
+            ("client-auth 5 1\nEND", ACCEPTED, Some(ClientDecision::Accept(None))),
             ("client-auth-nt 5 2", FAILED, None),
             ("client-auth-nt 6 1", FAILED, None),
             ("client-auth 5 2\nend\n END\nEND", FAILED, None),
@@ -226,7 +231,7 @@ mod tests {
             (
                 "client-deny 5 1 \"log this\" 'TEMP[backoff 3]:say that'",
                 "SUCCESS: client-deny command succeeded",
-                Some(ClientRuling::Deny {
+                Some(ClientDecision::Deny {
                     reason: "log this".to_owned(),
                     told: "TEMP[backoff 3]:say that".to_owned(),
                 }),
@@ -234,14 +239,14 @@ mod tests {
             (
                 "client-deny 5 1 no",
                 "SUCCESS: client-deny command succeeded",
-                Some(ClientRuling::Deny { reason: "no".to_owned(), told: String::new() }),
+                Some(ClientDecision::Deny { reason: "no".to_owned(), told: String::new() }),
             ),
             ("client-deny 5 2 no", "ERROR: client-deny command failed", None),
             ("client-deny 5 1", "ERROR: the 'client-deny' command requires at least 3 parameters", None),
             (
                 "client-pending-auth 5 1 WEB_AUTH::https://a.example/ 60",
                 LATER,
-                Some(ClientRuling::Wait {
+                Some(ClientDecision::Pending {
                     text: "WEB_AUTH::https://a.example/".to_owned(),
                     timeout: Duration::from_secs(60),
                 }),
@@ -253,8 +258,8 @@ mod tests {
             let (mut context, heard) = desk_of(Form::Clients(1));
             asks(&context, 5, 1);
             assert_eq!(answers(&mut context, command), answer, "{command}");
-            let expected: Vec<Command> =
-                told.into_iter().map(|ruling| Command::Rule { client: 5, key: 1, ruling }).collect();
+            let decided = |decision| Order::Reply(Reply::ClientDecision { client: 5, key: 1, decision });
+            let expected: Vec<Order> = told.into_iter().map(decided).collect();
             assert_eq!(*heard.lock().expect("no thread panicked"), expected, "{command}");
         }
     }
@@ -267,7 +272,9 @@ mod tests {
             "client-auth 5 1\npush \"route 10.9.0.0 255.255.0.0\"\niroute 10.7.0.0 255.255.0.0\nEND";
         assert_eq!(answers(&mut context, command), ACCEPTED);
         let heard = heard.lock().expect("no thread panicked");
-        let [Command::Rule { ruling: ClientRuling::Accept(Some(settings)), .. }] = &heard[..] else {
+        let [Order::Reply(Reply::ClientDecision { decision: ClientDecision::Accept(Some(settings)), .. })] =
+            &heard[..]
+        else {
             panic!("{heard:?}")
         };
         assert_eq!(settings.push, [PushChange::Add("route 10.9.0.0 255.255.0.0".to_owned())]);
@@ -301,7 +308,11 @@ mod tests {
         assert_eq!(answers(&mut context, "client-pending-auth 5 1 x 60"), NEVER);
         assert_eq!(answers(&mut context, "client-deny 5 1 no"), "SUCCESS: client-deny command succeeded");
         assert_eq!(heard.lock().expect("no thread panicked").len(), 2);
-        context.pending_auths.note(&ClientNews { client: 5, step: ClientStep::Leaves, env: Vec::new() });
+        context.pending_auths.note(&ClientEvent {
+            client: 5,
+            step: ClientStep::Disconnected,
+            env: Vec::new(),
+        });
         assert_eq!(answers(&mut context, "client-deny 5 1 no"), "ERROR: client-deny command failed");
     }
 

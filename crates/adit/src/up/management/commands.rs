@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use adit_core::{Command, Transport};
+use adit_openvpn::request::Reply;
 
 use super::CommandContext;
 use super::client_auth;
@@ -232,8 +233,8 @@ fn killable(name: &str, context: &CommandContext) -> Result<Vec<Peer>, String> {
 fn dismiss(context: &CommandContext, victims: impl Iterator<Item = u64>, message: &str) -> usize {
     let tunnel = context.tunnel();
     let Some(tunnel) = tunnel.as_ref() else { return 0 };
-    let order = |client| Command::Dismiss { client, message: message.to_owned() };
-    victims.filter(|client| tunnel.command(order(*client))).count()
+    let order = |client| Reply::KillClient { client, message: message.to_owned() };
+    victims.filter(|client| tunnel.reply(order(*client))).count()
 }
 
 /// The numbers of those whom that holds for.

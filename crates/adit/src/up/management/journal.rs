@@ -237,7 +237,7 @@ impl History {
 mod tests {
     use std::io::Read as _;
 
-    use adit_core::{ClientNews, ClientStep};
+    use adit_openvpn::request::{ClientEvent, ClientStep};
 
     use super::*;
 
@@ -289,9 +289,9 @@ mod tests {
     fn what_clients_do_is_told_in_order_and_not_without_end() {
         let (journal, _woken) = journal(3);
         let told = |client| Told {
-            news: ClientNews {
+            news: ClientEvent {
                 client,
-                step: ClientStep::Leaves,
+                step: ClientStep::Disconnected,
                 env: vec![("x".to_owned(), "y".repeat(1000))],
             },
             clients: 0,

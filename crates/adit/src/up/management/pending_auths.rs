@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use adit_core::{ClientNews, ClientStep, IpNet, UnixTime};
+use adit_core::{IpNet, UnixTime};
+use adit_openvpn::request::{ClientEvent, ClientStep};
 
 use super::session::Output;
 
@@ -28,15 +29,15 @@ impl PendingAuths {
     }
 
     /// Something happened to a client.
-    pub(super) fn note(&self, news: &ClientNews) {
+    pub(super) fn note(&self, news: &ClientEvent) {
         match news.step {
-            ClientStep::Asks { key, .. } => {
+            ClientStep::AuthRequest { key, .. } => {
                 self.clients().insert(news.client, PendingAuth { key, waits: true });
             }
-            ClientStep::Leaves => {
+            ClientStep::Disconnected => {
                 self.clients().remove(&news.client);
             }
-            ClientStep::Enters { .. } | ClientStep::Responds { .. } => {}
+            ClientStep::Established { .. } | ClientStep::ChallengeResponse { .. } => {}
         }
     }
 
@@ -65,7 +66,7 @@ impl PendingAuths {
 
 /// What the program is told, all of it or nothing.
 pub(super) struct Told {
-    pub(super) news: ClientNews,
+    pub(super) news: ClientEvent,
     /// How many clients there are.
     pub(super) clients: usize,
     /// The tunnel's device.
@@ -79,53 +80,53 @@ impl Told {
     pub(super) fn size(&self) -> usize {
         let env: usize = self.news.env.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
         let step = match &self.news.step {
-            ClientStep::Asks { password, .. } => password.len(),
-            ClientStep::Responds { response, .. } => response.len(),
-            ClientStep::Enters { networks } => networks.len() * size_of::<(IpNet, bool)>(),
-            ClientStep::Leaves => 0,
+            ClientStep::AuthRequest { password, .. } => password.len(),
+            ClientStep::ChallengeResponse { response, .. } => response.len(),
+            ClientStep::Established { networks } => networks.len() * size_of::<(IpNet, bool)>(),
+            ClientStep::Disconnected => 0,
         };
         size_of::<Told>() + env + step
     }
 
     /// Writes it, with as much of the environment as the program wants (`env-filter`).
     pub(super) fn print(&self, level: i64, out: &mut Output) {
-        let ClientNews { client, step, .. } = &self.news;
+        let ClientEvent { client, step, .. } = &self.news;
         match step {
-            ClientStep::Asks { key, again, .. } => {
+            ClientStep::AuthRequest { key, again, .. } => {
                 let what = if *again { "REAUTH" } else { "CONNECT" };
                 out.line(&format!(">CLIENT:{what},{client},{key}"));
             }
-            ClientStep::Responds { key, response } => {
+            ClientStep::ChallengeResponse { key, response } => {
                 out.secret(&[&format!(">CLIENT:CR_RESPONSE,{client},{key},"), response]);
             }
-            ClientStep::Enters { networks } => {
+            ClientStep::Established { networks } => {
                 for (network, own) in networks {
                     out.line(&format!(">CLIENT:ADDRESS,{client},{},{}", shown(*network), u8::from(*own)));
                 }
                 out.line(&format!(">CLIENT:ESTABLISHED,{client}"));
             }
-            ClientStep::Leaves => out.line(&format!(">CLIENT:DISCONNECT,{client}")),
+            ClientStep::Disconnected => out.line(&format!(">CLIENT:DISCONNECT,{client}")),
         }
         self.print_env(level, out);
         out.line(">CLIENT:ENV,END");
     }
 
     fn print_env(&self, level: i64, out: &mut Output) {
-        let ClientNews { step, env, .. } = &self.news;
+        let ClientEvent { step, env, .. } = &self.news;
         let mut print = |name: &str, value: &str| {
             // What a client tells of itself passes every filter, as long as it is being judged.
-            let told = matches!(step, ClientStep::Asks { .. } | ClientStep::Responds { .. });
+            let told = matches!(step, ClientStep::AuthRequest { .. } | ClientStep::ChallengeResponse { .. });
             if passes(name, level) || (told && (name.starts_with("IV_") || name.starts_with("UV_"))) {
                 out.secret(&[">CLIENT:ENV,", name, "=", value]);
             }
         };
-        if *step != ClientStep::Leaves {
+        if *step != ClientStep::Disconnected {
             print("n_clients", &self.clients.to_string());
         }
         for (name, value) in env {
             print(name, value);
         }
-        if let ClientStep::Asks { password, .. } = step {
+        if let ClientStep::AuthRequest { password, .. } = step {
             print("password", password);
         }
         // Of a client that was never in, no more is said than its number.
@@ -185,7 +186,7 @@ mod tests {
     fn told(step: ClientStep, env: &[(&str, &str)]) -> Told {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Told {
-            news: ClientNews { client: 7, step, env },
+            news: ClientEvent { client: 7, step, env },
             clients: 2,
             device: "tun3".to_owned(),
             since: UnixTime(77),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     fn asks(key: u32, again: bool) -> ClientStep {
-        ClientStep::Asks { key, again, password: "p w".to_owned().into() }
+        ClientStep::AuthRequest { key, again, password: "p w".to_owned().into() }
     }
 
     fn printed(told: &Told, level: i64) -> Vec<String> {
@@ -248,8 +249,8 @@ mod tests {
         }
         assert_eq!(names(asks(1, false), 2), format!("IV_VER X509_0_CN username password {process}"));
         assert_eq!(names(asks(1, false), 3), "IV_VER");
-        assert_eq!(names(ClientStep::Leaves, 2), format!("X509_0_CN username {process}"));
-        assert_eq!(names(ClientStep::Leaves, 3), "");
+        assert_eq!(names(ClientStep::Disconnected, 2), format!("X509_0_CN username {process}"));
+        assert_eq!(names(ClientStep::Disconnected, 3), "");
     }
 
     #[test]
@@ -258,7 +259,7 @@ mod tests {
             let (network, own) = text.split_once(' ').expect("two words");
             (network.parse().expect("a network"), own == "1")
         });
-        let lines = printed(&told(ClientStep::Enters { networks: networks.to_vec() }, &[]), 0);
+        let lines = printed(&told(ClientStep::Established { networks: networks.to_vec() }, &[]), 0);
         assert_eq!(
             lines,
             [
@@ -271,9 +272,12 @@ mod tests {
                 ">CLIENT:ENV,END",
             ]
         );
-        let response = ClientStep::Responds { key: 3, response: "MTIz".to_owned().into() };
+        let response = ClientStep::ChallengeResponse { key: 3, response: "MTIz".to_owned().into() };
         assert_eq!(printed(&told(response, &[]), 3), [">CLIENT:CR_RESPONSE,7,3,MTIz", ">CLIENT:ENV,END"]);
-        assert_eq!(printed(&told(ClientStep::Leaves, &[]), 0), [">CLIENT:DISCONNECT,7", ">CLIENT:ENV,END"]);
+        assert_eq!(
+            printed(&told(ClientStep::Disconnected, &[]), 0),
+            [">CLIENT:DISCONNECT,7", ">CLIENT:ENV,END"]
+        );
     }
 
     #[test]
@@ -287,7 +291,7 @@ mod tests {
         assert_eq!(stands(1), (true, false));
         pending_auths.note(&told(asks(2, true), &[]).news);
         assert_eq!((stands(1), stands(2)), ((false, false), (true, true)));
-        pending_auths.note(&told(ClientStep::Leaves, &[]).news);
+        pending_auths.note(&told(ClientStep::Disconnected, &[]).news);
         assert_eq!(stands(2), (false, false));
         pending_auths.judged(7);
         assert!(pending_auths.clients().is_empty());

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use adit_core::UserPassword;
+use adit_openvpn::request::UserPassword;
 use zeroize::Zeroizing;
 
 use super::journal::Journal;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use adit_config::openvpn::{Log, Process};
 use adit_core::{Command, Transport};
+use adit_openvpn::request::Reply;
 
 use super::journal::Journal;
 use super::pending_auths::PendingAuths;
@@ -13,11 +14,18 @@ use super::{CommandContext, Place, pipe};
 use crate::log::Logger;
 use crate::up::status_file::Form;
 
+/// What a tunnel is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Command(Command),
+    Reply(Reply),
+}
+
 /// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
 pub(super) struct Played {
     pub(super) form: Form,
     /// What it was told.
-    pub(super) told: Arc<Mutex<Vec<Command>>>,
+    pub(super) told: Arc<Mutex<Vec<Order>>>,
 }
 
 impl Tunnel for Played {
@@ -47,7 +55,12 @@ impl Tunnel for Played {
     }
 
     fn command(&self, command: Command) -> bool {
-        self.told.lock().expect("no thread panicked").push(command);
+        self.told.lock().expect("no thread panicked").push(Order::Command(command));
+        true
+    }
+
+    fn reply(&self, reply: Reply) -> bool {
+        self.told.lock().expect("no thread panicked").push(Order::Reply(reply));
         true
     }
 
@@ -81,12 +94,12 @@ fn desk_with(log: Logger) -> CommandContext {
 
 /// A context with a tunnel, and what that is told.
 #[cfg(test)]
-pub(super) fn desk_of(form: Form) -> (CommandContext, Arc<Mutex<Vec<Command>>>) {
+pub(super) fn desk_of(form: Form) -> (CommandContext, Arc<Mutex<Vec<Order>>>) {
     desk_of_with(form, no_log())
 }
 
 /// The same, with that log.
-pub(super) fn desk_of_with(form: Form, log: Logger) -> (CommandContext, Arc<Mutex<Vec<Command>>>) {
+pub(super) fn desk_of_with(form: Form, log: Logger) -> (CommandContext, Arc<Mutex<Vec<Order>>>) {
     let (context, told) = (desk_with(log), Arc::default());
     let tunnel: Box<dyn Tunnel> = Box::new(Played { form, told: Arc::clone(&told) });
     *context.tunnel.lock().expect("no thread panicked") = Some(tunnel);

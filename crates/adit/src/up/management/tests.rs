@@ -2,15 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use adit_core::{
-    Cipher, ClientNews, ClientStep, Command, Ended, Event, Path, PeerId, PeerInfo, Report, Route, RouteVia,
-    TunnelSettings,
-};
+use adit_core::{Cipher, Command, Ended, Path, PeerId, Report, Route, RouteVia, TunnelSettings};
+use adit_openvpn::request::{ClientEvent, ClientStep, Event, PeerDetail, PeerInfo, Reply, Request};
 use zeroize::Zeroizing;
 
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
-use super::testing::{context, desk_of};
+use super::testing::{Order, context, desk_of};
 use super::watcher::Watcher;
 use super::*;
 
@@ -134,13 +132,11 @@ fn clients_are_killed_by_name_address_and_number() {
     ] {
         let (mut context, told) = desk_of(Form::Clients(1));
         // A program judges client 50, which is not in yet.
-        let step = ClientStep::Asks { key: 1, again: false, password: Zeroizing::default() };
-        context.pending_auths.note(&ClientNews { client: 50, step, env: Vec::new() });
+        let step = ClientStep::AuthRequest { key: 1, again: false, password: Zeroizing::default() };
+        context.pending_auths.note(&ClientEvent { client: 50, step, env: Vec::new() });
         assert_eq!(answers(&mut context, command), [answer]);
-        let expected: Vec<Command> = victims
-            .iter()
-            .map(|id| Command::Dismiss { client: id + 40, message: message.to_owned() })
-            .collect();
+        let kill = |id: &u64| Reply::KillClient { client: id + 40, message: message.to_owned() };
+        let expected: Vec<Order> = victims.iter().map(|id| Order::Reply(kill(id))).collect();
         assert_eq!(*told.lock().expect("no thread panicked"), expected, "{command}");
     }
 }
@@ -158,7 +154,7 @@ fn signals_become_commands() {
             answers(&mut context, &format!("signal {signal}")),
             [format!("SUCCESS: signal {signal} thrown")]
         );
-        assert_eq!(*told.lock().expect("no thread panicked"), [command]);
+        assert_eq!(*told.lock().expect("no thread panicked"), [Order::Command(command)]);
     }
 }
 
@@ -220,15 +216,12 @@ fn info(remote: &str) -> Box<PeerInfo> {
         path: Path::Udp { socket: 0, remote: remote.parse().expect("an address") },
         addresses: Vec::new(),
         cipher: Cipher::Aes256Gcm,
-        tls: String::new(),
         rekeys: 0,
         last_handshake: adit_core::Instant::ORIGIN,
         since: adit_core::Instant::ORIGIN,
         heard: adit_core::Instant::ORIGIN,
-        username: String::new(),
         routes: Vec::new(),
-        number: 0,
-        epochs: false,
+        detail: PeerDetail::default(),
     })
 }
 
@@ -243,7 +236,7 @@ fn up(addresses: &[&str], routes: &[&str]) -> Event {
 fn states(server: bool, events: &[Event]) -> Vec<String> {
     let context = context();
     let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), server);
-    events.iter().for_each(|event| watcher.event(event, "tun0"));
+    events.iter().for_each(|event| watcher.event(event));
     let entries = context.journal.last(Kind::State, None);
     entries.iter().filter_map(|entry| Some(entry.split_once(',')?.1.to_owned())).collect()
 }
@@ -309,7 +302,7 @@ fn the_end_has_words_of_its_own() {
     let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), false);
     context.journal.attend(true);
     let why = "vpn.example: the server refused us (AUTH_FAILED); its log says why";
-    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())), "tun0");
+    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())));
     let said: Vec<String> = context.journal.take().into();
     assert_eq!(said, [">PASSWORD:Verification Failed: 'Auth'".to_owned(), format!(">FATAL:{why}")]);
 }
@@ -320,16 +313,19 @@ fn clients_are_told_of() {
     let context = context();
     let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), true);
     context.journal.attend(true);
-    let news = |step| Event::Client(Box::new(ClientNews { client: 9, step, env: Vec::new() }));
+    let news = |step| Request::Client(Box::new(ClientEvent { client: 9, step, env: Vec::new() }));
     let (peer, reason) = (PeerId(4), "gone".to_owned());
-    watcher.event(&news(ClientStep::Asks { key: 1, again: false, password: Zeroizing::default() }), "tun0");
+    watcher.request(
+        &news(ClientStep::AuthRequest { key: 1, again: false, password: Zeroizing::default() }),
+        "tun0",
+    );
     assert!(context.pending_auths.waits(9, 1));
-    watcher.event(&Event::PeerUp { peer, info: info("192.0.2.1:4000") }, "tun0");
-    watcher.event(&news(ClientStep::Enters { networks: Vec::new() }), "tun0");
-    watcher.event(&news(ClientStep::Leaves), "tun0");
-    watcher.event(&Event::PeerDown { peer, reason }, "tun0");
+    watcher.event(&Event::PeerUp { peer, info: info("192.0.2.1:4000") });
+    watcher.request(&news(ClientStep::Established { networks: Vec::new() }), "tun0");
+    watcher.request(&news(ClientStep::Disconnected), "tun0");
+    watcher.event(&Event::PeerDown { peer, reason });
     assert!(!context.pending_auths.is_there(9, 1));
-    watcher.event(&news(ClientStep::Enters { networks: Vec::new() }), "tun1");
+    watcher.request(&news(ClientStep::Established { networks: Vec::new() }), "tun1");
     let told: Vec<_> = std::iter::from_fn(|| context.journal.next_news()).collect();
     assert_eq!(told.iter().map(|told| told.clients).collect::<Vec<_>>(), [0, 1, 1, 0]);
     assert_eq!((told[0].device.as_str(), told[3].device.as_str()), ("tun0", "tun1"));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use adit_core::{Command, PeerId, Protocol, Transport};
 use adit_io::Handle;
+use adit_openvpn::request::{PeerInfo, Reply};
 
 use crate::log::Logger;
 use crate::status::StatusSource;
@@ -22,6 +23,9 @@ pub(super) trait Tunnel: Send {
 
     /// Gives it an order. False when it has ended.
     fn command(&self, command: Command) -> bool;
+
+    /// Gives the protocol an order that only it knows. False when it has ended.
+    fn reply(&self, reply: Reply) -> bool;
 
     /// Writes its state to the log.
     fn tell_status(&mut self);
@@ -54,7 +58,7 @@ pub(super) struct Peer {
 }
 
 /// The tunnel that a driver runs.
-pub(super) struct Running<P> {
+pub(super) struct Running<P: Protocol> {
     pub(super) handle: Handle<P>,
     pub(super) form: Form,
     pub(super) log: Logger,
@@ -71,10 +75,10 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
 
     fn load(&self) -> Option<Load> {
         let state = status_file::look(&self.handle)?;
-        let peer = |(id, info): &(PeerId, adit_core::PeerInfo)| {
+        let peer = |(id, info): &(PeerId, PeerInfo)| {
             let (received, sent) = state.bytes(*id);
             let (remote, transport) = (info.path.remote(), info.path.transport());
-            Peer { number: info.number, name: info.name.clone(), remote, transport, received, sent }
+            Peer { number: info.detail.number, name: info.name.clone(), remote, transport, received, sent }
         };
         let peers = state.peers.iter().map(peer).collect();
         Some(Load { received: state.received, sent: state.sent, peers })
@@ -82,6 +86,10 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
 
     fn command(&self, command: Command) -> bool {
         self.handle.command(command)
+    }
+
+    fn reply(&self, reply: Reply) -> bool {
+        self.handle.reply(reply)
     }
 
     fn tell_status(&mut self) {

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{ClientNews, Ended, Event, IpNet, Severity, UnixTime};
+use adit_core::{Ended, IpNet, Severity, UnixTime};
 use adit_io::unix_now;
+use adit_openvpn::request::{ClientEvent, Event, Request};
 
 use super::journal::{Journal, Kind};
 use super::pending_auths::{PendingAuths, Told};
@@ -57,8 +58,19 @@ impl Watcher {
         watcher
     }
 
-    /// Something happened; `device` is the tunnel's.
-    pub(in crate::up) fn event(&mut self, event: &Event, device: &str) {
+    /// The protocol asks something of its adapter; `device` is the tunnel's.
+    pub(in crate::up) fn request(&mut self, request: &Request, device: &str) {
+        self.failed = false;
+        self.come_back();
+        if let Request::Client(news) = request {
+            self.pending_auths.note(news);
+            let (news, device) = (ClientEvent::clone(news), device.to_owned());
+            self.journal.tell(Told { news, clients: self.clients, device, since: self.since });
+        }
+    }
+
+    /// Something happened.
+    pub(in crate::up) fn event(&mut self, event: &Event) {
         let is_failure = matches!(event, Event::Report(report) if report.severity == Severity::Error);
         let had_failed = std::mem::replace(&mut self.failed, is_failure);
         // Whether it ends is clear by the next event.
@@ -83,7 +95,7 @@ impl Watcher {
             Event::Up(settings) => {
                 self.addresses.clone_from(&settings.addresses);
                 self.note("ASSIGN_IP", "", true, None);
-                if !settings.routes.is_empty() || settings.redirect_gateway.is_some() {
+                if !settings.routes.is_empty() || settings.redirect.is_some() {
                     self.note("ADD_ROUTES", "", false, None);
                 }
                 if self.server {
@@ -94,11 +106,6 @@ impl Watcher {
             Event::PeerDown { .. } if !self.server => self.lose(),
             Event::PeerUp { .. } => self.clients += 1,
             Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
-            Event::Client(news) => {
-                self.pending_auths.note(news);
-                let (news, device) = (ClientNews::clone(news), device.to_owned());
-                self.journal.tell(Told { news, clients: self.clients, device, since: self.since });
-            }
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
                 // The client's own words (its `auth_failed`).

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{IpNet, PrefixShares, PrefixTable, Script, ScriptId, TableUsage};
+use adit_core::{IpNet, PrefixShares, PrefixTable, TableUsage};
+use adit_openvpn::request::{Script, ScriptId};
 
 use super::source;
 

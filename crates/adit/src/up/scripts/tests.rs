@@ -1,6 +1,6 @@
 use super::*;
-use adit_core::ScriptFile;
 use adit_io::{Helper, Policy};
+use adit_openvpn::request::ScriptFile;
 use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
@@ -13,6 +13,7 @@ fn helper() -> Helper {
     let scripts = adit_io::Scripts {
         commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
         variables: words(&["WORD"]),
+        prefixes: Vec::new(),
         directory: std::env::temp_dir(),
     };
     Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adit_core::{Command as Order, Event, Path, Protocol, Transport, UnixTime, UserPassword};
+use adit_core::{Command as Order, Event, Path, Protocol, Transport, UnixTime};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{AuthRetry, ClientParams, ControlParams, RemoteParams, UserAuth};
+use adit_openvpn::request::UserPassword;
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use adit_testbed::{Scratch, can_run, wait_until_reachable};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-use adit_core::{Dns, RedirectGateway, Transport};
+use adit_core::{Dns, Transport};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,0 +1,28 @@
+use std::time::Duration;
+
+/// How long a session may last. Zero stands for without end, whatever was said elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// It ends when too little passed through the tunnel.
+    pub idle: Option<IdleLimit>,
+    /// It ends so long after it began.
+    pub length: Option<Duration>,
+}
+
+/// How little is too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleLimit {
+    /// In this time...
+    pub after: Duration,
+    /// ... at least so many bytes must pass, both directions together and without the protocol's own messages;
+    /// 0: any packet will do.
+    pub bytes: u64,
+}
+
+impl SessionLimits {
+    /// These, where `later` says nothing else.
+    #[must_use]
+    pub fn merged(self, later: SessionLimits) -> SessionLimits {
+        SessionLimits { idle: later.idle.or(self.idle), length: later.length.or(self.length) }
+    }
+}

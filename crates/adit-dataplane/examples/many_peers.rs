@@ -1,0 +1,141 @@
+//! How long a data plane takes for many peers, while a flow passes through it:
+//! `cargo run --release -p adit-dataplane --example many_peers [PEERS] [SESSIONS]`.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark reads the clock and prints"
+)]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
+use adit_dataplane::codec::{SessionCodec, wireguard};
+use adit_dataplane::{
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,
+};
+
+/// The peer whose flow passes meanwhile.
+const FLOW: u32 = u32::MAX;
+/// Orders between two packets of the flow.
+const BETWEEN: usize = 100;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u32>());
+    let peers = arguments.next().and_then(Result::ok).unwrap_or(100_000);
+    let sessions = arguments.next().and_then(Result::ok).unwrap_or(10_000).min(peers);
+    let mut plane = Plane::new();
+    plane.add(FLOW);
+    plane.install(FLOW);
+    let each = |all: Duration, count: u32| all.as_nanos() as f64 / 1000.0 / f64::from(count.max(1));
+    let steps: [(&str, u32, Step); 5] = [
+        ("peers with a route added", peers, Plane::add),
+        ("sessions installed", sessions, Plane::install),
+        ("sessions replaced", sessions, Plane::install),
+        ("routes moved to the next peer", sessions, Plane::steal),
+        ("peers removed", peers, Plane::remove),
+    ];
+    for (what, count, step) in steps {
+        let (mut spent, mut lost) = (Duration::ZERO, 0);
+        for numbers in (0..count).collect::<Vec<_>>().chunks(BETWEEN) {
+            let start = Instant::now();
+            numbers.iter().for_each(|number| step(&mut plane, *number));
+            spent += start.elapsed();
+            lost += u32::from(!plane.passes());
+        }
+        println!(
+            "{count:>7} {what:<30} {:>8.1} ms, {:>6.2} us each, {lost} packets of the flow lost",
+            spent.as_secs_f64() * 1000.0,
+            each(spent, count),
+        );
+    }
+}
+
+/// What is done for the peer of a number.
+type Step = fn(&mut Plane, u32);
+
+struct Plane {
+    egress: Egress,
+    ingress: Ingress,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
+}
+
+fn path(number: u32) -> Path {
+    let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(number)), 1194);
+    Path::Udp { socket: 0, remote }
+}
+
+fn route(number: u32) -> IpNet {
+    IpNet::from(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000_u32.wrapping_add(number))))
+}
+
+fn codec(number: u32) -> SessionCodec {
+    let keys = (&[7; 32][..], &[7; 32][..]);
+    wireguard::session(number, 1420, Cipher::ChaCha20Poly1305, keys, ReplayWindow::default())
+        .expect("the keys fit")
+}
+
+impl Plane {
+    fn new() -> Self {
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(wireguard::Sockets));
+        Plane {
+            egress,
+            ingress,
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+        }
+    }
+
+    fn apply(&mut self, event: DataEvent) {
+        let (egress, ingress) = split(event);
+        egress.into_iter().for_each(|event| self.egress.apply(event, &mut self.transmit_batch));
+        ingress.into_iter().for_each(|event| self.ingress.apply(event));
+    }
+
+    fn add(&mut self, number: u32) {
+        self.apply(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId(number),
+            path: Some(path(number)),
+            routes: vec![route(number)],
+            max_mss: None,
+            roams: true,
+            staging: true,
+        }));
+    }
+
+    fn install(&mut self, number: u32) {
+        let (peer, session) = (PeerId(number), SessionId(number.into()));
+        let (egress, ingress) = install(peer, session, codec(number));
+        self.egress.apply(egress, &mut self.transmit_batch);
+        self.ingress.apply(ingress);
+        self.apply(DataEvent::Activate { peer, session });
+    }
+
+    fn steal(&mut self, number: u32) {
+        self.apply(DataEvent::AddRoute { peer: PeerId(number + 1), route: route(number) });
+    }
+
+    fn remove(&mut self, number: u32) {
+        self.apply(DataEvent::RemovePeer(PeerId(number)));
+    }
+
+    /// Whether a packet of the flow goes out and in again.
+    fn passes(&mut self) -> bool {
+        let mut packet = vec![0; 1400];
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&1400_u16.to_be_bytes());
+        let IpAddr::V4(address) = route(FLOW).addr() else { return false };
+        packet[12..16].copy_from_slice(&address.octets());
+        packet[16..20].copy_from_slice(&address.octets());
+        self.transmit_batch.clear();
+        self.egress.seal_packet(Offload::NONE, &mut packet, &mut self.transmit_batch);
+        let Some(mut sealed) = self.transmit_batch.iter().next().map(|batch| batch.bytes.to_vec()) else {
+            return false;
+        };
+        self.ingress.open_datagrams(path(FLOW), &mut sealed, 0, &mut self.receive_batch);
+        let passed = self.receive_batch.packets().count() == 1;
+        self.receive_batch.clear();
+        passed
+    }
+}

@@ -1,0 +1,78 @@
+//! Which session, or which protocol, a datagram belongs to.
+
+use std::fmt;
+
+use adit_core::{PeerId, SessionId};
+
+/// What a received datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// For the protocol.
+    Control,
+    /// Data of that session.
+    Session(SessionId),
+    /// Data of the peer whose path it came by; [`Demultiplexer::session_of`] says of which of its sessions.
+    Path,
+    /// None of these.
+    Malformed,
+}
+
+/// Tells apart what arrives at a socket. Each socket has one; the same value may serve several.
+pub trait Demultiplexer: fmt::Debug + Send + Sync {
+    /// What a datagram is. Called once a datagram, before anything of it is authenticated.
+    fn classify(&self, datagram: &[u8]) -> Class;
+
+    /// The session of a datagram that was classified as [`Class::Path`] and came from that peer. The default is for
+    /// formats without such datagrams: no session.
+    fn session_of(&self, peer: PeerId, datagram: &[u8]) -> Option<SessionId> {
+        let _ = (peer, datagram);
+        None
+    }
+
+    /// Whether a peer may turn up on any path, other streams among them, because only the key says who it is.
+    fn follows_streams(&self) -> bool {
+        false
+    }
+
+    /// The longest record, in bytes, on a stream that no peer uses yet. `None`: as long as any record.
+    fn longest_first_record(&self) -> Option<usize> {
+        None
+    }
+
+    /// What a record of a length that cannot be says about the other end, for the log.
+    fn stream_advice(&self) -> StreamAdvice {
+        StreamAdvice {
+            lost_step: "it speaks another protocol, or the stream lost its step",
+            too_long: "it speaks another protocol",
+        }
+    }
+
+    /// How the kernel brings a peer's datagrams to the worker that serves the peer. `None`: all go to the first.
+    fn steering(&self) -> Option<Steering> {
+        None
+    }
+}
+
+/// Explanations of a stream that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamAdvice {
+    /// Of a record that no end sends.
+    pub lost_step: &'static str,
+    /// Of a record that is too long for the first ones.
+    pub too_long: &'static str,
+}
+
+/// A rule by which a datagram names a worker: if its first byte, masked, is `kind`, then the 32-bit word (big-endian)
+/// at `offset`, masked, modulo the number of workers; else, and if it is too short, the first worker. A peer whose
+/// datagrams are steered must bear a number there that is its [`PeerId`] modulo the number of workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// Which bits of the first byte matter.
+    pub kind_mask: u8,
+    /// What they are.
+    pub kind: u8,
+    /// Where the word is, in bytes from the start.
+    pub offset: u32,
+    /// Which of its bits matter.
+    pub mask: u32,
+}

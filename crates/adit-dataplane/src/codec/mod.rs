@@ -1,0 +1,81 @@
+//! Wire formats as values: how a sealed packet looks on the wire, and which session or protocol a received datagram
+//! belongs to.
+//!
+//! The rest of the data plane knows three traits and no format. A session is installed with a [`SessionCodec`]: a
+//! [`Sealer`] for one half of the data plane, an [`Opener`] for the other. A socket has a [`Demultiplexer`]. Each
+//! file or folder below this one holds one family of formats; a format from elsewhere needs nothing but the traits.
+//!
+//! Most formats have one key for each direction and one counter. They implement [`Encode`] and [`Decode`] and leave
+//! counters, limits of use, and the replay window to [`CountingSealer`] and [`WindowedOpener`].
+
+mod demultiplexer;
+pub(crate) mod from_core;
+mod open;
+pub mod openvpn;
+mod seal;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod wireguard;
+
+use std::fmt;
+
+use adit_core::Instant;
+
+pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
+pub use self::from_core::is_steered;
+pub use self::open::{Decode, Opened, Opener, Plain, WindowedOpener};
+pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
+use crate::event::{OpenSession, SealSession};
+pub use crate::replay::Window;
+
+/// Failed tags after which a session opens no more (RFC 9001 §6.6 has 2^36 for ChaCha20-Poly1305, and no
+/// lower a figure would do for GCM with datagrams of ours).
+const FAILED_TAGS_MAX: u64 = 1 << 36;
+/// Failed tags after which new keys are due.
+const FAILED_TAGS_WARN: u64 = 1 << 35;
+/// GCM blocks and packets under one key (OpenVPN crypto.c, `cipher_get_aead_limits`).
+const GCM_MAX: u64 = (1 << 36) - 1;
+/// When new keys are due, where a session has one key: at 7/8 of them.
+const GCM_WARN: u64 = GCM_MAX / 8 * 7;
+
+/// What a datagram of that length uses of a key, in blocks and packets: one block for the authenticated header,
+/// one for the packet.
+#[inline]
+fn blocks(datagram: usize) -> u64 {
+    (datagram as u64).div_ceil(16) + 2
+}
+
+/// Both directions of a session, ready for use: the keys are expanded, and what they were made from is gone.
+pub struct SessionCodec {
+    /// Seals what we send.
+    pub seal: Box<dyn Sealer>,
+    /// Opens what we receive.
+    pub open: Box<dyn Opener>,
+    /// Whether a payload is a keepalive: it is counted apart from data, and says only that the peer is there.
+    pub is_keepalive: fn(&[u8]) -> bool,
+    /// From then on nothing is sealed or opened any more.
+    pub expires: Option<Instant>,
+    /// Whether what the peer sends bears the number that [`Demultiplexer::steering`] goes by. If not, the kernel
+    /// brings it to the first worker, which then serves the peer.
+    pub steered: bool,
+}
+
+impl SessionCodec {
+    /// A codec whose keepalives are empty payloads, that does not expire, and whose datagrams can be steered.
+    pub fn new(seal: Box<dyn Sealer>, open: Box<dyn Opener>) -> Self {
+        SessionCodec { seal, open, is_keepalive: <[u8]>::is_empty, expires: None, steered: true }
+    }
+
+    /// What each half of the data plane gets.
+    pub(crate) fn halves(self) -> (SealSession, OpenSession) {
+        let SessionCodec { seal, open, is_keepalive, expires, .. } = self;
+        let seal = SealSession { codec: seal, is_keepalive, expires };
+        (seal, OpenSession { codec: open, is_keepalive, expires })
+    }
+}
+
+impl fmt::Debug for SessionCodec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionCodec").field("steered", &self.steered).finish_non_exhaustive()
+    }
+}

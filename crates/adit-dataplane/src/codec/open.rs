@@ -1,0 +1,138 @@
+//! The opening side of a codec.
+
+use std::ops::Range;
+
+use adit_core::{Instant, ReplayWindow};
+
+use super::{FAILED_TAGS_MAX, FAILED_TAGS_WARN};
+use crate::counters::DropReason;
+use crate::replay::{Freshness, Window};
+
+/// What came out of an authentic datagram that was not there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The payload's place in the datagram; or why it is dropped although the datagram is authentic.
+    pub payload: Result<Range<usize>, DropReason>,
+    /// Whether it was sent after all others that were opened.
+    pub newest: bool,
+}
+
+/// The opening half of a session's codec.
+pub trait Opener: Send {
+    /// Verifies, decrypts in place and judges freshness. Called once a datagram.
+    ///
+    /// # Errors
+    /// Why it is dropped. It then says nothing about the peer.
+    fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, DropReason>;
+
+    /// The time goes on; called about once a second. What was late for too long is refused from now on.
+    fn tick(&mut self, now: Instant);
+
+    /// Whether, with the tag that failed last, new keys became due. Asked after [`DropReason::BadTag`].
+    fn limit_near(&self) -> bool;
+
+    /// What was seen, for a session of the same id that takes this one's place, if it has the same key.
+    fn take_window(&mut self) -> Option<Window> {
+        None
+    }
+
+    /// Goes on with what the session before it had seen.
+    fn adopt_window(&mut self, window: Window) {
+        let _ = window;
+    }
+}
+
+/// A datagram that was decrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// Its counter in full, at least 1.
+    pub counter: u64,
+    /// The payload with what surrounds it inside the encryption.
+    pub payload: Range<usize>,
+}
+
+/// A format with one key and one counter: the part that differs from format to format.
+pub trait Decode: Send {
+    /// Whether sessions that follow each other have the same key. Then a session takes over the window of the one
+    /// before it, and no number of forged datagrams ends it, as there are no other keys to go on to.
+    const KEY_STAYS: bool = false;
+
+    /// Verifies and decrypts in place. `seen` is what was received before: a format whose wire has fewer bits than
+    /// its counters infers the rest from it ([`Window::infer`]).
+    ///
+    /// # Errors
+    /// Why it is dropped; [`DropReason::BadTag`] if it is not authentic.
+    fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason>;
+
+    /// Takes the payload out of what surrounds it inside the encryption.
+    ///
+    /// # Errors
+    /// Why the payload is dropped.
+    #[inline]
+    fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, DropReason> {
+        let _ = datagram;
+        Ok(payload)
+    }
+}
+
+/// An [`Opener`] with a replay window, and a limit for tags that fail.
+#[derive(Debug)]
+pub struct WindowedOpener<D> {
+    decoder: D,
+    window: Window,
+    failed_tags: u64,
+}
+
+impl<D: Decode> WindowedOpener<D> {
+    /// With a fresh key and an empty window.
+    pub fn new(decoder: D, replay: ReplayWindow) -> Self {
+        WindowedOpener { decoder, window: Window::new(replay), failed_tags: 0 }
+    }
+
+    /// Pretends that as many tags failed.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self, failed_tags: u64) {
+        self.failed_tags = failed_tags;
+    }
+}
+
+impl<D: Decode> Opener for WindowedOpener<D> {
+    #[inline]
+    fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, DropReason> {
+        if self.failed_tags >= FAILED_TAGS_MAX {
+            return Err(DropReason::Exhausted);
+        }
+        let plain = match self.decoder.decode(datagram, &self.window) {
+            Ok(plain) => plain,
+            Err(reason) => {
+                self.failed_tags += u64::from(reason == DropReason::BadTag && !D::KEY_STAYS);
+                return Err(reason);
+            }
+        };
+        match self.window.accept(plain.counter) {
+            Freshness::Replayed => Err(DropReason::Replay),
+            freshness => Ok(Opened {
+                payload: self.decoder.unframe(datagram, plain.payload),
+                newest: freshness == Freshness::Newest,
+            }),
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.window.tick(now);
+    }
+
+    fn limit_near(&self) -> bool {
+        self.failed_tags == FAILED_TAGS_WARN
+    }
+
+    fn take_window(&mut self) -> Option<Window> {
+        D::KEY_STAYS.then(|| self.window.clone())
+    }
+
+    fn adopt_window(&mut self, window: Window) {
+        if D::KEY_STAYS {
+            self.window = window;
+        }
+    }
+}

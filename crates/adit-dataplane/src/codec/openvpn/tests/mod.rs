@@ -1,0 +1,6 @@
+//! Ends of tunnels with OpenVPN's data channel.
+
+mod framings;
+mod keys;
+mod security;
+mod static_key;

@@ -1,0 +1,202 @@
+//! WireGuard transport data, message type 4 (WireGuard whitepaper §5.4.6): type (4, little endian),
+//! receiver index (4), counter (8), ciphertext, tag (16). Nothing is authenticated besides the payload,
+//! which is padded with zeros to a multiple of 16, but not beyond the tunnel's MTU.
+
+use adit_core::{Cipher, ReplayWindow, SessionId};
+
+use super::{
+    Class, CountingSealer, Decode, Demultiplexer, Encode, Layout, Plain, SessionCodec, Steering, UsageLimits,
+    Window, WindowedOpener,
+};
+use crate::aead::{Aead, AeadError, NONCE_LEN, TAG_LEN, aws_lc};
+use crate::counters::DropReason;
+
+/// `Reject-After-Messages`: 2^64 − 2^13 − 1.
+const COUNTER_MAX: u64 = u64::MAX - (1 << 13) - 1;
+/// `Rekey-After-Messages`: 2^60.
+const COUNTER_WARN: u64 = 1 << 60;
+
+const HEADER: usize = 16;
+const PADDING: usize = 16;
+const DATA: [u8; 4] = [4, 0, 0, 0];
+
+/// The codec of a session. What it seals bears `remote_index`, the receiver index that the peer chose. `mtu` is that
+/// of the tunnel in bytes, beyond which nothing is padded.
+///
+/// # Errors
+/// The keys do not fit the cipher, which WireGuard has as ChaCha20-Poly1305.
+pub fn session(
+    remote_index: u32,
+    mtu: u16,
+    cipher: Cipher,
+    (seal, open): (&[u8], &[u8]),
+    replay: ReplayWindow,
+) -> Result<SessionCodec, AeadError> {
+    let sealer = Sealer { aead: aws_lc(cipher, seal)?, remote_index, mtu };
+    let limits = UsageLimits::of(cipher, 0, COUNTER_WARN, COUNTER_MAX);
+    let opener = WindowedOpener::new(Opener(aws_lc(cipher, open)?), replay);
+    Ok(SessionCodec::new(Box::new(CountingSealer::new(sealer, limits)), Box::new(opener)))
+}
+
+/// For all sockets. The id of a session is the receiver index that we chose for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sockets;
+
+impl Demultiplexer for Sockets {
+    #[inline]
+    fn classify(&self, datagram: &[u8]) -> Class {
+        match datagram {
+            [4, 0, 0, 0, a, b, c, d, ..] => {
+                Class::Session(SessionId(u64::from(u32::from_le_bytes([*a, *b, *c, *d]))))
+            }
+            [kind @ 1..=3, 0, 0, 0, ..] if datagram.len() == message_len(*kind) => Class::Control,
+            _ => Class::Malformed,
+        }
+    }
+
+    /// The index is little-endian: its last byte on the wire is the highest.
+    fn steering(&self) -> Option<Steering> {
+        Some(Steering { kind_mask: 0xff, kind: 4, offset: 4, mask: 0xffff_ffff })
+    }
+}
+
+/// The one length that a handshake message has (whitepaper §5.4.2, §5.4.3, §5.4.7): initiation, response, cookie
+/// reply. What is of another length is not queued for the protocol.
+fn message_len(kind: u8) -> usize {
+    match kind {
+        1 => 148,
+        2 => 92,
+        _ => 64,
+    }
+}
+
+/// The payload with its padding, which does not make it longer than the MTU: a full packet of a tunnel with an MTU of
+/// 1420 would else be a datagram of 1504 bytes over IPv6 (as Linux: `calculate_skb_padding` in
+/// drivers/net/wireguard/send.c).
+#[inline]
+fn padded(payload_len: usize, mtu: u16) -> usize {
+    payload_len.next_multiple_of(PADDING).min(usize::from(mtu)).max(payload_len)
+}
+
+fn nonce(counter: [u8; 8]) -> [u8; NONCE_LEN] {
+    let [a, b, c, d, e, f, g, h] = counter;
+    [0, 0, 0, 0, a, b, c, d, e, f, g, h]
+}
+
+struct Sealer {
+    aead: Box<dyn Aead>,
+    remote_index: u32,
+    mtu: u16,
+}
+
+impl Encode for Sealer {
+    #[inline]
+    fn layout(&self, _first: Option<u8>, payload_len: usize) -> Layout {
+        Layout { payload: HEADER, datagram: HEADER + padded(payload_len, self.mtu) + TAG_LEN }
+    }
+
+    #[inline]
+    fn encode(&self, counter: u64, payload: &[u8], datagram: &mut [u8], _layout: Layout) -> Option<()> {
+        let counter = counter.to_le_bytes();
+        let (header, rest) = datagram.split_first_chunk_mut::<HEADER>()?;
+        let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
+        header[..4].copy_from_slice(&DATA);
+        header[4..8].copy_from_slice(&self.remote_index.to_le_bytes());
+        header[8..].copy_from_slice(&counter);
+        let (text, padding) = body.split_at_mut_checked(payload.len())?;
+        text.copy_from_slice(payload);
+        padding.fill(0);
+        *tag = self.aead.seal(nonce(counter), &[], body).ok()?;
+        Some(())
+    }
+}
+
+struct Opener(Box<dyn Aead>);
+
+impl Decode for Opener {
+    /// The counter given out is one more than the wire's, so that it starts at 1.
+    #[inline]
+    fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
+        let (header, rest) = datagram.split_first_chunk_mut::<HEADER>().ok_or(DropReason::Malformed)?;
+        let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(DropReason::Malformed)?;
+        let [.., a, b, c, d, e, f, g, h] = *header;
+        let bytes = [a, b, c, d, e, f, g, h];
+        let counter = u64::from_le_bytes(bytes);
+        if counter > COUNTER_MAX {
+            return Err(DropReason::Exhausted);
+        }
+        self.0.open(nonce(bytes), &[], tag, body).map_err(|_| DropReason::BadTag)?;
+        Ok(Plain { counter: counter + 1, payload: HEADER..HEADER + body.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_core::{DataEvent, PeerId};
+
+    use super::*;
+    use crate::Offload;
+    use crate::codec::testing;
+    use crate::tests::packets::Flow;
+    use crate::tests::world::{End, udp};
+
+    #[test]
+    fn padding_ends_at_the_mtu() {
+        let lengths = [(0, 0), (1, 16), (16, 16), (1408, 1408), (1409, 1420), (1420, 1420), (1421, 1421)];
+        for (payload, expected) in lengths {
+            assert_eq!(padded(payload, 1420), expected, "{payload}");
+        }
+    }
+
+    #[test]
+    fn handshake_messages_have_one_length_each() {
+        for (kind, length) in [(1, 148), (2, 92), (3, 64)] {
+            let mut message = vec![0; length + 1];
+            message[0] = kind;
+            assert_eq!(Sockets.classify(&message), Class::Malformed, "{kind}: a byte too long");
+            assert_eq!(Sockets.classify(&message[..length]), Class::Control, "{kind}");
+            assert_eq!(Sockets.classify(&message[..length - 1]), Class::Malformed, "{kind}: a byte short");
+        }
+    }
+
+    /// Gives an end a session under the index that it chose, with keys made of one byte each.
+    fn install(end: &mut End, peer: PeerId, (own, remote): (u32, u32), cipher: Cipher, keys: (u8, u8)) {
+        let key = |seed| vec![seed; cipher.key_len()];
+        let keys = (&key(keys.0)[..], &key(keys.1)[..]);
+        let codec = session(remote, 1400, cipher, keys, ReplayWindow::default()).expect("the keys fit");
+        end.install_codec(peer, SessionId(own.into()), codec);
+        end.apply(DataEvent::Activate { peer, session: SessionId(own.into()) });
+    }
+
+    #[test]
+    fn wireguard_is_one_framing_among_others() {
+        for cipher in Cipher::ALL.into_iter().filter(|cipher| cipher.is_aead()) {
+            let mut a = End::new(testing::indexed(), false);
+            let mut b = End::new(testing::indexed(), false);
+            a.add_peer(PeerId(4), udp(2), &["10.0.0.2/32"], None);
+            b.add_peer(PeerId(5), udp(1), &["10.0.0.1/32"], None);
+            // A session's id is the index we chose; the framing holds the one that the peer chose.
+            let (index_a, index_b) = (0xa1b2_c3d4, 0x0102_0304);
+            install(&mut a, PeerId(4), (index_a, index_b), cipher, (1, 2));
+            install(&mut b, PeerId(5), (index_b, index_a), cipher, (2, 1));
+            for (number, len) in [0usize, 1, 4, 15, 16, 17, 1364, 1372].into_iter().enumerate() {
+                let packet = Flow::default().udp(&vec![9; len]);
+                let sealed = a.send_one(&packet);
+                assert_eq!(sealed.len(), 32 + packet.len().next_multiple_of(16).min(1400));
+                assert_eq!(sealed[..8], [4, 0, 0, 0, 4, 3, 2, 1], "type and receiver, little endian");
+                assert_eq!(sealed[8..16], (number as u64).to_le_bytes(), "the counter starts at 0");
+                assert_eq!(b.receive(udp(1), &sealed, sealed.len()).packets, std::slice::from_ref(&packet));
+                assert!(b.receive(udp(1), &sealed, sealed.len()).packets.is_empty(), "replayed");
+            }
+            assert_eq!(b.dropped_in(DropReason::Replay), 8);
+            let sealed = a.send_one(&Flow::default().udp(b"from elsewhere"));
+            b.receive(udp(9), &sealed, sealed.len());
+            let reply = Flow { source: 2, destination: 1, ..Flow::default() }.udp(b"to there");
+            assert_eq!(b.send(Offload::NONE, &reply)[0].0, udp(9));
+            let handshake = [&[1u8, 0, 0, 0][..], &[9; 144]].concat();
+            assert_eq!(b.receive(udp(1), &handshake, 148).control, [(udp(1), handshake)]);
+            assert!(b.receive(udp(1), &[5, 0, 0, 0, 9, 9, 9, 9], 8).control.is_empty());
+            assert_eq!(b.dropped_in(DropReason::Malformed), 1);
+        }
+    }
+}

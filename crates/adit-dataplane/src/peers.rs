@@ -1,0 +1,279 @@
+//! What the opening half knows: peers, the paths they use, their sessions, and who owns a session. Every change costs
+//! the same however many peers there are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Transport};
+
+use crate::codec::Opener;
+use crate::counters::{Counters, DropReason, Half, PeerCounter};
+use crate::event::{EgressEvent, OpenSession};
+use crate::receive::ReceiveBatch;
+use crate::routes::Routes;
+use crate::slab::Slab;
+
+/// Moves of one peer that are followed at once; each tick allows another. A peer that changes its address with each packet
+/// costs the protocol no more.
+pub(crate) const MOVES: u8 = 3;
+
+/// A session whose keys are here.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    /// The peer's slot.
+    pub(crate) peer: u32,
+    pub(crate) open: Box<dyn Opener>,
+    pub(crate) is_keepalive: fn(&[u8]) -> bool,
+    /// When it opens no more.
+    pub(crate) expires: Option<Instant>,
+    pub(crate) used: bool,
+    /// Later sessions have higher numbers, from 1 on.
+    pub(crate) number: u64,
+}
+
+/// Who opens the datagrams of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// We, with the session of that number.
+    Here(u32),
+    /// The worker that serves the peer in that slot.
+    Elsewhere(u32),
+}
+
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    /// `None`: not known yet.
+    pub(crate) path: Option<Path>,
+    /// Another path, which the protocol was told of: it did not answer yet, or refused it.
+    pub(crate) moved: Option<Path>,
+    pub(crate) roams: bool,
+    /// Moves that may still be followed before the next tick.
+    pub(crate) moves: u8,
+    /// The number of the latest session that opened something. What earlier ones open is older.
+    pub(crate) latest: u64,
+    pub(crate) max_mss: Option<u16>,
+    pub(crate) counter: Arc<PeerCounter>,
+    /// The worker that serves it, if it is another one. Then its sessions are known by their ids alone.
+    pub(crate) worker: Option<u32>,
+    /// A handful at most.
+    sessions: Vec<SessionId>,
+}
+
+/// All of them.
+pub(crate) struct Peers {
+    pub(crate) peers: Slab<Peer>,
+    slots: BTreeMap<PeerId, u32>,
+    pub(crate) paths: BTreeMap<Path, u32>,
+    pub(crate) sessions: Slab<Session>,
+    owners: BTreeMap<SessionId, Owner>,
+    pub(crate) routes: Routes,
+    counters: Counters,
+    /// Sessions installed so far.
+    installed: u64,
+}
+
+impl Peers {
+    pub(crate) fn new(counters: Counters) -> Self {
+        Peers {
+            peers: Slab::default(),
+            slots: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            sessions: Slab::default(),
+            owners: BTreeMap::new(),
+            routes: Routes::default(),
+            counters,
+            installed: 0,
+        }
+    }
+
+    /// Who owns that session.
+    pub(crate) fn owner(&self, id: SessionId) -> Option<Owner> {
+        self.owners.get(&id).copied()
+    }
+
+    /// The peer that uses a path.
+    pub(crate) fn at(&self, path: &Path) -> Option<&Peer> {
+        self.peers.get(*self.paths.get(path)?)
+    }
+
+    pub(crate) fn add(&mut self, config: PeerConfig, worker: Option<u32>) {
+        let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot));
+        if known.is_some_and(|known| known.worker != worker) {
+            // Another worker serves it now: its sessions stay with the one that has their counters.
+            self.remove(config.peer);
+        }
+        let PeerConfig { peer: id, path, routes, max_mss, roams, .. } = config;
+        let slot = match self.slots.get(&id).copied() {
+            Some(slot) => {
+                self.change(slot, path, max_mss, roams);
+                slot
+            }
+            None => {
+                let counter = match worker {
+                    None => self.counters.add_peer(Half::Ingress, id),
+                    // It counts nothing here.
+                    Some(_) => Arc::default(),
+                };
+                let sessions = Vec::new();
+                let (moved, moves, latest) = (None, MOVES, 0);
+                let peer = Peer { id, path, moved, roams, moves, latest, max_mss, counter, worker, sessions };
+                let slot = self.peers.insert(peer);
+                self.slots.insert(id, slot);
+                slot
+            }
+        };
+        if let Some(path) = path {
+            self.paths.insert(path, slot);
+        }
+        self.routes.replace(slot, routes);
+    }
+
+    /// New facts about a peer that is known.
+    fn change(&mut self, slot: u32, path: Option<Path>, max_mss: Option<u16>, roams: bool) {
+        let Some(peer) = self.peers.get_mut(slot) else { return };
+        peer.leave_paths(slot, &mut self.paths);
+        (peer.path, peer.max_mss, peer.roams, peer.moves) = (path, max_mss, roams, MOVES);
+    }
+
+    pub(crate) fn remove(&mut self, id: PeerId) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        self.routes.remove(slot);
+        let Some(mut peer) = self.peers.remove(slot) else { return };
+        peer.leave_paths(slot, &mut self.paths);
+        for session in peer.sessions {
+            if let Some(Owner::Here(index)) = self.owners.remove(&session) {
+                self.sessions.remove(index);
+            }
+        }
+        self.counters.remove_peer(Half::Ingress, id);
+    }
+
+    pub(crate) fn relocate(&mut self, id: PeerId, path: Path) {
+        let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
+        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let refused = peer.moved.filter(|_| peer.path == Some(path));
+        peer.leave_paths(slot, &mut self.paths);
+        self.paths.insert(path, slot);
+        peer.path = Some(path);
+        // It is not asked about again.
+        peer.moved = refused;
+    }
+
+    pub(crate) fn add_route(&mut self, id: PeerId, route: IpNet) {
+        match self.slots.get(&id) {
+            Some(slot) => self.routes.insert(route, *slot),
+            None => self.count_no_peer(),
+        }
+    }
+
+    pub(crate) fn remove_route(&mut self, id: PeerId, route: IpNet) {
+        match self.slots.get(&id) {
+            Some(slot) => self.routes.delete(route, *slot),
+            None => self.count_no_peer(),
+        }
+    }
+
+    pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, session: OpenSession) {
+        let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
+        let OpenSession { codec: mut open, is_keepalive, expires } = session;
+        if let Some(window) = self.retire(id).and_then(|mut replaced| replaced.take_window()) {
+            open.adopt_window(window);
+        }
+        self.installed += 1;
+        let number = self.installed;
+        let session = Session { id, peer: slot, open, is_keepalive, expires, used: false, number };
+        let index = self.sessions.insert(session);
+        self.own(slot, id, Owner::Here(index));
+    }
+
+    /// A session whose keys another worker has.
+    pub(crate) fn install_remote(&mut self, peer: PeerId, id: SessionId) {
+        let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
+        self.retire(id);
+        self.own(slot, id, Owner::Elsewhere(slot));
+    }
+
+    fn own(&mut self, slot: u32, id: SessionId, owner: Owner) {
+        self.owners.insert(id, owner);
+        if let Some(peer) = self.peers.get_mut(slot) {
+            peer.sessions.push(id);
+        }
+    }
+
+    /// Gives what it was.
+    pub(crate) fn retire(&mut self, id: SessionId) -> Option<Box<dyn Opener>> {
+        let owner = self.owners.remove(&id)?;
+        let (slot, session) = match owner {
+            Owner::Elsewhere(slot) => (slot, None),
+            Owner::Here(index) => {
+                let session = self.sessions.remove(index)?;
+                (session.peer, Some(session))
+            }
+        };
+        let peer = self.peers.get_mut(slot)?;
+        peer.sessions.retain(|other| *other != id);
+        let session = session?;
+        if peer.latest == session.number {
+            let left = peer.sessions.iter().filter_map(|id| match self.owners.get(id)? {
+                Owner::Here(index) => self.sessions.get(*index).filter(|left| left.used),
+                Owner::Elsewhere(_) => None,
+            });
+            peer.latest = left.map(|left| left.number).max().unwrap_or_default();
+        }
+        Some(session.open)
+    }
+
+    fn count_no_peer(&self) {
+        self.counters.drop_one(Half::Ingress, DropReason::NoPeer);
+    }
+}
+
+impl Peer {
+    /// The peer's newest datagram came by `path`. Tells the protocol, once, that it is elsewhere than was known, and
+    /// sends there at once if the peer may roam and no other is there; or again to where it was known to be.
+    /// `anywhere`: it may also come by another TCP connection, which is for the protocol to take.
+    #[cold]
+    pub(crate) fn note_path(
+        &mut self,
+        slot: u32,
+        path: Path,
+        anywhere: bool,
+        paths: &mut BTreeMap<Path, u32>,
+        out: &mut ReceiveBatch,
+    ) {
+        let is_back = self.path == Some(path);
+        let is_udp = |path: &Path| path.transport() == Transport::Udp;
+        let udp = is_udp(&path) && self.path.as_ref().is_none_or(is_udp);
+        if self.moved == Some(path) || !(is_back || udp || anywhere) || (self.moves == 0 && !is_back) {
+            return;
+        }
+        self.release(slot, paths);
+        if !is_back {
+            self.moves -= 1;
+            self.moved = Some(path);
+            out.push_notice(Notice::Moved { peer: self.id, path });
+        }
+        if self.roams && udp && (is_back || *paths.entry(path).or_insert(slot) == slot) {
+            out.push_order(EgressEvent::MovePeer { peer: self.id, path });
+        }
+    }
+
+    /// Leaves the path that it moved to to others.
+    fn release(&mut self, slot: u32, paths: &mut BTreeMap<Path, u32>) {
+        if let Some(path) = self.moved.take()
+            && paths.get(&path) == Some(&slot)
+        {
+            paths.remove(&path);
+        }
+    }
+
+    /// Leaves all its paths to others.
+    fn leave_paths(&mut self, slot: u32, paths: &mut BTreeMap<Path, u32>) {
+        self.release(slot, paths);
+        if let Some(path) = &self.path
+            && paths.get(path) == Some(&slot)
+        {
+            paths.remove(path);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What came out of a batch of datagrams, as ranges of the buffer they were received into.
+
+use std::ops::Range;
+
+use adit_core::{Notice, Path};
+
+use crate::event::EgressEvent;
+use crate::headers::Ip;
+use crate::merge::{Flows, Run};
+use crate::offload::{Offload, VNET_HEADER_LEN};
+
+/// What may be merged: what the TUN device was found to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MergePolicy {
+    /// Nothing: the device takes packets only.
+    #[default]
+    Off,
+    /// TCP flows (the device takes TSO packets).
+    Tcp,
+    /// Runs of equal-size UDP datagrams (the device takes USO packets).
+    Udp,
+    /// Both.
+    TcpAndUdp,
+}
+
+impl MergePolicy {
+    pub(crate) fn tcp(self) -> bool {
+        matches!(self, MergePolicy::Tcp | MergePolicy::TcpAndUdp)
+    }
+
+    pub(crate) fn udp(self) -> bool {
+        matches!(self, MergePolicy::Udp | MergePolicy::TcpAndUdp)
+    }
+}
+
+/// No piece follows.
+const END: u32 = u32::MAX;
+/// Protocol messages that one batch may bring; more are dropped.
+const MESSAGES_MAX: usize = 64;
+
+/// A range of the buffer, and the next one of the same packet.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u32,
+    end: u32,
+    next: u32,
+}
+
+impl Piece {
+    fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// A packet, or a run of packets under merge.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    header: [u8; VNET_HEADER_LEN],
+    first: u32,
+    last: u32,
+    /// The first packet's place in the buffer.
+    pub(crate) packet: Range<usize>,
+    pub(crate) run: Option<Run>,
+}
+
+/// What [`crate::Ingress`] found. Owned by the driver and used over and over. Ranges are offsets into the
+/// buffer given to [`crate::Ingress`].
+#[derive(Default)]
+pub struct ReceiveBatch {
+    policy: MergePolicy,
+    items: Vec<Item>,
+    pieces: Vec<Piece>,
+    flows: Flows,
+    /// So many items from the front do not change any more.
+    finished: usize,
+    control: Vec<(Path, Range<usize>)>,
+    relay: Vec<Range<usize>>,
+    passed: Vec<Passed>,
+    notices: Vec<Notice>,
+    orders: Vec<EgressEvent>,
+    messages: usize,
+}
+
+/// What another worker must carry on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// A packet for one of its peers, checked, for its [`crate::Egress::relay_packet`].
+    Packet {
+        /// Who.
+        worker: u32,
+        /// The packet.
+        range: Range<usize>,
+    },
+    /// Datagrams of sessions that only it has, untouched, for its [`crate::Ingress::open_datagrams`].
+    Datagrams {
+        /// Who.
+        worker: u32,
+        /// Where they came from.
+        path: Path,
+        /// Bytes of each, the last may be shorter.
+        segment: usize,
+        /// The datagrams.
+        range: Range<usize>,
+    },
+}
+
+/// A packet for the TUN device: write the header and the pieces, in order, in one call.
+#[derive(Clone, Copy)]
+pub struct TunPacket<'a> {
+    item: &'a Item,
+    pieces: &'a [Piece],
+}
+
+impl<'a> TunPacket<'a> {
+    /// The `virtio_net_hdr` to put in front, on a device that wants one.
+    pub fn header(&self) -> &'a [u8; VNET_HEADER_LEN] {
+        &self.item.header
+    }
+
+    /// Ranges of the caller's buffer. The first is a whole packet, the others are payloads that follow it.
+    pub fn pieces(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        let pieces = self.pieces;
+        let first = pieces.get(self.item.first as usize);
+        std::iter::successors(first, move |piece| pieces.get(piece.next as usize)).map(Piece::range)
+    }
+}
+
+impl ReceiveBatch {
+    /// An empty receive batch.
+    pub fn new(policy: MergePolicy) -> Self {
+        ReceiveBatch { policy, ..ReceiveBatch::default() }
+    }
+
+    /// Changes what may be merged, from the next batch on.
+    pub fn set_policy(&mut self, policy: MergePolicy) {
+        self.policy = policy;
+    }
+
+    /// Packets for the TUN device that are finished, in order.
+    pub fn packets(&self) -> impl Iterator<Item = TunPacket<'_>> {
+        self.items.iter().take(self.finished).map(|item| TunPacket { item, pieces: &self.pieces })
+    }
+
+    /// Control datagrams for the protocol (without TCP's length), in order.
+    pub fn control(&self) -> &[(Path, Range<usize>)] {
+        &self.control
+    }
+
+    /// Packets for other peers, checked, for [`crate::Egress::relay_packet`].
+    pub fn relay(&self) -> &[Range<usize>] {
+        &self.relay
+    }
+
+    /// What other workers must carry on with, in order.
+    pub fn passed(&self) -> &[Passed] {
+        &self.passed
+    }
+
+    /// What the protocol should hear; the caller may take them out.
+    pub fn notices(&mut self) -> &mut Vec<Notice> {
+        &mut self.notices
+    }
+
+    /// What the [`crate::Egress`] of the same worker must follow before anything else in here is handed out: where
+    /// peers are that moved. A reply to a packet goes then to where the packet came from. The caller takes them out.
+    pub fn orders(&mut self) -> &mut Vec<EgressEvent> {
+        &mut self.orders
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+            && self.control.is_empty()
+            && self.relay.is_empty()
+            && self.passed.is_empty()
+            && self.notices.is_empty()
+            && self.orders.is_empty()
+    }
+
+    /// Forgets all but a run that was left open, and keeps the allocations.
+    pub fn clear(&mut self) {
+        self.items.drain(..self.finished);
+        self.finished = 0;
+        if self.items.is_empty() {
+            self.pieces.clear();
+            self.flows.clear();
+        } else {
+            self.move_to_front();
+        }
+        self.control.clear();
+        self.relay.clear();
+        self.passed.clear();
+        self.notices.clear();
+        self.orders.clear();
+        self.messages = 0;
+    }
+
+    /// The one item that is left becomes the first, and so do its pieces.
+    fn move_to_front(&mut self) {
+        let Some(item) = self.items.first_mut() else { return };
+        let mut next = item.first;
+        let mut used = 0;
+        // Pieces of an item follow each other in the order in which they were added: none is overwritten
+        // before it was read.
+        while let Some(piece) = self.pieces.get(next as usize).copied() {
+            next = piece.next;
+            if let Some(place) = self.pieces.get_mut(used) {
+                let following = if next == END { END } else { used as u32 + 1 };
+                *place = Piece { next: following, ..piece };
+            }
+            used += 1;
+        }
+        self.pieces.truncate(used);
+        (item.first, item.last) = (0, used.saturating_sub(1) as u32);
+        self.flows.move_to_front();
+    }
+
+    /// Takes a packet for the TUN device, merging it if it may be.
+    #[inline]
+    pub(crate) fn push_packet(&mut self, buffer: &[u8], range: Range<usize>, ip: &Ip) {
+        if self.policy == MergePolicy::Off {
+            self.push_item(range, None);
+            return;
+        }
+        let packet = buffer.get(range.clone()).unwrap_or_default();
+        match self.flows.place(self.policy, buffer, &mut self.items, packet, ip) {
+            Placed::Onto { item, payload } => self.append(item, range.start + payload..range.end),
+            Placed::New(run) => self.push_item(range, run),
+        }
+    }
+
+    /// No packet grows any more: writes the headers of merged packets. `buffer` is the one that was given to
+    /// [`crate::Ingress`].
+    pub fn finish(&mut self, buffer: &mut [u8]) {
+        self.flows.clear();
+        self.finish_items(self.items.len(), buffer);
+    }
+
+    /// The same for all but the newest packet for the device, if what follows in the next receive may still
+    /// join it. It is then left out of [`ReceiveBatch::packets`] and survives [`ReceiveBatch::clear`]. Gives the part of the
+    /// buffer that must stay as it is until it is finished, too.
+    pub fn finish_but_newest(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
+        let newest = self.items.len().checked_sub(1)?;
+        if newest < self.finished || !self.flows.keep_only(newest, &self.items) {
+            self.finish(buffer);
+            return None;
+        }
+        self.finish_items(newest, buffer);
+        let pieces = TunPacket { item: self.items.get(newest)?, pieces: &self.pieces }.pieces();
+        pieces.reduce(|all, piece| all.start.min(piece.start)..all.end.max(piece.end))
+    }
+
+    fn finish_items(&mut self, count: usize, buffer: &mut [u8]) {
+        for item in self.items.iter_mut().take(count).skip(self.finished) {
+            let Some(run) = item.run.take() else { continue };
+            if let Some(packet) = buffer.get_mut(item.packet.clone())
+                && let Some(offload) = run.finish(packet)
+            {
+                item.header = offload.to_vnet_header();
+            }
+        }
+        self.finished = count;
+    }
+
+    pub(crate) fn push_control(&mut self, path: Path, range: Range<usize>) {
+        self.control.push((path, range));
+    }
+
+    pub(crate) fn push_relay(&mut self, range: Range<usize>) {
+        self.relay.push(range);
+    }
+
+    pub(crate) fn pass_packet(&mut self, worker: u32, range: Range<usize>) {
+        self.passed.push(Passed::Packet { worker, range });
+    }
+
+    /// Datagrams in a row become one entry.
+    pub(crate) fn pass_datagram(&mut self, to: u32, from: Path, range: Range<usize>) {
+        if let Some(Passed::Datagrams { worker, path, segment, range: last }) = self.passed.last_mut()
+            && (*worker, *path) == (to, from)
+            && last.end == range.start
+            && last.len() % *segment == 0
+            && range.len() <= *segment
+        {
+            last.end = range.end;
+            return;
+        }
+        self.passed.push(Passed::Datagrams { worker: to, path: from, segment: range.len(), range });
+    }
+
+    pub(crate) fn push_notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    pub(crate) fn push_order(&mut self, order: EgressEvent) {
+        self.orders.push(order);
+    }
+
+    /// Whether there is room for another message in this batch; takes the room.
+    pub(crate) fn admit_message(&mut self) -> bool {
+        let admitted = self.messages < MESSAGES_MAX;
+        self.messages += usize::from(admitted);
+        admitted
+    }
+
+    fn push_item(&mut self, range: Range<usize>, run: Option<Run>) {
+        let piece = self.pieces.len() as u32;
+        self.pieces.push(Piece { start: range.start as u32, end: range.end as u32, next: END });
+        let header = Offload::NONE.to_vnet_header();
+        self.items.push(Item { header, first: piece, last: piece, packet: range, run });
+    }
+
+    fn append(&mut self, item: usize, range: Range<usize>) {
+        let piece = self.pieces.len() as u32;
+        self.pieces.push(Piece { start: range.start as u32, end: range.end as u32, next: END });
+        let Some(item) = self.items.get_mut(item) else { return };
+        if let Some(last) = self.pieces.get_mut(item.last as usize) {
+            last.next = piece;
+        }
+        item.last = piece;
+    }
+}
+
+/// Where a packet goes.
+pub(crate) enum Placed {
+    /// Its payload, from that offset on, continues that item.
+    Onto { item: usize, payload: usize },
+    /// An item of its own, which others may continue if it has a run.
+    New(Option<Run>),
+}

@@ -1,0 +1,131 @@
+//! What a worker forwards to another: packets and datagrams of peers that the other serves.
+//!
+//! The kernel brings nearly everything to the worker it is for (`udp/group.rs`, the queues of the TUN
+//! device); this is for the rest, and for what one worker's client sends to another's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use adit_core::Path;
+use adit_dataplane::{Offload, Passed};
+
+use super::data::Running;
+use super::status::{LossCounters, count};
+use crate::mailbox::Mailbox;
+
+/// Items that may wait for a worker; each is up to 64 KiB.
+const LIMIT: usize = 256;
+/// Items taken before a worker's own sockets and queue have their turn.
+const BATCH: usize = 64;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) enum Forward {
+    /// A packet to seal: read from the TUN device, or checked and from another worker's client.
+    Packet { offload: Offload, bytes: Vec<u8> },
+    /// Datagrams to open, `segment` bytes each.
+    Datagrams { path: Path, segment: usize, bytes: Vec<u8> },
+}
+
+/// All workers, as one of them sees them.
+#[derive(Debug)]
+pub(super) struct OtherWorkers {
+    boxes: Vec<Mailbox<Forward>>,
+    /// Those that were given something and not yet woken, a bit each.
+    to_wake: u64,
+    /// How much was forwarded.
+    forwarded: Arc<AtomicU64>,
+}
+
+impl OtherWorkers {
+    /// `boxes` are the workers' in their order.
+    pub(super) fn new(boxes: Vec<Mailbox<Forward>>, forwarded: Arc<AtomicU64>) -> Self {
+        OtherWorkers { boxes, to_wake: 0, forwarded }
+    }
+
+    /// Forwards, or drops and counts when too much waits already. [`OtherWorkers::wake`] must follow.
+    pub(super) fn forward(&mut self, worker: u32, what: Forward, losses: &LossCounters) {
+        let taken = self.boxes.get(worker as usize).is_some_and(|other| other.offer(what, LIMIT));
+        if !taken {
+            return count(&losses.handover_full);
+        }
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+        self.to_wake |= 1_u64.checked_shl(worker).unwrap_or(0);
+    }
+
+    /// Wakes those that were given something.
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        if self.to_wake == 0 {
+            return;
+        }
+        for (worker, other) in self.boxes.iter().enumerate() {
+            if self.to_wake >> worker & 1 == 1 {
+                other.wake();
+            }
+        }
+        self.to_wake = 0;
+    }
+}
+
+impl Running {
+    /// Seals and opens what other workers forwarded.
+    pub(super) fn take_forwards(&mut self) -> Result<(), String> {
+        // Keys that were ordered before it came must be known.
+        self.take_mail()?;
+        for _ in 0..BATCH {
+            match self.forwards.take() {
+                None => {
+                    self.send();
+                    return Ok(());
+                }
+                // Nothing is forwarded twice: what is for no peer of ours either is counted.
+                Some(Forward::Packet { offload, mut bytes }) => {
+                    self.egress.seal_packet(offload, &mut bytes, &mut self.transmit_batch);
+                    if self.transmit_batch.has_complete() {
+                        self.send_complete();
+                    }
+                }
+                Some(Forward::Datagrams { path, segment, mut bytes }) => {
+                    self.ingress.open_datagrams(path, &mut bytes, segment, &mut self.receive_batch);
+                    self.deliver(&mut bytes, Origin::OtherWorker);
+                }
+            }
+        }
+        self.send();
+        self.forwards.stay_awake();
+        Ok(())
+    }
+
+    /// Forwards what the receive batch holds for other workers.
+    pub(super) fn pass_on(&mut self, bytes: &[u8], origin: Origin) {
+        for passed in self.receive_batch.passed() {
+            let (worker, range) = match passed {
+                Passed::Packet { worker, range } | Passed::Datagrams { worker, range, .. } => (worker, range),
+            };
+            let Some(bytes) = bytes.get(range.clone()) else { continue };
+            let bytes = bytes.to_vec();
+            let what = match passed {
+                Passed::Packet { .. } => Forward::Packet { offload: Offload::NONE, bytes },
+                Passed::Datagrams { .. } if origin == Origin::OtherWorker => {
+                    count(&self.losses.handover_full);
+                    continue;
+                }
+                Passed::Datagrams { path, segment, .. } => {
+                    Forward::Datagrams { path: *path, segment: *segment, bytes }
+                }
+            };
+            self.others.forward(*worker, what, &self.losses);
+        }
+        self.others.wake();
+    }
+}
+
+/// Who brought datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The network.
+    Network,
+    /// Another worker; they are not forwarded once more.
+    OtherWorker,
+}

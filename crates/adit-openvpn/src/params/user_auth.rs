@@ -1,0 +1,39 @@
+use crate::request::UserPassword;
+
+/// How a client uses a username and a password.
+#[derive(Clone, Debug)]
+pub struct UserAuth {
+    /// Those at hand; without, they are asked for by [`crate::request::Request::Credentials`] before the first
+    /// connection.
+    pub credentials: Option<UserPassword>,
+    /// `auth-retry`.
+    pub retry: AuthRetry,
+    /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
+    /// asked for again when they are needed again.
+    pub nocache: bool,
+    /// `static-challenge`: a question of the file's, whose answer goes with the password.
+    pub challenge: Option<StaticChallenge>,
+}
+
+/// What a client does when its username and password are refused (`auth-retry`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuthRetry {
+    /// It ends.
+    #[default]
+    None,
+    /// It tries again with the same.
+    NoInteract,
+    /// It asks for others.
+    Interact,
+}
+
+/// A question of the client's own configuration, whose answer goes with the password (`static-challenge`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticChallenge {
+    /// What to ask.
+    pub text: String,
+    /// Whether the answer may be seen while it is typed.
+    pub echo: bool,
+    /// The answer is put behind the password as it is (`concat`). Otherwise both are packed as `SCRV1`.
+    pub concat: bool,
+}

@@ -1,0 +1,129 @@
+//! What the machines and their adapter, the program's part that knows OpenVPN, say to each other.
+
+mod challenge;
+mod client_event;
+mod peer_settings;
+mod script;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use adit_core::{Framing, PeerId, PoolEntry};
+use zeroize::Zeroizing;
+
+pub use self::challenge::{Challenge, ChallengeResponse};
+pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
+pub use self::peer_settings::{PeerSettings, PushChange};
+pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
+
+/// The events of the machines.
+pub type Event = adit_core::Event<Request, Framing, PeerDetail>;
+/// Their orders to the data plane.
+pub type DataEvent = adit_core::DataEvent<Framing>;
+/// A session for the data plane.
+pub type Install = adit_core::Install<Framing>;
+/// A peer as `status` and the log show it.
+pub type PeerInfo = adit_core::PeerInfo<PeerDetail>;
+
+/// What a machine asks of its adapter.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// A program is to be run. Answered with [`Reply::ScriptDone`].
+    RunScript(Box<Script>),
+    /// The outcome of this script is not needed any more, neither its exit nor what it would say later.
+    CancelScript(ScriptId),
+    /// Something happened to a server's client; some of it wants an answer, [`Reply::ClientDecision`].
+    Client(Box<ClientEvent>),
+    /// A client needs a username and a password. Answered with [`Reply::Credentials`].
+    Credentials {
+        /// Why the last ones were refused, for the person who is asked.
+        reason: Option<String>,
+    },
+    /// The person at a client must answer a question of the server's. Answered with [`Reply::ChallengeResponse`]. A
+    /// later question takes the place of one that is not answered yet.
+    Challenge(Challenge),
+    /// A server wants to know what holds for this peer alone, which has proved its name. Answered with
+    /// [`Reply::PeerSettings`].
+    PeerSettings {
+        /// The peer.
+        peer: PeerId,
+        /// The name it proved.
+        name: String,
+    },
+    /// A name was given an address from the pool, to be remembered.
+    Leased(PoolEntry),
+}
+
+/// The adapter's answers to requests, and its orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A script has ended, or said what it had put off.
+    ScriptDone {
+        /// Which.
+        id: ScriptId,
+        /// What came of it.
+        outcome: ScriptOutcome,
+    },
+    /// The decision on a client that had asked by [`Request::Client`].
+    ClientDecision {
+        /// Its number ([`PeerDetail::number`]).
+        client: u64,
+        /// The number of the keys with which it asked.
+        key: u32,
+        /// What is to become of it.
+        decision: ClientDecision,
+    },
+    /// The answer to [`Request::Credentials`]; or why there is none, which ends the client.
+    Credentials(Result<UserPassword, String>),
+    /// The answer to [`Request::Challenge`].
+    ChallengeResponse(ChallengeResponse),
+    /// The answer to [`Request::PeerSettings`].
+    PeerSettings {
+        /// The peer.
+        peer: PeerId,
+        /// Its name, as it was asked for.
+        name: String,
+        /// What holds for it; or why that is not known, and the peer is refused.
+        settings: Result<Box<PeerSettings>, String>,
+    },
+    /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
+    /// the configuration knows it.
+    PeerAddresses(Vec<IpAddr>),
+    /// The file of revoked certificates has this new content.
+    RevocationList(Vec<u8>),
+    /// Disconnect a server's client with a message, also one whose authentication is pending (`client-kill`).
+    KillClient {
+        /// Its number ([`PeerDetail::number`]).
+        client: u64,
+        /// The message: `RESTART`, or `HALT`, with a reason behind a comma.
+        message: String,
+    },
+}
+
+/// What `status` and the log show of a peer beside the part that the peers of all protocols have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerDetail {
+    /// The data channel has the epoch format, in which a key that was used enough makes way for the next.
+    pub epochs: bool,
+    /// The TLS version and suite of the control channel, as text.
+    pub tls: String,
+    /// The username that was authenticated; empty if there was none.
+    pub username: String,
+    /// Which of all peers that ever began a handshake here it is, from 0 (management: CID).
+    pub number: u64,
+}
+
+/// A username with its password. `Debug` hides the password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UserPassword {
+    /// The username.
+    pub username: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+impl fmt::Debug for UserPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserPassword").field("username", &self.username).finish_non_exhaustive()
+    }
+}

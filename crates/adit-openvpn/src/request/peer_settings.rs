@@ -1,0 +1,45 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_core::SessionLimits;
+use ipnet::{IpNet, Ipv6Net};
+
+/// What holds for one peer of a server alone: `client-config-dir` has a file for each client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// The peer is not let in (`disable`).
+    pub disabled: bool,
+    /// Its IPv4 address, and what follows it in `ifconfig-push`: a netmask, or the other end's address.
+    pub ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// Its IPv6 address with the prefix length it is told, and the gateway if one was named
+    /// (`ifconfig-ipv6-push`).
+    pub ipv6: Option<(Ipv6Net, Option<Ipv6Addr>)>,
+    /// Networks behind the peer (`iroute`, `iroute-ipv6`).
+    pub routes: Vec<IpNet>,
+    /// What it is pushed otherwise than the other peers, in order.
+    pub push: Vec<PushChange>,
+    /// How long its session may last.
+    pub limits: SessionLimits,
+}
+
+/// One change to what is pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushChange {
+    /// This option too (`push`).
+    Add(String),
+    /// Nothing of what was said so far (`push-reset`).
+    Reset,
+    /// No option that starts with this text (`push-remove`).
+    Remove(String),
+}
+
+impl PeerSettings {
+    /// Adds what a later source says; where both name an address, the later one holds.
+    pub fn merge(&mut self, later: PeerSettings) {
+        self.disabled |= later.disabled;
+        self.ipv4 = later.ipv4.or(self.ipv4);
+        self.ipv6 = later.ipv6.or(self.ipv6);
+        self.routes.extend(later.routes);
+        self.push.extend(later.push);
+        self.limits = self.limits.merged(later.limits);
+    }
+}

@@ -1,0 +1,29 @@
+//! Options of a client, as the machine and the system take them.
+
+use adit_config::openvpn as file;
+use adit_core::Redirect;
+use adit_openvpn::params::{AuthRetry, StaticChallenge, UserAuth};
+
+/// How the client authenticates itself; the username and the password come later.
+pub(super) fn user_auth(auth: &file::UserAuth) -> UserAuth {
+    UserAuth {
+        credentials: None,
+        retry: match auth.retry {
+            file::AuthRetry::None => AuthRetry::None,
+            file::AuthRetry::NoInteract => AuthRetry::NoInteract,
+            file::AuthRetry::Interact => AuthRetry::Interact,
+        },
+        nocache: auth.nocache,
+        challenge: auth
+            .challenge
+            .clone()
+            .map(|file::StaticChallenge { text, echo, concat }| StaticChallenge { text, echo, concat }),
+    }
+}
+
+/// `redirect-gateway`. `def1` and `local` name routes of other systems; a DHCP server is reached on the link in any
+/// case (`bypass-dhcp`).
+pub(super) fn redirect(flags: file::RedirectGateway) -> Redirect {
+    let file::RedirectGateway { ipv4, ipv6, autolocal, block_local, bypass_dns, .. } = flags;
+    Redirect { ipv4, ipv6, server_on_link: autolocal, block_local, bypass_dns }
+}
