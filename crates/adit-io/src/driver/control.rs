@@ -396,6 +396,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             match order {
                 Order::Command(command) => self.protocol.handle_command(clock(), command),
                 Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
+                Order::Change(change) => change(&mut self.protocol, clock()),
                 Order::Inspect(inspection) => {
                     self.inspect(inspection);
                     continue;

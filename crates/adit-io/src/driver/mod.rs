@@ -31,11 +31,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use adit_core::{Command, Ended, EventOf, Framing, Install, Protocol, Transport};
+use adit_core::{Command, Ended, EventOf, Framing, Install, Instant, Protocol, Transport};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{SessionCodec, session_codec};
 use adit_dataplane::{MergePolicy, Snapshot};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use self::control::Control;
@@ -52,6 +51,7 @@ use crate::dns::NameServers;
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
+use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
 use crate::tcp::Listener;
@@ -153,8 +153,12 @@ pub trait Observer<P: Protocol> {
 /// A look at the protocol, the data plane's counters and the driver.
 pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
 
+/// A change of the protocol's settings, at that time.
+pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
+
 /// What a [`Handle`] sends to the control thread.
 pub(crate) enum Order<P: Protocol> {
+    Change(Change<P>),
     Command(Command),
     Reply(P::Reply),
     Inspect(Inspection<P>),
@@ -194,6 +198,12 @@ impl<P: Protocol> Handle<P> {
     /// ends first.
     pub fn inspect(&self, inspection: Inspection<P>) -> bool {
         self.send(Order::Inspect(inspection))
+    }
+
+    /// Changes the protocol's settings soon, on the control thread. The change is dropped unmade when the driver has
+    /// ended, or ends first; false if that is known already.
+    pub fn change(&self, change: Change<P>) -> bool {
+        self.send(Order::Change(change))
     }
 
     fn send(&self, order: Order<P>) -> bool {
@@ -426,13 +436,6 @@ fn workers(config: &DriverConfig) -> Result<usize, DriverError> {
         many if many > MAX_WORKERS => Err(DriverError::Workers(many)),
         some => Ok(some.max(1)),
     }
-}
-
-/// Each TCP connection takes a descriptor, and the usual limit of 1,024 is for programs that use `select`.
-fn allow_many_descriptors() {
-    let limits = getrlimit(Resource::Nofile);
-    // If it is refused, accepting rests when descriptors run out.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
 /// What the switches allow and the self-tests found to work.
