@@ -142,6 +142,32 @@ impl AddressPool {
         pool
     }
 
+    /// The pool in place of one with other ranges. Names keep the addresses that are in both; leases are still to be
+    /// [adopted](Self::adopt).
+    #[must_use]
+    pub fn in_place_of(mut self, other: &AddressPool) -> Self {
+        for (slot, name) in &other.names {
+            let entry = PoolEntry { name: name.clone(), ipv4: other.v4_at(*slot), ipv6: other.v6_at(*slot) };
+            if let Some(slot) = self.slot_of_entry(&entry) {
+                self.remember(name, slot);
+            }
+        }
+        self
+    }
+
+    /// Takes over a lease that a pool with other ranges gave. Addresses outside of ours stay with their peer, and are given
+    /// to no other.
+    pub fn adopt(&mut self, lease: &mut Lease) {
+        let addresses = lease.addresses();
+        self.held.extend(addresses.iter().map(|address| (*address, lease.owner)));
+        let mut slots: Vec<u32> =
+            addresses.into_iter().filter_map(|address| self.slot_of_address(address)).collect();
+        slots.retain(|slot| self.used.insert(*slot));
+        let from_pool = lease.slot.is_some();
+        lease.slot = if from_pool && !slots.is_empty() { Some(slots.remove(0)) } else { None };
+        lease.reserved = slots;
+    }
+
     /// Leases addresses: the fixed ones, the others from the pool. A peer with a slot of the pool is remembered by `name`,
     /// if there is one. `None` when all slots are taken.
     ///

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use adit_core::{DataEvent, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{DataEvent, Install, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
 
-use crate::codec::{Opener, Sealer, SessionCodec, from_core};
+use crate::aead::AeadError;
+use crate::codec::{Opener, Sealer, SessionCodec, session_codec};
 
 /// The sealing half of a session, on its way to [`crate::Egress`].
 pub struct SealSession {
@@ -173,9 +174,18 @@ pub fn install(peer: PeerId, session: SessionId, codec: SessionCodec) -> (Egress
     (EgressEvent::Install { peer, session, seal }, IngressEvent::Install { peer, session, open })
 }
 
-/// Divides an order for the two halves. An install whose keys do not fit its cipher yields nothing, so that its packets
-/// count as [`crate::DropReason::NoSession`]; the key schedules of the protocols always fit.
+/// Divides an order for the two halves, with the codecs whose parameters are in the core.
 pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
+    split_with(event, session_codec)
+}
+
+/// Divides an order for the two halves. `codec` makes the codec of a session from its parameters. An install for which
+/// there is none yields nothing, so that its packets count as [`crate::DropReason::NoSession`]; the key schedules of the
+/// protocols always fit.
+pub fn split_with<C>(
+    event: DataEvent<C>,
+    codec: impl FnOnce(&Install<C>) -> Result<SessionCodec, AeadError>,
+) -> (Option<EgressEvent>, Option<IngressEvent>) {
     match event {
         DataEvent::AddPeer(peer) => {
             (Some(EgressEvent::AddPeer(peer.clone())), Some(IngressEvent::AddPeer(peer)))
@@ -193,7 +203,7 @@ pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
             (Some(EgressEvent::RemoveRoute { peer, route }), Some(IngressEvent::RemoveRoute { peer, route }))
         }
         DataEvent::Install(install) => {
-            let Ok(codec) = from_core::session(&install) else { return (None, None) };
+            let Ok(codec) = codec(&install) else { return (None, None) };
             let (egress, ingress) = self::install(install.peer, install.session, codec);
             (Some(egress), Some(ingress))
         }

@@ -7,8 +7,7 @@ use adit_core::Instant;
 
 use crate::offload::Offload;
 
-/// Packets that wait for one peer, at most; a new one takes the place of the oldest, as in Linux
-/// (drivers/net/wireguard/peer.h, `MAX_STAGED_PACKETS`, is 128).
+/// Packets that wait for one peer, at most; a new one takes the place of the oldest.
 const PEER_PACKETS: usize = 128;
 /// Bytes that wait for one peer, at most: two of the longest reads from a TUN device.
 const PEER_BYTES: usize = 128 * 1024;

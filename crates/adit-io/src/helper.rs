@@ -9,6 +9,7 @@
 mod channel;
 mod client;
 mod files;
+mod gathered;
 mod launcher;
 mod policy;
 mod request;
@@ -25,15 +26,17 @@ use std::os::fd::AsFd as _;
 
 pub(crate) use self::client::NetworkChannel;
 pub use self::client::{Helper, HelperAccess, HelperFiles};
+pub use self::gathered::{Allowed, Gather, Gathered};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{Network, Policy, Revocations, Scripts};
 pub use self::request::{LookedUp, Mark, ScriptCall, ScriptInput};
 
-/// Serves a tunnel that started this process by [`Helper::start`], until it is gone.
+/// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `gather` reads its configuration
+/// again.
 ///
 /// # Errors
 /// When the standard input is not the tunnel's.
-pub fn serve_helper() -> io::Result<()> {
+pub fn serve_helper(gather: Gather) -> io::Result<()> {
     let stream = io::stdin().as_fd().try_clone_to_owned()?;
-    serve::serve(channel::Channel::from(stream), serve::Rights::OfThePolicy)
+    serve::serve(channel::Channel::from(stream), serve::Rights::OfThePolicy, gather)
 }

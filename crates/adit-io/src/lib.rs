@@ -38,18 +38,19 @@ mod udp;
 pub use clock::{clock, local_time, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
 pub use driver::{
-    Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, Observer, WorkerStatus,
+    Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec, Observer,
+    WorkerStatus,
 };
 pub use helper::{
-    Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy, Revocations, ScriptCall, ScriptInput,
-    ScriptLauncher, ScriptRun, Scripts, serve_helper,
+    Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy,
+    Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use privileges::{
-    Account, AccountError, ConfineError, Confined, Layer, Sandbox, confine, forbid_core_files, lock_memory,
-    set_niceness, user_and_group,
+    Account, AccountError, ConfineError, Confined, Layer, Sandbox, allow_many_descriptors, confine,
+    forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
 pub use routing::Routing;
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};

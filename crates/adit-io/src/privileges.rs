@@ -7,7 +7,7 @@ use std::io;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, setgroups, setresgid, setresuid};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setpriority_process, setrlimit,
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process, setrlimit,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -164,6 +164,13 @@ pub struct Confined {
 /// When the system does not allow it.
 pub fn forbid_core_files() -> io::Result<()> {
     Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+}
+
+/// Lets the process have as many descriptors open as the system allows it: the usual limit of 1,024 is for programs that
+/// use `select`, and each tunnel, and each TCP connection, takes some. A system that refuses leaves it at what it was.
+pub fn allow_many_descriptors() {
+    let limits = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
 /// Gives up, in all threads and for good: the superuser's rights (the process becomes `account`, if there is one, and

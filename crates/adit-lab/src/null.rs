@@ -50,9 +50,9 @@ fn from_device(device: &SyncDevice, socket: &UdpSocket) -> io::Result<()> {
     loop {
         let count = device.recv(buffer.get_mut(HEAD..HEAD + LARGEST).unwrap_or_default())?;
         number = number.wrapping_add(1);
-        for train in wrapped(&mut buffer, count, number).chunks(SEGMENTS * SEGMENT) {
+        for batch in wrapped(&mut buffer, count, number).chunks(SEGMENTS * SEGMENT) {
             // The receiver may not be there yet.
-            let _ = socket.send(train);
+            let _ = socket.send(batch);
         }
     }
 }

@@ -263,8 +263,8 @@ impl Runner {
                 self.datagram.clear();
             }
         }
-        for train in self.outbox.iter() {
-            for datagram in train.bytes.chunks(train.segment.max(1)) {
+        for batch in self.outbox.iter() {
+            for datagram in batch.bytes.chunks(batch.segment.max(1)) {
                 let _ = member.socket.send(datagram);
             }
         }

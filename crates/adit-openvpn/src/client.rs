@@ -2,6 +2,7 @@
 
 mod challenge;
 mod connection;
+mod reconfigure;
 mod user;
 
 use std::collections::VecDeque;

@@ -70,7 +70,7 @@ fn tls_text(error: &rustls::Error) -> String {
         }
         Error::InvalidCertificate(CertificateError::ExpiredRevocationListContext { time, next_update }) => {
             format!(
-                "the revocation list (crl-verify) expired at {}, so no client can be accepted: put a newer one there, unless this machine's clock ({}) is wrong",
+                "the revocation list (crl-verify) expired at {}, so no peer can be accepted: put a newer one there, unless this machine's clock ({}) is wrong",
                 date(*next_update),
                 date(*time)
             )

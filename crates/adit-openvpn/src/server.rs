@@ -13,6 +13,7 @@ mod log_budget;
 mod peer;
 mod pre_auth;
 mod pre_check;
+mod reconfigure;
 mod reports;
 mod settings;
 mod silent;

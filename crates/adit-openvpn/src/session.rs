@@ -455,6 +455,11 @@ impl Session {
         }
     }
 
+    /// Takes other settings, which hold from the next key exchange on. How control packets are wrapped stays.
+    pub(crate) fn reconfigure(&mut self, params: &ControlParams) {
+        self.params = Arc::new(ControlParams { wrap: self.params.wrap.clone(), ..params.clone() });
+    }
+
     /// The next exchange is made by these.
     #[cfg(test)]
     pub(crate) fn set_control(&mut self, params: ControlParams) {

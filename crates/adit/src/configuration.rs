@@ -4,9 +4,12 @@ use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use adit_config::openvpn::{Parsed, parse};
+use adit_config::openvpn::{Config, KeyPassword, Parsed, Role, parse};
 use adit_config::{Failure, Problem};
+use adit_io::{Allowed, Gathered};
 use thiserror::Error;
+
+use crate::up::privileges;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -42,6 +45,53 @@ pub(crate) fn read(path: &Path) -> Result<Parsed, Unusable> {
     let mut parsed = parse(&name, &text, &load)?;
     parsed.warnings.extend(exposed.into_inner().iter().map(|path| warning(path)));
     Ok(parsed)
+}
+
+/// Reads the configuration in `path` again, with the files that it names, for a process that may not. Runs in the helper.
+///
+/// # Errors
+/// When the configuration itself cannot be read.
+pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
+    let text = std::fs::read(path)?;
+    let files = RefCell::new(Vec::new());
+    let load = |wanted: &Path| {
+        let content = std::fs::read(find(path, wanted)).map_err(|error| error.to_string());
+        files.borrow_mut().push((wanted.to_owned(), content.clone()));
+        content
+    };
+    let parsed = parse(&path.display().to_string(), &text, &load);
+    if let Ok(Parsed { config, .. }) = &parsed
+        && let KeyPassword::File(password) = &config.tls.key_password
+    {
+        // What is wrong with it shows where it is used.
+        let _ = load(password);
+    }
+    let allowed = parsed.ok().map(|parsed| allowed(path, &parsed.config));
+    Ok(Gathered { text, files: files.into_inner(), allowed })
+}
+
+/// What a configuration allows its tunnel to ask of the helper.
+fn allowed(path: &Path, config: &Config) -> Allowed {
+    let client_directory = match &config.role {
+        Role::Server(server) => server.per_client.directory.as_deref(),
+        Role::Client(_) | Role::Point(_) => None,
+    };
+    Allowed {
+        scripts: privileges::scripts(config),
+        client_directory: client_directory.map(|directory| find(path, directory)),
+    }
+}
+
+/// The configuration in `path` as it was gathered.
+///
+/// # Errors
+/// When it is wrong: one problem a line.
+pub(crate) fn parse_gathered(path: &Path, gathered: &Gathered) -> Result<Parsed, Failure> {
+    let load = |wanted: &Path| match gathered.files.iter().find(|(name, _)| name == wanted) {
+        Some((_, content)) => content.clone(),
+        None => Err("it was not read with the configuration".to_owned()),
+    };
+    parse(&path.display().to_string(), &gathered.text, &load)
 }
 
 /// Whether a file holds a private or shared key. PKCS#12 files are known by their names.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use crate::exit;
+use crate::{configuration, exit};
 
 /// What the command is called.
 pub(crate) const NAME: &str = "helper";
@@ -24,7 +24,7 @@ pub(crate) fn run(_: Args) -> ExitCode {
             return exit::failure(error);
         }
     }
-    match adit_io::forbid_core_files().and_then(|()| adit_io::serve_helper()) {
+    match adit_io::forbid_core_files().and_then(|()| adit_io::serve_helper(configuration::gather)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::failure(error),
     }

@@ -34,7 +34,9 @@ pub(crate) type Listener = Box<dyn FnMut(Severity, &str) + Send>;
 
 /// What all copies share.
 struct Shared {
-    writer: Writer,
+    writer: Arc<Writer>,
+    /// The tunnel's name, which begins each line where the process runs several tunnels.
+    name: Option<String>,
     /// Lines go where the user who started the tunnel does not see them (a file or the system's log).
     elsewhere: bool,
     stamped: bool,
@@ -55,24 +57,32 @@ impl Drop for FlushOnDrop {
     }
 }
 
-impl Logger {
-    /// The log as the configuration has it: the standard error, a file, or the system's log.
-    pub(crate) fn new(process: &Process) -> io::Result<Self> {
-        let sink = match &process.log {
-            Some(Log::File { path, append }) => Sink::File(open(path, *append)?),
-            Some(Log::Syslog(name)) => Sink::System(Syslog::new(name.as_deref().unwrap_or("adit"))),
-            None => Sink::Errors,
-        };
-        let stamped = match &sink {
-            Sink::File(_) => process.stamps,
+/// The logs of one process. Tunnels whose configurations name the same place write there in turn.
+#[derive(Default)]
+pub(crate) struct Logs(Vec<(Option<Log>, Arc<Writer>)>);
+
+impl Logs {
+    /// The log as the configuration has it: the standard error, a file, or the system's log. `name` begins each line.
+    pub(crate) fn open(&mut self, process: &Process, name: Option<&str>) -> io::Result<Logger> {
+        let writer =
+            match self.0.iter().find(|(place, _)| is_same_place(place.as_ref(), process.log.as_ref())) {
+                Some((_, writer)) => Arc::clone(writer),
+                None => {
+                    let writer = Arc::new(Writer::start(sink(process.log.as_ref())?)?);
+                    self.0.push((process.log.clone(), Arc::clone(&writer)));
+                    writer
+                }
+            };
+        let stamped = match &process.log {
+            Some(Log::File { .. }) => process.stamps,
             // The journal and the system's log stamp each line themselves.
-            Sink::Errors => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
-            Sink::System(_) => false,
+            None => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
+            Some(Log::Syslog(_)) => false,
         };
-        let elsewhere = !matches!(sink, Sink::Errors);
         let shared = Shared {
-            writer: Writer::start(sink)?,
-            elsewhere,
+            writer,
+            name: name.map(str::to_owned),
+            elsewhere: process.log.is_some(),
             stamped,
             mute: process.mute,
             last: String::new(),
@@ -80,6 +90,30 @@ impl Logger {
             listener: None,
         };
         Ok(Logger { shared: Arc::new(Mutex::new(shared)), verb: Arc::new(AtomicU8::new(process.verb)) })
+    }
+}
+
+/// Whether two configurations log to the same place. Of one file the first decides whether it is emptied.
+fn is_same_place(one: Option<&Log>, other: Option<&Log>) -> bool {
+    match (one, other) {
+        (Some(Log::File { path, .. }), Some(Log::File { path: other, .. })) => path == other,
+        (one, other) => one == other,
+    }
+}
+
+fn sink(log: Option<&Log>) -> io::Result<Sink> {
+    Ok(match log {
+        Some(Log::File { path, append }) => Sink::File(open(path, *append)?),
+        Some(Log::Syslog(name)) => Sink::System(Syslog::new(name.as_deref().unwrap_or("adit"))),
+        None => Sink::Errors,
+    })
+}
+
+impl Logger {
+    /// The log of a process with one tunnel.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn new(process: &Process) -> io::Result<Self> {
+        Logs::default().open(process, None)
     }
 
     /// Writes one line if it matters enough; what could make another, or command a terminal, is [`escaped`]. A log that cannot be written must not stop the tunnel.
@@ -177,7 +211,11 @@ impl Shared {
             Severity::Error => "error: ",
         };
         let start = if self.stamped { format!("{} {mark}", stamp()) } else { mark.to_owned() };
-        self.writer.push(Line { severity, start, text: text.to_owned() });
+        let text = match &self.name {
+            Some(name) => format!("{name}: {text}"),
+            None => text.to_owned(),
+        };
+        self.writer.push(Line { severity, start, text });
     }
 }
 
@@ -226,6 +264,29 @@ mod tests {
             lines[0], lines[1], lines[0]
         );
         assert_eq!(written(&process, &all), expected);
+    }
+
+    #[test]
+    fn tunnels_that_log_to_one_file_begin_their_lines_with_their_names() {
+        let path = std::env::temp_dir().join(format!("adit-log-{}-shared", std::process::id()));
+        let log = |append| Some(Log::File { path: path.clone(), append });
+        let mut logs = Logs::default();
+        let mut open = |append, verb, name| {
+            let process =
+                Process { log: log(append), stamps: false, verb, mute: Some(1), ..Process::default() };
+            logs.open(&process, Some(name)).expect("a log")
+        };
+        let (mut a, mut b) = (open(true, 1, "a"), open(false, 6, "b"));
+        let (info, debug) = (Severity::Info, Severity::Debug);
+        a.log(debug, "not written: verb 1");
+        for log in [&mut a, &mut b] {
+            log.log(info, "up");
+        }
+        b.log(debug, "more");
+        a.flush();
+        let text = std::fs::read_to_string(&path).expect("the log");
+        std::fs::remove_file(path).expect("the log");
+        assert_eq!(text, "a: up\nb: up\ndebug: b: more\n", "each has its own verb and mute");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `adit status`: what the running tunnels say of themselves.
 //!
-//! Each `adit up` listens on a Unix socket in [`DIRECTORY`]; each connection gets one JSON document.
+//! Each tunnel listens on a Unix socket in [`DIRECTORY`], and sends one JSON document over each connection.
 
 mod report;
 mod show;
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -96,17 +96,19 @@ impl Drop for Socket {
     }
 }
 
-/// Answers `adit status` for the tunnel of `file`.
+/// Answers `adit status` for the tunnel of that name.
 pub(crate) fn serve<P: Protocol + StatusSource>(
-    file: &Path,
+    name: &str,
     handle: Handle<P>,
     expiry: Expiry,
     (confinement, tables): (Confinement, OtherTables),
 ) -> io::Result<Socket> {
-    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name.to_owned();
     std::fs::create_dir_all(DIRECTORY)?;
     std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
-    remove_stale();
+    // Once: a socket of another tunnel of this process refuses connections until it listens.
+    static STALE: Once = Once::new();
+    STALE.call_once(remove_stale);
     let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path)?;
     let socket = Socket(path, listener.try_clone()?);

@@ -7,8 +7,11 @@ use adit_core::{
 use super::{SessionCodec, openvpn, wireguard};
 use crate::aead::AeadError;
 
-/// The codec that an order asks for.
-pub(crate) fn session(install: &Install) -> Result<SessionCodec, AeadError> {
+/// The codec of a session whose parameters the core has.
+///
+/// # Errors
+/// The keys do not fit the cipher, or the cipher or the header does not fit the framing.
+pub fn session_codec(install: &Install) -> Result<SessionCodec, AeadError> {
     let (cipher, replay) = (install.cipher, install.replay_window);
     let framing = match install.framing {
         Framing::OpenVpn(framing) => openvpn::Framing::Data(data(framing)),
@@ -22,15 +25,6 @@ pub(crate) fn session(install: &Install) -> Result<SessionCodec, AeadError> {
         }
     };
     openvpn::session(framing, cipher, (&key(&install.seal), &key(&install.open)), replay)
-}
-
-/// Whether what the peer sends bears the number that steering goes by ([`SessionCodec::steered`]).
-pub fn is_steered(framing: &Framing) -> bool {
-    match framing {
-        Framing::OpenVpn(data) | Framing::OpenVpnEpoch(data) => data.header != OpenVpnHeader::V1,
-        Framing::OpenVpnStatic(_) => false,
-        Framing::WireGuard { .. } => true,
-    }
 }
 
 fn data(framing: OpenVpnFraming) -> openvpn::DataFraming {

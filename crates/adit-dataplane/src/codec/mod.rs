@@ -9,7 +9,7 @@
 //! counters, limits of use, and the replay window to [`CountingSealer`] and [`WindowedOpener`].
 
 mod demultiplexer;
-pub(crate) mod from_core;
+mod from_core;
 mod open;
 pub mod openvpn;
 mod seal;
@@ -22,7 +22,7 @@ use std::fmt;
 use adit_core::Instant;
 
 pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
-pub use self::from_core::is_steered;
+pub use self::from_core::session_codec;
 pub use self::open::{Decode, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
 use crate::event::{OpenSession, SealSession};

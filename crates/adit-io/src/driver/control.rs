@@ -12,17 +12,18 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, DataEvent, Drive, Ended, Event, EventOf, Framing, Instant, Notice, OpenFailure,
-    Path, PeerId, Protocol, Rejected, Report, Severity, SourcePrefix, Transport, TunnelSettings, drive,
+    Command, ConnectionId, DataEvent, Drive, Ended, Event, EventOf, Instant, Notice, OpenFailure, Path,
+    PeerId, Protocol, Rejected, Report, Severity, SourcePrefix, Transport, TunnelSettings, drive,
 };
 use adit_dataplane::StreamError;
 
+use super::MakeCodec;
 use super::counters::LinkCounters;
 use super::mail::{DataMail, Mail};
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::status::{LossCounters, count};
-use super::workers::Workers;
+use super::workers::{Workers, or_install};
 use super::{Driver, DriverError, Observer, Order};
 use crate::clock;
 use crate::config::Remote;
@@ -92,6 +93,7 @@ pub(super) struct Control<'a, P: Protocol> {
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
     workers: Workers,
+    codec: MakeCodec<P>,
     poller: Poller,
     next_tick: Instant,
     overflow: Overflow,
@@ -105,7 +107,7 @@ pub(super) struct Control<'a, P: Protocol> {
     ended: Option<Ended>,
 }
 
-impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
+impl<'a, P: Protocol> Control<'a, P> {
     pub(super) fn new(
         driver: Driver<P>,
         protocol: P,
@@ -143,6 +145,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
             own_mail: driver.mail,
             orders: driver.order_receiver,
             workers,
+            codec: driver.codec,
             poller: Poller::new()?,
             next_tick: clock() + TICK,
             overflow: Overflow::new(clock()),
@@ -393,6 +396,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
             match order {
                 Order::Command(command) => self.protocol.handle_command(clock(), command),
                 Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
+                Order::Change(change) => change(&mut self.protocol, clock()),
                 Order::Inspect(inspection) => {
                     self.inspect(inspection);
                     continue;
@@ -424,7 +428,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
         self.observer.event(&event, self.tun.name());
     }
 
-    fn data(&mut self, event: DataEvent) {
+    fn data(&mut self, event: DataEvent<P::Codec>) {
         match &event {
             DataEvent::AddPeer(config) => {
                 self.peers.entry(config.peer).or_insert((0, 0));
@@ -434,7 +438,15 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
             }
             _ => {}
         }
-        self.workers.order(event);
+        match or_install(event) {
+            Ok(order) => self.workers.order(order),
+            // Keys that do not fit install nothing; what comes with them is counted as without a session.
+            Err(install) => {
+                if let Ok(codec) = (self.codec)(&install) {
+                    self.workers.install(install.peer, install.session, codec);
+                }
+            }
+        }
     }
 
     /// Sets the system up.
@@ -657,7 +669,7 @@ impl<'a, P: Protocol<Codec = Framing>> Control<'a, P> {
     }
 }
 
-impl<P: Protocol<Codec = Framing>> Drive for Control<'_, P> {
+impl<P: Protocol> Drive for Control<'_, P> {
     type Protocol = P;
     type Error = Infallible;
 

@@ -31,9 +31,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use adit_core::{Command, Ended, EventOf, Framing, Protocol, Transport};
+use adit_core::{Command, Ended, EventOf, Framing, Install, Instant, Protocol, Transport};
+use adit_dataplane::aead::AeadError;
+use adit_dataplane::codec::{SessionCodec, session_codec};
 use adit_dataplane::{MergePolicy, Snapshot};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use self::control::Control;
@@ -50,6 +51,7 @@ use crate::dns::NameServers;
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
+use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
 use crate::tcp::Listener;
@@ -151,8 +153,12 @@ pub trait Observer<P: Protocol> {
 /// A look at the protocol, the data plane's counters and the driver.
 pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
 
+/// A change of the protocol's settings, at that time.
+pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
+
 /// What a [`Handle`] sends to the control thread.
 pub(crate) enum Order<P: Protocol> {
+    Change(Change<P>),
     Command(Command),
     Reply(P::Reply),
     Inspect(Inspection<P>),
@@ -194,12 +200,21 @@ impl<P: Protocol> Handle<P> {
         self.send(Order::Inspect(inspection))
     }
 
+    /// Changes the protocol's settings soon, on the control thread. The change is dropped unmade when the driver has
+    /// ended, or ends first; false if that is known already.
+    pub fn change(&self, change: Change<P>) -> bool {
+        self.send(Order::Change(change))
+    }
+
     fn send(&self, order: Order<P>) -> bool {
         let there = self.orders.send(order).is_ok();
         self.mail.wake();
         there
     }
 }
+
+/// Makes the codec of a session from the parameters that its protocol gives.
+pub type MakeCodec<P> = fn(&Install<<P as Protocol>::Codec>) -> Result<SessionCodec, AeadError>;
 
 /// Everything that was set up, not yet running.
 pub struct Driver<P: Protocol> {
@@ -221,6 +236,7 @@ pub struct Driver<P: Protocol> {
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
+    codec: MakeCodec<P>,
 }
 
 impl<P: Protocol> fmt::Debug for Driver<P> {
@@ -230,8 +246,22 @@ impl<P: Protocol> fmt::Debug for Driver<P> {
 }
 
 impl<P: Protocol<Codec = Framing>> Driver<P> {
-    /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error.
+    /// A driver of a protocol whose codec parameters are in the core.
+    ///
+    /// # Errors
+    /// As [`Driver::with_codec`].
     pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
+        Self::with_codec(config, session_codec)
+    }
+}
+
+impl<P: Protocol> Driver<P> {
+    /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error. `codec` makes
+    /// the data plane's codec of a session from the protocol's parameters.
+    ///
+    /// # Errors
+    /// What cannot be set up, and why.
+    pub fn with_codec(config: DriverConfig, codec: MakeCodec<P>) -> Result<Self, DriverError> {
         let workers = workers(&config)?;
         let mut queues = Tun::create_queues(&config.tun, workers)?;
         let tun = queues.remove(0);
@@ -292,6 +322,7 @@ impl<P: Protocol<Codec = Framing>> Driver<P> {
             orders,
             order_receiver,
             helper: None,
+            codec,
         })
     }
 
@@ -405,13 +436,6 @@ fn workers(config: &DriverConfig) -> Result<usize, DriverError> {
         many if many > MAX_WORKERS => Err(DriverError::Workers(many)),
         some => Ok(some.max(1)),
     }
-}
-
-/// Each TCP connection takes a descriptor, and the usual limit of 1,024 is for programs that use `select`.
-fn allow_many_descriptors() {
-    let limits = getrlimit(Resource::Nofile);
-    // If it is refused, accepting rests when descriptors run out.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
 /// What the switches allow and the self-tests found to work.

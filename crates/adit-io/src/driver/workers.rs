@@ -5,12 +5,13 @@
 //! and no replay window has a gap.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, Install, PeerConfig, PeerId, Transport};
-use adit_dataplane::codec::is_steered;
-use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, remote_peer, split};
+use adit_core::{DataEvent, Install, PeerConfig, PeerId, SessionId, Transport};
+use adit_dataplane::codec::SessionCodec;
+use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split_with};
 
 use super::mail::DataMail;
 use super::status::WorkerStatus;
@@ -28,6 +29,9 @@ pub(super) struct Worker {
     /// How much it forwarded.
     pub(super) forwarded: Arc<AtomicU64>,
 }
+
+/// An order that installs nothing: sessions go by [`Workers::install`].
+pub(super) type Order = DataEvent<Infallible>;
 
 /// A peer, and who serves it.
 struct Served {
@@ -48,7 +52,7 @@ impl Workers {
     }
 
     /// Tells the data plane, which is woken by [`Workers::wake`].
-    pub(super) fn order(&mut self, event: DataEvent) {
+    pub(super) fn order(&mut self, event: Order) {
         match event {
             DataEvent::AddPeer(config) => {
                 let worker = match self.peers.get(&config.peer) {
@@ -79,18 +83,21 @@ impl Workers {
                 }
                 self.tell_all(&event);
             }
-            DataEvent::Install(install) => {
-                self.before_session(&install);
-                let (peer, session) = (install.peer, install.session);
-                self.tell_others(peer, || IngressEvent::InstallRemote { peer, session });
-                self.tell(peer, DataEvent::Install(install));
-            }
+            DataEvent::Install(install) => match install.framing {},
             DataEvent::Retire { peer, session } => {
                 self.tell_others(peer, || IngressEvent::Retire { peer, session });
                 self.tell(peer, event);
             }
             DataEvent::Activate { peer, .. } | DataEvent::Inject { peer, .. } => self.tell(peer, event),
         }
+    }
+
+    /// Gives the peer's worker a session, whose id the others learn.
+    pub(super) fn install(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
+        self.before_session(peer, &codec);
+        self.tell_others(peer, || IngressEvent::InstallRemote { peer, session });
+        let (egress, ingress) = install(peer, session, codec);
+        self.post_to(peer, (Some(egress), Some(ingress)));
     }
 
     /// The worker that serves a new peer: the one to which the kernel steers its datagrams
@@ -104,10 +111,10 @@ impl Workers {
 
     /// A peer whose datagrams cannot be steered is served by the first worker, where they arrive. This shows with its
     /// first session.
-    fn before_session(&mut self, install: &Install) {
-        let Some(served) = self.peers.get_mut(&install.peer) else { return };
+    fn before_session(&mut self, peer: PeerId, codec: &SessionCodec) {
+        let Some(served) = self.peers.get_mut(&peer) else { return };
         let first = !std::mem::replace(&mut served.has_session, true);
-        if first && served.worker != 0 && !is_steered(&install.framing) {
+        if first && served.worker != 0 && !codec.steered {
             let config = served.config.clone();
             self.place(config, 0);
         }
@@ -117,7 +124,7 @@ impl Workers {
     fn place(&mut self, config: PeerConfig, worker: usize) {
         for (number, each) in self.all.iter().enumerate() {
             if number == worker {
-                post(each, split(DataEvent::AddPeer(config.clone())));
+                post(each, divide(DataEvent::AddPeer(config.clone())));
             } else {
                 let (egress, ingress) = remote_peer(config.clone(), worker as u32);
                 post(each, (Some(egress), Some(ingress)));
@@ -127,17 +134,21 @@ impl Workers {
         self.peers.insert(config.peer, Served { worker, config, has_session });
     }
 
-    fn tell_all(&self, event: &DataEvent) {
+    fn tell_all(&self, event: &Order) {
         for worker in &self.all {
-            post(worker, split(event.clone()));
+            post(worker, divide(event.clone()));
         }
     }
 
     /// Tells the peer's worker; the first counts orders for peers that are not there.
-    fn tell(&self, peer: PeerId, event: DataEvent) {
+    fn tell(&self, peer: PeerId, event: Order) {
+        self.post_to(peer, divide(event));
+    }
+
+    fn post_to(&self, peer: PeerId, events: (Option<EgressEvent>, Option<IngressEvent>)) {
         let number = self.peers.get(&peer).map_or(0, |served| served.worker);
         if let Some(worker) = self.all.get(number) {
-            post(worker, split(event));
+            post(worker, events);
         }
     }
 
@@ -208,6 +219,25 @@ impl Workers {
         }
         (total, parts)
     }
+}
+
+/// An order that installs nothing; or what is installed.
+pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>>> {
+    Ok(match event {
+        DataEvent::Install(install) => return Err(install),
+        DataEvent::AddPeer(config) => DataEvent::AddPeer(config),
+        DataEvent::RemovePeer(peer) => DataEvent::RemovePeer(peer),
+        DataEvent::MovePeer { peer, path } => DataEvent::MovePeer { peer, path },
+        DataEvent::AddRoute { peer, route } => DataEvent::AddRoute { peer, route },
+        DataEvent::RemoveRoute { peer, route } => DataEvent::RemoveRoute { peer, route },
+        DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },
+        DataEvent::Retire { peer, session } => DataEvent::Retire { peer, session },
+        DataEvent::Inject { peer, payload } => DataEvent::Inject { peer, payload },
+    })
+}
+
+fn divide(event: Order) -> (Option<EgressEvent>, Option<IngressEvent>) {
+    split_with(event, |install| match install.framing {})
 }
 
 /// A worker that is gone has told why by a mail of its own.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::channel::Channel;
+use super::gathered::Gathered;
 use super::policy::Policy;
 use super::request::{
     FileRequest, LookedUp, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
@@ -61,7 +63,8 @@ impl Helper {
         let (ours, theirs) = Channel::pair()?;
         let work = move || {
             // The other end sees that it ended.
-            let _ = serve::serve(theirs, serve::Rights::OfTheProcess);
+            let none = |_: &Path| Err(io::ErrorKind::Unsupported.into());
+            let _ = serve::serve(theirs, serve::Rights::OfTheProcess, none);
         };
         let thread = thread::Builder::new().name("adit-helper".to_owned()).spawn(work)?;
         Helper::greet(ours, Place::Thread(Some(thread)), policy)
@@ -267,6 +270,15 @@ impl HelperFiles {
     /// When the helper is gone.
     pub fn look_up(&self) -> io::Result<Vec<LookedUp>> {
         self.ask(FileRequest::Names)
+    }
+
+    /// The configuration with the files that it names now. What it allows of scripts and clients' files holds from then
+    /// on, if it has no mistake.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn configuration(&self) -> io::Result<Gathered> {
+        self.ask(FileRequest::Configuration)
     }
 
     /// What the file of `auth-user-pass` holds.

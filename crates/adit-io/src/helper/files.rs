@@ -7,11 +7,14 @@ use std::net::ToSocketAddrs as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags, open, openat};
 
 use super::channel::Channel;
+use super::client::Helper;
+use super::gathered::{Allowed, Gather, Gathered};
 use super::policy::{Policy, Revocations};
 use super::request::{FileRequest, LookedUp, Mark, Refusal};
 
@@ -24,11 +27,20 @@ const MAX_USER_PASSWORD: u64 = 16 << 10;
 
 /// The files of one policy.
 pub(super) struct Files {
-    clients: Option<io::Result<OwnedFd>>,
+    configuration: Option<Configuration>,
+    clients: Mutex<Option<io::Result<OwnedFd>>>,
     revocations: Option<Listed>,
     pool: Option<Mutex<Pool>>,
     user_password: Option<Entry>,
     names: Vec<String>,
+}
+
+/// The configuration file.
+struct Configuration {
+    path: PathBuf,
+    /// The process that reads it in place of this one.
+    reader: Option<Helper>,
+    gather: Gather,
 }
 
 /// What `crl-verify` names.
@@ -53,14 +65,40 @@ struct Pool {
 
 impl Files {
     /// Opens what has to be opened before the process becomes another user.
-    pub(super) fn open(policy: &Policy) -> Self {
-        Files {
-            clients: policy.client_directory.as_deref().map(directory),
+    ///
+    /// # Errors
+    /// When a process that reads the configuration is needed and cannot be started.
+    pub(super) fn open(policy: &Policy, gather: Gather) -> io::Result<Self> {
+        let configuration = |path: &PathBuf| -> io::Result<Configuration> {
+            let reader = policy.needs_reader().then(|| start_reader(policy)).transpose()?;
+            Ok(Configuration { path: path.clone(), reader, gather })
+        };
+        Ok(Files {
+            configuration: policy.configuration.as_ref().map(configuration).transpose()?,
+            clients: Mutex::new(policy.client_directory.as_deref().map(directory)),
             revocations: policy.revocations.as_ref().map(Listed::new),
             pool: policy.pool_file.as_ref().map(|path| Mutex::new(Pool::new(path))),
             user_password: policy.user_password.as_deref().map(Entry::new),
             names: policy.names.clone(),
+        })
+    }
+
+    /// Reads the configuration again, with what it names. What it allows of clients' files holds from now on; what it
+    /// allows else is for the caller.
+    pub(super) fn configuration(&self) -> io::Result<Gathered> {
+        let Configuration { path, reader, gather } = self.configuration.as_ref().ok_or_else(not_named)?;
+        let gathered = match reader {
+            Some(reader) => reader.access().files()?.configuration()?,
+            None => gather(path)?,
+        };
+        if let Some(Allowed { client_directory, .. }) = &gathered.allowed {
+            *self.clients() = client_directory.as_deref().map(directory);
         }
+        Ok(gathered)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Option<io::Result<OwnedFd>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn serve(&self, channel: &Channel, request: FileRequest) -> io::Result<()> {
@@ -71,6 +109,8 @@ impl Files {
             FileRequest::WritePool(text) => channel.send(&self.write_pool(&text).map_err(Refusal::from)),
             FileRequest::Names => channel.send(&Ok::<_, Refusal>(self.look_up())),
             FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
+            // The caller takes this one, as scripts depend on it too.
+            FileRequest::Configuration => channel.send(&Err::<Gathered, _>(Refusal::from(not_named()))),
         }
     }
 
@@ -78,7 +118,8 @@ impl Files {
         if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no name of a client's file"));
         }
-        let directory = self.clients.as_ref().ok_or_else(not_named)?;
+        let clients = self.clients();
+        let directory = clients.as_ref().ok_or_else(not_named)?;
         let directory = directory.as_ref().map_err(copy)?;
         match read_at(directory, OsStr::new(name), MAX_CLIENT_FILE) {
             Ok(content) => Ok(Some(content)),
@@ -128,6 +169,21 @@ impl Files {
     fn user_password(&self) -> io::Result<Vec<u8>> {
         self.user_password.as_ref().ok_or_else(not_named)?.read(MAX_USER_PASSWORD)
     }
+}
+
+/// Starts the process that reads the configuration: this program once more, with nothing but the right to read.
+fn start_reader(policy: &Policy) -> io::Result<Helper> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1));
+    let policy = Policy {
+        configuration: policy.configuration.clone(),
+        reads_for_another: true,
+        account: policy.account.clone(),
+        lock_memory: policy.lock_memory,
+        without_sandbox: policy.without_sandbox,
+        ..Policy::default()
+    };
+    Helper::start(command, policy)
 }
 
 impl Listed {
@@ -233,6 +289,30 @@ mod tests {
     use super::*;
     use crate::testing::Scratch;
 
+    fn opened(policy: &Policy) -> Files {
+        let gather = |path: &Path| {
+            let allowed =
+                Allowed { client_directory: Some(path.with_extension("ccd")), ..Allowed::default() };
+            Ok(Gathered { text: fs::read(path)?, files: Vec::new(), allowed: Some(allowed) })
+        };
+        Files::open(policy, gather).unwrap()
+    }
+
+    #[test]
+    fn a_configuration_that_is_read_again_says_where_clients_files_are() {
+        let scratch = Scratch::new("gathered");
+        let path = scratch.path().join("server.conf");
+        fs::write(&path, "one").unwrap();
+        let directory = scratch.path().join("server.ccd");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("alice"), "x").unwrap();
+        let files = opened(&Policy { configuration: Some(path.clone()), ..Policy::default() });
+        assert!(files.client("alice").is_err(), "nothing named a directory");
+        assert_eq!(files.configuration().unwrap().text, b"one");
+        assert_eq!(files.client("alice").unwrap().unwrap(), b"x");
+        assert!(opened(&Policy::default()).configuration().is_err(), "the policy names no configuration");
+    }
+
     #[test]
     fn the_pool_file_is_for_its_owner() {
         let scratch = Scratch::new("pool");
@@ -260,7 +340,7 @@ mod tests {
         fs::write(clients.join("alice"), "push \"route 10.1.0.0\"").unwrap();
         fs::write(scratch.path().join("secret"), "x").unwrap();
         fs::File::create(clients.join("large")).unwrap().set_len(MAX_CLIENT_FILE + 1).unwrap();
-        let files = Files::open(&Policy { client_directory: Some(clients), ..Policy::default() });
+        let files = opened(&Policy { client_directory: Some(clients), ..Policy::default() });
         assert_eq!(files.client("alice").unwrap().unwrap(), b"push \"route 10.1.0.0\"");
         for none in ["bob", "directory"] {
             assert!(files.client(none).unwrap().is_none(), "{none}");
@@ -279,7 +359,7 @@ mod tests {
         fs::write(&list, "one").unwrap();
         let revocations = |path: &Path, is_directory| {
             let revocations = Some(Revocations { path: path.to_owned(), is_directory });
-            Files::open(&Policy { revocations, ..Policy::default() })
+            opened(&Policy { revocations, ..Policy::default() })
         };
         let files = revocations(&list, false);
         let mark = files.mark().unwrap();

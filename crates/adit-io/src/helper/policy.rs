@@ -24,6 +24,10 @@ pub struct Policy {
     pub kill_switch: bool,
     /// Sockets are bound to ports below 1024.
     pub low_ports: bool,
+    /// The configuration file of the tunnel, which may be read again with the files that it names then.
+    pub configuration: Option<PathBuf>,
+    /// It reads the configuration for another helper, and does nothing else: that one is of a user who may not read it.
+    pub reads_for_another: bool,
     /// `client-config-dir`.
     pub client_directory: Option<PathBuf>,
     /// `crl-verify`.
@@ -91,10 +95,15 @@ impl Policy {
         if self.low_ports {
             kept |= CapabilitySet::NET_BIND_SERVICE;
         }
-        if self.reads_files_of_others() {
+        if self.reads_for_another || self.reads_files_of_others() {
             kept |= CapabilitySet::DAC_READ_SEARCH;
         }
         kept
+    }
+
+    /// Whether another process has to read the configuration again, as this one becomes a user who need not be allowed to.
+    pub(super) fn needs_reader(&self) -> bool {
+        self.configuration.is_some() && !self.reads_for_another && !self.stays_root()
     }
 
     fn stays_root(&self) -> bool {
@@ -106,7 +115,8 @@ impl Policy {
     fn reads_files_of_others(&self) -> bool {
         use std::os::unix::fs::MetadataExt as _;
         let revocations = self.revocations.as_ref().map(|revocations| revocations.path.as_path());
-        let files = [revocations, self.user_password.as_deref(), self.client_directory.as_deref()];
+        let (password, directory) = (self.user_password.as_deref(), self.client_directory.as_deref());
+        let files = [revocations, password, directory, self.configuration.as_deref()];
         let is_of_other = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.uid() != 0);
         self.stays_root()
             && rustix::process::geteuid().is_root()

@@ -93,6 +93,9 @@ pub(super) enum FileRequest {
     Names,
     /// The file of `auth-user-pass`. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
+    /// The configuration with the files that it names now; what it allows of scripts and clients' files holds from then
+    /// on. Answer: `Result<Gathered, Refusal>`.
+    Configuration,
 }
 
 /// The addresses of a name, or why they are not known.

@@ -13,8 +13,9 @@ use adit_core::{OpenFailure, Report, Severity, Transport};
 
 use super::channel::Channel;
 use super::files::Files;
+use super::gathered::{Allowed, Gather, Gathered};
 use super::policy::{Network, Policy};
-use super::request::{NetworkAnswer, NetworkRequest, Note, Opening, Request};
+use super::request::{FileRequest, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request};
 use super::scripts::Scripts;
 use crate::config::Remote;
 use crate::dns::NameServers;
@@ -52,12 +53,12 @@ struct Helper {
 }
 
 /// Serves one tunnel until it is gone; then puts back what was changed.
-pub(super) fn serve(channel: Channel, rights: Rights) -> io::Result<()> {
+pub(super) fn serve(channel: Channel, rights: Rights, gather: Gather) -> io::Result<()> {
     let (Request::Start(policy), _) = channel.receive()? else {
         return Err(io::Error::other("the first request must say what the helper is for"));
     };
     let removed_at_end = policy.removed_at_end.clone();
-    let (helper, notes) = match start(*policy, rights) {
+    let (helper, notes) = match start(*policy, rights, gather) {
         Ok(started) => started,
         Err(error) => return channel.send(&Err::<Vec<Note>, String>(error.to_string())),
     };
@@ -71,10 +72,10 @@ pub(super) fn serve(channel: Channel, rights: Rights) -> io::Result<()> {
     Ok(())
 }
 
-fn start(policy: Policy, rights: Rights) -> io::Result<(Helper, Vec<Note>)> {
+fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, Vec<Note>)> {
     let mut reports = Vec::new();
     // What only root may open, before it is root no more.
-    let files = Files::open(&policy);
+    let files = Files::open(&policy, gather)?;
     if rights == Rights::OfThePolicy {
         if policy.lock_memory {
             lock_memory()?;
@@ -138,6 +139,9 @@ impl Helper {
             match channel.receive()?.0 {
                 Request::Network(request) => self.serve_network(channel, request)?,
                 Request::Open { remote, attempt } => return self.open(channel, remote, attempt),
+                Request::File(FileRequest::Configuration) => {
+                    channel.send(&self.read_configuration().map_err(Refusal::from))?;
+                }
                 Request::File(request) => self.files.serve(channel, request)?,
                 Request::Script(request) => {
                     let scripts = self.scripts.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
@@ -146,6 +150,15 @@ impl Helper {
                 Request::Start(_) | Request::Channel => return Err(io::ErrorKind::PermissionDenied.into()),
             }
         }
+    }
+
+    /// Reads the configuration again; the scripts that it names may be run from now on, and no others.
+    fn read_configuration(&self) -> io::Result<Gathered> {
+        let gathered = self.files.configuration()?;
+        if let (Some(scripts), Some(Allowed { scripts: allowed, .. })) = (&self.scripts, &gathered.allowed) {
+            lock(scripts).allow(allowed.clone().unwrap_or_default());
+        }
+        Ok(gathered)
     }
 
     fn serve_network(&self, channel: &Channel, request: NetworkRequest) -> io::Result<()> {

@@ -152,8 +152,8 @@ impl Roamer {
 
     fn send_data(&mut self, index: usize) {
         let Some(socket) = self.sockets.get(index) else { return };
-        for train in self.outbox.iter() {
-            for datagram in train.bytes.chunks(train.segment.max(1)) {
+        for batch in self.outbox.iter() {
+            for datagram in batch.bytes.chunks(batch.segment.max(1)) {
                 let _ = socket.send(datagram);
             }
         }

@@ -151,6 +151,10 @@ impl Authentication {
         &self.params
     }
 
+    pub(super) fn set_params(&mut self, params: Arc<ServerParams>) {
+        self.params = params;
+    }
+
     pub(super) fn owner(&self) -> u64 {
         self.owner
     }

@@ -49,6 +49,10 @@ impl Connecting {
         self.id == id
     }
 
+    pub(super) fn lease_mut(&mut self) -> &mut ClientLease {
+        &mut self.lease
+    }
+
     pub(super) fn into_lease(self) -> ClientLease {
         self.lease
     }

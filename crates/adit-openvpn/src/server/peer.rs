@@ -158,6 +158,27 @@ impl Peer {
         })
     }
 
+    /// The settings that hold for it.
+    pub(super) fn params(&self) -> &Arc<ServerParams> {
+        &self.params
+    }
+
+    /// Takes other settings, which hold where they do not depend on what was agreed.
+    pub(super) fn reconfigure(&mut self, params: &Arc<ServerParams>) {
+        self.params = Arc::clone(params);
+        self.authentication.set_params(Arc::clone(params));
+        self.session.reconfigure(&params.control);
+    }
+
+    /// Its addresses, wherever they wait to be its own.
+    pub(super) fn leases_mut(&mut self) -> impl Iterator<Item = &mut ClientLease> {
+        let Peer { up, connecting, learning, .. } = self;
+        let up = up.as_mut().map(|up| &mut up.lease);
+        let connecting = connecting.as_mut().map(|connecting| connecting.lease_mut());
+        let learning = learning.as_mut().map(|learning| learning.lease_mut());
+        up.into_iter().chain(connecting).chain(learning)
+    }
+
     /// Its id in the data plane.
     pub(super) fn data_id(&self) -> PeerId {
         self.id

@@ -83,6 +83,13 @@ impl PreAuth {
         self.answers.clear();
     }
 
+    /// Takes the limits of other settings.
+    pub(super) fn set_limits(&mut self, params: &ServerParams) {
+        self.answer_limit = AnswerLimit::new(params.admission.answers);
+        self.small_answer_limit = AnswerLimit::new(small_answers(params));
+        self.client_limit = ClientLimit::new(params.admission.clients);
+    }
+
     /// The next answer to send.
     pub(super) fn poll_answer(&mut self) -> Option<(Path, Vec<u8>)> {
         self.answers.pop_front()

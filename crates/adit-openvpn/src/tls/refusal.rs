@@ -41,7 +41,7 @@ impl fmt::Display for Refused {
             }
             Refusal::List { issuer, reason } => write!(
                 f,
-                "the revocation list (crl-verify) of {issuer} {reason}, so no client below that CA can be accepted"
+                "the revocation list (crl-verify) of {issuer} {reason}, so no peer below that CA can be accepted"
             ),
             Refusal::Authority(FaultyCa { subject, fault: CaFault::Revoked }) => {
                 write!(f, "the CA certificate {subject} was revoked (crl-verify)")

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -34,20 +35,22 @@ pub(super) struct Clients {
 impl Clients {
     /// Starts the thread. `remembered` is what the pool's file said.
     pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
-        (files, helper): (PerClient, HelperFiles),
+        (files, helper): (Arc<Mutex<PerClient>>, HelperFiles),
         remembered: Vec<PoolEntry>,
         handle: Handle<P>,
         log: Logger,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
-        let mut leases = PoolLeases::new(files.pool_file.clone(), remembered);
+        let pool_file = lock(&files).pool_file.clone();
+        let mut leases = PoolLeases::new(pool_file, remembered);
         let work = move || {
             let mut log = log;
             loop {
                 match receiver.recv_timeout(leases.next_write()) {
                     Ok(Job::Leased(entry)) => leases.note(entry),
                     Ok(Job::LookUp { peer, name }) => {
-                        let settings = settings_of(&files, &helper, &name, &mut log).map(Box::new);
+                        let settings =
+                            settings_of(&lock(&files).clone(), &helper, &name, &mut log).map(Box::new);
                         handle.reply(Reply::PeerSettings { peer, name, settings });
                     }
                     Err(RecvTimeoutError::Timeout) => leases.write(&helper, &mut log),
@@ -84,6 +87,11 @@ impl Drop for Clients {
             let _ = thread.join();
         }
     }
+}
+
+/// What may change when the configuration is read again.
+fn lock(files: &Mutex<PerClient>) -> MutexGuard<'_, PerClient> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the files say of a client; an error says why that cannot be told.

@@ -14,6 +14,7 @@ use adit_pki::inspect;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::ending::Ending;
 use crate::log::Logger;
 use crate::status::Expiring;
 
@@ -100,15 +101,17 @@ impl Expiry {
         certificates.iter().chain(lists.iter()).filter_map(|dated| dated.near(now)).collect()
     }
 
-    /// Warns in the log, now and then once in each `period`.
-    pub(super) fn watch(&self, mut log: Logger, period: Duration) -> io::Result<()> {
+    /// Warns in the log, now and then once in each `period`, until the tunnel ends.
+    pub(super) fn watch(&self, mut log: Logger, period: Duration, ending: Ending) -> io::Result<()> {
         let expiry = self.clone();
         thread::Builder::new().name("adit-expiry".to_owned()).spawn(move || {
             loop {
                 for expiring in expiry.near(OffsetDateTime::now_utc()) {
                     log.log(Severity::Warning, expiring);
                 }
-                thread::sleep(period);
+                if ending.wait(period) {
+                    return;
+                }
             }
         })?;
         Ok(())
@@ -199,7 +202,7 @@ mod tests {
     fn expiry(scratch: &Scratch, own: i64, authority_days: i64, list: i64) -> Expiry {
         std::fs::create_dir_all(scratch.path().join("pki")).unwrap();
         scratch.write("pki/index.json", "{}").unwrap();
-        let role = super::super::tests::config("").role;
+        let role = super::super::tunnel::tests::config("").role;
         let expiry = Expiry::new(&scratch.path().join("server.conf"), &role);
         let (ca, list) = authority("ca", authority_days, list);
         let certificate = authority("own", own, 0).0.into_bytes();
@@ -248,7 +251,7 @@ mod tests {
         let path = scratch.path().join("log");
         let file = Some(Log::File { path: path.clone(), append: false });
         let log = Logger::new(&Process { log: file, verb: 1, ..Process::default() }).unwrap();
-        expiry(&scratch, 59, 90, 90).watch(log, Duration::from_millis(10)).unwrap();
+        expiry(&scratch, 59, 90, 90).watch(log, Duration::from_millis(10), Ending::default()).unwrap();
         let count = || std::fs::read_to_string(&path).unwrap().matches("certificate of own").count();
         let tries = (0..500).any(|_| {
             thread::sleep(Duration::from_millis(10));

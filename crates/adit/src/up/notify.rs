@@ -20,7 +20,34 @@ pub(super) fn connect() {
     if let Ok(socket) = connected {
         let _ = MANAGER.set(socket);
     }
-    status("set up");
+}
+
+/// Tells of one tunnel of the process.
+pub(super) struct Notifier {
+    /// Its name, where it is not the only one.
+    name: Option<String>,
+}
+
+impl Notifier {
+    /// For the tunnel of that name.
+    pub(super) fn of(name: &str, has_others: bool) -> Self {
+        Notifier { name: has_others.then(|| name.to_owned()) }
+    }
+
+    /// What to show for it.
+    pub(super) fn status(&self, text: &str) {
+        match &self.name {
+            Some(name) => status(&format!("{name}: {text}")),
+            None => status(text),
+        }
+    }
+
+    /// It is about to end: where it is the only one, the process is.
+    pub(super) fn stopping(&self) {
+        if self.name.is_none() {
+            stopping();
+        }
+    }
 }
 
 /// All is set up, and rights are given up; what depends on this service may start. As with OpenVPN, this does not wait
@@ -29,12 +56,11 @@ pub(super) fn ready() {
     tell("READY=1");
 }
 
-/// What to show for it.
-pub(super) fn status(text: &str) {
+fn status(text: &str) {
     tell(&format!("STATUS={}", text.replace('\n', " ")));
 }
 
-/// It is about to end.
+/// The process is about to end.
 pub(super) fn stopping() {
     tell("STOPPING=1");
 }

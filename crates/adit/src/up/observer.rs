@@ -7,7 +7,7 @@ use adit_openvpn::request::{Event, Request};
 use super::clients::Clients;
 use super::credentials::CredentialPrompt;
 use super::management::Watcher;
-use super::notify;
+use super::notify::Notifier;
 use super::scripts::Scripts;
 use crate::log::Logger;
 use crate::status::StatusSource;
@@ -15,6 +15,7 @@ use crate::status::StatusSource;
 /// Writes events to the log, and does what the protocol asks of the program.
 pub(super) struct LogObserver<P: Protocol> {
     log: Logger,
+    notifier: Notifier,
     handle: Handle<P>,
     clients: Option<Clients>,
     prompt: Option<CredentialPrompt>,
@@ -26,13 +27,13 @@ impl<P: Protocol> LogObserver<P> {
     /// `clients` answers a server that asks about its clients, `prompt` a client that needs
     /// a password or an answer, `watcher` the management client.
     pub(super) fn new(
-        log: Logger,
+        (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
         (prompt, scripts): (Option<CredentialPrompt>, Option<Scripts>),
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, handle, clients, prompt, scripts, watcher }
+        LogObserver { log, notifier, handle, clients, prompt, scripts, watcher }
     }
 }
 
@@ -48,12 +49,12 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                 let addresses =
                     if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
                 let text = format_args!("tunnel up: {tun_name} with {addresses}, MTU {}", settings.mtu);
-                notify::status(&text.to_string());
+                self.notifier.status(&text.to_string());
                 self.log.log(Severity::Info, text);
             }
             Event::Down => {
                 let text = format_args!("tunnel down: {tun_name}");
-                notify::status(&text.to_string());
+                self.notifier.status(&text.to_string());
                 self.log.log(Severity::Info, text);
             }
             Event::PeerUp { info, .. } => {
@@ -73,7 +74,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                 self.log.log(Severity::Debug, format_args!("peer {} down: {reason}", peer.0));
             }
             Event::Ended(Ended::Shutdown) => {
-                notify::stopping();
+                self.notifier.stopping();
                 self.log.log(Severity::Info, "ended on request");
             }
             // `adit up` says why as its last word.

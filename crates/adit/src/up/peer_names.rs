@@ -13,6 +13,7 @@ use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles, LookedUp};
 use adit_openvpn::request::Reply;
 
+use super::ending::Ending;
 use crate::log::Logger;
 
 /// How often names are looked up: a name that follows a changing address has a TTL of about this.
@@ -88,7 +89,7 @@ impl PeerNames {
         mut self,
         helper: HelperFiles,
         handle: Handle<P>,
-        mut log: Logger,
+        (mut log, ending): (Logger, Ending),
     ) -> io::Result<()> {
         self.complain(&mut log);
         if self.hosts.iter().all(|host| host.parse::<IpAddr>().is_ok()) {
@@ -97,7 +98,9 @@ impl PeerNames {
         thread::Builder::new().name("adit-names".to_owned()).spawn(move || {
             loop {
                 let unknown = self.known.is_empty();
-                thread::sleep(if unknown { LOOK_UP_UNKNOWN_EVERY } else { LOOK_UP_EVERY });
+                if ending.wait(if unknown { LOOK_UP_UNKNOWN_EVERY } else { LOOK_UP_EVERY }) {
+                    return;
+                }
                 let complained = !self.missing.is_empty();
                 let changed = self.refresh(|hosts| {
                     helper.look_up().unwrap_or_else(|error| vec![Err(error.to_string()); hosts.len()])

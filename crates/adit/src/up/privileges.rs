@@ -61,12 +61,18 @@ pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Ac
         .as_ref()
         .filter(|file| file.every.is_some())
         .map(|file| file.path.clone());
-    policy.scripts = scripts::any(&server.access).then(|| Scripts {
+    policy.scripts = scripts(config);
+}
+
+/// The scripts of a server, if it has any.
+pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
+    let Role::Server(server) = &config.role else { return None };
+    scripts::any(&server.access).then(|| Scripts {
         commands: scripts::commands(&server.access),
         variables: server.access.env.iter().map(|(name, _)| name.clone()).collect(),
         prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
-    });
+    })
 }
 
 /// Starts the helper.

@@ -14,6 +14,7 @@ use adit_openvpn::credentials;
 use adit_openvpn::request::Reply;
 use adit_pki::{RevocationError, Revocations};
 
+use super::ending::Ending;
 use super::expiry::Expiry;
 use crate::configuration;
 use crate::log::Logger;
@@ -132,7 +133,7 @@ impl Source {
         mut self,
         files: HelperFiles,
         handle: Handle<P>,
-        mut log: Logger,
+        (mut log, ending): (Logger, Ending),
     ) -> io::Result<()> {
         let mut complained = false;
         thread::Builder::new().name("adit-crl".to_owned()).spawn(move || {
@@ -164,7 +165,9 @@ impl Source {
                     }
                     Err(_) => {}
                 }
-                thread::sleep(LOOK_EVERY);
+                if ending.wait(LOOK_EVERY) {
+                    return;
+                }
             }
         })?;
         Ok(())

@@ -1,8 +1,8 @@
 //! Signals, as OpenVPN takes them.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use adit_core::{Command, Protocol};
@@ -13,6 +13,7 @@ use signal_hook::flag::{register_conditional_default, register_usize};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, unregister};
 
+use super::reload::Reload;
 use super::status_file::{self, Form};
 use super::terminal::Waiting;
 use crate::log::Logger;
@@ -21,7 +22,7 @@ use crate::status::StatusSource;
 /// What a person at a terminal, or its loss, sends to end a program.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals before there is a tunnel: each ends the program as by default, but not before what must not be left
+/// Signals before there are tunnels: each ends the program by its default action, but not before what must not be left
 /// behind is gone: a terminal that hides what is typed, the file of the management socket.
 pub(super) struct StartupSignals {
     /// A signal may end the program on the spot.
@@ -30,13 +31,16 @@ pub(super) struct StartupSignals {
     reasons: AtomicUsize,
     /// The last signal that came; 0: none.
     caught: Arc<AtomicUsize>,
+    /// No answer is wanted any more, as the process ends for another reason.
+    withdrawn: AtomicBool,
     actions: Vec<SigId>,
 }
 
 impl StartupSignals {
     pub(super) fn watch() -> io::Result<Self> {
         let (free, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
-        let mut signals = StartupSignals { free, reasons: AtomicUsize::new(0), caught, actions: Vec::new() };
+        let (reasons, withdrawn) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let mut signals = StartupSignals { free, reasons, caught, withdrawn, actions: Vec::new() };
         for signal in ENDS {
             let number = signal.unsigned_abs() as usize;
             let note = register_usize(signal, Arc::clone(&signals.caught), number)?;
@@ -58,11 +62,16 @@ impl StartupSignals {
         self.free.store(true, Ordering::SeqCst);
         self.caught.swap(0, Ordering::SeqCst) != 0
     }
+
+    /// Withdraws what is being asked of a person or a program.
+    pub(super) fn withdraw(&self) {
+        self.withdrawn.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Waiting for StartupSignals {
     fn wants_it(&self) -> bool {
-        self.caught.load(Ordering::SeqCst) == 0
+        self.caught.load(Ordering::SeqCst) == 0 && !self.withdrawn.load(Ordering::SeqCst)
     }
 
     fn begin(&self) {
@@ -83,13 +92,87 @@ impl Waiting for StartupSignals {
     }
 }
 
-/// SIGTERM and SIGINT end the tunnel with a goodbye (a second one at once), SIGUSR1 and SIGHUP make it connect
-/// anew, SIGUSR2 writes the state to the log.
-pub(super) fn watch<P: Protocol + StatusSource>(
+/// What a signal asks of each tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// End, with a goodbye (SIGTERM, SIGINT).
+    Shutdown,
+    /// Connect anew (SIGUSR1).
+    Restart,
+    /// Read the configuration again (SIGHUP).
+    Reload,
+    /// Write the state to the log (SIGUSR2).
+    Status,
+}
+
+/// Passes an order to one tunnel; false when that has ended.
+pub(super) type Receiver = Box<dyn FnMut(Order) -> bool + Send>;
+
+/// The tunnels of the process that take orders. Copies share them.
+#[derive(Clone, Default)]
+pub(super) struct Tunnels(Arc<Mutex<Receivers>>);
+
+#[derive(Default)]
+struct Receivers {
+    all: Vec<Receiver>,
+    stopping: bool,
+}
+
+impl Tunnels {
+    /// One more. It ends at once if the others were told to end before.
+    pub(super) fn add(&self, mut receiver: Receiver) {
+        let mut receivers = self.lock();
+        if receivers.stopping {
+            receiver(Order::Shutdown);
+        }
+        receivers.all.push(receiver);
+    }
+
+    /// Gives all tunnels an order, in the order of their files. False when all have ended.
+    pub(super) fn order(&self, order: Order) -> bool {
+        let mut receivers = self.lock();
+        receivers.stopping |= order == Order::Shutdown;
+        receivers.all.retain_mut(|receiver| receiver(order));
+        !receivers.all.is_empty()
+    }
+
+    /// Whether none takes orders, or all have ended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().all.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Receivers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a tunnel takes orders.
+pub(super) fn receiver<P: Protocol + StatusSource>(
     handle: Handle<P>,
     form: Form,
-    mut log: Logger,
-) -> io::Result<()> {
+    (mut log, reload): (Logger, Option<Reload>),
+) -> Receiver {
+    Box::new(move |order| match order {
+        Order::Shutdown => handle.command(Command::Shutdown),
+        Order::Restart => handle.command(Command::Restart),
+        Order::Reload => match &reload {
+            Some(reload) => {
+                reload.begin();
+                true
+            }
+            // Its file is read at its start alone.
+            None => handle.command(Command::Restart),
+        },
+        Order::Status => {
+            status_file::tell(form, &handle, &mut log);
+            true
+        }
+    })
+}
+
+/// SIGTERM and SIGINT end the tunnels with a goodbye (a second one at once), SIGUSR1 makes them connect anew, SIGHUP has
+/// them read their files again, SIGUSR2 writes their state to the log.
+pub(super) fn watch(tunnels: Tunnels) -> io::Result<()> {
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         // Takes effect from the second signal on: the flag is set by the first.
@@ -99,18 +182,47 @@ pub(super) fn watch<P: Protocol + StatusSource>(
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP])?;
     thread::Builder::new().name("adit-signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
-            let command = match signal {
-                SIGTERM | SIGINT => Command::Shutdown,
-                SIGUSR2 => {
-                    status_file::tell(form, &handle, &mut log);
-                    continue;
-                }
-                _ => Command::Restart,
+            let order = match signal {
+                SIGTERM | SIGINT => Order::Shutdown,
+                SIGUSR2 => Order::Status,
+                SIGHUP => Order::Reload,
+                _ => Order::Restart,
             };
-            if !handle.command(command) && stopping.load(Ordering::Relaxed) {
+            if !tunnels.order(order) && stopping.load(Ordering::Relaxed) {
                 return;
             }
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn orders_reach_every_tunnel_that_has_not_ended() {
+        let (orders, given) = mpsc::channel();
+        let tunnels = Tunnels::default();
+        let tunnel = |name: &'static str, ends: bool| -> Receiver {
+            let orders = orders.clone();
+            Box::new(move |order| orders.send((name, order)).is_ok() && !ends)
+        };
+        tunnels.add(tunnel("a", false));
+        tunnels.add(tunnel("b", true));
+        assert!(tunnels.order(Order::Restart) && tunnels.order(Order::Shutdown));
+        tunnels.add(tunnel("late", true));
+        assert!(tunnels.order(Order::Status));
+        let expected = [
+            ("a", Order::Restart),
+            ("b", Order::Restart),
+            ("a", Order::Shutdown),
+            ("late", Order::Shutdown),
+            ("a", Order::Status),
+            ("late", Order::Status),
+        ];
+        assert_eq!(given.try_iter().collect::<Vec<_>>(), expected);
+    }
 }

@@ -52,6 +52,33 @@ pub(super) fn credentials(
     Ok(credentials)
 }
 
+/// The same while the tunnel runs, where no one can be asked: `password` is what the file of `askpass` says.
+pub(super) fn again(config: &Config, password: Option<Zeroizing<String>>) -> Result<Credentials, Fault> {
+    let tls = &config.tls;
+    let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
+    let mut credentials = Credentials {
+        ca: tls.ca.as_ref().map(text).unwrap_or_default(),
+        certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
+        private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
+    };
+    let directive = if tls.pkcs12.is_some() { "pkcs12" } else { "key" };
+    let fault = |error: EncryptedKeyError| (directive, fault_text(directive, &error));
+    let given = password.as_ref().map_or("", |password| password.as_str());
+    if let Some(packed) = &tls.pkcs12 {
+        let der = pkcs12::decode_base64(packed.text()).map_err(fault)?;
+        let unpacked = pkcs12::open(&der, "").or_else(|_| pkcs12::open(&der, given)).map_err(fault)?;
+        credentials.certificate = unpacked.certificates;
+        credentials.private_key = unpacked.private_key;
+        if credentials.ca.is_empty() {
+            credentials.ca = unpacked.authorities;
+        }
+    } else if is_encrypted(&credentials.private_key) {
+        let encrypted = std::mem::take(&mut credentials.private_key);
+        credentials.private_key = decrypt(&encrypted, given).map_err(fault)?;
+    }
+    Ok(credentials)
+}
+
 fn unpack(packed: &Secret, passwords: &mut Passwords<'_>, into: &mut Credentials) -> Result<(), Fault> {
     let der =
         pkcs12::decode_base64(packed.text()).map_err(|error| ("pkcs12", fault_text("pkcs12", &error)))?;

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{Framing, Protocol, TableUsage};
+use adit_core::{Protocol, TableUsage};
 
 use super::{Control, DATAGRAM_LIMIT};
 use crate::driver::Inspection;
 use crate::driver::status::IoStatus;
 use crate::offload::{OffloadState, OffloadStatus};
 
-impl<P: Protocol<Codec = Framing>> Control<'_, P> {
+impl<P: Protocol> Control<'_, P> {
     pub(super) fn inspect(&mut self, inspection: Inspection<P>) {
         let (snapshot, workers) = self.workers.snapshot();
         let (tun_read_bytes, tun_written_bytes) = self.link.bytes();

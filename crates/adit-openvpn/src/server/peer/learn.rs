@@ -20,6 +20,10 @@ pub(in crate::server) struct Learning {
 }
 
 impl Learning {
+    pub(in crate::server) fn lease_mut(&mut self) -> &mut ClientLease {
+        &mut self.lease
+    }
+
     pub(in crate::server) fn into_lease(self) -> ClientLease {
         self.lease
     }

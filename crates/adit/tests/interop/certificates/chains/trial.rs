@@ -44,7 +44,7 @@ pub(super) struct Trial<'a> {
 /// What the judging program logs when it refuses, and at no other time.
 fn refusals(verifier: Program) -> &'static [&'static str] {
     match verifier {
-        Program::Adit => &["the peer is not who", "the peer's certificate", "so nobody can be let in"],
+        Program::Adit => &["the peer is not who", "the peer's certificate", "so no peer can be accepted"],
         _ => &[
             "VERIFY ERROR",
             "VERIFY KU ERROR",

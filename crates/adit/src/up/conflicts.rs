@@ -1,0 +1,305 @@
+//! What several configurations of one process cannot have both, found before anything starts.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use adit_config::openvpn::{Family, Listen, Log, ManagementAddress, Parsed, Process, Role};
+use adit_core::Transport;
+
+use super::tunnel::place;
+
+/// Something that one tunnel of the machine alone can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Claim {
+    /// A device by its name.
+    Device(String),
+    /// A port at an address, or at all of a family: all IPv6 addresses include those of IPv4.
+    Address(Transport, IpAddr, u16),
+    /// A port for the management socket, at an address or name.
+    ManagementPort(String, u16),
+    /// A file that is written, or the file of a socket.
+    File(PathBuf),
+}
+
+impl Claim {
+    /// Whether two tunnels cannot have both.
+    fn excludes(&self, other: &Claim) -> bool {
+        match (self, other) {
+            (Claim::Address(transport, one, port), Claim::Address(of_other, other, other_port)) => {
+                transport == of_other && port == other_port && overlap(*one, *other)
+            }
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Claim::Device(name) => write!(f, "the device {name}"),
+            Claim::Address(transport, address, port) => {
+                let transport = match transport {
+                    Transport::Udp => "UDP",
+                    Transport::Tcp => "TCP",
+                };
+                match address.is_unspecified() {
+                    true => write!(f, "{transport} port {port}"),
+                    false => write!(f, "{transport} {}", std::net::SocketAddr::new(*address, *port)),
+                }
+            }
+            Claim::ManagementPort(host, port) => write!(f, "the management address {host} {port}"),
+            Claim::File(path) => write!(f, "the file {}", path.display()),
+        }
+    }
+}
+
+/// Whether both of two addresses take the same datagrams.
+fn overlap(one: IpAddr, other: IpAddr) -> bool {
+    let includes = |all: IpAddr, some: IpAddr| match all {
+        IpAddr::V6(all) => all == Ipv6Addr::UNSPECIFIED,
+        IpAddr::V4(all) => all == Ipv4Addr::UNSPECIFIED && some.is_ipv4(),
+    };
+    one == other || includes(one, other) || includes(other, one)
+}
+
+/// Finds what the configurations contradict each other in: one problem a line, each with the places in both files.
+///
+/// # Errors
+/// When there is any.
+pub(super) fn check(all: &[(&Path, &Parsed)]) -> Result<(), String> {
+    let mut problems = Vec::new();
+    for (number, (file, parsed)) in all.iter().enumerate() {
+        for (other_file, other) in all.iter().take(number) {
+            compare((*file, *parsed), (*other_file, *other), &mut problems);
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+}
+
+fn compare(
+    (file, parsed): (&Path, &Parsed),
+    (other_file, other): (&Path, &Parsed),
+    problems: &mut Vec<String>,
+) {
+    if same_file(file, other_file) {
+        problems.push(format!("{}: the same file is named twice", file.display()));
+        return;
+    }
+    for (claim, directives) in claims(parsed) {
+        let Some((_, of_other)) = claims(other).into_iter().find(|(theirs, _)| claim.excludes(theirs)) else {
+            continue;
+        };
+        let (here, there) = (place(parsed, file, directives), place(other, other_file, of_other));
+        let way_out = match (&claim, has_same_network(parsed, other)) {
+            (Claim::Device(_), true) => {
+                "several endpoints of one tunnel (servers with the same `dev` and the same `server` network) are not \
+                 supported yet"
+            }
+            _ => "each tunnel needs its own",
+        };
+        problems.push(format!("{here}: {claim} is that of {there} too: {way_out}"));
+    }
+    for (directives, value) in settings(&parsed.config.process) {
+        let theirs = settings(&other.config.process).into_iter().find(|(same, _)| *same == directives);
+        if let (Some(value), Some((_, Some(of_other)))) = (value, theirs)
+            && value != of_other
+        {
+            let (here, there) = (place(parsed, file, directives), place(other, other_file, directives));
+            let name = directives.first().copied().unwrap_or_default();
+            problems.push(format!(
+                "{here}: `{name} {value}` contradicts `{name} {of_other}` at {there}: the tunnels are one process"
+            ));
+        }
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
+fn has_same_network(one: &Parsed, other: &Parsed) -> bool {
+    match (&one.config.role, &other.config.role) {
+        (Role::Server(one), Role::Server(other)) => {
+            let address = |server: &adit_config::openvpn::ServerConfig| {
+                (server.ipv4.map(|own| own.address), server.ipv6.map(|own| own.address))
+            };
+            address(one) == address(other)
+        }
+        _ => false,
+    }
+}
+
+/// What a tunnel takes for itself, and the directives that say so.
+fn claims(parsed: &Parsed) -> Vec<(Claim, &'static [&'static str])> {
+    const ADDRESS: &[&str] = &["local", "port", "lport", "proto", "server", "remote"];
+    let (config, mut claims) = (&parsed.config, Vec::new());
+    if let Some(name) = &config.device.name {
+        claims.push((Claim::Device(name.clone()), ["dev"].as_slice()));
+    }
+    match &config.role {
+        Role::Server(server) => {
+            claims.extend(server.listen.iter().filter_map(listened).map(|it| (it, ADDRESS)))
+        }
+        Role::Point(point) => claims.extend(point.listen.iter().filter_map(listened).map(|it| (it, ADDRESS))),
+        Role::Client(client) => {
+            let bound = client.remotes.iter().filter(|remote| remote.transport == Transport::Udp);
+            let bound = bound.filter_map(|remote| {
+                let bind = remote.bind.filter(|bind| bind.port != 0)?;
+                let address = bind.address.unwrap_or_else(|| unspecified(remote.family));
+                Some((Claim::Address(remote.transport, address, bind.port), ADDRESS))
+            });
+            // Several servers are reached from the same port, one after another.
+            claims.extend(bound.take(1));
+        }
+    }
+    claims.extend(files(&config.process));
+    if let Role::Server(server) = &config.role
+        && let Some(pool) = server.per_client.pool_file.as_ref().filter(|pool| pool.every.is_some())
+    {
+        claims.push((Claim::File(absolute(&pool.path)), &["ifconfig-pool-persist"]));
+    }
+    claims
+}
+
+fn files(process: &Process) -> Vec<(Claim, &'static [&'static str])> {
+    let mut claims: Vec<(Claim, &'static [&'static str])> = Vec::new();
+    match process.management.as_ref().map(|management| &management.address) {
+        Some(ManagementAddress::Tcp(host, port)) if *port != 0 => {
+            claims.push((Claim::ManagementPort(host.clone(), *port), &["management"]));
+        }
+        Some(ManagementAddress::Unix(path)) => claims.push((Claim::File(absolute(path)), &["management"])),
+        Some(ManagementAddress::Tcp(..)) | None => {}
+    }
+    claims.extend(
+        process.status.as_ref().map(|file| (Claim::File(absolute(&file.path)), ["status"].as_slice())),
+    );
+    claims
+        .extend(process.pid_file.as_ref().map(|path| (Claim::File(absolute(path)), ["writepid"].as_slice())));
+    claims
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// `None` if the system chooses the port.
+fn listened(listen: &Listen) -> Option<Claim> {
+    let address = listen.address.unwrap_or_else(|| unspecified(listen.family));
+    (listen.port != 0).then_some(Claim::Address(listen.transport, address, listen.port))
+}
+
+fn unspecified(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        Family::Any | Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
+/// Settings of the process that are the same for all its tunnels, as far as a configuration has them.
+fn settings(process: &Process) -> [(&'static [&'static str], Option<String>); 4] {
+    let syslog = match &process.log {
+        Some(Log::Syslog(name)) => Some(name.clone().unwrap_or_default()),
+        Some(Log::File { .. }) | None => None,
+    };
+    let nice = (process.nice != 0).then(|| process.nice.to_string());
+    [
+        (&["user"], process.user.clone()),
+        (&["group"], process.group.clone()),
+        (&["nice"], nice),
+        (&["syslog", "daemon"], syslog),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CA: &str = "<ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n";
+
+    fn parse(name: &str, lines: &str) -> Parsed {
+        let none = |_: &Path| Err("no such file".to_owned());
+        adit_config::openvpn::parse(name, format!("{lines}{CA}").as_bytes(), &none).expect("a good file")
+    }
+
+    /// What stands between a client with these lines and another.
+    fn between(one: &str, other: &str) -> Vec<String> {
+        let client = |lines: &str| format!("client\nremote vpn.example\nauth-user-pass\n{lines}");
+        let [one, other] = [parse("a.conf", &client(one)), parse("b.conf", &client(other))];
+        let outcome = check(&[(Path::new("a.conf"), &one), (Path::new("b.conf"), &other)]);
+        outcome.err().map(|why| why.lines().map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_one_tunnel_alone_can_have_is_named_with_both_lines() {
+        assert_eq!(
+            between("verb 3\ndev tun7\n", "dev tun7\n"),
+            ["b.conf:4: the device tun7 is that of a.conf:5 too: each tunnel needs its own"]
+        );
+        for lines in [
+            "lport 4000\n",
+            "management 127.0.0.1 7505\n",
+            "management /run/m.sock unix\n",
+            "status /run/s\n",
+            "writepid /run/p\n",
+        ] {
+            let found = between(lines, lines);
+            assert!(
+                found.len() == 1 && found[0].starts_with("b.conf:4: ") && found[0].contains("a.conf:4"),
+                "{found:?}"
+            );
+        }
+        assert_eq!(between("status /run/x\n", "writepid /run/x\n").len(), 1, "whatever it is for");
+        assert_eq!(between("dev tun\nlport 0\nstatus a\n", "dev tun\nlport 0\nstatus b\n"), [""; 0]);
+    }
+
+    #[test]
+    fn addresses_overlap_as_the_kernel_sees_it() {
+        let at = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for (one, other, expected) in [
+            ("::", "192.0.2.1", true),
+            ("0.0.0.0", "192.0.2.1", true),
+            ("0.0.0.0", "2001:db8::1", false),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("192.0.2.1", "192.0.2.1", true),
+        ] {
+            assert_eq!(overlap(at(one), at(other)), expected, "{one} {other}");
+            assert_eq!(overlap(at(other), at(one)), expected, "{other} {one}");
+        }
+        assert!(between("lport 4000\n", "local 192.0.2.1\nlport 4000\n").len() == 1);
+        assert!(between("local 192.0.2.2\nlport 4000\n", "local 192.0.2.1\nlport 4000\n").is_empty());
+    }
+
+    #[test]
+    fn settings_of_the_process_must_not_contradict() {
+        assert_eq!(
+            between("user alice\nnice 5\n", "nice 6\nuser bob\n"),
+            [
+                "b.conf:5: `user bob` contradicts `user alice` at a.conf:4: the tunnels are one process",
+                "b.conf:4: `nice 6` contradicts `nice 5` at a.conf:5: the tunnels are one process",
+            ]
+        );
+        for lines in ["group a\n", "syslog a\n", "daemon a\n"] {
+            assert_eq!(between(lines, &lines.replace(" a", " b")).len(), 1, "{lines}");
+            assert!(between(lines, lines).is_empty() && between(lines, "").is_empty(), "{lines}");
+        }
+    }
+
+    #[test]
+    fn endpoints_of_one_tunnel_are_told_apart_from_tunnels_with_one_device() {
+        let server = |name: &str, lines: &str| {
+            let key = "dh none\n<cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
+                       <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n";
+            parse(name, &format!("dev tun0\n{lines}{key}"))
+        };
+        let udp = server("udp.conf", "server 10.8.0.0 255.255.255.0\nproto udp\n");
+        let tcp = server("tcp.conf", "server 10.8.0.0 255.255.255.0\nproto tcp\n");
+        let other = server("other.conf", "server 10.9.0.0 255.255.255.0\nproto tcp\nport 1195\n");
+        let check = |name: &str, second: &Parsed| {
+            check(&[(Path::new("udp.conf"), &udp), (Path::new(name), second)]).expect_err("the same device")
+        };
+        assert!(check("tcp.conf", &tcp).contains("several endpoints"), "{}", check("tcp.conf", &tcp));
+        assert!(check("other.conf", &other).ends_with("each tunnel needs its own"));
+    }
+}

@@ -1,0 +1,221 @@
+//! The process: what its tunnels share, and their start and end.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use adit_config::openvpn::{Parsed, Role};
+use adit_core::Severity;
+use adit_io::{KillSwitch, Routing};
+
+use super::conflicts;
+use super::notify;
+use super::signals::{Order, StartupSignals};
+use super::startup::{Member, Startup};
+use super::tunnel::{self, Tunnel};
+use super::{Args, Failure, KillSwitchScope};
+use crate::exit;
+use crate::log::{Logger, Logs};
+
+/// Stack of a tunnel's thread in bytes: that of the thread that a program begins with.
+const STACK: usize = 8 << 20;
+
+/// Runs the tunnels of all files until they have ended.
+pub(super) fn run(args: &Args) -> ExitCode {
+    match args.files.as_slice() {
+        [file] => match run_one(args, file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.exit(),
+        },
+        files => match run_several(args, files) {
+            Ok(code) => code,
+            Err(failure) => failure.exit(),
+        },
+    }
+}
+
+fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
+    forbid_core_files()?;
+    let parsed = tunnel::read(file)?;
+    let mut log = open_log(&mut Logs::default(), &parsed, None)?;
+    turn_kill_switch_on(args, file, &parsed, &mut log)?;
+    // Names are looked up later.
+    Routing::recover();
+    notify::connect();
+    let startup = Startup::new(watch_signals()?, 1, !args.no_sandbox, log.clone());
+    let name = stem(file);
+    let parsed = Arc::new(parsed);
+    let as_read = Arc::clone(&parsed);
+    let tunnel = Tunnel { args, file, name, has_others: false, parsed, as_read, log };
+    tunnel.run(startup.member())
+}
+
+/// A configuration that can be run.
+struct Readable<'a> {
+    file: &'a Path,
+    name: String,
+    parsed: Parsed,
+}
+
+fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
+    forbid_core_files()?;
+    if args.kill_switch.is_some() {
+        let why = "--kill-switch is for one configuration: each would hold back what the others send";
+        return Err(Failure::Configuration(why.to_owned()));
+    }
+    let (readable, mut first) = read_all(files);
+    if args.exit_with_first
+        && let Some(code) = first
+    {
+        return Ok(code);
+    }
+    let all: Vec<(&Path, &Parsed)> = readable.iter().map(|one| (one.file, &one.parsed)).collect();
+    conflicts::check(&all).map_err(Failure::Configuration)?;
+    let (tunnels, log) = with_logs(args, readable, &mut first);
+    let Some(log) = log else { return Ok(first.unwrap_or(ExitCode::FAILURE)) };
+    adit_io::allow_many_descriptors();
+    Routing::recover();
+    notify::connect();
+    let startup = Startup::new(watch_signals()?, tunnels.len(), !args.no_sandbox, log);
+    thread::scope(|scope| {
+        let (ended, ends) = mpsc::channel();
+        for tunnel in tunnels {
+            let (member, ended, name) = (startup.member(), ended.clone(), tunnel.name.clone());
+            let work = move || {
+                // The other end is there until all have ended.
+                let _ = ended.send(run_caught(tunnel, member));
+            };
+            let thread = thread::Builder::new().name(format!("adit-{name}")).stack_size(STACK);
+            // A thread that cannot be started has dropped its tunnel and its part in the start.
+            if let Err(error) = thread.spawn_scoped(scope, work) {
+                exit::tell(format_args!("{name}: cannot start a thread: {error}"));
+                first.get_or_insert(ExitCode::FAILURE);
+            }
+        }
+        drop(ended);
+        for outcome in ends {
+            if let Err(failure) = outcome {
+                first.get_or_insert(failure.exit_code());
+            }
+            if args.exit_with_first {
+                startup.early.withdraw();
+                startup.tunnels.order(Order::Shutdown);
+            }
+        }
+    });
+    notify::stopping();
+    Ok(first.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Reads all files. Gives those that can be run, and the exit code for the first that cannot, which the standard error
+/// hears of.
+fn read_all(files: &[PathBuf]) -> (Vec<Readable<'_>>, Option<ExitCode>) {
+    let (mut readable, mut first) = (Vec::new(), None);
+    for (file, name) in files.iter().zip(names(files)) {
+        match tunnel::read(file) {
+            Ok(parsed) => readable.push(Readable { file, name, parsed }),
+            Err(failure) => {
+                let code = failure.exit();
+                first.get_or_insert(code);
+            }
+        }
+    }
+    (readable, first)
+}
+
+/// Opens the log of each tunnel, and that of the process, which goes where the first tunnel's goes. A tunnel whose log
+/// cannot be opened has failed.
+fn with_logs<'a>(
+    args: &'a Args,
+    readable: Vec<Readable<'a>>,
+    first: &mut Option<ExitCode>,
+) -> (Vec<Tunnel<'a>>, Option<Logger>) {
+    let (mut logs, mut tunnels, mut own) = (Logs::default(), Vec::new(), None);
+    for Readable { file, name, parsed } in readable {
+        match open_log(&mut logs, &parsed, Some(&name)) {
+            Ok(log) => {
+                own = own.or_else(|| open_log(&mut logs, &parsed, None).ok());
+                let parsed = Arc::new(parsed);
+                let as_read = Arc::clone(&parsed);
+                tunnels.push(Tunnel { args, file, name, has_others: true, parsed, as_read, log });
+            }
+            Err(failure) => {
+                let code = failure.exit();
+                first.get_or_insert(code);
+            }
+        }
+    }
+    (tunnels, own)
+}
+
+/// Runs a tunnel to its end. A fault in its code ends it alone.
+fn run_caught(tunnel: Tunnel<'_>, member: Member<'_>) -> Result<(), Failure> {
+    let mut log = tunnel.log.clone();
+    catch_unwind(AssertUnwindSafe(|| tunnel.run(member))).unwrap_or_else(|_| {
+        let why = "a fault in adit ended this tunnel".to_owned();
+        log.log(Severity::Error, &why);
+        Err(Failure::World(why))
+    })
+}
+
+/// What the tunnels are called: their files' names without the endings, with numbers where two are the same.
+fn names(files: &[PathBuf]) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let name = |file: &PathBuf| {
+        let stem = stem(file);
+        let numbered = (2..).map(|number: u32| format!("{stem}-{number}"));
+        let free = std::iter::once(stem.clone()).chain(numbered).find(|name| taken.insert(name.clone()));
+        free.unwrap_or_default()
+    };
+    files.iter().map(name).collect()
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn forbid_core_files() -> Result<(), Failure> {
+    adit_io::forbid_core_files()
+        .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))
+}
+
+fn open_log(logs: &mut Logs, parsed: &Parsed, name: Option<&str>) -> Result<Logger, Failure> {
+    logs.open(&parsed.config.process, name)
+        .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))
+}
+
+fn watch_signals() -> Result<StartupSignals, Failure> {
+    StartupSignals::watch().map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))
+}
+
+/// `--kill-switch`, before anything else that reaches the network.
+fn turn_kill_switch_on(args: &Args, file: &Path, parsed: &Parsed, log: &mut Logger) -> Result<(), Failure> {
+    let Some(scope) = args.kill_switch else { return Ok(()) };
+    if !matches!(parsed.config.role, Role::Client(_)) {
+        let why = "--kill-switch is for clients: a server's answers would not leave";
+        return Err(Failure::Configuration(why.to_owned()));
+    }
+    let switch = KillSwitch::new(file, scope == KillSwitchScope::Lan);
+    switch.on().map_err(|error| Failure::World(error.to_string()))?;
+    let file = file.display();
+    let text = format_args!(
+        "kill switch on: only this tunnel's packets leave, until `adit kill-switch off {file}` (nftables {})",
+        switch.table()
+    );
+    log.log(Severity::Info, text);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnels_have_names_of_their_own() {
+        let files = ["a/office.conf", "b/office.ovpn", "office-2.conf", "home.conf"].map(PathBuf::from);
+        assert_eq!(names(&files), ["office", "office-2", "office-2-2", "home"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! From a configuration to a protocol with its parameters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_config::openvpn::{ClientConfig, PointConfig, Role, ServerConfig, SharedSecret};
+use adit_core::{Severity, UnixTime};
+use adit_openvpn::credentials::{CredentialError, Credentials};
+use adit_openvpn::params::ClientParams;
+use adit_openvpn::{Client, Server, StaticTunnel};
+use adit_pki::Revocations;
+use rand_core::{OsRng, TryRngCore as _};
+use zeroize::Zeroizing;
+
+use super::credentials::CredentialPrompt;
+use super::management::{Management, PendingQueries};
+use super::peer_names::PeerNames;
+use super::reload::{self, ClientKind, Reloads, ServerKind};
+use super::run::Watched;
+use super::startup::Member;
+use super::terminal::Terminal;
+use super::tunnel::{Tunnel, no_randomness};
+use super::{Expiry, Failure, clients, revocations, static_tunnel, translate, unlock};
+
+/// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
+const QUESTIONS: &str = "webauth,openurl,crtext";
+
+/// What a protocol over TLS is made of, whichever end it is.
+struct Ingredients {
+    credentials: Credentials,
+    lists: Option<Revocations>,
+    watched: Watched,
+    questions: Option<Arc<PendingQueries>>,
+    /// The wall clock at the origin of our own.
+    wall: UnixTime,
+    seed: [u8; 32],
+}
+
+impl Tunnel<'_> {
+    /// Makes the protocol that the configuration asks for, and runs it until it ends.
+    ///
+    /// # Errors
+    /// Why it did not come up, or ended unasked.
+    pub(super) fn run_plan(self, management: Option<Management>, member: Member<'_>) -> Result<(), Failure> {
+        let parsed = Arc::clone(&self.parsed);
+        if let Some(secret) = &parsed.config.secret {
+            return self.run_static(secret, management, member);
+        }
+        let ingredients = self.ingredients(management.as_ref(), &member)?;
+        match &parsed.config.role {
+            Role::Client(client) => self.run_client(client, ingredients, management, member),
+            Role::Server(server) => self.run_server(server, ingredients, management, member),
+            Role::Point(point) => self.run_point(point, ingredients, management, member),
+        }
+    }
+
+    fn run_static(
+        self,
+        secret: &SharedSecret,
+        management: Option<Management>,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        let (config, seed) = (&self.parsed.config, seed()?);
+        let names = PeerNames::look_up(config);
+        let only_from = names.as_ref().map(PeerNames::addresses);
+        let params = static_tunnel::params(config, secret, self.resolve_patience(), (wall(), only_from));
+        let expiry = Expiry::new(self.file, &config.role);
+        let watched = Watched { revocations: None, expiry, names };
+        self.run_protocol(watched, (None, management, None), member, |now| {
+            StaticTunnel::new(params, now, seed)
+        })
+    }
+
+    /// Certificates, keys and lists; asks for what is encrypted.
+    fn ingredients(
+        &self,
+        management: Option<&Management>,
+        member: &Member<'_>,
+    ) -> Result<Ingredients, Failure> {
+        let (config, seed) = (&self.parsed.config, seed()?);
+        let expiry = Expiry::new(self.file, &config.role);
+        let (lists, mut source) = revocations::load(config.tls.crl.as_ref(), self.file, &expiry)
+            .map_err(|error| self.at_line("crl-verify", &error))?;
+        let questions = management.and_then(Management::questions);
+        let mut log = self.log.clone();
+        let early = &member.startup().early;
+        let credentials = unlock::credentials(config, self.file, &mut log, early, questions.as_deref())
+            .map_err(|(directive, why)| self.at_line(directive, &why))?;
+        expiry.note_certificates(&credentials);
+        source.iter_mut().for_each(|source| source.set_authorities(&credentials.ca));
+        for warning in translate::warnings(config, &credentials, lists.as_ref()) {
+            log.log(Severity::Warning, warning);
+        }
+        let names = PeerNames::look_up(config);
+        let watched = Watched { revocations: source, expiry, names };
+        Ok(Ingredients { credentials, lists, watched, questions, wall: wall(), seed })
+    }
+
+    fn run_client(
+        mut self,
+        client: &ClientConfig,
+        with: Ingredients,
+        management: Option<Management>,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        let Ingredients { credentials, lists, watched, questions, wall, seed } = with;
+        let patience = self.resolve_patience();
+        let mut params =
+            translate::client_params(&self.parsed.config, client, &credentials, patience, lists, wall)
+                .map_err(|error| self.locate(&error))?;
+        let prompt = CredentialPrompt::new(client.auth.as_ref(), self.file, questions);
+        if let Some(auth) = &mut params.auth {
+            let answer = prompt.first(&mut self.log, &member.startup().early);
+            let answer = answer.map_err(|why| self.at_line("auth-user-pass", &why))?;
+            auth.credentials = Some(answer);
+            if prompt.asks_all_at_once() {
+                auth.challenge = None;
+            } else if auth.challenge.is_some() {
+                Terminal::open().map_err(|why| self.at_line("static-challenge", &why))?;
+            }
+        }
+        say_what_can_be_asked(client, &mut params);
+        let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
+        let reloads: Reloads<Client> = Box::new(move |source, handle| {
+            reload::reload(source, ClientKind { handle, credentials, lists, patience, wall, expiry })
+        });
+        let with = (Some(prompt), management, Some(reloads));
+        self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
+    }
+
+    fn run_server(
+        self,
+        server: &ServerConfig,
+        with: Ingredients,
+        management: Option<Management>,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        let Ingredients { credentials, lists, watched, wall, seed, .. } = with;
+        let mut secret = Zeroizing::new([0; 32]);
+        OsRng.try_fill_bytes(secret.as_mut_slice()).map_err(no_randomness)?;
+        let mut params =
+            translate::server_params(&self.parsed.config, server, &credentials, lists, &secret, wall)
+                .map_err(|error| self.locate(&error))?;
+        let remembered = clients::read_pool_file(server.per_client.pool_file.as_ref())
+            .map_err(|error| Failure::World(format!("ifconfig-pool-persist: {error}")))?;
+        params.per_client.remembered = remembered;
+        let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
+        let reloads: Reloads<Server> = Box::new(move |source, handle| {
+            reload::reload(source, ServerKind { handle, credentials, lists, secret, wall, expiry })
+        });
+        let with = (None, management, Some(reloads));
+        self.run_protocol(watched, with, member, |now| Server::new(params, now, seed))
+    }
+
+    fn run_point(
+        self,
+        point: &PointConfig,
+        with: Ingredients,
+        management: Option<Management>,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        let Ingredients { credentials, lists, watched, wall, seed, .. } = with;
+        let only_from = watched.names.as_ref().map(PeerNames::addresses);
+        let params =
+            translate::point_params(&self.parsed.config, point, &credentials, lists, (wall, only_from))
+                .map_err(|error| self.locate(&error))?;
+        self.run_protocol(watched, (None, management, None), member, |now| Server::new(params, now, seed))
+    }
+
+    /// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
+    /// says so.
+    fn resolve_patience(&self) -> Option<Duration> {
+        let mentioned = self.parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
+        match &self.parsed.config.role {
+            Role::Client(client) if mentioned => client.resolve_retry,
+            _ => Some(Duration::ZERO),
+        }
+    }
+
+    /// An error of the credentials, with the line of the directive at fault.
+    fn locate(&self, error: &CredentialError) -> Failure {
+        self.at_line(error.directive(), error)
+    }
+}
+
+/// Tells the server what it may ask of the person at the terminal.
+pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientParams) {
+    let says = params.peer_info.iter().any(|(name, _)| name == "IV_SSO");
+    if client.pull && Terminal::is_there() && !says {
+        params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
+    }
+}
+
+/// The wall clock at the origin of our own.
+fn wall() -> UnixTime {
+    UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000))
+}
+
+fn seed() -> Result<[u8; 32], Failure> {
+    let mut seed = [0; 32];
+    OsRng.try_fill_bytes(&mut seed).map_err(no_randomness)?;
+    Ok(seed)
+}

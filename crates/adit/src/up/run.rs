@@ -1,0 +1,317 @@
+//! A tunnel that is set up and runs: its device and sockets, the threads around its protocol, its end.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use adit_config::openvpn::{Config, PerClient, Role};
+use adit_core::{Ended, Severity, escaped};
+use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, Policy};
+
+use super::clients::{self, Clients};
+use super::credentials::CredentialPrompt;
+use super::ending::{EndOnDrop, Ending};
+use super::expiry::{self, Expiry};
+use super::management::Management;
+use super::notify::Notifier;
+use super::observer::LogObserver;
+use super::peer_names::PeerNames;
+use super::reload::{Reload, Reloads, Source};
+use super::scripts::{self, Scripts};
+use super::startup::Member;
+use super::tunnel::Tunnel;
+use super::{Failure, privileges, revocations, signals, status_file, translate};
+use crate::configuration;
+use crate::status::{self, OtherTables, StatusSource};
+
+/// What may change while the tunnel runs.
+pub(super) struct Watched {
+    /// `crl-verify`.
+    pub(super) revocations: Option<revocations::Source>,
+    /// What expires.
+    pub(super) expiry: Expiry,
+    /// The names of the only peer.
+    pub(super) names: Option<PeerNames>,
+}
+
+/// What others can ask of the tunnel, there until this is dropped.
+struct Shown {
+    _pid_file: Option<RemovedOnDrop>,
+    socket: Option<status::Socket>,
+    status_file: Option<status_file::Output>,
+    form: status_file::Form,
+    tables: OtherTables,
+}
+
+impl Tunnel<'_> {
+    /// Sets everything up, waits until the other tunnels of the process are set up too, and runs the protocol until it
+    /// ends.
+    pub(super) fn run_protocol<P: StatusSource>(
+        mut self,
+        watched: Watched,
+        (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Option<Reloads<P>>),
+        member: Member<'_>,
+        protocol: impl FnOnce(adit_core::Instant) -> P,
+    ) -> Result<(), Failure> {
+        let account = self.account()?;
+        let mut driver: Driver<P> = self.driver()?;
+        let handle = driver.handle();
+        let mut shown = self.show(&handle, &watched.expiry, &member)?;
+        let per_client = self.per_client_files()?;
+        let network = privileges::needs_network(&self.parsed.config);
+        let mut policy = driver.policy(network);
+        policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
+        let per_client = per_client.map(|files| Arc::new(Mutex::new(files)));
+        policy.user_password = prompt.as_ref().and_then(CredentialPrompt::file);
+        let helper = self.helper(policy, account.as_ref(), &watched, &shown)?;
+        let access = helper.access();
+        driver.use_helper(access.clone(), network).map_err(no_helper)?;
+        if let Some(prompt) = &mut prompt {
+            prompt.use_helper(access.clone());
+        }
+        let clients = self.start_clients(per_client.clone(), &access, &handle)?;
+        let reload = self.reload(reloads, (per_client, &access), &handle)?;
+        let receiver = signals::receiver(handle.clone(), shown.form, (self.log.clone(), reload));
+        member.take_orders(receiver).map_err(no_signals)?;
+        let _ending = self.watch(watched, &access, &handle)?;
+        if let Some(output) = shown.status_file.take() {
+            output.start(handle.clone(), self.log.clone()).map_err(no_thread)?;
+        }
+        for address in driver.local_addresses() {
+            self.log.log(Severity::Info, format_args!("listening on {address}"));
+        }
+        let scripts = self.start_scripts(&access, &handle, &shown.tables)?;
+        let notifier = Notifier::of(&self.name, self.has_others);
+        notifier.status("set up");
+        let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, self.log.clone()));
+        let (asks, log) = ((prompt, scripts), self.log.clone());
+        let observer = LogObserver::new((log, notifier), handle.clone(), clients, asks, watcher);
+        let begin = || member.set_up(account);
+        let mut observer = privileges::Starting { observer, begin: Some(begin) };
+        let ended = driver.run(protocol(adit_io::clock()), &mut observer);
+        // What waits for the helper's answers goes before it.
+        drop(observer);
+        drop(helper);
+        drop(shown);
+        match ended.map_err(world)? {
+            Ended::Shutdown => Ok(()),
+            Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
+        }
+    }
+
+    /// The device and the listening sockets.
+    fn driver<P: StatusSource>(&mut self) -> Result<Driver<P>, Failure> {
+        let (args, parsed) = (self.args, &self.parsed);
+        let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
+        if args.workers > 1 && !config.remotes.is_empty() {
+            let text = "--workers changes nothing for a client: one peer is served by one worker";
+            self.log.log(Severity::Info, text);
+        }
+        config.resolv_conf.clone_from(&args.resolv_conf);
+        config.kill_switch = args.kill_switch.is_some();
+        privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
+        Driver::new(config).map_err(world)
+    }
+
+    /// `writepid`, the socket of `adit status`, and the status file.
+    fn show<P: StatusSource>(
+        &mut self,
+        handle: &Handle<P>,
+        expiry: &Expiry,
+        member: &Member<'_>,
+    ) -> Result<Shown, Failure> {
+        let _pid_file = self.write_pid()?;
+        let tables = OtherTables::default();
+        let usage = self.log.clone();
+        tables.add(move || usage.usage());
+        let beside = (member.startup().confinement.clone(), tables.clone());
+        let socket = match status::serve(&self.name, handle.clone(), expiry.clone(), beside) {
+            Ok(socket) => Some(socket),
+            // A tunnel that cannot be asked for its status is still a tunnel.
+            Err(error) => {
+                let text = format_args!("`adit status` will not see this tunnel: {error}");
+                self.log.log(Severity::Warning, text);
+                None
+            }
+        };
+        let form = status_form(&self.parsed.config);
+        let status_file = self.open_status_file(form);
+        Ok(Shown { _pid_file, socket, status_file, form, tables })
+    }
+
+    /// `status`: as with OpenVPN, a tunnel goes on without.
+    fn open_status_file(&mut self, form: status_file::Form) -> Option<status_file::Output> {
+        let file = self.parsed.config.process.status.as_ref()?;
+        match status_file::Output::open(file, form) {
+            Ok(output) => Some(output),
+            Err(error) => {
+                let path = file.path.display();
+                let text = format_args!("status {path}: it cannot be written: {error}");
+                self.log.log(Severity::Warning, text);
+                None
+            }
+        }
+    }
+
+    /// `writepid`: the file goes when the tunnel does.
+    fn write_pid(&self) -> Result<Option<RemovedOnDrop>, Failure> {
+        let Some(path) = &self.parsed.config.process.pid_file else { return Ok(None) };
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|error| Failure::World(format!("writepid {}: {error}", path.display())))?;
+        Ok(Some(RemovedOnDrop(path.clone())))
+    }
+
+    /// The account that `user` and `group` name.
+    fn account(&self) -> Result<Option<Account>, Failure> {
+        let process = &self.parsed.config.process;
+        let directive = |error: &AccountError| match error {
+            AccountError::Unknown { kind, .. } | AccountError::LookUp { kind, .. } => kind,
+            AccountError::Assume { .. } => "user",
+        };
+        Account::find(process.user.as_deref(), process.group.as_deref())
+            .map_err(|error| self.at_line(directive(&error), &error))
+    }
+
+    /// A server's files on its clients, if it has any.
+    fn per_client_files(&self) -> Result<Option<PerClient>, Failure> {
+        let Role::Server(server) = &self.parsed.config.role else { return Ok(None) };
+        let mut files = server.per_client.clone();
+        if let Some(directory) = &mut files.directory {
+            *directory = configuration::find(self.file, directory);
+            std::fs::read_dir(&*directory).map_err(|error| {
+                Failure::World(format!("client-config-dir {}: {error}", directory.display()))
+            })?;
+        }
+        Ok(Some(files))
+    }
+
+    /// Starts the helper with all that it is for.
+    fn helper(
+        &mut self,
+        mut policy: Policy,
+        account: Option<&Account>,
+        watched: &Watched,
+        shown: &Shown,
+    ) -> Result<Helper, Failure> {
+        let config = &self.parsed.config;
+        privileges::complete(&mut policy, config, account);
+        policy.revocations = watched.revocations.as_ref().map(revocations::Source::watched);
+        policy.removed_at_end = privileges::files_of(config, shown.socket.as_ref().map(status::Socket::path));
+        policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
+        policy.without_sandbox = self.args.no_sandbox;
+        policy.configuration = Some(self.file.to_owned());
+        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
+        Ok(helper)
+    }
+
+    /// The thread that knows the clients' files.
+    fn start_clients<P: StatusSource>(
+        &self,
+        files: Option<Arc<Mutex<PerClient>>>,
+        helper: &HelperAccess,
+        handle: &Handle<P>,
+    ) -> Result<Option<Clients>, Failure> {
+        let Some(files) = files else { return Ok(None) };
+        // What was remembered is in the protocol already; here it is kept for the next file.
+        let pool_file = files.lock().unwrap_or_else(PoisonError::into_inner).pool_file.clone();
+        let remembered = clients::read_pool_file(pool_file.as_ref()).unwrap_or_default();
+        let helper = helper.files().map_err(no_helper)?;
+        Clients::start((files, helper), remembered, handle.clone(), self.log.clone())
+            .map(Some)
+            .map_err(no_thread)
+    }
+
+    /// What SIGHUP does, unless it makes the tunnel connect anew as SIGUSR1 does.
+    fn reload<P: StatusSource>(
+        &self,
+        reloads: Option<Reloads<P>>,
+        (per_client, helper): (Option<Arc<Mutex<PerClient>>>, &HelperAccess),
+        handle: &Handle<P>,
+    ) -> Result<Option<Reload>, Failure> {
+        let Some(reloads) = reloads else { return Ok(None) };
+        let known = self.as_read.config.routes.len();
+        let source = Source {
+            file: self.file.to_owned(),
+            holds: Arc::clone(&self.as_read),
+            looked_up: self.parsed.config.routes.get(known..).unwrap_or_default().to_vec(),
+            per_client,
+            files: helper.files().map_err(no_helper)?,
+            log: self.log.clone(),
+        };
+        Ok(Some(reloads(source, handle.clone())))
+    }
+
+    fn start_scripts<P: StatusSource>(
+        &self,
+        helper: &HelperAccess,
+        handle: &Handle<P>,
+        tables: &OtherTables,
+    ) -> Result<Option<Scripts>, Failure> {
+        let Role::Server(server) = &self.parsed.config.role else { return Ok(None) };
+        if !scripts::any(&server.access) {
+            return Ok(None);
+        }
+        let scripts = Scripts::start(handle.clone(), helper.scripts().map_err(no_helper)?)
+            .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?;
+        tables.add(scripts.usage());
+        Ok(Some(scripts))
+    }
+
+    /// Watches what changes outside, until what is given back is dropped.
+    fn watch<P: StatusSource>(
+        &self,
+        Watched { revocations, expiry, names }: Watched,
+        helper: &HelperAccess,
+        handle: &Handle<P>,
+    ) -> Result<EndOnDrop, Failure> {
+        let ending = Ending::default();
+        let beside = || (self.log.clone(), ending.clone());
+        if let Some(source) = revocations {
+            let no_watch = |error: io::Error| {
+                Failure::World(format!("no thread to watch what crl-verify names: {error}"))
+            };
+            let files = helper.files().map_err(no_helper)?;
+            source.watch(files, handle.clone(), beside()).map_err(no_watch)?;
+        }
+        expiry.watch(self.log.clone(), expiry::EVERY, ending.clone()).map_err(no_thread)?;
+        if let Some(names) = names {
+            let helper = helper.files().map_err(no_helper)?;
+            names.watch(helper, handle.clone(), beside()).map_err(no_thread)?;
+        }
+        Ok(ending.on_drop())
+    }
+}
+
+fn no_helper(error: io::Error) -> Failure {
+    Failure::World(format!("the helper process does not answer: {error}"))
+}
+
+fn no_signals(error: io::Error) -> Failure {
+    Failure::World(format!("signals cannot be watched: {error}"))
+}
+
+fn no_thread(error: io::Error) -> Failure {
+    Failure::World(format!("cannot start a thread: {error}"))
+}
+
+fn world(error: DriverError) -> Failure {
+    Failure::World(error.to_string())
+}
+
+fn status_form(config: &Config) -> status_file::Form {
+    match &config.role {
+        Role::Server(_) => {
+            status_file::Form::Clients(config.process.status.as_ref().map_or(1, |status| status.version))
+        }
+        Role::Client(_) | Role::Point(_) => status_file::Form::Statistics,
+    }
+}
+
+struct RemovedOnDrop(PathBuf);
+
+impl Drop for RemovedOnDrop {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

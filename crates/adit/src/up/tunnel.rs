@@ -1,0 +1,180 @@
+//! One tunnel of the process: one configuration, from its file to its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use adit_config::openvpn::{Config, Parsed, Role};
+use adit_core::Severity;
+use rand_core::{OsRng, TryRngCore as _};
+
+use super::management::Management;
+use super::signals::StartupSignals;
+use super::startup::Member;
+use super::terminal::Waiting as _;
+use super::{Args, Failure, hosts};
+use crate::configuration;
+use crate::exit;
+use crate::log::Logger;
+
+/// A configuration that was read and found good, and what its tunnel is called.
+pub(super) struct Tunnel<'a> {
+    /// The command line.
+    pub(super) args: &'a Args,
+    /// The configuration file.
+    pub(super) file: &'a Path,
+    /// What `adit status` calls it.
+    pub(super) name: String,
+    /// The process runs others too.
+    pub(super) has_others: bool,
+    /// What the file says.
+    pub(super) parsed: Arc<Parsed>,
+    /// The same before names were looked up and servers put into another order.
+    pub(super) as_read: Arc<Parsed>,
+    /// Its log.
+    pub(super) log: Logger,
+}
+
+/// Reads a configuration for a tunnel.
+///
+/// # Errors
+/// When it is wrong, or cannot be read.
+pub(super) fn read(file: &Path) -> Result<Parsed, Failure> {
+    configuration::read(file).map_err(|error| Failure::Configuration(error.to_string()))
+}
+
+impl Tunnel<'_> {
+    /// Runs the tunnel until it ends.
+    ///
+    /// # Errors
+    /// Why it did not come up, or ended unasked. The log has it too, where that is not what the person who started
+    /// the program sees.
+    pub(super) fn run(mut self, member: Member<'_>) -> Result<(), Failure> {
+        if matches!(&self.parsed.config.role, Role::Client(client) if client.remote_random) {
+            shuffle(&mut Arc::make_mut(&mut self.parsed).config)?;
+        }
+        let (routes, missing) = hosts::look_up(&self.parsed.config.named_routes);
+        if !routes.is_empty() {
+            Arc::make_mut(&mut self.parsed).config.routes.extend(routes);
+        }
+        for why in missing {
+            self.log.log(Severity::Warning, format_args!("{why}; there is no such route"));
+        }
+        let _flush = self.log.flush_on_drop();
+        let (mut log, name, has_others) = (self.log.clone(), self.name.clone(), self.has_others);
+        let outcome = self.start(member);
+        if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome {
+            if log.is_elsewhere() || has_others {
+                log.log(Severity::Error, why);
+            }
+            if log.is_elsewhere() && has_others {
+                exit::tell(format_args!("{name}: {why}"));
+            }
+        }
+        outcome
+    }
+
+    fn start(mut self, member: Member<'_>) -> Result<(), Failure> {
+        for warning in &self.parsed.warnings {
+            self.log.log(Severity::Warning, warning);
+        }
+        let Some(management) = self.open_management()? else { return self.run_plan(None, member) };
+        let early = &member.startup().early;
+        // Its socket may have a file, which goes first.
+        early.begin();
+        let outcome = self.hold_and_start(management, early, member);
+        early.end();
+        outcome
+    }
+
+    /// `management-hold`, if the file says so, and then the start.
+    fn hold_and_start(
+        self,
+        management: Management,
+        early: &StartupSignals,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        if !management.hold(early) {
+            return Err(Failure::World("told to end before `hold release`".to_owned()));
+        }
+        self.run_plan(Some(management), member)
+    }
+
+    /// `management`, if the file has it.
+    fn open_management(&mut self) -> Result<Option<Management>, Failure> {
+        let Tunnel { file, parsed, log, .. } = self;
+        Management::open(&parsed.config, file, log).map_err(|fault| match fault {
+            // A port that is taken, a file that is not there.
+            ("management", why) => Failure::World(format!("{}: {why}", self.place("management"))),
+            (directive, why) => self.at_line(directive, &why),
+        })
+    }
+
+    /// An error in what a directive names, with the directive's line.
+    pub(super) fn at_line(&self, directive: &str, error: &impl std::fmt::Display) -> Failure {
+        Failure::Configuration(format!("{}: {error}", self.place(directive)))
+    }
+
+    fn place(&self, directive: &str) -> String {
+        place(&self.parsed, self.file, &[directive])
+    }
+}
+
+/// Where the first of these directives stands that the file has; the file, if it has none.
+pub(super) fn place(parsed: &Parsed, file: &Path, directives: &[&str]) -> String {
+    let find = |directive: &&str| parsed.report.iter().find(|entry| entry.directive == **directive);
+    match directives.iter().find_map(find) {
+        Some(entry) => format!("{}:{}", entry.file, entry.line),
+        None => file.display().to_string(),
+    }
+}
+
+/// `remote-random`: the servers in any order (Fisher–Yates).
+fn shuffle(config: &mut Config) -> Result<(), Failure> {
+    let Role::Client(client) = &mut config.role else { return Ok(()) };
+    if client.remote_random {
+        for last in (1..client.remotes.len()).rev() {
+            let random = OsRng.try_next_u64().map_err(no_randomness)?;
+            // The bias of the remainder is below 2^-50 for any number of remotes.
+            let chosen = random % (last as u64 + 1);
+            client.remotes.swap(last, usize::try_from(chosen).unwrap_or(last));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn no_randomness(error: impl std::fmt::Display) -> Failure {
+    Failure::World(format!("no randomness from the system: {error}"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A client's file with these lines besides.
+    pub(crate) fn config(lines: &str) -> Config {
+        let file = format!(
+            "client\nremote a\nremote b\nremote c\nauth-user-pass\n{lines}\
+             <ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n"
+        );
+        let none = |_: &Path| Err("no such file".to_owned());
+        let parsed = adit_config::openvpn::parse("test.conf", file.as_bytes(), &none);
+        parsed.expect("a good file").config
+    }
+
+    fn remotes(lines: &str) -> Vec<String> {
+        let mut config = config(lines);
+        assert!(shuffle(&mut config).is_ok());
+        let Role::Client(client) = config.role else { return Vec::new() };
+        client.remotes.into_iter().map(|remote| remote.host).collect()
+    }
+
+    #[test]
+    fn remote_random_gives_every_order() {
+        assert_eq!(remotes(""), ["a", "b", "c"]);
+        // One of the six is missing once in 10^15 times.
+        let orders: BTreeSet<Vec<String>> = (0..200).map(|_| remotes("remote-random\n")).collect();
+        assert_eq!(orders.len(), 6, "{orders:?}");
+    }
+}
