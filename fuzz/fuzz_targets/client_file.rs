@@ -2,11 +2,14 @@
 #![no_main]
 
 use adit_config::openvpn::{parse_client_file, parse_pool_file, print_pool_file};
+use adit_openvpn::request::PeerSettings;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     match parse_client_file("fuzz", data) {
-        Ok((settings, _)) => {
+        Ok((file, _)) => {
+            let (ipv4, ipv6, routes) = (file.ipv4, file.ipv6, file.routes);
+            let settings = PeerSettings { ipv4, ipv6, routes, ..PeerSettings::default() };
             let mut twice = settings.clone();
             twice.merge(settings.clone());
             assert_eq!((twice.ipv4, twice.ipv6), (settings.ipv4, settings.ipv6));

@@ -143,6 +143,9 @@ impl Model {
                 assert!(self.peers.remove(&peer), "removes a peer that is not there");
                 self.sessions.remove(&peer);
             }
+            DataEvent::AddRoute { peer, .. } | DataEvent::RemoveRoute { peer, .. } => {
+                assert!(known(&peer), "changes the routes of a peer that is not there");
+            }
             DataEvent::MovePeer { peer, .. } => assert!(known(&peer), "moves a peer that is not there"),
             DataEvent::Install(install) => {
                 assert!(known(&install.peer), "installs a session of no peer");
