@@ -56,9 +56,7 @@ pub trait Protocol {
     fn peers(&self) -> Vec<(PeerId, PeerInfo<Self::Detail>)>;
 
     /// How full the tables are that unauthenticated peers can fill.
-    fn tables(&self) -> Vec<TableUsage> {
-        Vec::new()
-    }
+    fn tables(&self) -> Vec<TableUsage>;
 }
 
 /// Why a control datagram was dropped. Dropping changes no state.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Framing, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Report, Severity,
+    Command, Ended, Framing, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Report,
+    Severity, TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -273,7 +274,7 @@ impl Client {
         }
         self.unknown.0 = self.unknown.0.saturating_add(1);
         let all = self.unknown.0 >= self.params.remotes.len();
-        let over = self.params.resolve_patience.is_some_and(|limit| self.now - self.unknown.1 >= limit);
+        let over = self.params.resolve_timeout.is_some_and(|limit| self.now - self.unknown.1 >= limit);
         all && over && !self.ever_up
     }
 
@@ -512,5 +513,9 @@ impl Protocol for Client {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
     }
 }

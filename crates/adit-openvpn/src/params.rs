@@ -191,7 +191,7 @@ pub struct ClientParams {
     pub retry_max: Option<u32>,
     /// `resolv-retry`: how long a client that was never up tries on while none of its servers' names exists;
     /// `None` without end. Default: not at all.
-    pub resolve_patience: Option<Duration>,
+    pub resolve_timeout: Option<Duration>,
     /// `float`: follow a server that answers, or sends data, from another address.
     pub float: bool,
     /// `route-nopull`: take no routes and no DNS from the server.
@@ -223,7 +223,7 @@ impl ClientParams {
             limits: SessionLimits::default(),
             retry: (Duration::from_secs(1), Duration::from_secs(300)),
             retry_max: None,
-            resolve_patience: Some(Duration::ZERO),
+            resolve_timeout: Some(Duration::ZERO),
             float: false,
             route_nopull: false,
             pull_filters: Vec::new(),
@@ -392,7 +392,7 @@ pub struct StaticParams {
     /// `connect-retry-max`: give up after so many rounds through all remotes.
     pub retry_max: Option<u32>,
     /// `resolv-retry`: how long to try on while none of the remotes' names exists; `None` without end.
-    pub resolve_patience: Option<Duration>,
+    pub resolve_timeout: Option<Duration>,
     /// The wall clock at [`Instant::ORIGIN`].
     pub wall_at_origin: UnixTime,
 }
@@ -419,7 +419,7 @@ impl StaticParams {
             exit_notify: false,
             retry: (Duration::from_secs(1), Duration::from_secs(300)),
             retry_max: None,
-            resolve_patience: Some(Duration::ZERO),
+            resolve_timeout: Some(Duration::ZERO),
             wall_at_origin,
         }
     }

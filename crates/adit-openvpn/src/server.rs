@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use adit_core::{
     AddressPool, Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
-    Rejected, Severity, Transport,
+    Rejected, Severity, TableUsage, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -547,5 +547,9 @@ impl Protocol for Server {
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         self.peers.values().filter_map(|peer| Some((peer.data_id(), peer.info()?))).collect()
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        self.table_usage()
     }
 }

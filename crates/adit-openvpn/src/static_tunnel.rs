@@ -420,7 +420,7 @@ impl StaticTunnel {
                 self.unknown.0 = self.unknown.0.saturating_add(1);
                 let all = self.unknown.0 >= self.params.remotes.len();
                 let over = |limit| self.now - self.unknown.1 >= limit;
-                if all && !self.ever_opened && self.params.resolve_patience.is_some_and(over) {
+                if all && !self.ever_opened && self.params.resolve_timeout.is_some_and(over) {
                     return self.end(Ended::Failed(format!(
                         "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
                     )));

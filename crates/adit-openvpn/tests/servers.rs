@@ -125,12 +125,12 @@ fn resolv_retry_is_how_long_unknown_names_are_tried() {
     assert_eq!(at_once.tried.len(), 1);
     assert!(at_once.why().contains("resolv-retry infinite"), "{}", at_once.why());
 
-    let mut later = Alone::new(1, |params| params.resolve_patience = Some(Duration::from_secs(5)));
+    let mut later = Alone::new(1, |params| params.resolve_timeout = Some(Duration::from_secs(5)));
     later.run(60, unknown);
     assert_eq!(later.tried.last(), Some(&(0, 5)));
     assert!(later.ended.is_some());
 
-    let mut never = Alone::new(1, |params| params.resolve_patience = None);
+    let mut never = Alone::new(1, |params| params.resolve_timeout = None);
     never.run(600, unknown);
     assert!(never.ended.is_none() && never.tried.len() > 5);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 
 use super::forward::{Forward, OtherWorkers};
-use super::links::{Broken, CLOSE_PATIENCE, Links};
+use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
 use super::status::LossCounters;
 use crate::clock;
@@ -24,7 +24,7 @@ use crate::udp::{Gathered, RECEIVE_BUFFER};
 /// Room for the rest of one record and another read of 64 KiB.
 const STREAM_BUFFER: usize = 2 * 65_538;
 /// How long the connections may take to send what waits when the driver stops.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the data thread needs.
 pub(super) struct DataLoop {
@@ -102,7 +102,7 @@ impl Running {
         let mut ready = Vec::new();
         let mut received = vec![0; STREAM_BUFFER.max(RECEIVE_BUFFER)];
         while !self.stopped {
-            let timeout = self.links.closing().then_some(CLOSE_PATIENCE);
+            let timeout = self.links.closing().then_some(CLOSE_TIMEOUT);
             self.wait(timeout, &mut ready)?;
             let now = coarse_clock();
             self.ingress.tick(now);
@@ -196,7 +196,7 @@ impl Running {
 
     /// Gives the connections a moment to send what waits, then closes them.
     fn finish(mut self) {
-        let deadline = clock() + STOP_PATIENCE;
+        let deadline = clock() + STOP_TIMEOUT;
         let mut ready = Vec::new();
         self.poller.remove(&*self.tun);
         while self.links.full() && clock() < deadline {

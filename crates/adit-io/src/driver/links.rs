@@ -22,7 +22,7 @@ pub(super) const QUEUE_LIMIT: usize = 256 * 1024;
 /// Bytes that may wait for a connection before control records are dropped too.
 const CONTROL_QUEUE_LIMIT: usize = 2 * QUEUE_LIMIT;
 /// How long a closing connection may take to send what waits.
-pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection, both directions.
 pub(super) struct Connection {
@@ -155,7 +155,7 @@ impl Links {
     pub(super) fn close(&mut self, id: ConnectionId) {
         self.stop_reading(id);
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.closing = Some(clock() + CLOSE_PATIENCE);
+            connection.closing = Some(clock() + CLOSE_TIMEOUT);
         }
     }
 

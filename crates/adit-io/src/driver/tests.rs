@@ -13,7 +13,7 @@ use std::time::Duration;
 use adit_core::{
     Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
     OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Redirect, Rejected, ReplayWindow,
-    SessionId, TunnelSettings,
+    SessionId, TableUsage, TunnelSettings,
 };
 use adit_dataplane::codec::openvpn;
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
@@ -78,12 +78,12 @@ impl Toy {
         };
         match role {
             Role::Client => toy.events.push_back(Event::Open { remote: 0 }),
-            Role::Server => toy.come_up(),
+            Role::Server => toy.establish(),
         }
         (toy, receiver)
     }
 
-    fn come_up(&mut self) {
+    fn establish(&mut self) {
         let addresses = vec![self.address];
         self.events.push_back(Event::Up(TunnelSettings {
             addresses,
@@ -154,7 +154,7 @@ impl Protocol for Toy {
         match command {
             Command::Opened { path } if self.role == Role::Client => {
                 self.add_peer(path);
-                self.come_up();
+                self.establish();
                 self.transmits.push_back((path, vec![CONTROL, b'?']));
             }
             Command::OpenFailed { failure, .. } => {
@@ -197,6 +197,10 @@ impl Protocol for Toy {
     }
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo<()>)> {
+        Vec::new()
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
         Vec::new()
     }
 }

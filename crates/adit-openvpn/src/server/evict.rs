@@ -8,7 +8,7 @@ use crate::request::Event;
 
 impl Server {
     /// How full the tables are that peers can fill before they have authenticated.
-    pub fn tables(&self) -> Vec<TableUsage> {
+    pub(super) fn table_usage(&self) -> Vec<TableUsage> {
         let mut tables = vec![self.silent.usage()];
         tables.extend(self.half_open.usage());
         if self.params.access.key_verify.is_some() {

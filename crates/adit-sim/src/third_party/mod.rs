@@ -28,7 +28,7 @@ use std::time::Duration;
 use adit_core::{
     Cipher, Command, CompressionFraming, Digest, Ended, Framing, Instant, IpNet, Ipv4Net, Ipv6Net, Notice,
     OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, Protocol, Rejected, ReplayWindow, SessionId,
-    TunnelSettings, UnixTime,
+    TableUsage, TunnelSettings, UnixTime,
 };
 use adit_openvpn::Role;
 use adit_openvpn::control_message::{ControlMessage, PushAssembler, split};
@@ -394,6 +394,10 @@ impl Protocol for ThirdPartyClient {
         let info = self.connection.as_ref().and_then(Connection::info);
         info.into_iter().map(|info| (PeerId::SERVER, info)).collect()
     }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
+    }
 }
 
 impl Connection {
@@ -514,7 +518,7 @@ impl Connection {
             match ControlMessage::parse(&text) {
                 ControlMessage::PushReply(options) if self.pushed.is_none() => {
                     if let Ok(Some(options)) = self.push.add(options) {
-                        self.come_up(now, Pushed::read(&options), params, events);
+                        self.establish(now, Pushed::read(&options), params, events);
                     }
                 }
                 ControlMessage::AuthFailed(reason) => {
@@ -529,7 +533,7 @@ impl Connection {
         Outcome::GoOn
     }
 
-    fn come_up(&mut self, now: Instant, pushed: Pushed, params: &Params, events: &mut VecDeque<Event>) {
+    fn establish(&mut self, now: Instant, pushed: Pushed, params: &Params, events: &mut VecDeque<Event>) {
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
             path: Some(self.path),

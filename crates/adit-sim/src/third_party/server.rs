@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_core::{
     Cipher, Command, Ended, Framing, Instant, IpNet, Ipv4Net, Notice, OpenVpnFraming, OpenVpnHeader, Path,
-    PeerConfig, PeerId, Protocol, Rejected, ReplayWindow, SessionId, TunnelSettings, UnixTime,
+    PeerConfig, PeerId, Protocol, Rejected, ReplayWindow, SessionId, TableUsage, TunnelSettings, UnixTime,
 };
 use adit_openvpn::Role;
 use adit_openvpn::data_message::PING;
@@ -158,7 +158,7 @@ impl ThirdPartyServer {
         let Some(connection) = &mut self.connection else { return };
         for message in connection.keys.take_messages() {
             match message.strip_suffix(b"\0").unwrap_or(&message) {
-                b"PUSH_REQUEST" => self.come_up(),
+                b"PUSH_REQUEST" => self.establish(),
                 b"EXIT" => return self.drop_client("said goodbye"),
                 _ => {}
             }
@@ -166,7 +166,7 @@ impl ThirdPartyServer {
     }
 
     /// The client asked for its settings.
-    fn come_up(&mut self) {
+    fn establish(&mut self) {
         let push = format!("PUSH_REPLY,{}", self.network.push.join(","));
         let Some(connection) = &mut self.connection else { return };
         connection.keys.primary().send_message(&push);
@@ -328,6 +328,10 @@ impl Protocol for ThirdPartyServer {
     fn peers(&self) -> Vec<(PeerId, PeerInfo)> {
         let up = self.connection.as_ref().filter(|connection| connection.is_up);
         up.map(|connection| (PEER, self.info(connection))).into_iter().collect()
+    }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
     }
 }
 

@@ -121,6 +121,10 @@ impl Protocol for Many {
     fn peers(&self) -> Vec<(PeerId, PeerInfo<()>)> {
         Vec::new()
     }
+
+    fn tables(&self) -> Vec<TableUsage> {
+        Vec::new()
+    }
 }
 
 /// A client without a driver.
