@@ -21,11 +21,11 @@ use crate::tcp;
 use crate::udp::{UdpOptions, UdpSocket, set_buffers};
 
 /// How long a fixed local port may still be held by the path that was closed just now.
-const BIND_PATIENCE: Duration = Duration::from_secs(2);
+const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a name may take with marked queries. The system's resolver may wait longer for name servers in a dead
 /// tunnel.
-const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A path that was opened.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
         started.map_err(|error| OpenFailure::Unreachable(format!("cannot start a thread: {error}")))?;
     }
     drop(answers);
-    let until = Instant::now() + RESOLVE_PATIENCE;
+    let until = Instant::now() + RESOLVE_TIMEOUT;
     let mut failure =
         OpenFailure::Unreachable(format!("cannot resolve `{host}`: no name server answers in time"));
     while let Ok(result) = answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -236,7 +236,7 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
     let mut waited = Duration::ZERO;
     loop {
         match UdpSocket::bind(local, options) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waited < BIND_PATIENCE => {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waited < BIND_TIMEOUT => {
                 thread::sleep(step);
                 waited += step;
             }

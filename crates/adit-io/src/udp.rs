@@ -29,7 +29,7 @@ pub(crate) const RECEIVE_SLOT: usize = 65_536;
 pub(crate) const RECEIVE_BUFFER: usize = sys::RECEIVE_SLOTS * RECEIVE_SLOT;
 
 /// How long a send may wait for room in the socket's buffer before the datagrams are dropped.
-const SEND_PATIENCE: Duration = Duration::from_millis(200);
+const SEND_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Socket buffers that are asked for when the configuration names none: room for what arrives while the
 /// thread is away for a scheduler's turn. Without CAP_NET_ADMIN `net.core.rmem_max` and `wmem_max` limit it.
@@ -171,7 +171,7 @@ impl UdpSocket {
                 Sent::Blocked { taken } => {
                     rest = rest.get(taken..).unwrap_or_default();
                     waited = true;
-                    wait_writable(self.socket.as_fd(), SEND_PATIENCE)?;
+                    wait_writable(self.socket.as_fd(), SEND_TIMEOUT)?;
                 }
             }
         }

@@ -154,11 +154,11 @@ impl Runner {
         let count = self.waiting.len();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let (mut next_tick, mut next_totals) = (Duration::ZERO, TOTALS);
-        let patience = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.begin_some();
             events.clear();
-            let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
+            let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
             for event in &events {
                 let number = event.data.u64() as usize;
                 self.receive(count.saturating_sub(number + 1));

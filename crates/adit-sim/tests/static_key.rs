@@ -226,7 +226,7 @@ impl World {
             },
             remotes: if number == WEST { Vec::new() } else { vec![remote] },
             retry: (Duration::from_secs(1), Duration::from_secs(3)),
-            resolve_patience: None,
+            resolve_timeout: None,
             ..StaticParams::new(key, direction, Cipher::Aes128Cbc, at_origin)
         };
         End::new(params, self.now(), seed)

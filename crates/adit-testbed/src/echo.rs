@@ -113,10 +113,10 @@ impl Probe {
     }
 
     /// How long after `start` the first reply came.
-    pub fn first_reply(&self, start: Instant, patience: Duration) -> Result<Duration, TestbedError> {
+    pub fn first_reply(&self, start: Instant, timeout: Duration) -> Result<Duration, TestbedError> {
         let target = self.target.into();
         let mut next = Instant::now();
-        while start.elapsed() < patience {
+        while start.elapsed() < timeout {
             let now = Instant::now();
             if now >= next {
                 // Without a tunnel there is no route yet.
@@ -131,7 +131,7 @@ impl Probe {
                 return Ok(start.elapsed());
             }
         }
-        Err(TestbedError::TimedOut { what: format!("a reply from {}", target_text(self)), waited: patience })
+        Err(TestbedError::TimedOut { what: format!("a reply from {}", target_text(self)), waited: timeout })
     }
 
     fn replied(&self) -> bool {

@@ -44,6 +44,6 @@ pub use scratch::Scratch;
 pub use spoofed::SpoofedFlood;
 pub use sweep::{Sweep, SweepReport};
 pub use terminal::Terminal;
-pub use transfer::{Content, Transfer, transfer, transfer_patiently};
+pub use transfer::{Content, Transfer, transfer, transfer_with_timeout};
 pub use usage::Usage;
 pub use wireguard::{WireGuardKeys, configure_wireguard, wireguard_keys, wireguard_socket};

@@ -28,7 +28,7 @@ pub struct Ping {
     /// Bytes of payload in each, at least 8.
     pub size: u16,
     /// How long to wait for answers after the last request.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// What came back.
@@ -94,7 +94,7 @@ impl PingReport {
 impl Ping {
     /// `count` requests of 56 bytes, `interval` apart, with two seconds for late answers.
     pub fn new(count: u16, interval: Duration) -> Self {
-        Self { count, interval, size: 56, patience: Duration::from_secs(2) }
+        Self { count, interval, size: 56, timeout: Duration::from_secs(2) }
     }
 
     /// Sends them from `namespace` to `target` and collects the answers. That none comes is not an error.
@@ -125,7 +125,7 @@ pub fn wait_until_reachable(
     timeout: Duration,
 ) -> Result<Duration, TestbedError> {
     let start = Instant::now();
-    let once = Ping { patience: Duration::from_millis(50), ..Ping::new(1, Duration::ZERO) };
+    let once = Ping { timeout: Duration::from_millis(50), ..Ping::new(1, Duration::ZERO) };
     while start.elapsed() < timeout {
         let attempt = Instant::now();
         if once.run(namespace, target)?.received > 0 {
@@ -197,7 +197,7 @@ impl Series<'_> {
         let mut report = PingReport { sent: self.ping.count.into(), ..PingReport::default() };
         let mut answered = vec![false; usize::from(self.ping.count)];
         let mut times = Vec::new();
-        let end = self.ping.interval * u32::from(self.ping.count) + self.ping.patience;
+        let end = self.ping.interval * u32::from(self.ping.count) + self.ping.timeout;
         let mut buffer = vec![0; 65_536];
         while self.start.elapsed() < end && report.received < report.sent {
             let message = match socket.read(&mut buffer) {

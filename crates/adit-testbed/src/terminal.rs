@@ -69,14 +69,14 @@ impl Terminal {
         question: &str,
         time: usize,
         line: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), TestbedError> {
-        self.type_at(question, time, format!("{line}\n").as_bytes(), patience)
+        self.type_at(question, time, format!("{line}\n").as_bytes(), timeout)
     }
 
     /// Presses Ctrl-C once the question is shown.
-    pub fn interrupt(&mut self, question: &str, patience: Duration) -> Result<(), TestbedError> {
-        self.type_at(question, 1, &[CTRL_C], patience)
+    pub fn interrupt(&mut self, question: &str, timeout: Duration) -> Result<(), TestbedError> {
+        self.type_at(question, 1, &[CTRL_C], timeout)
     }
 
     fn type_at(
@@ -84,11 +84,9 @@ impl Terminal {
         question: &str,
         time: usize,
         bytes: &[u8],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), TestbedError> {
-        wait_until("a question at the terminal", patience, || {
-            self.shown().matches(question).count() >= time
-        })?;
+        wait_until("a question at the terminal", timeout, || self.shown().matches(question).count() >= time)?;
         // What is typed before the terminal was made to hide it is thrown away.
         std::thread::sleep(Duration::from_millis(100));
         self.keyboard

@@ -37,7 +37,7 @@ pub fn transfer(
     address: IpAddr,
     length: usize,
 ) -> Result<Transfer, TestbedError> {
-    transfer_patiently(from, to, address, length, Content::Random, STALLED)
+    transfer_with_timeout(from, to, address, length, Content::Random, STALLED)
 }
 
 /// What is sent.
@@ -50,13 +50,13 @@ pub enum Content {
 }
 
 /// The same with that content, where either end waits so long for the other's next byte.
-pub fn transfer_patiently(
+pub fn transfer_with_timeout(
     from: &Namespace,
     to: &Namespace,
     address: IpAddr,
     length: usize,
     content: Content,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Transfer, TestbedError> {
     let content = match content {
         Content::Random => pseudo_random(length),
@@ -72,12 +72,12 @@ pub fn transfer_patiently(
         .map_err(failed("cannot listen for the file"))?;
     let target = listener.local_addr().map_err(failed("cannot listen for the file"))?;
     let connection = from
-        .enter(|| TcpStream::connect_timeout(&target, patience))?
+        .enter(|| TcpStream::connect_timeout(&target, timeout))?
         .map_err(failed("cannot connect to send the file"))?;
     let start = Instant::now();
     std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&listener, length, patience));
-        let sent = send(connection, &content, patience);
+        let receiver = scope.spawn(|| receive(&listener, length, timeout));
+        let sent = send(connection, &content, timeout);
         let received = receiver.join().map_err(|_| TestbedError::Worker("receiving a file"))?;
         sent.map_err(failed("sending the file stalled"))?;
         let received = received.map_err(failed("receiving the file stalled"))?;
@@ -87,12 +87,12 @@ pub fn transfer_patiently(
     })
 }
 
-fn send(mut connection: TcpStream, content: &[u8], patience: Duration) -> std::io::Result<()> {
-    connection.set_write_timeout(Some(patience))?;
+fn send(mut connection: TcpStream, content: &[u8], timeout: Duration) -> std::io::Result<()> {
+    connection.set_write_timeout(Some(timeout))?;
     connection.write_all(content)?;
     connection.shutdown(std::net::Shutdown::Write)?;
     // The end is the receiver's, so that the connection is not reset under the last bytes.
-    connection.set_read_timeout(Some(patience))?;
+    connection.set_read_timeout(Some(timeout))?;
     read(&mut connection, &mut [0]).map(drop)
 }
 
@@ -106,9 +106,9 @@ fn read(connection: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize>
     }
 }
 
-fn receive(listener: &TcpListener, length: usize, patience: Duration) -> std::io::Result<Vec<u8>> {
+fn receive(listener: &TcpListener, length: usize, timeout: Duration) -> std::io::Result<Vec<u8>> {
     let (mut connection, _) = listener.accept()?;
-    connection.set_read_timeout(Some(patience))?;
+    connection.set_read_timeout(Some(timeout))?;
     let mut received = Vec::with_capacity(length);
     let mut chunk = vec![0; CHUNK];
     loop {

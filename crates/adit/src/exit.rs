@@ -17,7 +17,7 @@ pub(crate) const HELP: &str = "Exit codes:
 pub(crate) const USAGE: u8 = 2;
 
 /// How long the standard error may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Says why on the standard error and gives the exit code for a failure.
 pub(crate) fn failure(why: impl Display) -> ExitCode {
@@ -46,7 +46,7 @@ pub(crate) fn tell(why: impl Display) {
     };
     // Without a thread it is not said, but the exit code is.
     let _ = thread::Builder::new().name("adit-tell".to_owned()).spawn(write);
-    let _ = written.recv_timeout(PATIENCE);
+    let _ = written.recv_timeout(TIMEOUT);
 }
 
 /// Writes a question to the standard error, without a line's end.

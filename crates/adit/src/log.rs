@@ -20,7 +20,7 @@ use syslog::Syslog;
 use writer::{Line, Sink, Writer};
 
 /// How long the end of the program waits for what takes the log.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
+const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where lines go, and which. Copies write to the same place.
 #[derive(Clone)]
@@ -167,9 +167,9 @@ impl Logger {
         FlushOnDrop(self.clone())
     }
 
-    /// Waits until the lines so far are written, but not longer than [`LAST_PATIENCE`].
+    /// Waits until the lines so far are written, but not longer than [`LAST_TIMEOUT`].
     pub(crate) fn flush(&self) {
-        self.shared().writer.flush(LAST_PATIENCE);
+        self.shared().writer.flush(LAST_TIMEOUT);
     }
 
     /// How many lines wait to be written, and how many were lost, for `adit status`.

@@ -72,7 +72,7 @@ impl Scripts {
     fn run(&mut self, call: &ScriptCall) -> io::Result<u64> {
         self.check(call)?;
         let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut laid = self.lay(&call.files)?;
+        let mut made = self.make_files(&call.files)?;
         let mut command = Command::new(program);
         // What it starts ends with it.
         command.process_group(0);
@@ -82,17 +82,17 @@ impl Scripts {
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
             command.envs(other.variables.iter().map(|(name, path)| (name, path)));
         }
-        command.envs(laid.variables.iter().map(|(name, path)| (name, path)));
-        let arguments = call.files.iter().zip(&laid.files).filter(|(file, _)| file.is_argument);
+        command.envs(made.variables.iter().map(|(name, path)| (name, path)));
+        let arguments = call.files.iter().zip(&made.files).filter(|(file, _)| file.is_argument);
         command.args(arguments.map(|(_, path)| path));
         let child = command.spawn()?;
         let number = self.next;
         self.next += 1;
         let run = Run {
             child,
-            files: std::mem::take(&mut laid.files),
-            variables: std::mem::take(&mut laid.variables),
-            directory: laid.directory.take(),
+            files: std::mem::take(&mut made.files),
+            variables: std::mem::take(&mut made.variables),
+            directory: made.directory.take(),
         };
         self.runs.insert(number, run);
         Ok(number)
@@ -124,10 +124,10 @@ impl Scripts {
     }
 
     /// Makes the files of a script, in a directory that only we can enter.
-    fn lay(&mut self, files: &[ScriptInput]) -> io::Result<Laid> {
-        let mut laid = Laid { files: Vec::new(), variables: Vec::new(), directory: None };
+    fn make_files(&mut self, files: &[ScriptInput]) -> io::Result<InputFiles> {
+        let mut made = InputFiles { files: Vec::new(), variables: Vec::new(), directory: None };
         if files.is_empty() {
-            return Ok(laid);
+            return Ok(made);
         }
         let parent = match &self.directory {
             Some(directory) if directory.path.is_dir() => directory,
@@ -135,15 +135,15 @@ impl Scripts {
         };
         let directory = parent.path.join(self.next.to_string());
         DirBuilder::new().mode(0o700).create(&directory)?;
-        laid.directory = Some(directory.clone());
+        made.directory = Some(directory.clone());
         for (number, file) in files.iter().enumerate() {
             let path = directory.join(number.to_string());
-            let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            made.write_all(&file.content)?;
-            laid.variables.extend(file.variable.clone().map(|variable| (variable, path.clone())));
-            laid.files.push(path);
+            let mut created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            created.write_all(&file.content)?;
+            made.variables.extend(file.variable.clone().map(|variable| (variable, path.clone())));
+            made.files.push(path);
         }
-        Ok(laid)
+        Ok(made)
     }
 
     fn get(&mut self, run: u64) -> io::Result<&mut Run> {
@@ -203,13 +203,13 @@ impl Drop for Run {
 }
 
 /// Files that were made for a script that is about to begin. They go if it does not.
-struct Laid {
+struct InputFiles {
     files: Vec<PathBuf>,
     variables: Vec<(String, PathBuf)>,
     directory: Option<PathBuf>,
 }
 
-impl Drop for Laid {
+impl Drop for InputFiles {
     fn drop(&mut self) {
         if let Some(directory) = &self.directory {
             let _ = fs::remove_dir_all(directory);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_testbed::{
     Content, Ends, Flood, Sweep, TcpLoad, TestbedError, find_saturation, largest_payload, tcp_flow,
-    transfer_patiently,
+    transfer_with_timeout,
 };
 
 use super::cpu_usage::Clock;
@@ -53,7 +53,7 @@ pub(super) fn transfer(
     };
     // What listens needs an address, and the client's is not the same in every tunnel: one way is enough.
     let clock = Clock::start(testbed)?;
-    let sent = transfer_patiently(ends.client, ends.server, ends.target, bytes, content, TIMEOUT)?;
+    let sent = transfer_with_timeout(ends.client, ends.server, ends.target, bytes, content, TIMEOUT)?;
     if !sent.intact {
         let output = format!("{} bytes came, but not those that were sent", sent.bytes);
         return Err(TestbedError::Output { command: "the transfer".to_owned(), output });

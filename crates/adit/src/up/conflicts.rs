@@ -11,7 +11,7 @@ use super::tunnel::place;
 
 /// Something that one tunnel of the machine alone can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Claim {
+enum Resource {
     /// A device by its name.
     Device(String),
     /// A port at an address, or at all of a family: all IPv6 addresses include those of IPv4.
@@ -22,11 +22,11 @@ enum Claim {
     File(PathBuf),
 }
 
-impl Claim {
+impl Resource {
     /// Whether two tunnels cannot have both.
-    fn excludes(&self, other: &Claim) -> bool {
+    fn excludes(&self, other: &Resource) -> bool {
         match (self, other) {
-            (Claim::Address(transport, one, port), Claim::Address(of_other, other, other_port)) => {
+            (Resource::Address(transport, one, port), Resource::Address(of_other, other, other_port)) => {
                 transport == of_other && port == other_port && overlap(*one, *other)
             }
             (one, other) => one == other,
@@ -34,11 +34,11 @@ impl Claim {
     }
 }
 
-impl fmt::Display for Claim {
+impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Claim::Device(name) => write!(f, "the device {name}"),
-            Claim::Address(transport, address, port) => {
+            Resource::Device(name) => write!(f, "the device {name}"),
+            Resource::Address(transport, address, port) => {
                 let transport = match transport {
                     Transport::Udp => "UDP",
                     Transport::Tcp => "TCP",
@@ -48,8 +48,8 @@ impl fmt::Display for Claim {
                     false => write!(f, "{transport} {}", std::net::SocketAddr::new(*address, *port)),
                 }
             }
-            Claim::ManagementPort(host, port) => write!(f, "the management address {host} {port}"),
-            Claim::File(path) => write!(f, "the file {}", path.display()),
+            Resource::ManagementPort(host, port) => write!(f, "the management address {host} {port}"),
+            Resource::File(path) => write!(f, "the file {}", path.display()),
         }
     }
 }
@@ -86,19 +86,20 @@ fn compare(
         problems.push(format!("{}: the same file is named twice", file.display()));
         return;
     }
-    for (claim, directives) in claims(parsed) {
-        let Some((_, of_other)) = claims(other).into_iter().find(|(theirs, _)| claim.excludes(theirs)) else {
+    for (resource, directives) in resources(parsed) {
+        let Some((_, of_other)) = resources(other).into_iter().find(|(theirs, _)| resource.excludes(theirs))
+        else {
             continue;
         };
         let (here, there) = (place(parsed, file, directives), place(other, other_file, of_other));
-        let way_out = match (&claim, has_same_network(parsed, other)) {
-            (Claim::Device(_), true) => {
+        let way_out = match (&resource, has_same_network(parsed, other)) {
+            (Resource::Device(_), true) => {
                 "several endpoints of one tunnel (servers with the same `dev` and the same `server` network) are not \
                  supported yet"
             }
             _ => "each tunnel needs its own",
         };
-        problems.push(format!("{here}: {claim} is that of {there} too: {way_out}"));
+        problems.push(format!("{here}: {resource} is that of {there} too: {way_out}"));
     }
     for (directives, value) in settings(&parsed.config.process) {
         let theirs = settings(&other.config.process).into_iter().find(|(same, _)| *same == directives);
@@ -132,52 +133,57 @@ fn has_same_network(one: &Parsed, other: &Parsed) -> bool {
 }
 
 /// What a tunnel takes for itself, and the directives that say so.
-fn claims(parsed: &Parsed) -> Vec<(Claim, &'static [&'static str])> {
+fn resources(parsed: &Parsed) -> Vec<(Resource, &'static [&'static str])> {
     const ADDRESS: &[&str] = &["local", "port", "lport", "proto", "server", "remote"];
-    let (config, mut claims) = (&parsed.config, Vec::new());
+    let (config, mut resources) = (&parsed.config, Vec::new());
     if let Some(name) = &config.device.name {
-        claims.push((Claim::Device(name.clone()), ["dev"].as_slice()));
+        resources.push((Resource::Device(name.clone()), ["dev"].as_slice()));
     }
     match &config.role {
         Role::Server(server) => {
-            claims.extend(server.listen.iter().filter_map(listened).map(|it| (it, ADDRESS)))
+            resources.extend(server.listen.iter().filter_map(listened).map(|it| (it, ADDRESS)))
         }
-        Role::Point(point) => claims.extend(point.listen.iter().filter_map(listened).map(|it| (it, ADDRESS))),
+        Role::Point(point) => {
+            resources.extend(point.listen.iter().filter_map(listened).map(|it| (it, ADDRESS)))
+        }
         Role::Client(client) => {
             let bound = client.remotes.iter().filter(|remote| remote.transport == Transport::Udp);
             let bound = bound.filter_map(|remote| {
                 let bind = remote.bind.filter(|bind| bind.port != 0)?;
                 let address = bind.address.unwrap_or_else(|| unspecified(remote.family));
-                Some((Claim::Address(remote.transport, address, bind.port), ADDRESS))
+                Some((Resource::Address(remote.transport, address, bind.port), ADDRESS))
             });
             // Several servers are reached from the same port, one after another.
-            claims.extend(bound.take(1));
+            resources.extend(bound.take(1));
         }
     }
-    claims.extend(files(&config.process));
+    resources.extend(files(&config.process));
     if let Role::Server(server) = &config.role
         && let Some(pool) = server.per_client.pool_file.as_ref().filter(|pool| pool.every.is_some())
     {
-        claims.push((Claim::File(absolute(&pool.path)), &["ifconfig-pool-persist"]));
+        resources.push((Resource::File(absolute(&pool.path)), &["ifconfig-pool-persist"]));
     }
-    claims
+    resources
 }
 
-fn files(process: &Process) -> Vec<(Claim, &'static [&'static str])> {
-    let mut claims: Vec<(Claim, &'static [&'static str])> = Vec::new();
+fn files(process: &Process) -> Vec<(Resource, &'static [&'static str])> {
+    let mut resources: Vec<(Resource, &'static [&'static str])> = Vec::new();
     match process.management.as_ref().map(|management| &management.address) {
         Some(ManagementAddress::Tcp(host, port)) if *port != 0 => {
-            claims.push((Claim::ManagementPort(host.clone(), *port), &["management"]));
+            resources.push((Resource::ManagementPort(host.clone(), *port), &["management"]));
         }
-        Some(ManagementAddress::Unix(path)) => claims.push((Claim::File(absolute(path)), &["management"])),
+        Some(ManagementAddress::Unix(path)) => {
+            resources.push((Resource::File(absolute(path)), &["management"]))
+        }
         Some(ManagementAddress::Tcp(..)) | None => {}
     }
-    claims.extend(
-        process.status.as_ref().map(|file| (Claim::File(absolute(&file.path)), ["status"].as_slice())),
+    resources.extend(
+        process.status.as_ref().map(|file| (Resource::File(absolute(&file.path)), ["status"].as_slice())),
     );
-    claims
-        .extend(process.pid_file.as_ref().map(|path| (Claim::File(absolute(path)), ["writepid"].as_slice())));
-    claims
+    resources.extend(
+        process.pid_file.as_ref().map(|path| (Resource::File(absolute(path)), ["writepid"].as_slice())),
+    );
+    resources
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -185,9 +191,9 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// `None` if the system chooses the port.
-fn listened(listen: &Listen) -> Option<Claim> {
+fn listened(listen: &Listen) -> Option<Resource> {
     let address = listen.address.unwrap_or_else(|| unspecified(listen.family));
-    (listen.port != 0).then_some(Claim::Address(listen.transport, address, listen.port))
+    (listen.port != 0).then_some(Resource::Address(listen.transport, address, listen.port))
 }
 
 fn unspecified(family: Family) -> IpAddr {

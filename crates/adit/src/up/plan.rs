@@ -63,7 +63,7 @@ impl Tunnel<'_> {
         let (config, seed) = (&self.parsed.config, seed()?);
         let names = PeerNames::look_up(config);
         let only_from = names.as_ref().map(PeerNames::addresses);
-        let params = static_tunnel::params(config, secret, self.resolve_patience(), (wall(), only_from));
+        let params = static_tunnel::params(config, secret, self.resolve_timeout(), (wall(), only_from));
         let expiry = Expiry::new(self.file, &config.role);
         let watched = Watched { revocations: None, expiry, names };
         self.run_protocol(watched, (None, management, None), member, |now| {
@@ -104,9 +104,9 @@ impl Tunnel<'_> {
         member: Member<'_>,
     ) -> Result<(), Failure> {
         let Ingredients { credentials, lists, watched, questions, wall, seed } = with;
-        let patience = self.resolve_patience();
+        let timeout = self.resolve_timeout();
         let mut params =
-            translate::client_params(&self.parsed.config, client, &credentials, patience, lists, wall)
+            translate::client_params(&self.parsed.config, client, &credentials, timeout, lists, wall)
                 .map_err(|error| self.locate(&error))?;
         let prompt = CredentialPrompt::new(client.auth.as_ref(), self.file, questions);
         if let Some(auth) = &mut params.auth {
@@ -122,7 +122,7 @@ impl Tunnel<'_> {
         say_what_can_be_asked(client, &mut params);
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let reloads: Reloads<Client> = Box::new(move |source, handle| {
-            reload::reload(source, ClientKind { handle, credentials, lists, patience, wall, expiry })
+            reload::reload(source, ClientKind { handle, credentials, lists, timeout, wall, expiry })
         });
         let with = (Some(prompt), management, Some(reloads));
         self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
@@ -169,7 +169,7 @@ impl Tunnel<'_> {
 
     /// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
     /// says so.
-    fn resolve_patience(&self) -> Option<Duration> {
+    fn resolve_timeout(&self) -> Option<Duration> {
         let mentioned = self.parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
         match &self.parsed.config.role {
             Role::Client(client) if mentioned => client.resolve_retry,

@@ -195,7 +195,7 @@ pub(super) struct ClientKind {
     pub(super) credentials: Credentials,
     pub(super) lists: Option<Revocations>,
     /// How long names that do not exist are looked for.
-    pub(super) patience: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     pub(super) wall: UnixTime,
     pub(super) expiry: Expiry,
 }
@@ -210,9 +210,8 @@ impl Reconfigure for ClientKind {
         let mut new = new.clone();
         new.routes.extend(source.looked_up.iter().cloned());
         let lists = self.lists.clone();
-        let mut params =
-            translate::client_params(&new, client, &credentials, self.patience, lists, self.wall)
-                .map_err(|error| (error.directive(), error.to_string()))?;
+        let mut params = translate::client_params(&new, client, &credentials, self.timeout, lists, self.wall)
+            .map_err(|error| (error.directive(), error.to_string()))?;
         plan::say_what_can_be_asked(client, &mut params);
         self.expiry.note_certificates(&credentials);
         self.credentials = credentials;

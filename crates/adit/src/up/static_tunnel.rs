@@ -14,7 +14,7 @@ use super::translate::{data, keepalive, key_direction, local_settings, point_set
 pub(super) fn params(
     config: &Config,
     secret: &SharedSecret,
-    resolve_patience: Option<Duration>,
+    resolve_timeout: Option<Duration>,
     (wall_at_origin, only_from): (UnixTime, Option<Vec<IpAddr>>),
 ) -> StaticParams {
     let DataParams { digest, compression, replay_window, tun_mtu, told_mtu, mssfix, .. } = data(config);
@@ -29,7 +29,7 @@ pub(super) fn params(
         keepalive: keepalive(config),
         limits: config.limits,
         float: config.socket.float,
-        resolve_patience,
+        resolve_timeout,
         ..StaticParams::new(key, direction, secret.cipher, wall_at_origin)
     };
     match &config.role {

@@ -134,7 +134,7 @@ pub(super) fn client_params(
     config: &Config,
     client: &ClientConfig,
     credentials: &Credentials,
-    resolve_patience: Option<Duration>,
+    resolve_timeout: Option<Duration>,
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ClientParams, CredentialError> {
@@ -148,7 +148,7 @@ pub(super) fn client_params(
         limits: config.limits,
         retry: (client.connect_retry, client.connect_retry_longest),
         retry_max: client.connect_retry_max,
-        resolve_patience,
+        resolve_timeout,
         float: config.socket.float,
         route_nopull: client.route_nopull,
         pull_filters: client.pull_filters.iter().map(pull_filter).collect(),

@@ -28,7 +28,7 @@ pub struct ServerConfig {
     pub duplicate_cn: bool,
     /// How many clients at once (default 1024).
     pub max_clients: u32,
-    /// What strangers get.
+    /// How initial packets of unauthenticated peers are answered.
     pub admission: Admission,
     /// On shutdown, tell clients to reconnect (1) or to try their next remote (2); 0 sends nothing
     /// (`explicit-exit-notify`).

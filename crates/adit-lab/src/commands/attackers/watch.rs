@@ -52,7 +52,7 @@ pub(super) fn watch<T: Send>(
 
 impl Noticed {
     fn ping(&mut self, namespace: &Namespace, target: IpAddr) -> Result<(), TestbedError> {
-        let series = Ping { patience: TIMEOUT, ..Ping::new(COUNT, INTERVAL) };
+        let series = Ping { timeout: TIMEOUT, ..Ping::new(COUNT, INTERVAL) };
         let PingReport { sent, missing, .. } = series.run(namespace, target)?;
         self.pings += sent;
         for number in 0..missing.len() {
@@ -70,7 +70,7 @@ impl Noticed {
 }
 
 fn is_answered(namespace: &Namespace, target: IpAddr) -> Result<bool, TestbedError> {
-    let once = Ping { patience: TIMEOUT, ..Ping::new(1, Duration::ZERO) };
+    let once = Ping { timeout: TIMEOUT, ..Ping::new(1, Duration::ZERO) };
     for _ in 0..REPEATS {
         if once.run(namespace, target)?.received > 0 {
             return Ok(true);

@@ -68,7 +68,7 @@ impl Server {
             if self.client.is_some() {
                 self.look_after_guest();
             } else if self.rest_until.is_none() {
-                self.let_in();
+                self.accept();
             }
         }
         self.say_goodbye();
@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    fn let_in(&mut self) {
+    fn accept(&mut self) {
         match self.listener.accept() {
             Ok(Ok(stream)) => {
                 self.context.log.log(Severity::Debug, "management: a client has come");

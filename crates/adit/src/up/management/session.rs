@@ -17,7 +17,7 @@ const TRIES: u32 = 3;
 /// Longest password that can match, in bytes.
 const MAX_PASSWORD: usize = 1024;
 /// How long a client may take to give the password: it keeps others out meanwhile.
-const PASSWORD_PATIENCE: Duration = Duration::from_secs(60);
+const PASSWORD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is to be sent.
 #[derive(Default)]
@@ -149,13 +149,13 @@ impl Session {
             env_filter: 0,
         };
         match session.password {
-            None => session.welcome(context, out),
+            None => session.greet(context, out),
             Some(_) => prompt(out),
         }
         session
     }
 
-    fn welcome(&self, context: &CommandContext, out: &mut Output) {
+    fn greet(&self, context: &CommandContext, out: &mut Output) {
         context.journal.attend(true);
         out.line(">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info");
         if let Some(line) = context.questions.greeting() {
@@ -207,7 +207,7 @@ impl Session {
         if self.password.as_ref().is_some_and(|password| is_same(password, text)) {
             self.password = None;
             out.line("SUCCESS: password is correct");
-            self.welcome(context, out);
+            self.greet(context, out);
             return Next::Stay;
         }
         self.tries += 1;
@@ -277,14 +277,14 @@ impl Session {
 
     /// When [`Session::look_at_time`] is next due.
     pub(super) fn due(&self) -> Option<Instant> {
-        let timeout = self.password.as_ref().map(|_| self.since + PASSWORD_PATIENCE);
+        let timeout = self.password.as_ref().map(|_| self.since + PASSWORD_TIMEOUT);
         let bytecount = self.bytecount.as_ref().map(|count| count.next);
         [timeout, bytecount].into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub(super) fn look_at_time(&mut self, now: Instant, context: &CommandContext, out: &mut Output) -> Next {
-        if self.password.is_some() && now >= self.since + PASSWORD_PATIENCE {
+        if self.password.is_some() && now >= self.since + PASSWORD_TIMEOUT {
             return Next::Reject;
         }
         if let Some(count) = self.bytecount.as_mut().filter(|count| now >= count.next) {
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(text(&mut out), "ENTER PASSWORD:".repeat(3));
         let mut session = new(&mut out, &context);
         assert_eq!(session.look_at_time(now, &context, &mut out), Next::Stay);
-        assert_eq!(session.look_at_time(now + PASSWORD_PATIENCE, &context, &mut out), Next::Reject);
+        assert_eq!(session.look_at_time(now + PASSWORD_TIMEOUT, &context, &mut out), Next::Reject);
     }
 
     /// What a browser sends for a web page that posts commands to the socket's port: none of it is obeyed.

@@ -9,7 +9,7 @@ use adit_testbed::{Scratch, can_run, wait_until, wait_until_reachable};
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Addresses of its own, a network behind the client, one route less; and the pool's memory.
 #[test]
@@ -48,7 +48,7 @@ fn check([server, client]: [Program; 2]) {
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
     for address in SERVER_INNER {
-        wait_until_reachable(&bed.clients[0].namespace, address.parse().unwrap(), PATIENCE)
+        wait_until_reachable(&bed.clients[0].namespace, address.parse().unwrap(), TIMEOUT)
             .unwrap_or_else(|error| panic!("{server:?}: {error}\n{}", bed.logs()));
     }
     // The pool gave the other family what its file remembers: the same offset for both.
@@ -56,7 +56,7 @@ fn check([server, client]: [Program; 2]) {
     let found = bed.clients[0].inner_addresses().unwrap();
     assert!(addresses.iter().all(|address| found.contains(address)), "{found:?}\n{}", bed.logs());
     for address in behind {
-        wait_until_reachable(&bed.server.namespace, address.parse().unwrap(), PATIENCE)
+        wait_until_reachable(&bed.server.namespace, address.parse().unwrap(), TIMEOUT)
             .unwrap_or_else(|error| panic!("behind the client: {error}\n{}", bed.logs()));
     }
     let routes = bed.clients[0].namespace.ip(&["route", "show"]).unwrap();
@@ -85,7 +85,7 @@ fn a_disabled_client_gets_the_reason() {
         bed.server.start().unwrap();
         bed.clients[0].start().unwrap();
         let refused = || bed.logs().contains("AUTH_FAILED");
-        wait_until("the client to be refused", PATIENCE, refused)
+        wait_until("the client to be refused", TIMEOUT, refused)
             .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
         assert!(bed.logs().contains("says `disable`"), "{}", bed.logs());
     }

@@ -11,7 +11,7 @@ use crate::bed::{Bed, PROGRAMS};
 use crate::management::status::status_of;
 use crate::options::{Options, Program, SERVER_INNER};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 #[test]
 fn two_workers_serve_clients_over_udp_and_tcp() {
@@ -53,7 +53,7 @@ fn play(bed: &mut Bed) -> Result<(), String> {
         client.start().map_err(text)?;
         // One after the other, so that the peer-ids are known: even and odd ones.
         for target in server {
-            wait_until_reachable(&client.namespace, target, PATIENCE).map_err(text)?;
+            wait_until_reachable(&client.namespace, target, TIMEOUT).map_err(text)?;
         }
         addresses.push(client.inner_addresses().map_err(text)?);
     }

@@ -17,7 +17,7 @@ use crate::options::{Part, Program};
 use issue::{Issuer, Made};
 use plan::{Plan, Spec, Usages};
 use situations::{SITUATIONS, Situation};
-use trial::{PATIENCE, Trial, Verdict};
+use trial::{TIMEOUT, Trial, Verdict};
 
 /// How many verifications run at once.
 const WORKERS: usize = 6;
@@ -121,20 +121,20 @@ fn a_revocation_list_of_another_authority_is_reported() {
     let namespace = Namespace::create("lists").unwrap();
     let start = || {
         let process = namespace.spawn("adit", Program::Adit.command(Part::Server, &config).unwrap()).unwrap();
-        wait_until("adit to listen", PATIENCE, || namespace.is_bound(false, 1194).unwrap_or(false)).unwrap();
+        wait_until("adit to listen", TIMEOUT, || namespace.is_bound(false, 1194).unwrap_or(false)).unwrap();
         process
     };
     let warning = "the revocation list of CN=foreign revokes nothing";
     let adit = start();
     assert!(!adit.log().contains("revokes nothing"), "{}", adit.log());
     directory.write("lists.pem", lists).unwrap();
-    wait_until("the warning", PATIENCE, || adit.log().contains(warning)).unwrap();
+    wait_until("the warning", TIMEOUT, || adit.log().contains(warning)).unwrap();
     drop(adit);
     let free = || !namespace.is_bound(false, 1194).unwrap_or(true);
-    wait_until("the port to be free", PATIENCE, free).unwrap();
+    wait_until("the port to be free", TIMEOUT, free).unwrap();
     directory.write("lists.pem", foreign).unwrap();
     let adit = start();
-    wait_until("the warning", PATIENCE, || adit.log().contains(warning)).unwrap();
+    wait_until("the warning", TIMEOUT, || adit.log().contains(warning)).unwrap();
 }
 
 /// adit has the verdict of OpenVPN, except where the situation gives a reason, and the page holds all of it.

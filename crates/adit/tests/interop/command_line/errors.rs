@@ -16,10 +16,10 @@ use crate::certificates::requirements::output;
 use crate::options::{Options, Program, Wrap};
 
 /// Long enough for any of the errors here; a program that goes on trying is a failure.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A namespace, an authority with a server's and a client's certificate, and a directory for the file at fault.
-struct Desk {
+struct ErrorCase {
     namespace: Namespace,
     directory: Scratch,
     authority: Authority,
@@ -27,7 +27,7 @@ struct Desk {
     client: Identity,
 }
 
-impl Desk {
+impl ErrorCase {
     /// Nothing if the test cannot run here.
     fn create(test: &str) -> Option<Self> {
         if !can_run(test, &PROGRAMS) {
@@ -35,8 +35,8 @@ impl Desk {
         }
         let authority = Authority::create(KeyKind::Ecdsa).unwrap();
         Some(Self {
-            namespace: Namespace::create("desk").unwrap(),
-            directory: Scratch::create("desk").unwrap(),
+            namespace: Namespace::create("case").unwrap(),
+            directory: Scratch::create("case").unwrap(),
             server: authority.issue("server", Purpose::Server, Validity::Now).unwrap(),
             client: authority.issue("client", Purpose::Client, Validity::Now).unwrap(),
             authority,
@@ -53,7 +53,7 @@ impl Desk {
         Options::BASE.client(&self.authority.certificate, identity, "", server)
     }
 
-    /// Runs `adit up` with this text as its file; it must fail as [`Desk::fails`] says.
+    /// Runs `adit up` with this text as its file; it must fail as [`ErrorCase::fails`] says.
     fn text_fails(&self, config: &str, words: &[&str]) -> String {
         let file = self.directory.write("test.conf", config).unwrap();
         self.fails(adit_up(&file), words)
@@ -63,7 +63,7 @@ impl Desk {
     /// the error.
     fn fails(&self, command: Command, words: &[&str]) -> String {
         let mut process = self.namespace.spawn("adit", command).unwrap();
-        let status = process.wait(PATIENCE).unwrap();
+        let status = process.wait(TIMEOUT).unwrap();
         let log = process.log();
         assert!(matches!(status.code(), Some(1 | 2)), "ended with {status}:\n{log}");
         let error = only_error(&log);
@@ -124,66 +124,66 @@ pub(crate) fn as_nobody(file: &Path, arguments: &[&str]) -> Command {
 
 #[test]
 fn a_configuration_that_is_not_there() {
-    let Some(desk) = Desk::create("a_configuration_that_is_not_there") else { return };
-    desk.fails(adit_up(Path::new("/nowhere/office.ovpn")), &["/nowhere/office.ovpn", "No such file"]);
+    let Some(case) = ErrorCase::create("a_configuration_that_is_not_there") else { return };
+    case.fails(adit_up(Path::new("/nowhere/office.ovpn")), &["/nowhere/office.ovpn", "No such file"]);
 }
 
 #[test]
 fn a_management_port_that_is_taken() {
-    let Some(desk) = Desk::create("a_management_port_that_is_taken") else { return };
+    let Some(case) = ErrorCase::create("a_management_port_that_is_taken") else { return };
     let bind = || std::net::TcpListener::bind("127.0.0.1:7505").unwrap();
-    let _taken = desk.namespace.enter(bind).unwrap();
-    let config = format!("{}management 127.0.0.1 7505\n", desk.server_config());
+    let _taken = case.namespace.enter(bind).unwrap();
+    let config = format!("{}management 127.0.0.1 7505\n", case.server_config());
     let line = line_of(&config, "management 127.0.0.1 7505");
-    desk.text_fails(&config, &[&format!("test.conf:{line}"), "TCP 127.0.0.1:7505", "another program"]);
+    case.text_fails(&config, &[&format!("test.conf:{line}"), "TCP 127.0.0.1:7505", "another program"]);
 }
 
 #[test]
 fn a_certificate_file_that_is_not_there() {
-    let Some(desk) = Desk::create("a_certificate_file_that_is_not_there") else { return };
-    let config = desk.server_config();
+    let Some(case) = ErrorCase::create("a_certificate_file_that_is_not_there") else { return };
+    let config = case.server_config();
     let (before, rest) = config.split_once("<ca>\n").unwrap();
     let (_, after) = rest.split_once("</ca>\n").unwrap();
     let config = format!("{before}ca none.pem\n{after}");
     let line = line_of(&config, "ca none.pem");
-    desk.text_fails(&config, &[&format!("test.conf:{line}"), "none.pem", "No such file"]);
+    case.text_fails(&config, &[&format!("test.conf:{line}"), "none.pem", "No such file"]);
 }
 
 #[test]
 fn an_unknown_directive() {
-    let Some(desk) = Desk::create("an_unknown_directive") else { return };
-    let config = desk.server_config().replace("keepalive 1 5", "keepalvie 1 5");
+    let Some(case) = ErrorCase::create("an_unknown_directive") else { return };
+    let config = case.server_config().replace("keepalive 1 5", "keepalvie 1 5");
     let line = line_of(&config, "keepalvie 1 5");
-    desk.text_fails(&config, &[&format!("test.conf:{line}"), "keepalvie", "keepalive"]);
+    case.text_fails(&config, &[&format!("test.conf:{line}"), "keepalvie", "keepalive"]);
 }
 
 #[test]
 fn a_key_that_is_not_the_certificates() {
-    let Some(desk) = Desk::create("a_key_that_is_not_the_certificates") else { return };
-    let mixed = Identity { certificate: desk.client.certificate.clone(), key: desk.server.key.clone() };
-    let config = desk.client_config(&mixed, "192.0.2.1");
-    desk.text_fails(&config, &["test.conf", "key", "certificate"]);
+    let Some(case) = ErrorCase::create("a_key_that_is_not_the_certificates") else { return };
+    let mixed = Identity { certificate: case.client.certificate.clone(), key: case.server.key.clone() };
+    let config = case.client_config(&mixed, "192.0.2.1");
+    case.text_fails(&config, &["test.conf", "key", "certificate"]);
 }
 
 #[test]
 fn a_certificate_of_ones_own_that_has_expired() {
-    let Some(desk) = Desk::create("a_certificate_of_ones_own_that_has_expired") else { return };
-    let old = desk.authority.issue("old", Purpose::Client, Validity::Expired).unwrap();
-    desk.text_fails(&desk.client_config(&old, "192.0.2.1"), &["test.conf", "expired", "2020"]);
+    let Some(case) = ErrorCase::create("a_certificate_of_ones_own_that_has_expired") else { return };
+    let old = case.authority.issue("old", Purpose::Client, Validity::Expired).unwrap();
+    case.text_fails(&case.client_config(&old, "192.0.2.1"), &["test.conf", "expired", "2020"]);
 }
 
 #[test]
 fn a_password_that_does_not_open_the_key() {
-    let Some(desk) = Desk::create("a_password_that_does_not_open_the_key") else { return };
-    let plain = desk.directory.write("plain.key", &desk.client.key).unwrap();
+    let Some(case) = ErrorCase::create("a_password_that_does_not_open_the_key") else { return };
+    let plain = case.directory.write("plain.key", &case.client.key).unwrap();
     let mut command = program("openssl").unwrap();
     command.args(["pkcs8", "-topk8", "-passout", "pass:right", "-in"]).arg(&plain);
     let key = output(command);
-    let locked = Identity { key, ..desk.client.clone() };
-    let config = desk.client_config(&locked, "192.0.2.1");
-    desk.directory.write("password", "wrong\n").unwrap();
+    let locked = Identity { key, ..case.client.clone() };
+    let config = case.client_config(&locked, "192.0.2.1");
+    case.directory.write("password", "wrong\n").unwrap();
     let line = line_of(&config, "<key>");
-    desk.text_fails(
+    case.text_fails(
         &(config + "askpass password\n"),
         &[&format!("test.conf:{line}"), "the password does not open it", "askpass"],
     );
@@ -191,41 +191,41 @@ fn a_password_that_does_not_open_the_key() {
 
 #[test]
 fn a_port_in_use() {
-    let Some(desk) = Desk::create("a_port_in_use") else { return };
-    let holder = desk.namespace.enter(|| UdpSocket::bind("0.0.0.0:1194").unwrap()).unwrap();
-    desk.text_fails(&desk.server_config(), &["1194", "in use"]);
+    let Some(case) = ErrorCase::create("a_port_in_use") else { return };
+    let holder = case.namespace.enter(|| UdpSocket::bind("0.0.0.0:1194").unwrap()).unwrap();
+    case.text_fails(&case.server_config(), &["1194", "in use"]);
     drop(holder);
 }
 
 #[test]
 fn no_rights() {
-    let Some(desk) = Desk::create("no_rights") else { return };
-    let file = desk.directory.write("test.conf", &desk.server_config()).unwrap();
+    let Some(case) = ErrorCase::create("no_rights") else { return };
+    let file = case.directory.write("test.conf", &case.server_config()).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let copy = copy_for_everybody(&desk.directory);
-    desk.fails(as_nobody(&copy, &["up", file.to_str().unwrap()]), &["root", "CAP_NET_ADMIN"]);
+    let copy = copy_for_everybody(&case.directory);
+    case.fails(as_nobody(&copy, &["up", file.to_str().unwrap()]), &["root", "CAP_NET_ADMIN"]);
 }
 
 #[test]
 fn no_tun_device() {
-    let Some(desk) = Desk::create("no_tun_device") else { return };
-    let file = desk.directory.write("test.conf", &desk.server_config()).unwrap();
-    desk.fails(
+    let Some(case) = ErrorCase::create("no_tun_device") else { return };
+    let file = case.directory.write("test.conf", &case.server_config()).unwrap();
+    case.fails(
         adit_up_after("mount -t tmpfs none /dev/net", &file),
         &["/dev/net/tun", "No such file", "modprobe tun"],
     );
-    desk.fails(adit_up_after("mount --bind /dev/null /dev/net/tun", &file), &["/dev/net/tun"]);
+    case.fails(adit_up_after("mount --bind /dev/null /dev/net/tun", &file), &["/dev/net/tun"]);
 }
 
 #[test]
 fn a_name_that_does_not_resolve() {
-    let Some(desk) = Desk::create("a_name_that_does_not_resolve") else { return };
+    let Some(case) = ErrorCase::create("a_name_that_does_not_resolve") else { return };
     // No name server is reachable here: have the resolver look into /etc/hosts alone.
-    let switch = desk.directory.write("nsswitch.conf", "hosts: files\n").unwrap();
+    let switch = case.directory.write("nsswitch.conf", "hosts: files\n").unwrap();
     let preparation = format!("mount --bind {} /etc/nsswitch.conf", switch.display());
-    let config = desk.client_config(&desk.client, "vpn.no-such-name.invalid");
-    let file = desk.directory.write("test.conf", &config).unwrap();
-    desk.fails(adit_up_after(&preparation, &file), &["vpn.no-such-name.invalid", "remote"]);
+    let config = case.client_config(&case.client, "vpn.no-such-name.invalid");
+    let file = case.directory.write("test.conf", &config).unwrap();
+    case.fails(adit_up_after(&preparation, &file), &["vpn.no-such-name.invalid", "remote"]);
 }
 
 /// Starts `server` and a client that cannot come to terms with it; the client must fail with these words.
@@ -244,7 +244,7 @@ fn client_fails(
             .unwrap();
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
-    let ended = bed.clients[0].process().wait(PATIENCE);
+    let ended = bed.clients[0].process().wait(TIMEOUT);
     let Ok(status) = ended else { panic!("{test}: {}\n{}", ended.unwrap_err(), bed.logs()) };
     assert!(matches!(status.code(), Some(1 | 2)), "{test}: ended with {status}\n{}", bed.logs());
     let error = only_error(&bed.clients[0].process().log());

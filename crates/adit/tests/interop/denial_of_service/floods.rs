@@ -22,7 +22,7 @@ const RATE: u32 = 20_000;
 const SOURCES: u32 = 250;
 /// Memory that the server's heap may take for whatever else it does, in KiB.
 const LITTLE: u64 = 8 << 10;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First packets of clients with that wrapping.
 fn resets(config: &WrapConfig) -> Vec<Vec<u8>> {
@@ -95,7 +95,7 @@ fn withstand(name: &str, wrap: Wrap) {
     for index in 0..clients.len() {
         bed.clients[index].start().unwrap();
         let inner = SERVER_INNER[0].parse().unwrap();
-        wait_until_reachable(&bed.clients[index].namespace, inner, PATIENCE)
+        wait_until_reachable(&bed.clients[index].namespace, inner, TIMEOUT)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
     let more = resident(bed.server.process().id()).saturating_sub(memory);

@@ -19,7 +19,7 @@ const TARGET: &str = "10.66.0.1:1194";
 /// How long an attack may take to become what it shall be, on a busy machine.
 const WAIT: Duration = Duration::from_secs(60);
 /// How long a client may take to get in: far longer than it does, and far shorter than the attacks can last.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with these lines, one client, and a place for attackers.
 struct Place {
@@ -68,7 +68,7 @@ impl Place {
         let bed = &mut self.bed;
         bed.clients[0].start().unwrap();
         let inner = SERVER_INNER[0].parse().unwrap();
-        wait_until_reachable(&bed.clients[0].namespace, inner, PATIENCE)
+        wait_until_reachable(&bed.clients[0].namespace, inner, TIMEOUT)
             .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
         attackers.stop().unwrap();
     }

@@ -16,7 +16,7 @@ use adit_testbed::{KeyKind, Ping, can_run, transfer, wait_until_reachable};
 use crate::bed::{Bed, Host, PROGRAMS};
 use crate::options::{Options, Part, Program, SERVER_INNER, Transport, Wrap};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Seconds until one side renegotiates, and until both send under the new keys.
 const RENEGOTIATE: u64 = 3;
 const SWITCH: u64 = 2;
@@ -207,7 +207,7 @@ impl Tunnel<'_> {
         let server: [IpAddr; 2] = SERVER_INNER.map(|address| address.parse().unwrap());
         let connected = Instant::now();
         for target in server {
-            wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE).map_err(text)?;
+            wait_until_reachable(&bed.clients[0].namespace, target, TIMEOUT).map_err(text)?;
         }
         let clients = bed.clients[0].inner_addresses().map_err(text)?;
         let (inside, outside) = (&bed.clients[0].namespace, &bed.server.namespace);

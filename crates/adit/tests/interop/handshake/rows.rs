@@ -172,9 +172,9 @@ fn text(error: impl std::error::Error) -> String {
 }
 
 /// Waits until the client reaches the server in both families.
-fn reach(bed: &Bed, server: [IpAddr; 2], patience: Duration) -> Result<(), String> {
+fn reach(bed: &Bed, server: [IpAddr; 2], timeout: Duration) -> Result<(), String> {
     for address in server {
-        wait_until_reachable(&bed.clients[0].namespace, address, patience).map_err(text)?;
+        wait_until_reachable(&bed.clients[0].namespace, address, timeout).map_err(text)?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const SIGTERM: i32 = 15;
 pub(crate) struct Talk<S>(BufReader<S>);
 
 impl Talk<UnixStream> {
-    /// Connects to a socket that will be there soon, and reads the welcome.
+    /// Connects to a socket that will be there soon, and reads its first line.
     pub(crate) fn at(path: &std::path::Path) -> Self {
         let mut stream = None;
         wait_until("the management socket", WAIT, || {

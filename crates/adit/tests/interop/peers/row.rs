@@ -10,7 +10,7 @@ use crate::bed::{Bed, Host};
 use crate::options::{Options, Part, Program, SERVER_INNER, Transport, Wrap};
 use crate::relay::{Impairment, Relay};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// From one ping to the next, and how long one series of them is.
 const PING_EVERY: Duration = Duration::from_millis(10);
 const SERIES: Duration = Duration::from_secs(300);
@@ -216,15 +216,15 @@ fn end(host: &mut Host, program: Program) -> Result<(), String> {
 
 /// Waits until an answer comes from `target`, which may be far away.
 fn reach(from: &Namespace, target: IpAddr) -> Result<(), String> {
-    let once = Ping { patience: Duration::from_millis(500), ..Ping::new(1, Duration::ZERO) };
-    let end = Instant::now() + PATIENCE;
+    let once = Ping { timeout: Duration::from_millis(500), ..Ping::new(1, Duration::ZERO) };
+    let end = Instant::now() + TIMEOUT;
     while Instant::now() < end {
         if once.run(from, target).map_err(text)?.received > 0 {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(format!("no answer from {target} within {PATIENCE:?}"))
+    Err(format!("no answer from {target} within {TIMEOUT:?}"))
 }
 
 fn text(error: impl std::error::Error) -> String {

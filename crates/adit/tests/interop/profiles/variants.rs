@@ -8,7 +8,7 @@ use adit_testbed::{Ping, can_run, transfer, wait_until_reachable};
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport, Wrap};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// adit at either end.
 pub(crate) const BOTH_WAYS: [[Program; 2]; 2] =
     [[Program::Adit, Program::OpenVpn], [Program::OpenVpn, Program::Adit]];
@@ -116,7 +116,7 @@ pub(crate) fn play(bed: &mut Bed) -> Result<(), String> {
     let server: [IpAddr; 2] = SERVER_INNER.map(|address| address.parse().unwrap());
     let (inside, outside) = (&bed.clients[0].namespace, &bed.server.namespace);
     for target in server {
-        wait_until_reachable(inside, target, PATIENCE).map_err(text)?;
+        wait_until_reachable(inside, target, TIMEOUT).map_err(text)?;
         for size in [8, 1000, 1452] {
             let ping = Ping { size, ..Ping::new(10, Duration::from_millis(5)) };
             let report = ping.run(inside, target).map_err(text)?;
@@ -188,7 +188,7 @@ pub(crate) fn options_strings_agree(
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
     let target = SERVER_INNER[0].parse().unwrap();
-    let there = wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE);
+    let there = wait_until_reachable(&bed.clients[0].namespace, target, TIMEOUT);
     assert!(there.is_ok(), "{options:?}\n{}", bed.logs());
     let log = [&mut bed.server, &mut bed.clients[0]][theirs].process().log();
     assert!(log.contains("Expected Remote Options String"), "it compares nothing:\n{log}");

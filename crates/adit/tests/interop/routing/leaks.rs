@@ -167,8 +167,8 @@ fn delete_routes(bed: &Bed) {
 fn back(bed: &Bed) -> &'static str {
     let inside =
         |address: &str| bed.client.ip(&["route", "get", address]).is_ok_and(|way| way.contains("dev tun"));
-    let patience = if bed.program == Program::Adit { WAIT } else { Duration::from_secs(2) };
-    match wait_until("the routes", patience, || inside("45.0.0.5") && inside("2600::5")) {
+    let timeout = if bed.program == Program::Adit { WAIT } else { Duration::from_secs(2) };
+    match wait_until("the routes", timeout, || inside("45.0.0.5") && inside("2600::5")) {
         Ok(()) => "they are put back",
         Err(error) if bed.program == Program::Adit => panic!("{error}"),
         Err(_) => "they stay away",

@@ -14,7 +14,7 @@ const BEHIND: [(&str, &str); 4] = [
     ("fd00:50::/32", "fd00:50::1"),
     ("fd00:51::/32", "fd00:51::1"),
 ];
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[test]
 fn pushed_and_local_routes_come_and_go() {
@@ -68,8 +68,8 @@ fn check(server: Program, server_lines: &str, client_lines: &str, behind: &[(&st
     for (network, address) in behind {
         // Without the tunnel the default route may lead there too.
         let inside = || client.ip(&["route", "get", address]).is_ok_and(|way| way.contains("dev tun0"));
-        wait_until("a route into the tunnel", PATIENCE, inside)
-            .and_then(|()| wait_until_reachable(client, address.parse().unwrap(), PATIENCE))
+        wait_until("a route into the tunnel", TIMEOUT, inside)
+            .and_then(|()| wait_until_reachable(client, address.parse().unwrap(), TIMEOUT))
             .unwrap_or_else(|error| panic!("{network}: {error}\n{}\n{}", routes(client), bed.logs()));
     }
     let outer = client.ip(&["route", "get", "10.9.1.1"]).unwrap();
@@ -120,12 +120,12 @@ fn a_redirected_client_changes_its_server_and_its_network() {
     bed.server.start().unwrap();
     bed.clients[0].start().unwrap();
     let reach = |bed: &Bed, what: &str| {
-        wait_until_reachable(&bed.clients[0].namespace, "10.50.0.1".parse().unwrap(), PATIENCE)
+        wait_until_reachable(&bed.clients[0].namespace, "10.50.0.1".parse().unwrap(), TIMEOUT)
             .unwrap_or_else(|error| panic!("{what}: {error}\n{}", bed.logs()));
     };
     let inside =
         |bed: &Bed| bed.clients[0].namespace.ip(&["route", "get", "10.50.0.1"]).unwrap().contains("tun0");
-    wait_until("the tunnel", PATIENCE, || inside(&bed))
+    wait_until("the tunnel", TIMEOUT, || inside(&bed))
         .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
     reach(&bed, "at first");
 

@@ -30,10 +30,10 @@ fn check(name: &str, transport: Transport, break_it: impl Fn(&mut Bed)) {
     }
 }
 
-fn reach(name: &str, bed: &Bed, patience: Duration) {
+fn reach(name: &str, bed: &Bed, timeout: Duration) {
     for address in SERVER_INNER {
         let target: IpAddr = address.parse().unwrap();
-        wait_until_reachable(&bed.clients[0].namespace, target, patience)
+        wait_until_reachable(&bed.clients[0].namespace, target, timeout)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
 }

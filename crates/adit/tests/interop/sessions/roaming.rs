@@ -83,7 +83,7 @@ fn a_server_follows_a_client_that_moves() {
             let mut bed = Bed::build_with(&Options::BASE, server, &[client], |_, _| {}).unwrap();
             assert!(comes_up(&mut bed, client), "{}", bed.logs());
             let namespace = &bed.clients[0].namespace;
-            let once = Ping { patience: Duration::from_secs(1), ..Ping::new(1, Duration::ZERO) };
+            let once = Ping { timeout: Duration::from_secs(1), ..Ping::new(1, Duration::ZERO) };
             for (old, new) in ADDRESSES.iter().zip(&ADDRESSES[1..]) {
                 namespace.ip(&["address", "add", new, "dev", "wire1"]).unwrap();
                 namespace.ip(&["address", "delete", old, "dev", "wire1"]).unwrap();

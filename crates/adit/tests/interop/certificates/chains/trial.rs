@@ -10,7 +10,7 @@ use super::issue::Made;
 use crate::options::{Part, Program};
 
 /// How long to wait for what a program does in a moment.
-pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,19 +101,19 @@ impl Trial<'_> {
     pub(super) fn run(&self, namespace: &Namespace, directory: &Scratch) -> Result<Verdict, String> {
         let mut server = self.start(Part::Server, namespace, directory);
         let listens = || !server.is_running() || namespace.is_bound(false, 1194).unwrap_or(false);
-        wait_until("the server to listen", PATIENCE, listens).map_err(|error| error.to_string())?;
+        wait_until("the server to listen", TIMEOUT, listens).map_err(|error| error.to_string())?;
         let mut client = self.start(Part::Client, namespace, directory);
         let verdict = self.verdict(&mut server, &mut client);
         let _ = (client.kill(), server.kill());
         let gone = || !namespace.is_bound(false, 1194).unwrap_or(true);
-        wait_until("the port to be free", PATIENCE, gone).map_err(|error| error.to_string())?;
+        wait_until("the port to be free", TIMEOUT, gone).map_err(|error| error.to_string())?;
         verdict
             .ok_or_else(|| format!("==== server\n{}\n==== client\n{}", server.log_tail(), client.log_tail()))
     }
 
     fn verdict(&self, server: &mut Process, client: &mut Process) -> Option<Verdict> {
         let (verifier, other) = if self.part == Part::Server { (server, client) } else { (client, server) };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             let log = verifier.log();
             if refusals(self.verifier).iter().any(|words| log.contains(words)) {

@@ -198,14 +198,14 @@ impl Bed {
         let line = self.program.up_line();
         // Of OpenVPN it is known that it may not.
         let again = mark > 0 && self.program == Program::OpenVpn;
-        let patience = if again { Duration::from_secs(8) } else { WAIT };
-        self.process().wait_for_line(mark, line, patience).map_err(|error| self.said(&error))?;
-        self.wait_until_carries(patience)
+        let timeout = if again { Duration::from_secs(8) } else { WAIT };
+        self.process().wait_for_line(mark, line, timeout).map_err(|error| self.said(&error))?;
+        self.wait_until_carries(timeout)
     }
 
-    pub(super) fn wait_until_carries(&self, patience: Duration) -> Result<(), String> {
+    pub(super) fn wait_until_carries(&self, timeout: Duration) -> Result<(), String> {
         let inner = "10.8.0.1".parse().unwrap();
-        let answer = adit_testbed::wait_until_reachable(&self.client, inner, patience);
+        let answer = adit_testbed::wait_until_reachable(&self.client, inner, timeout);
         answer.map(drop).map_err(|error| self.said(&error))
     }
 
