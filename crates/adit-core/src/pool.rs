@@ -316,6 +316,23 @@ mod tests {
     }
 
     #[test]
+    fn other_ranges_leave_peers_their_addresses_and_give_them_to_no_other() {
+        let mut before = pool(4);
+        let mut leases = [(1, "anna"), (2, "berta"), (3, "clara")]
+            .map(|(peer, name)| take(&mut before, peer, name).unwrap());
+        // From 10.8.0.3 on, with as many addresses: anna's is outside.
+        let ranges = PoolRanges { v4: Some(([10, 8, 0, 3].into(), [10, 8, 0, 5].into())), v6: None };
+        let mut after = AddressPool::new(ranges, &[]).in_place_of(&before);
+        leases.iter_mut().for_each(|lease| after.adopt(lease));
+        assert_eq!(leases.each_ref().map(v4), [2, 3, 4], "they stay as they are");
+        let dora = take(&mut after, 4, "dora").unwrap();
+        assert_eq!((v4(&dora), take(&mut after, 5, "eva")), (5, None));
+        leases.iter().for_each(|lease| after.release(lease));
+        assert_eq!(v4(&take(&mut after, 6, "clara").unwrap()), 4, "remembered by name");
+        assert_eq!(v4(&take(&mut after, 7, "anna").unwrap()), 3, "the old address is not in the pool any more");
+    }
+
+    #[test]
     fn a_name_keeps_its_address_and_others_take_fresh_ones_first() {
         let mut pool = pool(3);
         let anna = take(&mut pool, 1, "anna").unwrap();
