@@ -329,7 +329,11 @@ mod tests {
         assert_eq!((v4(&dora), take(&mut after, 5, "eva")), (5, None));
         leases.iter().for_each(|lease| after.release(lease));
         assert_eq!(v4(&take(&mut after, 6, "clara").unwrap()), 4, "remembered by name");
-        assert_eq!(v4(&take(&mut after, 7, "anna").unwrap()), 3, "the old address is not in the pool any more");
+        assert_eq!(
+            v4(&take(&mut after, 7, "anna").unwrap()),
+            3,
+            "the old address is not in the pool any more"
+        );
     }
 
     #[test]
