@@ -1,8 +1,8 @@
 //! OpenVPN's configuration files.
 //!
-//! A file passes through these stages, each a module: [`lexer`] (bytes to words), [`parser`] (words to directives, by
-//! the table in [`directives`]), [`handlers`] (the arguments of each directive, into a [`draft`]), [`plan`] (defaults and
-//! checks of the whole file, into the [`model`]). [`print`] writes a model as a file again.
+//! A file passes through these stages, each a module: `lexer` (bytes to words), `parser` (words to directives, by
+//! the table in `directives`), `handlers` (the arguments of each directive, into a `draft`), `plan` (defaults and
+//! checks of the whole file, into the `model`). `print` writes a model as a file again.
 
 mod client_file;
 mod directives;

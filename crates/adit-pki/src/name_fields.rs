@@ -41,7 +41,7 @@ impl NameFields {
         (!name.is_empty() && name.len() <= MAX_NAME).then(|| printable(&name))
     }
 
-    /// The name in a certificate in DER, as [`NameFields::read`].
+    /// The name in a certificate in DER, as `NameFields::read`.
     pub fn name(&self, certificate: &CertificateDer<'_>) -> Option<String> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         self.read(&parsed)

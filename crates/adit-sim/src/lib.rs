@@ -4,7 +4,7 @@
 //! each datagram, and when renegotiations, crashes and new addresses come. The protocol machines and the data planes of
 //! the product run in virtual time. The same seed always gives the same run, to the byte.
 //!
-//! A model ([`model`]) and checks ([`checks`] and others) verify that
+//! A model (`model`) and checks (`checks` and others) verify that
 //! - no inner packet arrives twice, changed or at the wrong end;
 //! - no key seals two datagrams under one packet id (or IV);
 //! - control packets keep to `max-packet-size`, and queues stay bounded;
@@ -17,7 +17,7 @@
 //! - a clean net loses nothing, renegotiations included.
 //!
 //! Some seeds have two ends that push nothing (point-to-point) in place of a server with clients; in others, clients
-//! change keys as OpenVPN 3 and MirageVPN do ([`third_party`]).
+//! change keys as OpenVPN 3 and MirageVPN do (`third_party`).
 //!
 //! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
 //! one in which nothing may be lost, although clients get new addresses: the reply to the first packet from there must
