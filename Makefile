@@ -51,7 +51,7 @@ miri:
 
 # The tunnels' tests mostly wait: run more of them at once than there are processors. CI=true: skip none.
 unit: lab-peers
-	CI=true RUST_TEST_THREADS=8 $(RUN_TESTS) --workspace
+	CI=true RUST_TEST_THREADS=6 $(RUN_TESTS) --workspace
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
