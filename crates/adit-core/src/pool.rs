@@ -47,7 +47,7 @@ pub struct PoolRanges {
 pub struct FixedAddresses {
     /// Its IPv4 address.
     pub v4: Option<Ipv4Addr>,
-    /// Its IPv6 address, with the prefix length that it is told.
+    /// Its IPv6 address, with the prefix length that is sent to the peer.
     pub v6: Option<Ipv6Net>,
 }
 
@@ -76,7 +76,7 @@ impl Lease {
         self.v4
     }
 
-    /// Its IPv6 address, with the prefix length that the peer is told.
+    /// Its IPv6 address, with the prefix length that is sent to the peer.
     pub const fn v6(&self) -> Option<Ipv6Net> {
         self.v6
     }

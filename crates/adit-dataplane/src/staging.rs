@@ -13,7 +13,7 @@ const PEER_PACKETS: usize = 128;
 const PEER_BYTES: usize = 128 * 1024;
 /// Bytes that wait for all peers, at most.
 const ALL_BYTES: usize = 8 * 1024 * 1024;
-/// How often the protocol is told that a peer is wanted.
+/// Shortest time between two notices that a peer is wanted.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What waits for one peer.
@@ -21,7 +21,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Staging {
     packets: VecDeque<(Offload, Vec<u8>)>,
     bytes: usize,
-    /// When the protocol is told again, at the earliest.
+    /// The earliest time of the next notice.
     next_notice: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl Staging {
         Some((offload, packet))
     }
 
-    /// Whether the protocol is to be told now that the peer is wanted.
+    /// Whether a notice that the peer is wanted is due now.
     pub(crate) fn take_notice(&mut self, now: Instant) -> bool {
         let due = self.next_notice.is_none_or(|next| next <= now);
         if due {
