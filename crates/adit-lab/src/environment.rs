@@ -140,10 +140,10 @@ pub(crate) fn describe(
 }
 
 /// A command line without the options that name files.
-fn command(mut arguments: impl Iterator<Item = String>) -> String {
+pub(crate) fn command(mut arguments: impl Iterator<Item = String>) -> String {
     let mut text = "adit-lab".to_owned();
     while let Some(argument) = arguments.next() {
-        let names_file = ["--out", "--tools", "--adit", "--load", "--own"]
+        let names_file = ["--out", "--tools", "--adit", "--load", "--own", "--before", "--after", "--json"]
             .iter()
             .find(|option| argument.starts_with(**option));
         match names_file {
@@ -186,5 +186,9 @@ mod tests {
         assert_eq!(of("run smoke --out /x/y --rounds 3"), "adit-lab run smoke --rounds 3");
         assert_eq!(of("--tools=/x run /home/me/mine.toml"), "adit-lab run mine.toml");
         assert_eq!(of("run all.toml --own /home/me"), "adit-lab run all.toml");
+        assert_eq!(
+            of("compare-builds --before /x --after=/y --rounds 5"),
+            "adit-lab compare-builds --rounds 5"
+        );
     }
 }

@@ -36,7 +36,8 @@ use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::commands::{attackers, demo, measure as comparison, narrow_path};
+use crate::commands::measure::builds;
+use crate::commands::{attackers, demo, endpoints, measure as comparison, narrow_path, reload, tunnels};
 use crate::compare::Verdict;
 use crate::error::LabError;
 use crate::plan::Plan;
@@ -121,13 +122,25 @@ enum Command {
     Attackers(attackers::Args),
     /// Measure a server whose clients have paths of different MTU
     NarrowPath(narrow_path::Args),
+    /// Measure two builds of adit in turns; exit status 1 if the later one is slower or takes more memory
+    CompareBuilds(builds::Args),
+    /// Measure many tunnels in one process; exit status 1 if one of them notices another's reload or end
+    Tunnels(tunnels::Args),
+    /// Measure a client over UDP while clients over TCP load the same tunnel; exit status 1 if it becomes slower
+    Endpoints(endpoints::Args),
+    /// Reload a server with many clients (SIGHUP); exit status 1 if a packet is lost
+    Reload(reload::Args),
     /// Write the figures and findings of runs as Markdown
     Results {
         /// What `run` filled
+        #[arg(conflicts_with = "redraw")]
         directories: Vec<PathBuf>,
-        /// The folder for an index and a page for each run [default: all on standard output]
-        #[arg(long)]
+        /// The folder for an index, a page for each run and their drawings [default: pages on standard output]
+        #[arg(long, conflicts_with = "redraw")]
         out: Option<PathBuf>,
+        /// Draw the pages of this folder again, from the tables that they have
+        #[arg(long)]
+        redraw: Option<PathBuf>,
     },
     /// Compare two runs; exit status 1 if something became worse
     Compare {
@@ -237,8 +250,29 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             narrow_path::run(&args, &tools)?;
             Ok(true)
         }
-        Command::Results { directories, out } => {
-            write_pages(&report::markdown(&directories)?, out.as_deref())?;
+        Command::CompareBuilds(args) => {
+            prepare(&builds::NEEDED, ENDED)?;
+            builds::run(&args, &tools)
+        }
+        Command::Tunnels(args) => {
+            prepare(&tunnels::NEEDED, ENDED)?;
+            tunnels::run(&args, &tools)
+        }
+        Command::Endpoints(args) => {
+            prepare(&endpoints::NEEDED, ENDED)?;
+            endpoints::run(&args, &tools)
+        }
+        Command::Reload(args) => {
+            prepare(&reload::NEEDED, ENDED)?;
+            reload::run(&args, &tools)
+        }
+        Command::Results { redraw: Some(folder), .. } => report::redraw(&folder).map(|()| true),
+        Command::Results { directories, out, redraw: None } => {
+            let pages = report::markdown(&directories)?;
+            match out {
+                Some(folder) => report::write_pages(&pages, &folder)?,
+                None => pages.iter().for_each(|page| say(&page.text)),
+            }
             Ok(true)
         }
         Command::Compare { before, after, threshold, figures } => {
@@ -246,24 +280,6 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             compare_runs(&before, &after, threshold, figures.as_deref())
         }
     }
-}
-
-/// Each page to a file of its name in this folder, or all to standard output.
-fn write_pages(pages: &[report::Page], folder: Option<&Path>) -> Result<(), LabError> {
-    let Some(folder) = folder else {
-        pages.iter().for_each(|page| say(&page.text));
-        return Ok(());
-    };
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        |source| LabError::File { path, source }
-    };
-    std::fs::create_dir_all(folder).map_err(failed(folder))?;
-    for page in pages {
-        let path = folder.join(&page.name);
-        report::replace(&path, &page.text).map_err(failed(&path))?;
-    }
-    Ok(())
 }
 
 /// False: something became worse.

@@ -1,16 +1,19 @@
 //! Many clients in one thread: adit's client machines with a socket each and no device.
 
+use std::convert::Infallible;
 use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use adit_core::{Cipher, Command, Ended, Instant, Notice, Path, PeerId, Protocol, UnixTime};
+use adit_core::{Cipher, Command, Drive, Ended, Instant, Notice, Path, PeerId, Protocol, UnixTime, drive};
 use adit_dataplane::codec::openvpn;
-use adit_dataplane::{Config, Counters, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
+use adit_dataplane::{
+    Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
+};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::request::{DataEvent, Event};
@@ -19,6 +22,7 @@ use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use rustix::event::{Timespec, epoll};
 
 use crate::LoadError;
+use crate::echoes::{EchoTotals, Echoes};
 
 /// Handshakes under way at once.
 const IN_FLIGHT: usize = 32;
@@ -26,6 +30,8 @@ const IN_FLIGHT: usize = 32;
 const BATCH: usize = 8;
 /// How often timers are looked at.
 const TICK: Duration = Duration::from_millis(50);
+/// How often echo requests that are due are sent.
+const ECHO_TICK: Duration = Duration::from_millis(5);
 /// How often a client hears of its traffic.
 const TOTALS: Duration = Duration::from_secs(1);
 
@@ -35,6 +41,8 @@ struct Shared {
     connected: AtomicUsize,
     /// Clients that gave up.
     ended: AtomicUsize,
+    /// Of the echo requests of all clients, at the last tick.
+    echoes: Mutex<EchoTotals>,
     stop: AtomicBool,
 }
 
@@ -46,11 +54,17 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Lets `count` clients with the same certificate connect to `server`.
+    /// Lets `count` clients with the same certificate connect to `server`. Each that is connected sends `echoes` echo
+    /// requests a second to the server's inner address; 0 is none.
     ///
     /// # Errors
     /// When the system has not so many sockets, or the credentials cannot be used.
-    pub fn start(credentials: &Credentials, server: SocketAddr, count: usize) -> Result<Clients, LoadError> {
+    pub fn start(
+        credentials: &Credentials,
+        server: SocketAddr,
+        count: usize,
+        echoes: u32,
+    ) -> Result<Clients, LoadError> {
         let failed = || LoadError::system("cannot open the clients' sockets");
         let open = || -> std::io::Result<Vec<UdpSocket>> { (0..count).map(|_| socket(server)).collect() };
         let sockets = open().map_err(failed())?;
@@ -69,9 +83,10 @@ impl Clients {
             poll,
             waiting: sockets,
             members: Vec::new(),
+            echoes,
             shared: Arc::clone(&shared),
-            inbox: ReceiveBatch::new(MergePolicy::Off),
-            outbox: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+            transmit_batch: TransmitBatch::new(),
             datagram: Vec::new(),
         };
         Ok(Clients { shared, thread: Some(std::thread::spawn(move || runner.run())) })
@@ -85,6 +100,11 @@ impl Clients {
     /// How many gave up.
     pub fn ended(&self) -> usize {
         self.shared.ended.load(Ordering::Relaxed)
+    }
+
+    /// What became of the echo requests of all clients.
+    pub fn echoes(&self) -> EchoTotals {
+        *self.shared.echoes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,6 +152,7 @@ struct Member {
     counters: Counters,
     traffic: Option<(PeerId, (u64, u64))>,
     up: bool,
+    echoes: Option<Echoes>,
 }
 
 struct Runner {
@@ -143,9 +164,11 @@ struct Runner {
     waiting: Vec<UdpSocket>,
     /// In the reverse order of `waiting`: the number an event brings counts from the other end.
     members: Vec<Member>,
+    /// Echo requests a second from each.
+    echoes: u32,
     shared: Arc<Shared>,
-    inbox: ReceiveBatch,
-    outbox: TransmitBatch,
+    receive_batch: ReceiveBatch,
+    transmit_batch: TransmitBatch,
     datagram: Vec<u8>,
 }
 
@@ -154,6 +177,7 @@ impl Runner {
         let count = self.waiting.len();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let (mut next_tick, mut next_totals) = (Duration::ZERO, TOTALS);
+        let mut next_echoes = Duration::ZERO;
         let timeout = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.begin_some();
@@ -164,6 +188,10 @@ impl Runner {
                 self.receive(count.saturating_sub(number + 1));
             }
             let elapsed = self.start.elapsed();
+            if self.echoes > 0 && elapsed >= next_echoes {
+                next_echoes = elapsed + ECHO_TICK;
+                self.send_echoes();
+            }
             if elapsed >= next_tick {
                 next_tick = elapsed + TICK;
                 self.tick(elapsed >= next_totals);
@@ -184,7 +212,9 @@ impl Runner {
             let (egress, ingress, counters) = adit_dataplane::new(Config::new(openvpn::Client));
             let client = Client::new(self.params.clone(), self.now(), seed());
             let index = self.members.len();
-            self.members.push(Member { socket, client, egress, ingress, counters, traffic: None, up: false });
+            let echoes = (self.echoes > 0).then(|| Echoes::new(self.echoes, self.now()));
+            let (traffic, up) = (None, false);
+            self.members.push(Member { socket, client, egress, ingress, counters, traffic, up, echoes });
             self.drain(index);
         }
     }
@@ -196,19 +226,40 @@ impl Runner {
             let Some(member) = self.members.get_mut(index) else { return };
             let Ok(length) = member.socket.recv(&mut buffer) else { return };
             let Some(bytes) = buffer.get_mut(..length) else { return };
-            member.ingress.open_datagrams(self.path, bytes, 0, &mut self.inbox);
-            for (path, range) in self.inbox.control() {
+            member.ingress.tick(now);
+            member.ingress.open_datagrams(self.path, bytes, 0, &mut self.receive_batch);
+            for (path, range) in self.receive_batch.control() {
                 if let Some(datagram) = bytes.get(range.clone()) {
                     // What does not fit is dropped, as anywhere.
                     let _ = member.client.handle_datagram(now, *path, datagram);
                 }
             }
-            for notice in self.inbox.notices().drain(..) {
+            if let Some(echoes) = &mut member.echoes {
+                for range in self.receive_batch.packets().flat_map(|packet| packet.pieces()) {
+                    echoes.take(bytes.get(range).unwrap_or_default());
+                }
+            }
+            for notice in self.receive_batch.notices().drain(..) {
                 member.client.handle_notice(now, notice);
             }
-            self.inbox.clear();
+            self.receive_batch.clear();
             self.drain(index);
         }
+    }
+
+    /// Sends the echo requests that are due, and adds up what became of all.
+    fn send_echoes(&mut self) {
+        let now = self.now();
+        let mut all = EchoTotals::default();
+        for member in &mut self.members {
+            let Some(echoes) = &mut member.echoes else { continue };
+            while let Some(mut packet) = echoes.due(now) {
+                member.egress.seal_packet(Offload::NONE, &mut packet, &mut self.transmit_batch);
+            }
+            all.add(echoes.totals());
+            member.send(&mut self.transmit_batch);
+        }
+        *self.shared.echoes.lock().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
     fn tick(&mut self, totals: bool) {
@@ -228,6 +279,7 @@ impl Runner {
                 let (received, sent) = traffic;
                 let (received_bytes, sent_bytes) = member.counters.traffic_bytes(*peer).unwrap_or_default();
                 let message_bytes = member.counters.message_bytes(*peer).unwrap_or_default();
+                let activity = member.counters.activity(*peer).unwrap_or_default();
                 let totals = Notice::Traffic {
                     peer: *peer,
                     received,
@@ -235,6 +287,7 @@ impl Runner {
                     received_bytes,
                     sent_bytes,
                     message_bytes,
+                    activity,
                 };
                 member.client.handle_notice(now, totals);
                 busy = true;
@@ -245,66 +298,86 @@ impl Runner {
         }
     }
 
-    /// Carries out what a client wants: events before datagrams, until it wants nothing.
+    /// Carries out what a client wants.
     fn drain(&mut self, index: usize) {
-        let now = self.now();
+        let (now, path) = (self.now(), self.path);
         let Some(member) = self.members.get_mut(index) else { return };
-        let mut busy = true;
-        while busy {
-            busy = false;
-            while let Some(event) = member.client.poll_event() {
-                busy = true;
-                member.follow(event, now, self.path, &self.shared, &mut self.outbox);
+        let mut driven =
+            Driven { member, now, path, shared: &self.shared, transmit_batch: &mut self.transmit_batch };
+        let Ok(()) = drive(&mut driven, &mut self.datagram);
+        member.send(&mut self.transmit_batch);
+    }
+}
+
+/// A client while its wishes are carried out.
+struct Driven<'a> {
+    member: &'a mut Member,
+    now: Instant,
+    path: Path,
+    shared: &'a Shared,
+    /// For the data datagrams that its orders make.
+    transmit_batch: &'a mut TransmitBatch,
+}
+
+impl Drive for Driven<'_> {
+    type Protocol = Client;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut Client {
+        &mut self.member.client
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        let member = &mut *self.member;
+        member.egress.tick(self.now);
+        match event {
+            Event::Data(order) => member.apply(order, self.transmit_batch),
+            Event::Open { .. } => member.client.handle_command(self.now, Command::Opened { path: self.path }),
+            Event::Up(settings) => {
+                if let Some(echoes) = &mut member.echoes {
+                    echoes.begin(&settings.addresses, self.now);
+                }
+                if !std::mem::replace(&mut member.up, true) {
+                    self.shared.connected.fetch_add(1, Ordering::Relaxed);
+                }
             }
-            self.datagram.clear();
-            while member.client.poll_transmit(&mut self.datagram).is_some() {
-                busy = true;
-                let _ = member.socket.send(&self.datagram);
-                self.datagram.clear();
+            Event::Ended(Ended::Failed(_)) => {
+                self.shared.ended.fetch_add(1, Ordering::Relaxed);
             }
+            _ => {}
         }
-        for batch in self.outbox.iter() {
-            for datagram in batch.bytes.chunks(batch.segment.max(1)) {
-                let _ = member.socket.send(datagram);
-            }
-        }
-        self.outbox.clear();
+        Ok(())
+    }
+
+    fn transmit(&mut self, _: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        let _ = self.member.socket.send(datagram);
+        Ok(())
     }
 }
 
 impl Member {
-    fn follow(
-        &mut self,
-        event: Event,
-        now: Instant,
-        path: Path,
-        shared: &Shared,
-        outbox: &mut TransmitBatch,
-    ) {
-        match event {
-            Event::Data(order) => {
-                match &order {
-                    DataEvent::AddPeer(config) => self.traffic = Some((config.peer, (0, 0))),
-                    DataEvent::RemovePeer(_) => self.traffic = None,
-                    _ => {}
-                }
-                let (egress, ingress) = split(order);
-                if let Some(order) = ingress {
-                    self.ingress.apply(order);
-                }
-                if let Some(order) = egress {
-                    self.egress.apply(order, outbox);
-                }
+    /// Sends what was sealed.
+    fn send(&self, transmit_batch: &mut TransmitBatch) {
+        for batch in transmit_batch.iter() {
+            for datagram in batch.bytes.chunks(batch.segment.max(1)) {
+                let _ = self.socket.send(datagram);
             }
-            Event::Open { .. } => self.client.handle_command(now, Command::Opened { path }),
-            Event::Up(_) if !self.up => {
-                self.up = true;
-                shared.connected.fetch_add(1, Ordering::Relaxed);
-            }
-            Event::Ended(Ended::Failed(_)) => {
-                shared.ended.fetch_add(1, Ordering::Relaxed);
-            }
+        }
+        transmit_batch.clear();
+    }
+
+    fn apply(&mut self, order: DataEvent, transmit_batch: &mut TransmitBatch) {
+        match &order {
+            DataEvent::AddPeer(config) => self.traffic = Some((config.peer, (0, 0))),
+            DataEvent::RemovePeer(_) => self.traffic = None,
             _ => {}
+        }
+        let (egress, ingress) = split(order, adit_sim::codec::openvpn);
+        if let Some(order) = ingress {
+            self.ingress.apply(order);
+        }
+        if let Some(order) = egress {
+            self.egress.apply(order, transmit_batch);
         }
     }
 }

@@ -55,7 +55,7 @@ pub fn kinds(wrapping: &Wrapping) -> Result<Vec<Kind>, LoadError> {
     })
 }
 
-/// When they were sealed, in seconds since 1970: servers do not look at that before a session.
+/// When they were sealed, in seconds since 1970: servers do not look at that before a control channel.
 const WALL: u64 = 1_700_000_000;
 
 fn resets(client: &WrapConfig, opcode: Opcode) -> Vec<Vec<u8>> {

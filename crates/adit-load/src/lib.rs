@@ -9,6 +9,7 @@
 pub mod attack;
 pub mod clients;
 pub mod datagrams;
+pub mod echoes;
 mod error;
 pub mod wrapping;
 

@@ -1,7 +1,8 @@
 //! Generates load on an OpenVPN server: many clients, or attackers of one kind.
 //!
 //! It runs until it is killed, and writes a line to the standard output whenever its counters have changed:
-//! `connected N ended N` for clients, `begun N done N` for attackers.
+//! `connected N ended N` for clients (with `--echoes` followed by `sent N answered N lost N repeated N`), `begun N done N`
+//! for attackers.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use adit_load::LoadError;
 use adit_load::attack::{self, Attack, Attackers, Behaviour, Pace, Plan, Sources, Talk};
 use adit_load::clients::Clients;
 use adit_load::datagrams;
+use adit_load::echoes::EchoTotals;
 use adit_load::wrapping::Wrapping;
 use adit_openvpn::credentials::Credentials;
 use clap::{Parser, Subcommand};
@@ -26,6 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Generate load on an OpenVPN server
 #[derive(Parser)]
+#[command(version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -40,11 +43,15 @@ enum Command {
         /// How many
         #[arg(long, default_value_t = 1000)]
         count: usize,
+        /// Echo requests a second from each to the server's inner address; a request without an answer within two
+        /// seconds is lost
+        #[arg(long, default_value_t = 0)]
+        echoes: u32,
         #[command(flatten)]
         identity: Identity,
     },
-    /// Sessions over UDP that follow the protocol up to a step
-    Sessions {
+    /// Control channels over UDP that follow the protocol up to a step
+    ControlChannels {
         /// The server
         server: SocketAddr,
         /// Up to which step
@@ -140,16 +147,25 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), LoadError> {
     allow_many_sockets();
     match command {
-        Command::Clients { server, count, identity } => {
-            clients(Clients::start(&identity.read()?, server, count)?)
+        Command::Clients { server, count, echoes, identity } => {
+            clients(Clients::start(&identity.read()?, server, count, echoes)?, echoes > 0)
         }
-        Command::Sessions { server, behaviour, at_once, per_second, sources, username, identity, keys } => {
+        Command::ControlChannels {
+            server,
+            behaviour,
+            at_once,
+            per_second,
+            sources,
+            username,
+            identity,
+            keys,
+        } => {
             let tls = attack::tls(&identity.read()?)?;
             let mut plan = Plan::new(behaviour, keys.wrapping()?.client()?, tls)?;
             plan.username = username;
             let sources = sources.map_or(Sources::One, |(network, length)| Sources::Prefix(network, length));
             let pace = Pace { at_once, per_second };
-            attackers(Attackers::start(server, Attack::Sessions { plan, sources, pace }))
+            attackers(Attackers::start(server, Attack::ControlChannels { plan, sources, pace }))
         }
         Command::Roaming { server, rate, identity, keys } => {
             let (wrap, tls) = (keys.wrapping()?.client()?, attack::tls(&identity.read()?)?);
@@ -162,9 +178,16 @@ fn run(command: Command) -> Result<(), LoadError> {
     }
 }
 
-/// Shows how many are connected, until the process is killed.
-fn clients(clients: Clients) -> Result<(), LoadError> {
-    show(|| Some(format!("connected {} ended {}", clients.connected(), clients.ended())));
+/// Shows how many are connected, and what became of their echo requests, until the process is killed.
+fn clients(clients: Clients, with_echoes: bool) -> Result<(), LoadError> {
+    show(|| {
+        let line = format!("connected {} ended {}", clients.connected(), clients.ended());
+        let EchoTotals { sent, answered, lost, repeated } = clients.echoes();
+        Some(match with_echoes {
+            true => format!("{line} sent {sent} answered {answered} lost {lost} repeated {repeated}"),
+            false => line,
+        })
+    });
     Ok(())
 }
 

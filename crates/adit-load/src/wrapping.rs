@@ -1,7 +1,7 @@
 //! How a client wraps its control channel, from the text of its key.
 
 use adit_config::{KeyOwner, TlsCryptV2Key};
-use adit_openvpn::Role;
+use adit_openvpn::TlsRole;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::ClientKey;
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
@@ -36,7 +36,7 @@ impl Wrapping {
             Wrapping::TlsAuth(text) => {
                 WrapConfig::tls_auth(&key(text)?, HmacDigest::Sha256, KeyDirection::Inverse)
             }
-            Wrapping::TlsCrypt(text) => WrapConfig::tls_crypt(&key(text)?, Role::Client),
+            Wrapping::TlsCrypt(text) => WrapConfig::tls_crypt(&key(text)?, TlsRole::Client),
             Wrapping::TlsCryptV2(text) => {
                 let what = "the tls-crypt-v2 key";
                 let key = TlsCryptV2Key::parse(text, KeyOwner::Client).map_err(LoadError::key(what))?;

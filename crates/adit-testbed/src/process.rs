@@ -149,6 +149,11 @@ impl Process {
         self.signal(Signal::HUP);
     }
 
+    /// Sends SIGUSR1, by which clients connect anew.
+    pub fn restart(&mut self) {
+        self.signal(Signal::USR1);
+    }
+
     /// Sends SIGTERM, and does not wait.
     pub fn send_terminate(&mut self) {
         self.signal(Signal::TERM);

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use adit_testbed::{Namespace, Ping, can_run, connect, program, transfer, wait_until_reachable};
+use adit_testbed::{
+    Namespace, Ping, StreamLoad, Streams, can_run, connect, first_answers, program, transfer,
+    wait_until_reachable,
+};
 
 fn pair() -> (Namespace, Namespace) {
     let left = Namespace::create("left").unwrap();
@@ -45,6 +48,38 @@ fn lost_pings_are_counted() {
     assert_eq!(report.lost(), 3);
     assert_eq!(report.missing, [0, 1, 2]);
     assert_eq!(report.round_trip, None);
+}
+
+#[test]
+fn a_stream_counts_what_it_loses_and_the_others_lose_nothing() {
+    if !can_run("a_stream_counts_what_it_loses_and_the_others_lose_nothing", &[]) {
+        return;
+    }
+    let (left, right) = pair();
+    right.ip(&["address", "add", "10.90.0.3/24", "dev", "wire"]).unwrap();
+    right.ip(&["address", "add", "10.90.0.4/24", "dev", "wire"]).unwrap();
+    // No address of the right end: what is sent there is never answered.
+    let targets = ["10.90.0.2", "10.90.0.3", "10.90.0.4", "10.90.0.9"].map(|text| text.parse().unwrap());
+    let times = [Duration::from_millis(5), Duration::from_secs(2)];
+    let first = first_answers(&left, &right, &targets, Instant::now(), times).unwrap();
+    assert_eq!(first.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, true, false]);
+
+    let load = StreamLoad { rate: 200, size: 100 };
+    let streams = Streams::start(&left, &right, &targets[..3], load).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    // The second target goes away for a while; the third stream ends before.
+    let third = streams.close(2, Duration::from_secs(2));
+    right.ip(&["address", "delete", "10.90.0.3/24", "dev", "wire"]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    right.ip(&["address", "add", "10.90.0.3/24", "dev", "wire"]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let second = streams.close(1, Duration::from_millis(500));
+    let first = streams.close(0, Duration::from_secs(2));
+    assert!(first.is_clean() && first.sent > 100, "{first:?}");
+    assert!(third.is_clean() && third.sent < first.sent, "{third:?}");
+    assert!(second.lost() > 20 && second.answered > 50 && second.longest_gap == second.lost(), "{second:?}");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(streams.losses(0), first, "a closed stream sends no more");
 }
 
 #[test]

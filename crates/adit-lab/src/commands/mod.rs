@@ -2,6 +2,11 @@
 
 pub(crate) mod attackers;
 pub(crate) mod demo;
+pub(crate) mod endpoints;
+mod identities;
 mod load;
 pub(crate) mod measure;
 pub(crate) mod narrow_path;
+mod output;
+pub(crate) mod reload;
+pub(crate) mod tunnels;

@@ -59,7 +59,10 @@ with 95 % intervals (bootstrap) where there were three rounds or more; of 3 roun
 to the greatest and holds the true median 3 times in 4, of 5 rounds 15 times in 16. All peers and the load share one
 machine's processors: compare subjects with each other, not with other machines. What has no mark was *measured*; a
 *stand-in* was measured, but of something that stands in for what is meant; what is *published* was measured by
-others, on other machines. [LAB.md](../LAB.md) says how to repeat it.
+others, on other machines. Subjects stand by family, adit's direct peers first. The drawing above a table shows its first
+figures: a bar is a median (adit's are green, a stand-in's light), the line on it the interval; one sample has none. It is drawn
+from the table (`adit-lab results --redraw DIR` draws again), as the runs' folders are not in the repository; curves of all
+samples are in a run's own `report.html`. [LAB.md](../LAB.md) says how to repeat it.
 ";
 
 /// The name of the index, which hosts of repositories show with the folder.

@@ -1,14 +1,18 @@
 //! What a run says: a page for people, and two files for programs.
 
 mod bars;
+mod drawing;
 mod families;
+mod illustrate;
 mod markdown;
 mod page;
 mod plot;
 mod sweeps;
+mod table;
 mod words;
 
-pub(crate) use markdown::{Page, markdown};
+pub(crate) use illustrate::{redraw, write as write_pages};
+pub(crate) use markdown::markdown;
 pub(crate) use words::number;
 
 use std::path::Path;

@@ -30,7 +30,9 @@ pub(super) struct Curve {
 /// time, from microseconds. Where there are more curves than colours, each family has a drawing of its own, with the same
 /// axes. A series with a single value is left out.
 pub(super) fn distributions(title: &str, mut curves: Vec<Curve>) -> Markup {
-    curves.retain(|curve| curve.values.len() >= LEAST_SAMPLES);
+    // On a logarithmic axis there is no place for 0.
+    let is_drawn = |curve: &Curve| curve.values.iter().filter(|value| **value > 0.0).count() >= LEAST_SAMPLES;
+    curves.retain(is_drawn);
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied()).filter(|value| *value > 0.0);
     let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
@@ -172,6 +174,10 @@ mod tests {
         assert_eq!(text.matches("<polyline").count(), 1, "{text}");
         assert!(!text.contains("b: half within"), "{text}");
         assert_eq!(distributions("x", vec![curve("a", &[10.0]), curve("b", &[15.0])]).into_string(), "");
+        // A sample of 0 has no place on the axis: what is left of the second curve is one sample.
+        let text =
+            distributions("x", vec![curve("a", &[10.0, 20.0]), curve("b", &[0.0, 15.0])]).into_string();
+        assert_eq!(text.matches("<polyline").count(), 1, "{text}");
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub(crate) fn load() -> PathBuf {
 fn built(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_BIN_EXE_adit-lab")).with_file_name(name);
     if !path.exists() {
-        let status = Command::new(env!("CARGO")).args(["build", "-p", name]).status().unwrap();
+        let status =
+            Command::new(env!("CARGO")).args(["build", "--workspace", "--bin", name]).status().unwrap();
         assert!(status.success(), "{name} does not build: {status}");
     }
     path

@@ -7,6 +7,7 @@
 
 mod bench;
 mod clients;
+mod criteria;
 mod demo;
 mod errors;
 mod external;

@@ -1,9 +1,9 @@
-//! Attackers that hold TCP connections, sessions before or after authentication, or a session that roams.
+//! Attackers that hold TCP connections, control channels before or after authentication, or a client that roams.
 
 mod connections;
+mod control_channel;
+mod control_channels;
 mod roaming;
-mod session;
-mod sessions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
 pub use connections::Talk;
-pub use session::{Behaviour, Plan};
-pub use sessions::{Pace, Sources};
+pub use control_channel::{Behaviour, Plan};
+pub use control_channels::{Pace, Sources};
 
 use crate::LoadError;
 
@@ -25,8 +25,8 @@ const NICENESS: i32 = 19;
 
 /// What attackers do.
 pub enum Attack {
-    /// Sessions that follow the protocol up to some step.
-    Sessions {
+    /// Control channels that follow the protocol up to some step.
+    ControlChannels {
         /// Up to which.
         plan: Plan,
         /// From which addresses.
@@ -74,7 +74,7 @@ impl Attackers {
         Attackers { counters, thread: Some(std::thread::spawn(move || attack.run(&theirs, target))) }
     }
 
-    /// Sessions, connections or data packets that began.
+    /// Control channels, connections or data packets that began.
     pub fn begun(&self) -> u64 {
         self.counters.begun.load(Ordering::Relaxed)
     }
@@ -113,7 +113,9 @@ impl Attack {
     fn run(self, counters: &Counters, target: SocketAddr) -> std::io::Result<()> {
         let _ = rustix::process::nice(NICENESS);
         match self {
-            Attack::Sessions { plan, sources, pace } => sessions::run(counters, plan, target, sources, pace),
+            Attack::ControlChannels { plan, sources, pace } => {
+                control_channels::run(counters, plan, target, sources, pace)
+            }
             Attack::Roaming { wrap, tls, rate } => roaming::run(counters, target, wrap, tls, rate),
             Attack::Connections { talk, count } => {
                 connections::run(counters, target, talk, count);

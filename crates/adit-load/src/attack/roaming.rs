@@ -1,16 +1,16 @@
 //! A client with valid keys whose data packets come from two ports in turns.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use adit_core::{
-    Cipher, Command, DataEvent, Event, Instant, Path, PeerId, Protocol as _, Transport, UnixTime,
-};
+use adit_core::{Cipher, Command, Drive, Instant, Path, PeerId, Protocol as _, Transport, UnixTime, drive};
 use adit_dataplane::codec::openvpn;
 use adit_dataplane::{Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, TlsConfig};
 
@@ -27,8 +27,8 @@ struct Roamer {
     client: Client,
     egress: Egress,
     ingress: Ingress,
-    inbox: ReceiveBatch,
-    outbox: TransmitBatch,
+    receive_batch: ReceiveBatch,
+    transmit_batch: TransmitBatch,
     path: Path,
     sockets: [UdpSocket; 2],
     up: bool,
@@ -92,8 +92,8 @@ impl Roamer {
             client: Client::new(params, Instant::ORIGIN, seed),
             egress,
             ingress,
-            inbox: ReceiveBatch::new(MergePolicy::Off),
-            outbox: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
+            transmit_batch: TransmitBatch::new(),
             path: Path::Udp { socket: 0, remote: target },
             sockets: [open()?, open()?],
             up: false,
@@ -112,16 +112,16 @@ impl Roamer {
             let Some(socket) = self.sockets.get(index) else { return };
             let Ok(length) = socket.recv(&mut buffer) else { continue };
             let Some(bytes) = buffer.get_mut(..length) else { continue };
-            self.ingress.open_datagrams(self.path, bytes, 0, &mut self.inbox);
-            for (path, range) in self.inbox.control() {
+            self.ingress.open_datagrams(self.path, bytes, 0, &mut self.receive_batch);
+            for (path, range) in self.receive_batch.control() {
                 if let Some(datagram) = bytes.get(range.clone()) {
                     let _ = self.client.handle_datagram(now, *path, datagram);
                 }
             }
-            for notice in self.inbox.notices().drain(..) {
+            for notice in self.receive_batch.notices().drain(..) {
                 self.client.handle_notice(now, notice);
             }
-            self.inbox.clear();
+            self.receive_batch.clear();
             self.follow();
         }
     }
@@ -141,50 +141,58 @@ impl Roamer {
     }
 
     fn apply(&mut self, order: DataEvent) {
-        let (egress, ingress) = split(order);
+        let (egress, ingress) = split(order, adit_sim::codec::openvpn);
         if let Some(order) = ingress {
             self.ingress.apply(order);
         }
         if let Some(order) = egress {
-            self.egress.apply(order, &mut self.outbox);
+            self.egress.apply(order, &mut self.transmit_batch);
         }
     }
 
     fn send_data(&mut self, index: usize) {
         let Some(socket) = self.sockets.get(index) else { return };
-        for batch in self.outbox.iter() {
+        for batch in self.transmit_batch.iter() {
             for datagram in batch.bytes.chunks(batch.segment.max(1)) {
                 let _ = socket.send(datagram);
             }
         }
-        self.outbox.clear();
+        self.transmit_batch.clear();
     }
 
-    /// Carries out what the client wants: events before datagrams, until it wants nothing.
+    /// Carries out what the client wants.
     fn follow(&mut self) {
-        let (now, mut datagram, mut busy) = (self.now(), Vec::new(), true);
-        while busy {
-            busy = false;
-            while let Some(event) = self.client.poll_event() {
-                busy = true;
-                match event {
-                    Event::Data(order) => self.apply(order),
-                    Event::Open { .. } => {
-                        self.client.handle_command(now, Command::Opened { path: self.path })
-                    }
-                    Event::Up(_) => self.up = true,
-                    Event::Down => self.up = false,
-                    _ => {}
-                }
-            }
-            while self.client.poll_transmit(&mut datagram).is_some() {
-                busy = true;
-                if let Some(socket) = self.sockets.first() {
-                    let _ = socket.send(&datagram);
-                }
-                datagram.clear();
-            }
-        }
+        let Ok(()) = drive(self, &mut Vec::new());
         self.send_data(0);
+    }
+}
+
+impl Drive for Roamer {
+    type Protocol = Client;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        match event {
+            Event::Data(order) => self.apply(order),
+            Event::Open { .. } => {
+                let now = self.now();
+                self.client.handle_command(now, Command::Opened { path: self.path });
+            }
+            Event::Up(_) => self.up = true,
+            Event::Down => self.up = false,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, _: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        if let Some(socket) = self.sockets.first() {
+            let _ = socket.send(datagram);
+        }
+        Ok(())
     }
 }

@@ -12,8 +12,8 @@ const SLOWDOWN: f64 = 2.0;
 const MEMORY: i64 = 64 << 10;
 /// Lines a second that a server may log beside those about clients that were let in.
 const LINES_A_SECOND: f64 = 10.0;
-/// Lines about each session of a client that was let in.
-const LINES_OF_SESSION: f64 = 8.0;
+/// Lines about each client that was let in.
+const LINES_OF_CLIENT: f64 = 8.0;
 
 fn millis(time: f64) -> String {
     if time.is_finite() { format!("{time:.1}") } else { "not let in".to_owned() }
@@ -75,7 +75,7 @@ impl Attempts {
 pub(super) struct Measured {
     pub(super) idle: Attempts,
     pub(super) attacked: Attempts,
-    /// Sessions, connections or datagrams of the attackers that began, and that came as far as they should.
+    /// Control channels, connections or datagrams of the attackers that began, and that came as far as they should.
     pub(super) begun: u64,
     pub(super) done: u64,
     /// How many should begin in a second; `None`: as many as can.
@@ -148,8 +148,8 @@ impl Measured {
         if self.memory > MEMORY {
             failures.push("memory");
         }
-        let sessions = if certified { self.done as f64 } else { 0.0 };
-        if self.lines > LINES_A_SECOND * self.seconds + LINES_OF_SESSION * sessions {
+        let clients = if certified { self.done as f64 } else { 0.0 };
+        if self.lines > LINES_A_SECOND * self.seconds + LINES_OF_CLIENT * clients {
             failures.push("log");
         }
         if failures.is_empty() { "ok".to_owned() } else { failures.join(", ") }

@@ -14,7 +14,7 @@ pub(super) const NETWORK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x8000, 0, 0, 
 
 /// How long a script of [`Scripts::Slow`] takes, in seconds.
 const SCRIPT_SECONDS: u32 = 2;
-/// Connections and sessions at once, where a table of the server is to be filled. The largest tables of OpenVPN and adit
+/// Connections and control channels at once, where a table of the server is to be filled. The largest tables of OpenVPN and adit
 /// hold 1024.
 const MANY: usize = 1300;
 /// As fast as the server answers.
@@ -76,16 +76,16 @@ impl Setup<'_> {
     }
 }
 
-/// Where the sessions of attackers come from.
+/// Where the control channels of attackers come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sources {
     /// The attackers' one address, and any port.
     One,
-    /// Any address of an IPv6 network of that prefix length; each session has another.
+    /// Any address of an IPv6 network of that prefix length; each has another.
     Prefix(Ipv6Addr, u8),
 }
 
-/// How many sessions attackers have.
+/// How many control channels attackers have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) at_once: usize,
@@ -98,7 +98,7 @@ pub(super) enum Threat {
     /// They send datagrams from random addresses, so many a second, or as fast as they can.
     Forged { datagrams: Vec<Vec<u8>>, rate: Option<u32> },
     /// They follow the protocol up to a step, from these addresses.
-    Sessions { behaviour: &'static str, sources: Sources, pace: Pace },
+    ControlChannels { behaviour: &'static str, sources: Sources, pace: Pace },
     /// They send data from two ports in turns, so many packets a second.
     Roaming { rate: u32 },
     /// They hold TCP connections.
@@ -140,8 +140,8 @@ impl Keys {
     fn reachable(&self) -> Vec<Row<'_>> {
         let [plain, ..] = &self.wrappings;
         let setup = |protocol, scripts| Setup { protocol, wrapping: plain, scripts };
-        let sessions = |name: &str, setup, behaviour, sources, pace| {
-            row(name.to_owned(), setup, Threat::Sessions { behaviour, sources, pace })
+        let channels = |name: &str, setup, behaviour, sources, pace| {
+            row(name.to_owned(), setup, Threat::ControlChannels { behaviour, sources, pace })
         };
         let udp = setup("udp4", Scripts::None);
         let (slow, sign_on) = (setup("udp4", Scripts::Slow), setup("udp4", Scripts::SignOn));
@@ -149,13 +149,13 @@ impl Keys {
         let key = Setup { wrapping: &self.refused, scripts: Scripts::Key, ..udp };
         let pace = |at_once, per_second| Pace { at_once, per_second };
         let half_open = |name: &str, setup, sources| {
-            let row = sessions(name, setup, "half-open", sources, pace(MANY, 2000));
+            let row = channels(name, setup, "half-open", sources, pace(MANY, 2000));
             Row { lead: Duration::from_secs(3), ..row }
         };
         vec![
             Row {
                 certified: true,
-                ..sessions(
+                ..channels(
                     "certificate: handshake, EXIT, repeat",
                     udp,
                     "exit",
@@ -163,14 +163,14 @@ impl Keys {
                     pace(32, UNLIMITED),
                 )
             },
-            sessions(
+            channels(
                 "no certificate, 2 s script: login, EXIT, repeat",
                 slow,
                 "exit",
                 Sources::One,
                 pace(32, 400),
             ),
-            sessions(
+            channels(
                 "no certificate, 2 s script: soft resets while half-open",
                 slow,
                 "soft-resets",
@@ -181,7 +181,7 @@ impl Keys {
                 certified: true,
                 ..row("certificate: data from two ports".to_owned(), udp, Threat::Roaming { rate: 50_000 })
             },
-            sessions(
+            channels(
                 "tls-crypt-v2: a key that the script refuses",
                 key,
                 "half-open",
@@ -198,7 +198,7 @@ impl Keys {
             },
             Row {
                 lead: Duration::from_secs(10),
-                ..sessions(
+                ..channels(
                     "no certificate: put off for sign-on, gone",
                     sign_on,
                     "put-off",
@@ -206,7 +206,7 @@ impl Keys {
                     pace(64, 150),
                 )
             },
-            sessions("no key: garbage in place of TLS", udp, "garbage-tls", Sources::One, pace(256, 3000)),
+            channels("no key: garbage in place of TLS", udp, "garbage-tls", Sources::One, pace(256, 3000)),
             half_open("no key: half-open, one IPv4 address", udp, Sources::One),
             half_open("no key: half-open, one IPv6 /64", udp6, Sources::Prefix(NETWORK, 64)),
             half_open("no key: half-open, one IPv6 /61", udp6, Sources::Prefix(NETWORK, 61)),
@@ -224,7 +224,7 @@ impl Row<'_> {
         match self.threat {
             Threat::Forged { rate, .. } => rate,
             Threat::Roaming { rate } => Some(rate),
-            Threat::Sessions { .. } | Threat::Connections { .. } => None,
+            Threat::ControlChannels { .. } | Threat::Connections { .. } => None,
         }
     }
 
@@ -245,7 +245,7 @@ impl Row<'_> {
                 add("--count", MANY.to_string());
                 return Some(("connections", arguments));
             }
-            Threat::Sessions { behaviour, sources, pace } => {
+            Threat::ControlChannels { behaviour, sources, pace } => {
                 add("--behaviour", (*behaviour).to_owned());
                 add("--at-once", pace.at_once.to_string());
                 add("--per-second", pace.per_second.to_string());
@@ -255,7 +255,7 @@ impl Row<'_> {
                 if self.setup.asks_passwords() {
                     add("--username", "attacker".to_owned());
                 }
-                "sessions"
+                "control-channels"
             }
             Threat::Roaming { rate } => {
                 add("--rate", rate.to_string());

@@ -201,7 +201,7 @@ enum Running {
 }
 
 impl Running {
-    /// Sessions, connections or datagrams that began, and those that came as far as they should.
+    /// Control channels, connections or datagrams that began, and those that came as far as they should.
     fn numbers(&self) -> (u64, u64) {
         match self {
             Running::Forged(flood) => (flood.sent(), flood.sent()),

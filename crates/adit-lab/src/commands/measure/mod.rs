@@ -3,6 +3,7 @@
 //!
 //! Both ends, the load and its sink share the machine, so nothing else should run on it.
 
+pub(crate) mod builds;
 mod clients;
 mod report;
 mod subject;

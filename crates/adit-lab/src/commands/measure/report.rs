@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::subject::Subject;
+use crate::commands::output::spread;
 
 /// A metric, its heading, and the decimals to show.
 type Column = (&'static str, &'static str, usize);
@@ -225,15 +226,6 @@ impl Results {
         let ours = |sample: &&Sample| sample.subject == subject && sample.metric == metric;
         self.samples.iter().filter(ours).map(|sample| sample.value).collect()
     }
-}
-
-/// Least, median, most.
-fn spread(values: &[f64]) -> Option<[f64; 3]> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |index: usize| sorted.get(index).copied();
-    let (low, high) = (at(sorted.len().saturating_sub(1) / 2)?, at(sorted.len() / 2)?);
-    Some([at(0)?, (low + high) / 2.0, *sorted.last()?])
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use adit_testbed::{
 
 use super::subject::{Speaker, Subject};
 use super::{Args, Kind};
+use crate::commands::output;
 use crate::error::LabError;
 use crate::subjects::wireguard::{self, WireGuard};
-use crate::subjects::{Availability, Subject as _, Tools, adit};
+use crate::subjects::{Availability, Subject as _, Tools};
 use crate::{setup, tell};
 
 /// Documentation addresses (RFC 5737).
@@ -43,41 +44,24 @@ impl Programs<'_> {
             subject.openvpn().is_some_and(|(server, client, _)| [server, client].contains(&Speaker::Adit))
         };
         let is_needed = args.only.contains(&Kind::Clients) || args.subjects.iter().any(uses_adit);
-        if is_needed && !tools.adit.is_file() {
-            return Err(LabError::Usage(adit::unbuilt(tools)));
+        if is_needed {
+            output::check_adit(tools)?;
         }
         let wireguard = args.subjects.iter().filter(|subject| subject.is_wireguard());
         let wireguard = wireguard.map(|subject| (*subject, installed(&subject.to_string(), tools))).collect();
         Ok(Programs { tools, wireguard, configs: configurations()? })
     }
 
+    /// The same for subjects that need adit alone. All builds that are compared get the same files.
+    pub(super) fn of_adit<'a>(tools: &'a Tools, configs: &[String; 2]) -> Programs<'a> {
+        Programs { tools, wireguard: BTreeMap::new(), configs: configs.clone() }
+    }
+
     /// What is measured on what, one line each.
     pub(super) fn describe(&self) -> Vec<String> {
-        let first_line = |command: Result<Command, TestbedError>| -> String {
-            let output = command.ok().and_then(|mut command| command.output().ok());
-            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-            text.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_default()
-        };
-        let with = |name: &str, arguments: &[&str]| {
-            first_line(program(name).map(|mut command| {
-                command.args(arguments);
-                command
-            }))
-        };
-        let mut adit = Command::new(&self.tools.adit);
-        adit.arg("--version");
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let count = cpu.lines().filter(|line| line.starts_with("processor")).count();
-        let name = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        let mut lines = vec![
-            with("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-            format!("{count} x {}", name.map_or("unknown processor", |(_, name)| name)),
-            with("uname", &["-sr"]),
-            format!("load average before: {}", load.split(' ').next().unwrap_or_default()),
-            first_line(Ok(adit)),
-            with("openvpn", &["--version"]),
-        ];
+        let programs = [("adit", Ok(Command::new(&self.tools.adit))), ("openvpn", program("openvpn"))];
+        let programs = programs.into_iter().filter_map(|(name, command)| Some((name, command.ok()?)));
+        let mut lines = output::describe(programs.collect());
         lines.extend(self.wireguard.iter().map(|(subject, program)| match program {
             Ok(program) => {
                 let version = program.version(self.tools).unwrap_or("of unknown version".to_owned());
@@ -297,7 +281,7 @@ fn bring_up(namespace: &Namespace, device: &str, address: &str, mtu: &str) -> Re
 }
 
 /// The same files for OpenVPN and adit.
-fn configurations() -> Result<[String; 2], TestbedError> {
+pub(super) fn configurations() -> Result<[String; 2], TestbedError> {
     let authority = Authority::create(KeyKind::Ecdsa)?;
     let inline = |name, purpose| -> Result<String, TestbedError> {
         let identity = authority.issue(name, purpose, Validity::Now)?;

@@ -1,4 +1,4 @@
-//! One attacker's session: the OpenVPN control channel from the client's side, up to the step at which the attacker stops
+//! One control channel of an attacker: OpenVPN from the client's side, up to the step at which the attacker stops
 //! to follow the protocol.
 //!
 //! Nothing is retransmitted: an attacker whose packet was lost begins anew.
@@ -27,7 +27,7 @@ const MAX_KEY_ID: u8 = 7;
 const OPTIONS: &str = "V4,dev-type tun,link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,auth [null-digest],\
                        keysize 256,key-method 2,tls-client";
 /// DATA_V2, pushes unasked, TLS-EKM, AUTH_PENDING, EXIT on the control channel (`IV_PROTO`, OpenVPN ssl.h); no dynamic
-/// tls-crypt, so that soft resets are wrapped as the session is.
+/// tls-crypt, so that soft resets are wrapped as the control channel is.
 const IV_PROTO: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7;
 
 /// How far an attacker follows the protocol.
@@ -45,7 +45,7 @@ pub enum Behaviour {
     PutOff,
 }
 
-/// What the sessions of one attacker have in common.
+/// What the control channels of one attacker have in common.
 pub struct Plan {
     /// How far they follow the protocol.
     pub behaviour: Behaviour,
@@ -55,7 +55,7 @@ pub struct Plan {
     pub tls: TlsConfig,
     /// For `auth-user-pass-verify`; empty for none.
     pub username: String,
-    /// A ClientHello for all sessions that do not go on after it.
+    /// A ClientHello for all control channels that do not go on after it.
     hello: Vec<u8>,
     /// The wrapping is tls-crypt-v2: the first packets carry the client's key.
     brings_key: bool,
@@ -81,7 +81,7 @@ fn brings_key(wrap: &WrapConfig) -> bool {
     sealed.is_ok() && bytes.len() > HEADER_LEN + wrap.overhead()
 }
 
-/// What became of a session.
+/// What became of a control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It goes on.
@@ -92,8 +92,8 @@ pub(crate) enum Progress {
     Failed,
 }
 
-/// One session.
-pub(crate) struct Session {
+/// One control channel.
+pub(crate) struct ControlChannel {
     plan: Arc<Plan>,
     wrap: Wrap,
     own: Sid,
@@ -104,7 +104,7 @@ pub(crate) struct Session {
     out: Vec<Vec<u8>>,
 }
 
-/// One key exchange of a session.
+/// One key exchange of a control channel.
 struct Exchange {
     key_id: u8,
     tls: Option<TlsChannel>,
@@ -122,10 +122,10 @@ impl Exchange {
     }
 }
 
-impl Session {
-    /// A session under this id; its first packet is in [`Session::take_output`].
-    pub(crate) fn new(plan: &Arc<Plan>, number: u64, wall: u64) -> Session {
-        let mut session = Session {
+impl ControlChannel {
+    /// A control channel under this session id; its first packet is in [`ControlChannel::take_output`].
+    pub(crate) fn new(plan: &Arc<Plan>, number: u64, wall: u64) -> ControlChannel {
+        let mut channel = ControlChannel {
             plan: Arc::clone(plan),
             wrap: plan.wrap.instantiate(UnixTime(wall)),
             own: Sid((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1).to_be_bytes()),
@@ -138,8 +138,8 @@ impl Session {
             true => Opcode::HardResetClientV3,
             false => Opcode::HardResetClientV2,
         };
-        session.send(reset, Vec::new());
-        session
+        channel.send(reset, Vec::new());
+        channel
     }
 
     /// Datagrams for the server.

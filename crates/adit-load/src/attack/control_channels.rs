@@ -1,4 +1,4 @@
-//! Many attackers' sessions over UDP in one thread.
+//! Many attackers' control channels over UDP in one thread.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{Timespec, epoll};
 
 use super::Counters;
-use super::session::{Behaviour, Plan, Progress, Session};
+use super::control_channel::{Behaviour, ControlChannel, Plan, Progress};
 
-/// A session that has not come to its end by then is given up.
+/// A control channel that has not come to its end by then is given up.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Datagrams taken from one socket in a row.
 const BATCH: usize = 16;
 /// How long the thread waits for an event before it looks at the time.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Where the sessions come from.
+/// Where the control channels come from.
 #[derive(Clone, Copy, Debug)]
 pub enum Sources {
     /// The address that the system takes, and any port.
     One,
-    /// Any IPv6 address below this network of that prefix length; each session has another. The addresses must be
+    /// Any IPv6 address below this network of that prefix length; each has another. The addresses must be
     /// the attackers' own (`ip -6 route add local NETWORK dev lo`).
     Prefix(Ipv6Addr, u8),
 }
@@ -49,7 +49,7 @@ pub(super) fn scattered(network: Ipv6Addr, length: u8, number: u64) -> Ipv6Addr 
     Ipv6Addr::from_bits(network.to_bits() & !mask | host & mask)
 }
 
-/// How many sessions there are.
+/// How many control channels there are.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// At once.
@@ -60,12 +60,12 @@ pub struct Pace {
 
 struct Slot {
     socket: UdpSocket,
-    session: Session,
+    channel: ControlChannel,
     since: Instant,
 }
 
-/// Begins sessions and replaces those that end until `counters` say stop.
-struct Sessions<'a> {
+/// Begins control channels and replaces those that end until `counters` say stop.
+struct ControlChannels<'a> {
     counters: &'a Counters,
     plan: Arc<Plan>,
     target: SocketAddr,
@@ -84,7 +84,7 @@ pub(super) fn run(
     sources: Sources,
     pace: Pace,
 ) -> std::io::Result<()> {
-    let mut sessions = Sessions {
+    let mut channels = ControlChannels {
         counters,
         plan: Arc::new(plan),
         target,
@@ -100,32 +100,32 @@ pub(super) fn run(
     while !counters.stop.load(Ordering::Relaxed) {
         let due = (start.elapsed().as_secs_f64() * f64::from(pace.per_second)) as u64;
         // What could not begin in its time is not made up for.
-        sessions.begin(due.saturating_sub(sessions.begun).min(64) as usize);
-        sessions.begun = sessions.begun.max(due.saturating_sub(64));
+        channels.begin(due.saturating_sub(channels.begun).min(64) as usize);
+        channels.begun = channels.begun.max(due.saturating_sub(64));
         events.clear();
-        epoll::wait(&sessions.poll, rustix::buffer::spare_capacity(&mut events), Some(&TICK))?;
+        epoll::wait(&channels.poll, rustix::buffer::spare_capacity(&mut events), Some(&TICK))?;
         for event in &events {
-            sessions.receive(event.data.u64() as usize);
+            channels.receive(event.data.u64() as usize);
         }
         if Instant::now() >= next_sweep {
             next_sweep += TIMEOUT / 5;
-            sessions.give_up();
+            channels.give_up();
         }
     }
     Ok(())
 }
 
-impl Sessions<'_> {
+impl ControlChannels<'_> {
     fn begin(&mut self, count: usize) {
         let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         for _ in 0..count {
             let Some(index) = self.free.pop() else { return };
-            let session = Session::new(&self.plan, self.begun, wall);
+            let channel = ControlChannel::new(&self.plan, self.begun, wall);
             self.begun += 1;
             let slot = self.sources.bind(self.begun, self.target).ok().and_then(|socket| {
                 let data = epoll::EventData::new_u64(index as u64);
                 epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).ok()?;
-                Some(Slot { socket, session, since: Instant::now() })
+                Some(Slot { socket, channel, since: Instant::now() })
             });
             let Some(mut slot) = slot else {
                 self.free.push(index);
@@ -147,9 +147,9 @@ impl Sessions<'_> {
             else {
                 return;
             };
-            let before = slot.session.rounds();
-            let progress = slot.session.handle(datagram);
-            let rounds = slot.session.rounds() - before;
+            let before = slot.channel.rounds();
+            let progress = slot.channel.handle(datagram);
+            let rounds = slot.channel.rounds() - before;
             self.counters.done.fetch_add(rounds, Ordering::Relaxed);
             slot.send();
             match progress {
@@ -174,7 +174,7 @@ impl Sessions<'_> {
         let endless = self.plan.behaviour == Behaviour::SoftResets;
         for index in 0..self.slots.len() {
             let late =
-                |slot: &Slot| slot.since.elapsed() > TIMEOUT && !(endless && slot.session.rounds() > 0);
+                |slot: &Slot| slot.since.elapsed() > TIMEOUT && !(endless && slot.channel.rounds() > 0);
             if self.slots.get(index).and_then(Option::as_ref).is_some_and(late) {
                 self.leave(index);
             }
@@ -184,7 +184,7 @@ impl Sessions<'_> {
 
 impl Slot {
     fn send(&mut self) {
-        for datagram in self.session.take_output() {
+        for datagram in self.channel.take_output() {
             // What the way does not take is lost.
             let _ = self.socket.send(&datagram);
         }
