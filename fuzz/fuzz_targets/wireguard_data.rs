@@ -1,14 +1,14 @@
 //! WireGuard's data messages: forged ones yield nothing, and what is sealed opens once and unchanged.
 #![no_main]
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{
-    Cipher, DataEvent, DirectionKey, Framing, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
-};
+use adit_core::{Cipher, DataEvent, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
 use adit_dataplane::codec::wireguard;
 use adit_dataplane::{
-    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, split,
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, install,
+    split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -37,7 +37,6 @@ impl End {
         };
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let session = SessionId(u64::from(own));
-        let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [0; 8]);
         end.apply(DataEvent::AddPeer(PeerConfig {
             peer: PEER,
             path: Some(path()),
@@ -46,21 +45,17 @@ impl End {
             roams: false,
             staging: false,
         }));
-        end.apply(DataEvent::Install(Box::new(Install {
-            peer: PEER,
-            session,
-            framing: Framing::WireGuard { remote_index: other, mtu: 1420 },
-            cipher: Cipher::ChaCha20Poly1305,
-            seal: key(seal),
-            open: key(open),
-            replay_window: ReplayWindow::default(),
-        })));
+        let (cipher, keys) = (Cipher::ChaCha20Poly1305, (&[seal; 32][..], &[open; 32][..]));
+        let codec = wireguard::session(other, 1420, cipher, keys, ReplayWindow::default());
+        let (egress, ingress) = install(PEER, session, codec.expect("the keys fit"));
+        end.egress.apply(egress, &mut end.transmit_batch);
+        end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer: PEER, session });
         end
     }
 
-    fn apply(&mut self, event: DataEvent) {
-        let (egress, ingress) = split(event);
+    fn apply(&mut self, event: DataEvent<Infallible>) {
+        let (egress, ingress) = split(event, |install| match install.codec {});
         if let Some(event) = egress {
             self.egress.apply(event, &mut self.transmit_batch);
         }

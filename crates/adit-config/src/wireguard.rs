@@ -1,0 +1,34 @@
+//! wg-quick's files: what `wg setconf` reads (wg(8), "Configuration file format"), and in `[Interface]` what wg-quick
+//! adds (wg-quick(8)).
+//!
+//! ```text
+//! [Interface]
+//! Address = 10.0.0.2/24
+//! PrivateKey = …
+//!
+//! [Peer]
+//! PublicKey = …
+//! Endpoint = vpn.example.org:51820
+//! AllowedIPs = 0.0.0.0/0, ::/0
+//! ```
+//!
+//! Sections and keys are read in any case, and what follows `#` is a comment, except in the commands of hooks, as in
+//! wg-quick since 2025. All problems of a file are found before any is reported.
+
+mod model;
+mod read;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use self::model::{AllowedIp, Config, Endpoint, Interface, Key, Peer, Table};
+pub use self::read::{Parsed, parse};
+
+/// The interface that a file is for: its name without the directory and `.conf`. As wg-quick, it takes 1 to 15 letters,
+/// digits and `_=+.-`.
+pub fn interface_name(path: &str) -> Option<&str> {
+    let (_, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let name = file.strip_suffix(".conf")?;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_=+.-".contains(c);
+    ((1..=15).contains(&name.len()) && name.chars().all(is_allowed)).then_some(name)
+}

@@ -1,0 +1,122 @@
+//! What a file says, with every value checked.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use adit_core::IpNet;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The sections `[Interface]`, taken together.
+    pub interface: Interface,
+    /// The sections `[Peer]`, in the order of the file.
+    pub peers: Vec<Peer>,
+}
+
+/// Our end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// `PrivateKey`. Without one nothing is sent or taken.
+    pub private_key: Option<Key>,
+    /// `ListenPort`; `None` and 0: one that the system chooses.
+    pub listen_port: Option<u16>,
+    /// `FwMark`; 0 (`off`): none. `None`: wg-quick chooses one if it needs one.
+    pub fwmark: Option<u32>,
+    /// `Address`.
+    pub addresses: Vec<IpNet>,
+    /// `MTU` in bytes.
+    pub mtu: Option<u16>,
+    /// The addresses in `DNS`.
+    pub dns: Vec<IpAddr>,
+    /// The other words in `DNS`: search domains.
+    pub search: Vec<String>,
+    /// `Table`.
+    pub table: Table,
+    /// `PreUp`: commands before the interface is up, with `%i` for its name.
+    pub pre_up: Vec<String>,
+    /// `PostUp`.
+    pub post_up: Vec<String>,
+    /// `PreDown`.
+    pub pre_down: Vec<String>,
+    /// `PostDown`.
+    pub post_down: Vec<String>,
+    /// `SaveConfig`: the file is written anew from the running state when the interface goes down.
+    pub save_config: bool,
+}
+
+/// Where the routes of allowed IPs go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// The main table; a default route into a table of its own, with rules.
+    #[default]
+    Auto,
+    /// No routes.
+    Off,
+    /// The table with this number.
+    Number(u32),
+    /// The table with this name (`/etc/iproute2/rt_tables`).
+    Name(String),
+}
+
+/// A peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The line of its section, from 1.
+    pub line: u32,
+    /// `PublicKey`.
+    pub public_key: [u8; 32],
+    /// `PresharedKey`.
+    pub preshared_key: Option<Key>,
+    /// `AllowedIPs`, in the order of the file.
+    pub allowed_ips: Vec<AllowedIp>,
+    /// `Endpoint`.
+    pub endpoint: Option<Endpoint>,
+    /// `PersistentKeepalive` in seconds; 0 (`off`): none.
+    pub persistent_keepalive: Option<u16>,
+}
+
+/// A prefix behind a peer, without bits beyond its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowedIp {
+    /// The peer has it (also written with `+`).
+    Add(IpNet),
+    /// The peer has it not (written with `-`).
+    Remove(IpNet),
+}
+
+/// Where a peer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// An address, with its scope if it has one (`fe80::1%eth0`), or a name that is to be resolved.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// A private or preshared key. Wiped when dropped, compared in constant time, never shown.
+#[derive(Clone)]
+pub struct Key(pub(super) Zeroizing<[u8; 32]>);
+
+impl Key {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&*other.0).into()
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}

@@ -1,0 +1,268 @@
+//! From text to [`Config`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use adit_core::printable;
+
+use super::model::{AllowedIp, Config, Interface, Peer};
+use super::values::{self, Value};
+use crate::{Disposition, Failure, Fingerprint, Kind, Problem};
+
+/// A file that was taken.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// What it says.
+    pub config: Config,
+    /// What became of each line, in the order of the file.
+    pub report: Vec<Disposition>,
+    /// Points that do not stop the tunnel but that its owner should know.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads a file, which was named `file`.
+///
+/// # Errors
+/// All its problems.
+pub fn parse(text: &[u8], file: &str) -> Result<Parsed, Failure> {
+    let mut reader = Reader { file, ..Reader::default() };
+    match std::str::from_utf8(text) {
+        Ok(text) => {
+            // An editor's mark of byte order is no part of the first line.
+            let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+            text.split('\n').zip(1..).for_each(|(line, number)| reader.line(number, line));
+        }
+        Err(_) => reader.problem(None, "it is not text (UTF-8)".to_owned()),
+    }
+    reader.finish()
+}
+
+#[derive(Default)]
+enum Section {
+    #[default]
+    None,
+    Interface,
+    Peer,
+    /// A section that is none: its lines are not looked at.
+    Unknown,
+}
+
+/// A peer, perhaps without a key yet.
+#[derive(Default)]
+struct Draft {
+    line: u32,
+    public_key: Option<[u8; 32]>,
+    peer: Option<Peer>,
+}
+
+#[derive(Default)]
+struct Reader<'a> {
+    file: &'a str,
+    section: Section,
+    interface: Interface,
+    has_interface: bool,
+    drafts: Vec<Draft>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+    report: Vec<Disposition>,
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, line: Option<u32>, text: String) {
+        self.problems.push(Problem { file: self.file.to_owned(), line, text });
+    }
+
+    fn line(&mut self, number: u32, raw: &str) {
+        let uncommented = raw.split('#').next().unwrap_or_default().trim();
+        if uncommented.is_empty() {
+            return;
+        }
+        if uncommented.starts_with('[') {
+            return self.begin(number, uncommented);
+        }
+        if matches!(self.section, Section::Unknown) {
+            return;
+        }
+        let Some((key, value)) = uncommented.split_once('=') else {
+            let text = "a line is a key, =, and a value, or a section in brackets".to_owned();
+            return self.problem(Some(number), text);
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let whole = raw.split_once('=').map_or("", |(_, value)| value.trim());
+        let taken = match self.section {
+            Section::Interface => self.interface_key(key, value, whole),
+            Section::Peer => self.peer_key(number, key, value),
+            Section::None | Section::Unknown => {
+                Err("it stands before any section; [Interface] or [Peer] comes first".to_owned())
+            }
+        };
+        match taken {
+            Ok(remark) => self.used(number, (key, whole), remark),
+            Err(why) => self.problem(Some(number), format!("{}: {why}", shown(key))),
+        }
+    }
+
+    fn begin(&mut self, number: u32, line: &str) {
+        let name: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+        self.section = if name.eq_ignore_ascii_case("[interface]") {
+            self.has_interface = true;
+            Section::Interface
+        } else if name.eq_ignore_ascii_case("[peer]") {
+            self.drafts.push(Draft { line: number, ..Draft::default() });
+            Section::Peer
+        } else {
+            let text = format!("{} is no section; there are [Interface] and [Peer]", shown(&name));
+            self.problem(Some(number), text);
+            Section::Unknown
+        };
+    }
+
+    fn used(&mut self, line: u32, (key, value): (&str, &str), reason: String) {
+        if !reason.is_empty() {
+            self.warnings.push(Problem {
+                file: self.file.to_owned(),
+                line: Some(line),
+                text: format!("{key}: {reason}"),
+            });
+        }
+        let (file, directive) = (self.file.to_owned(), key.to_owned());
+        let fingerprint = Fingerprint::of(&[], Some(value));
+        self.report.push(Disposition { file, line, directive, kind: Kind::Used, reason, fingerprint });
+    }
+
+    /// `whole` is the value with what may be a comment. Gives a remark, or nothing.
+    fn interface_key(&mut self, key: &str, value: &str, whole: &str) -> Result<String, String> {
+        let interface = &mut self.interface;
+        let compact = without_space(value);
+        match key.to_ascii_lowercase().as_str() {
+            "privatekey" => set(&mut interface.private_key, values::key(&compact))?,
+            "listenport" => set(&mut interface.listen_port, values::port(&compact))?,
+            "fwmark" => set(&mut interface.fwmark, values::fwmark(&compact))?,
+            "address" => list(&compact, values::network, &mut interface.addresses)?,
+            "mtu" => set(&mut interface.mtu, values::mtu(&compact))?,
+            "dns" => words(&compact).try_for_each(|word| dns(interface, word))?,
+            "table" => interface.table = values::table(value).map_err(str::to_owned)?,
+            "preup" => interface.pre_up.push(whole.to_owned()),
+            "postup" => interface.post_up.push(whole.to_owned()),
+            "predown" => interface.pre_down.push(whole.to_owned()),
+            "postdown" => interface.post_down.push(whole.to_owned()),
+            "saveconfig" => interface.save_config = values::save(value).map_err(str::to_owned)?,
+            "publickey" | "presharedkey" | "allowedips" | "endpoint" | "persistentkeepalive" => {
+                return Err("it belongs into [Peer]".to_owned());
+            }
+            _ => return Err("[Interface] has no such key".to_owned()),
+        }
+        Ok(String::new())
+    }
+
+    fn peer_key(&mut self, number: u32, key: &str, value: &str) -> Result<String, String> {
+        let Some(draft) = self.drafts.last_mut() else { return Ok(String::new()) };
+        let peer = draft.peer.get_or_insert(Peer {
+            line: number,
+            public_key: [0; 32],
+            preshared_key: None,
+            allowed_ips: Vec::new(),
+            endpoint: None,
+            persistent_keepalive: None,
+        });
+        let compact = without_space(value);
+        match key.to_ascii_lowercase().as_str() {
+            "publickey" => {
+                let key = values::key(&compact).map_err(str::to_owned)?;
+                draft.public_key = Some(*key.bytes());
+            }
+            "presharedkey" => set(&mut peer.preshared_key, values::key(&compact))?,
+            "endpoint" => set(&mut peer.endpoint, values::endpoint(&compact))?,
+            "persistentkeepalive" => set(&mut peer.persistent_keepalive, values::keepalive(&compact))?,
+            "allowedips" => return allowed_ips(&compact, &mut peer.allowed_ips),
+            "privatekey" | "listenport" | "fwmark" | "address" | "mtu" | "dns" | "table" | "preup"
+            | "postup" | "predown" | "postdown" | "saveconfig" => {
+                return Err("it belongs into [Interface]".to_owned());
+            }
+            _ => return Err("[Peer] has no such key".to_owned()),
+        }
+        Ok(String::new())
+    }
+
+    fn finish(mut self) -> Result<Parsed, Failure> {
+        if !self.has_interface && self.problems.is_empty() {
+            self.problem(None, "it has no section [Interface]".to_owned());
+        }
+        let mut peers = Vec::new();
+        let mut lines: BTreeMap<[u8; 32], u32> = BTreeMap::new();
+        for Draft { line, public_key, peer } in std::mem::take(&mut self.drafts) {
+            let (Some(public_key), Some(peer)) = (public_key, peer) else {
+                // A key that is wrong was reported already.
+                self.problem(Some(line), "[Peer] has no PublicKey, or none that can be read".to_owned());
+                continue;
+            };
+            if let Some(first) = lines.insert(public_key, line) {
+                let text = format!("this peer has the same key as that of line {first}: they are one peer");
+                let file = self.file.to_owned();
+                self.warnings.push(Problem { file, line: Some(line), text });
+            }
+            peers.push(Peer { line, public_key, ..peer });
+        }
+        self.problems.sort_by_key(|problem| problem.line);
+        self.warnings.sort_by_key(|warning| warning.line);
+        let Reader { interface, problems, warnings, report, .. } = self;
+        if problems.is_empty() {
+            Ok(Parsed { config: Config { interface, peers }, report, warnings })
+        } else {
+            Err(Failure { problems, report })
+        }
+    }
+}
+
+fn set<T>(place: &mut Option<T>, value: Value<T>) -> Result<(), String> {
+    *place = Some(value.map_err(str::to_owned)?);
+    Ok(())
+}
+
+/// Words with commas between. Nothing is no word.
+fn words(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').filter(move |_| !value.is_empty())
+}
+
+fn list<T>(value: &str, read: fn(&str) -> Value<T>, into: &mut Vec<T>) -> Result<(), String> {
+    for word in words(value) {
+        into.push(read(word).map_err(|right| format!("{}: {right}", shown(word)))?);
+    }
+    Ok(())
+}
+
+fn allowed_ips(value: &str, into: &mut Vec<AllowedIp>) -> Result<String, String> {
+    let mut changes = Vec::new();
+    list(value, values::allowed_ip, &mut changes)?;
+    let cut = changes.iter().find(|(_, cut)| *cut).map(|(change, _)| *change);
+    into.extend(changes.into_iter().map(|(change, _)| change));
+    Ok(match cut {
+        Some(AllowedIp::Add(net) | AllowedIp::Remove(net)) => {
+            format!("bits beyond the prefix length are cut: it is taken as {net}")
+        }
+        None => String::new(),
+    })
+}
+
+fn dns(interface: &mut Interface, word: &str) -> Result<(), String> {
+    match word.parse::<IpAddr>() {
+        Ok(server) => interface.dns.push(server),
+        Err(_) if adit_core::is_domain(word) => interface.search.push(word.to_owned()),
+        Err(_) => return Err(format!("{} is neither an address nor a domain", shown(word))),
+    }
+    Ok(())
+}
+
+/// wg takes white space out of values, also from within.
+fn without_space(value: &str) -> zeroize::Zeroizing<String> {
+    let mut compact = zeroize::Zeroizing::new(String::with_capacity(value.len()));
+    value.chars().filter(|c| !c.is_whitespace()).for_each(|c| compact.push(c));
+    compact
+}
+
+/// A word of the file for a message, without what commands a terminal. A key has 43 characters or more, with or without
+/// the `=` at its end: it may stand anywhere by mistake, and is not shown.
+fn shown(word: &str) -> String {
+    const LONGEST: usize = 40;
+    if word.len() <= LONGEST { printable(word) } else { "a word that is too long for this place".to_owned() }
+}

@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Problem;
+
+const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+const OTHER: &str = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=";
+
+fn read(text: &str) -> Parsed {
+    parse(text.as_bytes(), "wg0.conf").unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn problems(text: &str) -> Vec<String> {
+    let failure = parse(text.as_bytes(), "wg0.conf").expect_err(text);
+    failure.problems.iter().map(Problem::to_string).collect()
+}
+
+fn nets(list: &[&str]) -> Vec<adit_core::IpNet> {
+    list.iter().map(|net| net.parse().expect("a network")).collect()
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = format!(
+        "\u{feff}# a comment\n[Interface]\nPrivateKey = {KEY} # ours\nListenPort=51820\nFwMark = 0xCA6C\n\
+         Address = 10.0.0.2/24, fd00::2/64\nAddress = 10.1.0.1\nMTU = 1380\n\
+         DNS = 10.0.0.1, fd00::1, corp.example\nTable = 1234\nPreUp = echo one # kept; echo %i\n\
+         PostUp = iptables -A FORWARD -i %i -j ACCEPT\nPostUp = two\nPreDown = three\nPostDown = four\n\
+         SaveConfig = true\n\n[peer]\r\npublickey = {OTHER}\r\nPresharedKey={KEY}\n\
+         AllowedIPs = 10.0.0.0/24, fd00::/64\nALLOWEDIPS = -10.0.0.9/32,+192.168.0.0/16\n\
+         Endpoint = [2001:db8::1]:51820\nPersistentKeepalive = 25\n"
+    );
+    let Parsed { config: Config { interface, peers }, report, warnings } = read(&text);
+    assert_eq!(interface.private_key.as_ref().map(|key| *key.bytes()), Some([1; 32]));
+    assert_eq!(
+        (interface.listen_port, interface.fwmark, interface.mtu),
+        (Some(51820), Some(0xca6c), Some(1380))
+    );
+    assert_eq!(interface.addresses, nets(&["10.0.0.2/24", "fd00::2/64", "10.1.0.1/32"]));
+    assert_eq!((interface.dns.len(), interface.search), (2, vec!["corp.example".to_owned()]));
+    assert_eq!((interface.table, interface.save_config), (Table::Number(1234), true));
+    assert_eq!(interface.pre_up, ["echo one # kept; echo %i"]);
+    assert_eq!(interface.post_up, ["iptables -A FORWARD -i %i -j ACCEPT", "two"]);
+    assert_eq!(
+        (interface.pre_down, interface.post_down),
+        (vec!["three".to_owned()], vec!["four".to_owned()])
+    );
+    let [peer] = &peers[..] else { panic!("one peer") };
+    assert_eq!((peer.public_key, peer.preshared_key.as_ref().map(|key| key.bytes()[0])), ([2; 32], Some(1)));
+    let [a, b, c, d] = nets(&["10.0.0.0/24", "fd00::/64", "10.0.0.9/32", "192.168.0.0/16"])[..] else {
+        panic!("four")
+    };
+    let expected = [AllowedIp::Add(a), AllowedIp::Add(b), AllowedIp::Remove(c), AllowedIp::Add(d)];
+    assert_eq!(peer.allowed_ips, expected);
+    assert_eq!(peer.endpoint, Some(Endpoint { host: "2001:db8::1".to_owned(), port: 51820 }));
+    assert_eq!((peer.persistent_keepalive, peer.line), (Some(25), 18));
+    assert_eq!((report.len(), warnings), (20, vec![]));
+    assert!(!format!("{report:?}{peer:?}").contains("AQEB"), "a key shows");
+}
+
+#[test]
+fn values_are_those_of_wg() {
+    let interface = |line: &str| read(&format!("[Interface]\n{line}\n")).config.interface;
+    assert_eq!(interface("FwMark = OFF").fwmark, Some(0));
+    assert_eq!(interface("FwMark = 51820").fwmark, Some(51820));
+    assert_eq!(interface("Table = off").table, Table::Off);
+    assert_eq!(interface("Table = auto").table, Table::Auto);
+    assert_eq!(interface("Table = vpn").table, Table::Name("vpn".to_owned()));
+    assert_eq!(interface("Private Key = x".trim_start_matches("Private Key = x")), Interface::default());
+    let peer =
+        |line: &str| read(&format!("[Interface]\n[Peer]\nPublicKey={KEY}\n{line}\n")).config.peers.remove(0);
+    assert_eq!(peer("PersistentKeepalive = off").persistent_keepalive, Some(0));
+    assert_eq!(peer("AllowedIPs =").allowed_ips, []);
+    let endpoint = |text: &str| peer(&format!("Endpoint = {text}")).endpoint.expect("an endpoint");
+    for (text, host, port) in [
+        ("192.0.2.1:1", "192.0.2.1", 1),
+        ("vpn.example.org:65535", "vpn.example.org", 65535),
+        ("[fe80::1%eth0]:51820", "fe80::1%eth0", 51820),
+        ("vpn . example.org : 7", "vpn.example.org", 7),
+    ] {
+        assert_eq!(endpoint(text), Endpoint { host: host.to_owned(), port }, "{text}");
+    }
+}
+
+#[test]
+fn bits_beyond_a_prefix_are_cut_and_told() {
+    let text = format!("[Interface]\n[Peer]\nPublicKey={KEY}\nAllowedIPs=10.0.0.9/24,10.2.0.0/16\n");
+    let Parsed { config, warnings, .. } = read(&text);
+    let [first, second] = nets(&["10.0.0.0/24", "10.2.0.0/16"])[..] else { panic!("two") };
+    assert_eq!(config.peers[0].allowed_ips, [AllowedIp::Add(first), AllowedIp::Add(second)]);
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert_eq!(
+        warning.to_string(),
+        "wg0.conf:4: AllowedIPs: bits beyond the prefix length are cut: it is taken as 10.0.0.0/24"
+    );
+}
+
+#[test]
+fn all_problems_are_named_by_line() {
+    let text = format!(
+        "PrivateKey = {KEY}\n[Interface]\nPrivateKey = short\nnonsense\nEndpoint = 1.2.3.4:5\nMTU = 20\n[Peer]\n\
+         AllowedIPs = 10.0.0.0/33\nAddress = 1.2.3.4\nEndpoint = 2001:db8::1:5\n[Other]\nx = y\n[Peer]\n\
+         PublicKey = {KEY}x\n"
+    );
+    let found = problems(&text);
+    let starts = [
+        "wg0.conf:1: PrivateKey: it stands before any section",
+        "wg0.conf:3: PrivateKey: a key is 32 bytes",
+        "wg0.conf:4: a line is a key",
+        "wg0.conf:5: Endpoint: it belongs into [Peer]",
+        "wg0.conf:6: MTU: an MTU is",
+        "wg0.conf:7: [Peer] has no PublicKey",
+        "wg0.conf:8: AllowedIPs: 10.0.0.0/33: it is a list",
+        "wg0.conf:9: Address: it belongs into [Interface]",
+        "wg0.conf:10: Endpoint: an endpoint is",
+        "wg0.conf:11: [Other] is no section",
+        "wg0.conf:13: [Peer] has no PublicKey",
+        "wg0.conf:14: PublicKey: a key is 32 bytes",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    for (problem, start) in found.iter().zip(starts) {
+        assert!(problem.starts_with(start), "{problem:?} is not {start:?}");
+        assert!(!problem.contains("AQEB"), "{problem}: a key shows");
+    }
+}
+
+/// A key that stands by mistake where another word belongs.
+#[test]
+fn keys_in_wrong_places_are_not_shown() {
+    for line in [KEY.to_owned(), format!("{KEY} = x"), format!("AllowedIPs = {KEY}"), format!("[{KEY}]")] {
+        for text in [line.clone(), format!("[Interface]\n{line}\n[Peer]\n{line}\nDNS = {KEY}")] {
+            let found = problems(&text);
+            assert!(!found.iter().any(|problem| problem.contains("AQEB")), "{found:?}");
+        }
+    }
+    assert!(problems("[Interface]\na\tb\u{1b}=1")[0].starts_with("wg0.conf:2: a_b_: "));
+}
+
+#[test]
+fn wrong_values_are_refused() {
+    for line in [
+        "ListenPort = 65536",
+        "ListenPort = -1",
+        "ListenPort = +5",
+        "FwMark = 0x100000000",
+        "FwMark = 0x+1",
+        "Address = 10.0.0.1/+8",
+        "Address = 10.0.0.1,,10.0.0.2",
+        "DNS = 10.0.0.1; 10.0.0.2",
+        "SaveConfig = yes",
+        "Table =",
+        "PreUpp = x",
+        "MTU = 65536",
+    ] {
+        assert_eq!(problems(&format!("[Interface]\n{line}\n")).len(), 1, "{line}");
+    }
+    for line in [
+        "Endpoint = :5",
+        "Endpoint = a",
+        "Endpoint = a:0",
+        "Endpoint = [a]:5",
+        "Endpoint = [::1%]:5",
+        "PersistentKeepalive = 65536",
+        "AllowedIPs = --10.0.0.0/8",
+        "AllowedIPs = x",
+    ] {
+        let text = format!("[Interface]\n[Peer]\nPublicKey = {KEY}\n{line}\n");
+        assert_eq!(problems(&text).len(), 1, "{line}");
+    }
+    assert_eq!(problems("").len(), 1);
+    assert!(parse(b"[Interface]\n\xff", "wg0.conf").is_err());
+}
+
+#[test]
+fn peers_with_the_same_key_are_told() {
+    let peer = format!("[Peer]\nPublicKey = {KEY}\n");
+    let parsed = read(&format!("[Interface]\n{peer}{peer}"));
+    assert_eq!((parsed.config.peers.len(), parsed.warnings.len()), (2, 1));
+    assert_eq!(parsed.warnings[0].line, Some(4));
+}
+
+#[test]
+fn names_of_interfaces_are_those_of_wg_quick() {
+    for (path, name) in [
+        ("/etc/wireguard/wg0.conf", Some("wg0")),
+        ("a_=+.-Z9.conf", Some("a_=+.-Z9")),
+        ("123456789012345.conf", Some("123456789012345")),
+        ("1234567890123456.conf", None),
+        (".conf", None),
+        ("wg0", None),
+        ("wg 0.conf", None),
+    ] {
+        assert_eq!(interface_name(path), name, "{path}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(bytes: Vec<u8>, text in "(\\[(Interface|Peer)\\]|[A-Za-z]{0,12} ?= ?[ -~é]{0,30}|\n){0,20}") {
+        let _ = parse(&bytes, "wg0.conf");
+        let _ = parse(text.as_bytes(), "wg0.conf");
+    }
+}

@@ -1,0 +1,310 @@
+//! One peer: its sessions, its handshakes and its timers.
+
+mod handshake;
+mod liveness;
+mod sessions;
+mod timers;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId};
+
+use self::liveness::Heard;
+use self::sessions::Sessions;
+use self::timers::Timers;
+use crate::crypto::{Refused, Secret};
+use crate::keys::{PresharedKey, PublicKey};
+use crate::macs::{ReceiverKeys, SenderCookie};
+use crate::noise::Initiated;
+use crate::request::{DataEvent, Event, PeerDetail, PeerStatus};
+use crate::shared::Shared;
+use crate::tai64n::Tai64n;
+
+/// An initiation that was sent, and waits for its response.
+struct Pending {
+    index: u32,
+    noise: Initiated,
+}
+
+/// Bytes in one direction.
+#[derive(Clone, Copy, Default)]
+struct Bytes {
+    /// Of data datagrams, as the data plane counts them.
+    data: u64,
+    /// Of handshake messages.
+    handshakes: u64,
+}
+
+impl Bytes {
+    const fn total(self) -> u64 {
+        self.data.saturating_add(self.handshakes)
+    }
+}
+
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) key: PublicKey,
+    receiver_keys: ReceiverKeys,
+    /// The agreement of both static keys, once it was computed.
+    static_shared: Option<Secret>,
+    pub(crate) preshared: PresharedKey,
+    /// Where it is, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
+    remote: Option<SocketAddr>,
+    path: Option<Path>,
+    pub(crate) allowed_ips: BTreeSet<IpNet>,
+    persistent_keepalive: u16,
+    sessions: Sessions,
+    pending: Option<Pending>,
+    cookie: SenderCookie,
+    timers: Timers,
+    heard: Heard,
+    /// When the last initiation or response was sent.
+    handshake_sent: Option<Instant>,
+    /// When the last initiation was taken.
+    initiation_taken: Option<Instant>,
+    last_timestamp: Option<Tai64n>,
+    /// A packet waits for a session or a path.
+    wanted: bool,
+    up: Option<Up>,
+    received: Bytes,
+    sent: Bytes,
+}
+
+/// What is known of a peer that has finished a handshake.
+struct Up {
+    since: Instant,
+    last_handshake: Instant,
+    /// The same by the system's clock.
+    last_handshake_wall: Duration,
+    handshakes: u64,
+    /// [`Event::PeerUp`] was given: it needs a path.
+    announced: bool,
+}
+
+impl Peer {
+    /// A new peer, which the data plane is told of.
+    pub(crate) fn new(shared: &mut Shared, id: PeerId, key: PublicKey) -> Self {
+        let peer = Peer {
+            id,
+            key,
+            receiver_keys: ReceiverKeys::new(&key),
+            static_shared: None,
+            preshared: PresharedKey::default(),
+            remote: None,
+            path: None,
+            allowed_ips: BTreeSet::new(),
+            persistent_keepalive: 0,
+            sessions: Sessions::default(),
+            pending: None,
+            cookie: SenderCookie::default(),
+            timers: Timers::default(),
+            heard: Heard::default(),
+            handshake_sent: None,
+            initiation_taken: None,
+            last_timestamp: None,
+            wanted: false,
+            up: None,
+            received: Bytes::default(),
+            sent: Bytes::default(),
+        };
+        shared.order(DataEvent::AddPeer(peer.config(shared)));
+        peer
+    }
+
+    fn config(&self, shared: &Shared) -> PeerConfig {
+        PeerConfig {
+            peer: self.id,
+            path: self.path,
+            routes: self.allowed_ips.iter().copied().collect(),
+            max_mss: shared.max_mss,
+            roams: true,
+            staging: true,
+        }
+    }
+
+    /// The agreement of both static keys.
+    fn static_shared(&mut self, shared: &Shared) -> Result<Secret, Refused> {
+        if let Some(secret) = &self.static_shared {
+            return Ok(secret.clone());
+        }
+        let secret = shared.identity.as_ref().ok_or(Refused)?.pair.agree(&self.key)?;
+        self.static_shared = Some(secret.clone());
+        Ok(secret)
+    }
+
+    pub(crate) const fn path(&self) -> Option<Path> {
+        self.path
+    }
+
+    fn endpoint(&self) -> Option<SocketAddr> {
+        self.remote.map(|remote| match remote.ip().to_canonical() {
+            IpAddr::V4(address) => (address, remote.port()).into(),
+            IpAddr::V6(_) => remote,
+        })
+    }
+
+    /// The peer is at that address, as was configured.
+    pub(crate) fn set_endpoint(&mut self, shared: &mut Shared, remote: SocketAddr) {
+        self.remote = Some(remote);
+        self.find_path(shared);
+    }
+
+    /// The peer is reached by that path from now on.
+    pub(crate) fn set_path(&mut self, shared: &mut Shared, path: Path) {
+        self.remote = Some(path.remote());
+        if self.path != Some(path) {
+            self.path = Some(path);
+            shared.order(DataEvent::MovePeer { peer: self.id, path });
+        }
+        self.announce(shared);
+    }
+
+    /// The sockets were bound anew: the numbers in paths have changed.
+    pub(crate) fn rebind(&mut self, shared: &mut Shared) {
+        if !matches!(self.path, Some(Path::Tcp { .. })) {
+            self.find_path(shared);
+        }
+    }
+
+    fn find_path(&mut self, shared: &mut Shared) {
+        match self.remote.and_then(|remote| shared.path_to(remote)) {
+            Some(path) => self.set_path(shared, path),
+            None if self.path.is_some() => self.lose_path(shared),
+            None => {}
+        }
+    }
+
+    /// The path is of no use any more.
+    pub(crate) fn lose_path(&mut self, shared: &mut Shared) {
+        self.path = None;
+        shared.order(DataEvent::AddPeer(self.config(shared)));
+    }
+
+    /// Sets the interval of persistent keepalives. True if there were none before.
+    pub(crate) fn set_persistent_keepalive(&mut self, shared: &Shared, seconds: u16) -> bool {
+        let was = std::mem::replace(&mut self.persistent_keepalive, seconds);
+        self.restart_persistent(shared.now);
+        was == 0 && seconds != 0
+    }
+
+    pub(crate) fn set_last_timestamp(&mut self, timestamp: Tai64n) {
+        self.last_timestamp = self.last_timestamp.max(Some(timestamp));
+    }
+
+    /// The configuration of the peer was changed: what waited may go now.
+    pub(crate) fn configured(&mut self, shared: &mut Shared, keepalive: bool) {
+        if keepalive {
+            self.send_keepalive(shared);
+        } else if self.wanted && self.path.is_some() {
+            self.initiate(shared, false);
+        }
+    }
+
+    /// Word that a packet waits.
+    pub(crate) fn wanted(&mut self, shared: &mut Shared) {
+        self.wanted = true;
+        self.initiate(shared, false);
+    }
+
+    /// Our private key is another one: nothing of the old one is used any more.
+    pub(crate) fn forget_keys(&mut self, shared: &mut Shared) {
+        self.wipe(shared, "the private key was changed");
+        self.static_shared = None;
+        self.handshake_sent = None;
+    }
+
+    /// All keys go, and a new handshake may begin at once.
+    pub(crate) fn start_over(&mut self, shared: &mut Shared) {
+        self.wipe(shared, "starting over");
+        self.handshake_sent = None;
+        if self.persistent_keepalive != 0 || self.wanted {
+            self.initiate(shared, false);
+        }
+    }
+
+    /// The data plane opened a newer packet than all before from elsewhere: it is answered there from now on.
+    pub(crate) fn moved(&mut self, shared: &mut Shared, path: Path) {
+        (self.remote, self.path) = (Some(path.remote()), Some(path));
+        shared.order(DataEvent::MovePeer { peer: self.id, path });
+        self.announce(shared);
+    }
+
+    /// Says that the peer is up, once.
+    fn announce(&mut self, shared: &mut Shared) {
+        let is_new = self.up.as_ref().is_some_and(|up| !up.announced);
+        let Some(info) = self.info().filter(|_| is_new) else { return };
+        shared.emit(Event::PeerUp { peer: self.id, info: Box::new(info) });
+        if let Some(up) = &mut self.up {
+            up.announced = true;
+        }
+    }
+
+    fn announce_end(&mut self, shared: &mut Shared, reason: &str) {
+        if self.up.take().is_some_and(|up| up.announced) {
+            shared.emit(Event::PeerDown { peer: self.id, reason: reason.to_owned() });
+        }
+    }
+
+    /// Forgets all sessions and handshakes. The peer stays configured.
+    pub(crate) fn wipe(&mut self, shared: &mut Shared, reason: &str) {
+        for session in self.sessions.take_all() {
+            self.retire(shared, session);
+        }
+        self.drop_pending(shared);
+        self.timers.clear_handshakes();
+        self.announce_end(shared, reason);
+    }
+
+    /// The peer is not configured any more.
+    pub(crate) fn remove(mut self, shared: &mut Shared) {
+        for session in self.sessions.take_all() {
+            shared.free_index(session.index);
+        }
+        self.drop_pending(shared);
+        self.announce_end(shared, "it was removed");
+        shared.order(DataEvent::RemovePeer(self.id));
+    }
+
+    fn drop_pending(&mut self, shared: &mut Shared) {
+        if let Some(pending) = self.pending.take() {
+            shared.free_index(pending.index);
+        }
+    }
+
+    pub(crate) fn detail(&self) -> PeerDetail {
+        PeerDetail {
+            public_key: self.key,
+            endpoint: self.endpoint(),
+            last_handshake: self.up.as_ref().map(|up| up.last_handshake_wall),
+            received_bytes: self.received.total(),
+            sent_bytes: self.sent.total(),
+            persistent_keepalive: self.persistent_keepalive,
+            allowed_ips: self.allowed_ips.iter().copied().collect(),
+            last_timestamp: self.last_timestamp,
+        }
+    }
+
+    pub(crate) fn status(&self) -> PeerStatus {
+        PeerStatus { detail: self.detail(), preshared_key: self.preshared.clone() }
+    }
+
+    /// What `status` and the log show, if the peer is up.
+    pub(crate) fn info(&self) -> Option<crate::PeerInfo> {
+        let (up, path) = (self.up.as_ref()?, self.path?);
+        let is_host = |net: &&IpNet| net.prefix_len() == net.max_prefix_len();
+        Some(crate::PeerInfo {
+            name: self.key.to_base64(),
+            path,
+            addresses: self.allowed_ips.iter().filter(is_host).map(IpNet::addr).collect(),
+            cipher: adit_core::Cipher::ChaCha20Poly1305,
+            rekeys: up.handshakes.saturating_sub(1),
+            last_handshake: up.last_handshake,
+            since: up.since,
+            heard: self.heard.last_received().map_or(up.last_handshake, |at| at.max(up.last_handshake)),
+            routes: self.allowed_ips.iter().filter(|net| !is_host(net)).copied().collect(),
+            detail: self.detail(),
+        })
+    }
+}

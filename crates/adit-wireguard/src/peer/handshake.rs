@@ -1,0 +1,168 @@
+//! Handshakes with a peer.
+
+use std::time::Duration;
+
+use adit_core::{Path, Rejected, Severity};
+
+use super::timers::REKEY_TIMEOUT;
+use super::{Peer, Pending, Up};
+use crate::crypto::Refused;
+use crate::noise::{self, Named};
+use crate::shared::Shared;
+use crate::wire::{CookieReply, INITIATION_LEN, Initiation, RESPONSE_LEN, Response};
+
+/// Initiations of one peer are this far apart (wireguard-go: `HandshakeInitationRate`, 50 a second).
+const INITIATION_INTERVAL: Duration = Duration::from_millis(20);
+
+const UNPROVED: Rejected = Rejected::Unauthentic("the handshake does not verify");
+
+impl Peer {
+    /// Sends an initiation, unless the last handshake message is younger than 5 s or the peer cannot be reached.
+    /// Without a path the gate of 5 s is not closed: the first handshake begins as soon as there is an endpoint.
+    ///
+    /// A handshake that waits for its response is tried again by the timer alone, which has jitter. If packets that
+    /// wait did it as well, each as the gate opens, two ends that began at once would go on crossing each other.
+    pub(crate) fn initiate(&mut self, shared: &mut Shared, is_retry: bool) {
+        if !is_retry {
+            self.timers.attempts = 0;
+            if self.timers.retry.is_some() {
+                return;
+            }
+        }
+        let Some(path) = self.path else { return };
+        if self.handshake_sent.is_some_and(|sent| shared.now - sent < REKEY_TIMEOUT) {
+            return;
+        }
+        // A key of low order has no agreement: nothing is ever sent to it.
+        let Ok(message) = self.initiation(shared) else { return };
+        shared.send(path, &message);
+        self.sent.handshakes += INITIATION_LEN as u64;
+        self.handshake_message_sent(shared);
+        self.timers.retry = Some(shared.now + REKEY_TIMEOUT + shared.jitter());
+    }
+
+    fn initiation(&mut self, shared: &mut Shared) -> Result<[u8; INITIATION_LEN], Refused> {
+        let static_shared = self.static_shared(shared)?;
+        let ephemeral = shared.ephemeral()?;
+        let own = shared.identity.as_ref().ok_or(Refused)?.pair.public;
+        let timestamp = shared.take_timestamp();
+        self.drop_pending(shared);
+        let index = shared.take_index(self.id);
+        match noise::initiate(&own, &self.key, &static_shared, ephemeral, timestamp, index) {
+            Ok((noise, mut message)) => {
+                self.pending = Some(Pending { index, noise });
+                self.cookie.add_macs(shared.now, &self.receiver_keys, &mut message);
+                Ok(message)
+            }
+            Err(refused) => {
+                shared.free_index(index);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Takes an initiation that names this peer, and responds.
+    pub(crate) fn take_initiation(
+        &mut self,
+        shared: &mut Shared,
+        path: Path,
+        named: Named,
+        message: &Initiation<'_>,
+    ) -> Result<(), Rejected> {
+        let static_shared = self.static_shared(shared).map_err(|_| UNPROVED)?;
+        let proved = named.prove(&static_shared, message).map_err(|_| UNPROVED)?;
+        if self.last_timestamp.is_some_and(|last| proved.timestamp <= last) {
+            return Err(Rejected::Replayed);
+        }
+        if self.initiation_taken.is_some_and(|taken| shared.now - taken < INITIATION_INTERVAL) {
+            return Err(Rejected::Limited("initiations of this peer"));
+        }
+        let timestamp = proved.timestamp;
+        let ephemeral = shared.ephemeral().map_err(|_| UNPROVED)?;
+        let index = shared.take_index(self.id);
+        let indices = (index, message.sender());
+        let Ok((keys, mut response)) = proved.respond(&ephemeral, &self.preshared, indices) else {
+            shared.free_index(index);
+            return Err(UNPROVED);
+        };
+        self.last_timestamp = Some(timestamp);
+        self.initiation_taken = Some(shared.now);
+        // What both ends sent at the same time makes both responders; a later retry, with jitter, ends that.
+        self.drop_pending(shared);
+        self.handshake_message_received(shared, path, INITIATION_LEN);
+        self.begin_as_responder(shared, indices, keys);
+        self.cookie.add_macs(shared.now, &self.receiver_keys, &mut response);
+        shared.send(path, &response);
+        self.sent.handshakes += RESPONSE_LEN as u64;
+        self.handshake_message_sent(shared);
+        Ok(())
+    }
+
+    /// Takes the response to our initiation.
+    pub(crate) fn take_response(
+        &mut self,
+        shared: &mut Shared,
+        path: Path,
+        message: &Response<'_>,
+    ) -> Result<(), Rejected> {
+        let pending = self.pending.as_ref().filter(|pending| pending.index == message.receiver());
+        let pending = pending.ok_or(Rejected::Unexpected("no initiation waits for this response"))?;
+        let identity = shared.identity.as_ref().ok_or(Rejected::Unexpected("there is no private key"))?;
+        let keys = pending.noise.finish(&identity.pair, &self.preshared, message).map_err(|_| UNPROVED)?;
+        let indices = (pending.index, message.sender());
+        // Its index is the session's from now on.
+        self.pending = None;
+        self.handshake_message_received(shared, path, RESPONSE_LEN);
+        self.begin_as_initiator(shared, indices, keys);
+        self.handshake_complete(shared);
+        // Proves to the responder that we have the keys. Packets that waited went before it.
+        self.send_keepalive(shared);
+        Ok(())
+    }
+
+    /// Takes the cookie for our next message. Where it came from says nothing about where the peer is.
+    pub(crate) fn take_cookie(&mut self, shared: &Shared, reply: &CookieReply<'_>) -> Result<(), Rejected> {
+        let taken = self.cookie.take(shared.now, &self.receiver_keys, reply);
+        taken.map_err(|_| Rejected::Unauthentic("the cookie answers none of our messages"))
+    }
+
+    fn handshake_message_sent(&mut self, shared: &Shared) {
+        self.handshake_sent = Some(shared.now);
+        self.sent_anything(shared.now);
+    }
+
+    fn handshake_message_received(&mut self, shared: &mut Shared, path: Path, len: usize) {
+        self.received.handshakes += len as u64;
+        self.set_path(shared, path);
+        self.heard.note_handshake(shared.now);
+        self.timers.unanswered = None;
+        self.restart_persistent(shared.now);
+    }
+
+    /// Both ends have the keys.
+    pub(super) fn handshake_complete(&mut self, shared: &mut Shared) {
+        self.timers.handshake_complete();
+        let last_handshake_wall = shared.timestamps.wall(shared.now);
+        match &mut self.up {
+            Some(up) => {
+                up.last_handshake = shared.now;
+                up.last_handshake_wall = last_handshake_wall;
+                up.handshakes += 1;
+            }
+            None => {
+                let (since, last_handshake) = (shared.now, shared.now);
+                let (handshakes, announced) = (1, false);
+                self.up = Some(Up { since, last_handshake, last_handshake_wall, handshakes, announced });
+            }
+        }
+        self.announce(shared);
+    }
+
+    /// No initiation was answered.
+    pub(super) fn give_up(&mut self, shared: &mut Shared) {
+        self.timers.give_up(shared.now);
+        self.wanted = false;
+        let text = format!("{}: no initiation was answered; the next packet for it tries again", self.key);
+        shared.report(Severity::Info, self.path, text);
+    }
+}

@@ -1,0 +1,201 @@
+//! The sessions of a peer: previous, current, next (whitepaper §6.4; wireguard-go device/keypair.go).
+
+use std::time::Duration;
+
+use adit_core::{Install, Instant, SessionId};
+
+use super::Peer;
+use super::timers::REKEY_AFTER_TIME;
+use crate::noise::SessionKeys;
+use crate::request::{Codec, DataEvent};
+use crate::shared::Shared;
+
+/// `Reject-After-Time`: a session neither seals nor opens after this.
+pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
+
+/// A session that the data plane has the keys of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    /// The receiver index that we chose: its id.
+    pub(super) index: u32,
+    pub(super) is_initiator: bool,
+    pub(super) made: Instant,
+    /// Its last second has come, or so many messages were sealed: new keys are due.
+    pub(super) worn: bool,
+}
+
+impl Session {
+    /// How old it was at a moment.
+    pub(super) fn age(&self, at: Instant) -> Duration {
+        at - self.made
+    }
+}
+
+/// At most three sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    pub(super) previous: Option<Session>,
+    /// The one that seals.
+    pub(super) current: Option<Session>,
+    /// One that we made as responder, and that the initiator did not use yet.
+    pub(super) next: Option<Session>,
+}
+
+impl Sessions {
+    /// The session that can seal now.
+    pub(super) fn usable(&self, now: Instant) -> Option<&Session> {
+        self.current.as_ref().filter(|session| session.age(now) < REJECT_AFTER_TIME)
+    }
+
+    /// Whether our next message wants new keys: the initiator's session is old, or either end's is used up.
+    pub(super) fn wants_rekey(&self, at: Instant) -> bool {
+        let is_old = |session: &Session| session.is_initiator && session.age(at) >= REKEY_AFTER_TIME;
+        self.current.as_ref().is_some_and(|session| session.worn || is_old(session))
+    }
+
+    /// A session that we made as initiator. Gives those that end by it.
+    fn add_current(&mut self, session: Session) -> [Option<Session>; 2] {
+        let current = self.current.replace(session);
+        match self.next.take() {
+            Some(next) => [self.previous.replace(next), current],
+            None => [std::mem::replace(&mut self.previous, current), None],
+        }
+    }
+
+    /// A session that we made as responder. Gives those that end by it.
+    fn add_next(&mut self, session: Session) -> [Option<Session>; 2] {
+        [self.next.replace(session), self.previous.take()]
+    }
+
+    /// The initiator used the next session. Gives the one that ends by it.
+    fn confirm(&mut self) -> Option<Session> {
+        let next = self.next.take()?;
+        let current = self.current.replace(next);
+        std::mem::replace(&mut self.previous, current)
+    }
+
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Session> + use<> {
+        let Sessions { previous, current, next } = std::mem::take(self);
+        [previous, current, next].into_iter().flatten()
+    }
+}
+
+impl Peer {
+    fn install(&self, shared: &mut Shared, session: Session, remote_index: u32, keys: SessionKeys) {
+        let SessionKeys { seal, open } = keys;
+        let expires = session.made + REJECT_AFTER_TIME;
+        let codec = Codec { remote_index, mtu: shared.mtu, seal, open, expires };
+        let install = Install { peer: self.id, session: id_of(session.index), codec };
+        shared.order(DataEvent::Install(Box::new(install)));
+    }
+
+    pub(super) fn retire(&self, shared: &mut Shared, session: Session) {
+        shared.free_index(session.index);
+        shared.order(DataEvent::Retire { peer: self.id, session: id_of(session.index) });
+    }
+
+    fn activate(&mut self, shared: &mut Shared, session: Session) {
+        self.wanted = false;
+        shared.order(DataEvent::Activate { peer: self.id, session: id_of(session.index) });
+    }
+
+    /// The session of a response that came: it seals at once.
+    pub(super) fn begin_as_initiator(
+        &mut self,
+        shared: &mut Shared,
+        (index, remote_index): (u32, u32),
+        keys: SessionKeys,
+    ) {
+        let session = Session { index, is_initiator: true, made: shared.now, worn: false };
+        self.install(shared, session, remote_index, keys);
+        let ended = self.sessions.add_current(session);
+        self.activate(shared, session);
+        ended.into_iter().flatten().for_each(|session| self.retire(shared, session));
+        self.timers.session_derived(shared.now);
+    }
+
+    /// The session of a response that we send: it seals once the initiator has used it.
+    pub(super) fn begin_as_responder(
+        &mut self,
+        shared: &mut Shared,
+        (index, remote_index): (u32, u32),
+        keys: SessionKeys,
+    ) {
+        let session = Session { index, is_initiator: false, made: shared.now, worn: false };
+        self.install(shared, session, remote_index, keys);
+        let ended = self.sessions.add_next(session);
+        ended.into_iter().flatten().for_each(|session| self.retire(shared, session));
+        self.timers.session_derived(shared.now);
+    }
+
+    /// A session opened its first packet. If it is the next one, the initiator has its keys.
+    pub(crate) fn first_opened(&mut self, shared: &mut Shared, session: SessionId) {
+        let Some(next) = self.sessions.next.filter(|next| id_of(next.index) == session) else { return };
+        let ended = self.sessions.confirm();
+        self.activate(shared, next);
+        ended.into_iter().for_each(|session| self.retire(shared, session));
+        self.handshake_complete(shared);
+    }
+
+    /// A session was used so much that new keys are due.
+    pub(crate) fn limit_near(&mut self, shared: &mut Shared, session: SessionId) {
+        let current = self.sessions.current.as_mut();
+        if let Some(current) = current.filter(|current| id_of(current.index) == session) {
+            current.worn = true;
+            self.initiate(shared, false);
+        }
+    }
+}
+
+const fn id_of(index: u32) -> SessionId {
+    SessionId(index as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(index: u32) -> Session {
+        Session { index, is_initiator: true, made: Instant::ORIGIN, worn: false }
+    }
+
+    fn shape(sessions: &Sessions) -> [Option<u32>; 3] {
+        [sessions.previous, sessions.current, sessions.next].map(|session| session.map(|it| it.index))
+    }
+
+    fn ended(sessions: impl IntoIterator<Item = Option<Session>>) -> Vec<u32> {
+        sessions.into_iter().flatten().map(|session| session.index).collect()
+    }
+
+    #[test]
+    fn sessions_follow_each_other() {
+        let mut sessions = Sessions::default();
+        assert_eq!(ended(sessions.add_current(session(1))), []);
+        assert_eq!(ended(sessions.add_current(session(2))), []);
+        assert_eq!(shape(&sessions), [Some(1), Some(2), None]);
+        assert_eq!(ended(sessions.add_current(session(3))), [1]);
+        assert_eq!(ended(sessions.add_next(session(4))), [2]);
+        assert_eq!(shape(&sessions), [None, Some(3), Some(4)]);
+        assert_eq!(ended(sessions.add_next(session(5))), [4]);
+        assert_eq!(ended([sessions.confirm()]), []);
+        assert_eq!(shape(&sessions), [Some(3), Some(5), None]);
+        assert_eq!(ended([sessions.confirm()]), [], "there is no next one");
+        assert_eq!(ended(sessions.add_next(session(6))), [3]);
+        // A response that comes while a session waits for its initiator.
+        assert_eq!(ended(sessions.add_current(session(7))), [5]);
+        assert_eq!(shape(&sessions), [Some(6), Some(7), None]);
+        assert_eq!(sessions.take_all().count(), 2);
+    }
+
+    #[test]
+    fn only_the_initiator_rekeys_by_time() {
+        let at = |seconds| Instant::ORIGIN + Duration::from_secs(seconds);
+        let mut sessions = Sessions { current: Some(session(1)), ..Sessions::default() };
+        assert!(!sessions.wants_rekey(at(119)) && sessions.wants_rekey(at(120)));
+        assert!(sessions.usable(at(179)).is_some() && sessions.usable(at(180)).is_none());
+        sessions.current = Some(Session { is_initiator: false, ..session(2) });
+        assert!(!sessions.wants_rekey(at(179)));
+        sessions.current = Some(Session { is_initiator: false, worn: true, ..session(2) });
+        assert!(sessions.wants_rekey(at(1)));
+    }
+}

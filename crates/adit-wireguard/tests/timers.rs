@@ -1,0 +1,393 @@
+//! The timers, one test a row of the table in `src/peer/timers.rs`: each fails when its guard is off by one.
+
+mod support;
+
+use std::time::Duration;
+
+use adit_core::{Command, Protocol};
+use adit_wireguard::{Changes, Params, PeerChange};
+use support::{Pair, at, data, initiations, millis, peer, public};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Lets time pass and gives the moments, in milliseconds after `Pair::now`, at which end 0 sent initiations. Nothing
+/// is delivered.
+fn initiations_in(pair: &mut Pair, time: Duration) -> Vec<u64> {
+    let (start, end) = (pair.now, pair.now + time);
+    let mut moments = Vec::new();
+    while pair.now < end {
+        let due = pair.ends[0].machine.poll_timeout().unwrap_or(end).min(end);
+        pair.now = due.max(pair.now);
+        pair.ends[0].wake(pair.now);
+        let sent = pair.ends[0].take_sent();
+        moments.extend(std::iter::repeat_n((pair.now - start).as_millis() as u64, initiations(&sent)));
+        if due >= end {
+            break;
+        }
+    }
+    moments
+}
+
+#[test]
+fn a_handshake_is_tried_twenty_times_with_jitter() {
+    let mut pair = Pair::new();
+    pair.packet(0);
+    assert_eq!(pair.ends[0].take_kinds(), [1]);
+    let moments = initiations_in(&mut pair, seconds(300));
+    assert_eq!(moments.len(), 19, "{moments:?}");
+    let mut last = 0;
+    let waits: Vec<u64> =
+        moments.iter().map(|moment| moment - std::mem::replace(&mut last, *moment)).collect();
+    assert!(waits.iter().all(|wait| (5000..=5333).contains(wait)), "{waits:?}");
+    assert!(waits.iter().any(|wait| *wait != waits[0]), "there is jitter");
+    assert!(pair.ends[0].reports.iter().any(|text| text.contains("no initiation was answered")));
+    assert_eq!(pair.ends[0].machine.poll_timeout().map(|due| due - pair.now > seconds(100)), Some(true));
+    // The next packet starts over.
+    pair.packet(0);
+    assert_eq!(pair.ends[0].take_kinds(), [1]);
+    assert_eq!(initiations_in(&mut pair, seconds(300)).len(), 19);
+}
+
+#[test]
+fn initiations_are_five_seconds_apart_whatever_is_asked() {
+    for (time, expected) in [(4999, 0), (5000, 1)] {
+        let mut pair = Pair::new();
+        pair.connect();
+        let id = pair.ends[0].id(2);
+        pair.now += millis(time);
+        pair.ends[0].machine.handle_command(pair.now, Command::Rekey { peer: id });
+        pair.ends[0].drain();
+        assert_eq!(initiations(&pair.ends[0].take_sent()), expected, "after {time} ms");
+    }
+}
+
+/// Linux: without an endpoint the gate is not closed, so the handshake begins as soon as there is one.
+#[test]
+fn without_an_endpoint_the_gate_stays_open() {
+    let mut pair = Pair::with(|params| params.configuration.peers[0].endpoint = None);
+    pair.packet(0);
+    assert!(pair.ends[0].take_sent().is_empty());
+    let change = PeerChange { endpoint: Some(support::outer(2)), ..PeerChange::new(public(2)) };
+    let changes = Changes { peers: vec![change], ..Changes::default() };
+    pair.ends[0].configure(pair.now, changes);
+    assert_eq!(pair.ends[0].take_kinds(), [1]);
+}
+
+#[test]
+fn only_the_initiator_rekeys_after_120_seconds() {
+    for (age, initiator, responder) in [(119_999, 0, 0), (120_000, 1, 0)] {
+        let mut pair = Pair::new();
+        pair.connect();
+        pair.now += millis(age);
+        pair.ends.iter_mut().for_each(|end| end.wake(pair.now));
+        pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+        let (one, other) = (pair.packet(0), pair.packet(1));
+        pair.tick();
+        let sent = [0, 1].map(|end: usize| initiations(&pair.ends[end].take_sent()));
+        assert_eq!(sent, [initiator, responder], "age {age} ms; packets {one} and {other}");
+    }
+}
+
+#[test]
+fn an_initiator_that_only_receives_rekeys_after_165_seconds_once() {
+    for (age, expected) in [(164_999, 0), (165_000, 1)] {
+        let mut pair = Pair::new();
+        pair.connect();
+        pair.now += millis(age);
+        pair.ends.iter_mut().for_each(|end| end.wake(pair.now));
+        pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+        for round in 0..2 {
+            pair.packet(1);
+            let sent = pair.ends[1].take_sent();
+            for (_, datagram) in sent {
+                let _ = pair.ends[0].receive(pair.now, support::path(support::outer(2)), &datagram);
+            }
+            pair.tick();
+            let sent = initiations(&pair.ends[0].take_sent());
+            assert_eq!(sent, if round == 0 { expected } else { 0 }, "age {age} ms, round {round}");
+            if expected == 0 {
+                break;
+            }
+            pair.now += millis(6000);
+        }
+    }
+}
+
+#[test]
+fn sessions_end_after_180_seconds() {
+    for (age, kind) in [(179_999, 4), (180_000, 1)] {
+        let mut pair = Pair::new();
+        pair.connect();
+        pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+        pair.now += millis(age);
+        pair.packet(1);
+        assert_eq!(pair.ends[1].take_kinds(), [kind], "age {age} ms");
+    }
+}
+
+/// A keepalive is sent 10 s after the first packet received since the last send, and once more if others came.
+#[test]
+fn a_receiver_that_is_silent_sends_a_keepalive() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.run(seconds(60));
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    pair.passes(0);
+    pair.tick();
+    let start = pair.now;
+    assert_eq!(pair.ends[1].machine.poll_timeout(), Some(start + seconds(10)));
+    pair.now = start + millis(9999);
+    pair.ends[1].wake(pair.now);
+    assert!(pair.ends[1].take_sent().is_empty());
+    pair.now = start + seconds(10);
+    pair.ends[1].wake(pair.now);
+    assert_eq!(data(&pair.ends[1].take_sent()), [None]);
+    assert_ne!(pair.ends[1].machine.poll_timeout(), Some(start + seconds(20)), "nothing more came");
+
+    pair.now += SECOND;
+    pair.passes(0);
+    pair.tick();
+    let start = pair.now;
+    pair.now += seconds(3);
+    pair.passes(0);
+    pair.tick();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    pair.now = start + seconds(10);
+    pair.ends[1].wake(pair.now);
+    assert_eq!(data(&pair.ends[1].take_sent()), [None]);
+    assert_eq!(pair.ends[1].machine.poll_timeout(), Some(start + seconds(20)), "once more");
+}
+
+#[test]
+fn any_send_takes_the_place_of_a_keepalive() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.run(seconds(60));
+    pair.passes(0);
+    pair.tick();
+    pair.now += SECOND;
+    pair.passes(1);
+    pair.tick();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    pair.now += seconds(10);
+    pair.ends[1].wake(pair.now);
+    assert!(pair.ends[1].take_sent().is_empty());
+}
+
+/// The trap of gotatun: keepalives received must not make us send some, or idle peers never fall silent.
+#[test]
+fn idle_peers_fall_silent() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.run(seconds(60));
+    let before = pair.ends[0].plane.installed;
+    for _ in 0..400 {
+        pair.pass(SECOND);
+        assert!(pair.ends.iter_mut().all(|end| end.take_sent().is_empty()), "{:?}", pair.now);
+    }
+    assert_eq!(pair.ends[0].plane.installed, before);
+}
+
+/// 15 s and jitter after the first packet that was not answered, not after the last receive (the trap of boringtun).
+#[test]
+fn silence_after_a_packet_starts_a_handshake() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.run(seconds(60));
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    let start = pair.now;
+    pair.packet(0);
+    pair.ends[0].tick(pair.now);
+    let due = pair.ends[0].machine.poll_timeout().expect("a timer") - start;
+    assert!((seconds(15)..=millis(15_333)).contains(&due), "{due:?}");
+    // More packets do not put it off.
+    pair.now += seconds(10);
+    pair.packet(0);
+    pair.ends[0].tick(pair.now);
+    assert_eq!(pair.ends[0].machine.poll_timeout(), Some(start + due));
+    pair.ends[0].take_sent();
+    pair.now = start + due;
+    pair.ends[0].wake(pair.now);
+    assert_eq!(pair.ends[0].take_kinds(), [1]);
+}
+
+#[test]
+fn an_answer_stops_the_new_handshake() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.run(seconds(60));
+    pair.packet(0);
+    pair.ends[0].tick(pair.now);
+    pair.now += seconds(14);
+    pair.settle();
+    // What answers is a keepalive, 10 s after the packet came at the latest.
+    pair.packet(1);
+    pair.settle();
+    pair.tick();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    pair.now += seconds(5);
+    pair.ends[0].wake(pair.now);
+    assert_eq!(initiations(&pair.ends[0].take_sent()), 0);
+}
+
+#[test]
+fn keepalives_sent_are_not_packets_that_want_an_answer() {
+    let mut pair = Pair::with(keepalives(5));
+    pair.settle();
+    pair.tick();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    // Nothing is delivered: only keepalives go, and no new handshake before the session is old.
+    let mut kinds = Vec::new();
+    for _ in 0..60 {
+        pair.pass(SECOND);
+        kinds.extend(pair.ends[0].take_kinds());
+    }
+    assert_eq!(kinds, [4; 12]);
+}
+
+#[test]
+fn keys_are_forgotten_540_seconds_after_the_last_handshake() {
+    let mut pair = Pair::new();
+    pair.connect();
+    let start = pair.now;
+    for (time, sessions) in [(millis(539_999), 1), (seconds(540), 0)] {
+        pair.now = start + time;
+        pair.ends.iter_mut().for_each(|end| end.wake(pair.now));
+        for end in &pair.ends {
+            let id = *end.plane.peers.keys().next().expect("a peer");
+            assert_eq!(end.plane.peers[&id].sessions.len(), sessions, "after {time:?}");
+            assert_eq!(end.up.len(), sessions, "after {time:?}");
+        }
+    }
+    assert!(pair.passes(0), "it begins anew");
+}
+
+/// An initiation that nobody answers is forgotten as well.
+#[test]
+fn a_pending_handshake_is_wiped_too() {
+    let mut pair = Pair::new();
+    pair.packet(0);
+    let initiation = pair.ends[0].take_sent();
+    initiations_in(&mut pair, seconds(110));
+    assert_eq!(pair.ends[0].reports.len(), 1, "it gave up");
+    let id = pair.ends[0].id(2);
+    initiations_in(&mut pair, seconds(541));
+    assert!(pair.ends[0].machine.poll_timeout().is_none());
+    assert!(pair.ends[0].plane.peers[&id].sessions.is_empty());
+    // The response to it comes too late.
+    let (_, datagram) = &initiation[0];
+    pair.ends[1].receive(pair.now, support::path(support::outer(1)), datagram).expect("a valid initiation");
+    let (_, response) = pair.ends[1].take_sent().remove(0);
+    assert!(pair.ends[0].receive(pair.now, support::path(support::outer(2)), &response).is_err());
+}
+
+/// Persistent keepalives of end 0.
+fn keepalives(seconds: u16) -> impl Fn(&mut Params) {
+    move |params| {
+        if params.configuration.private_key == Some(Some(support::private(1))) {
+            params.configuration.peers[0].persistent_keepalive = Some(seconds);
+        }
+    }
+}
+
+/// The 1.0 s that the NAT step of wireguard-go's netns.sh needs.
+#[test]
+fn persistent_keepalives_come_on_the_second() {
+    let mut pair = Pair::with(keepalives(1));
+    assert_eq!(
+        initiations(&pair.ends[0].sent),
+        1,
+        "one at once: there is no session, so it is an initiation"
+    );
+    pair.settle();
+    pair.tick();
+    let start = pair.now;
+    for round in 1..=3 {
+        let expected = start + seconds(round);
+        assert_eq!(pair.ends[0].machine.poll_timeout(), Some(expected));
+        pair.now = expected;
+        pair.ends[0].wake(pair.now);
+        assert_eq!(data(&pair.ends[0].take_sent()), [None]);
+    }
+}
+
+#[test]
+fn persistent_keepalives_go_by_all_that_passes() {
+    let mut pair = Pair::with(keepalives(25));
+    pair.settle();
+    for from in [0, 1] {
+        pair.now += seconds(10);
+        pair.passes(from);
+        pair.tick();
+    }
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    // The last packet came in: a passive keepalive answers it after 10 s, and the interval begins anew.
+    let start = pair.now;
+    let mut moments = Vec::new();
+    for _ in 0..60 {
+        pair.pass(SECOND);
+        for datagram in data(&pair.ends[0].take_sent()) {
+            assert_eq!(datagram, None);
+            moments.push((pair.now - start).as_secs());
+        }
+    }
+    assert_eq!(moments, [10, 35, 60]);
+}
+
+#[test]
+fn a_persistent_keepalive_that_is_turned_on_is_sent_at_once() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    let change = PeerChange { persistent_keepalive: Some(30), ..PeerChange::new(public(2)) };
+    let changes = Changes { peers: vec![change], ..Changes::default() };
+    pair.ends[0].configure(pair.now, changes.clone());
+    assert_eq!(data(&pair.ends[0].take_sent()), [None]);
+    pair.ends[0].configure(pair.now, changes);
+    assert!(pair.ends[0].take_sent().is_empty(), "it was on");
+}
+
+/// After ten minutes asleep, by a clock that counted them, the first packet makes a new session.
+#[test]
+fn a_suspended_end_begins_anew() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    pair.now += seconds(600);
+    pair.ends.iter_mut().for_each(|end| end.wake(pair.now));
+    assert!(pair.passes(0));
+    assert!(pair.passes(1));
+}
+
+#[test]
+fn initiations_of_one_peer_are_twenty_milliseconds_apart() {
+    let mut pair = Pair::new();
+    let mut taken = Vec::new();
+    let initiation = |pair: &mut Pair| {
+        let id = pair.ends[0].id(2);
+        pair.ends[0].machine.handle_command(pair.now, Command::Restart);
+        pair.ends[0].machine.handle_command(pair.now, Command::Rekey { peer: id });
+        pair.ends[0].drain();
+        pair.ends[0].take_sent().remove(0).1
+    };
+    // Each timestamp is newer, as the clock of the test goes on.
+    for time in [0, 19, 20, 40] {
+        pair.now = at(1000) + millis(time);
+        let datagram = initiation(&mut pair);
+        taken.push(pair.ends[1].receive(pair.now, support::path(support::outer(1)), &datagram).is_ok());
+    }
+    assert_eq!(taken, [true, false, true, true]);
+}
+
+#[test]
+fn the_table_of_peers_is_not_touched_by_a_peer_that_is_added_twice() {
+    let mut pair = Pair::new();
+    pair.connect();
+    let changes = Changes { peers: vec![peer(2, None)], ..Changes::default() };
+    pair.ends[0].configure(pair.now, changes);
+    assert!(pair.passes(0), "its endpoint and session stay");
+}

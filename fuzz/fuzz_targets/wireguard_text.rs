@@ -1,0 +1,34 @@
+//! What people and `wg` write for WireGuard: wg-quick's files, and operations at the socket, in pieces of any length.
+//! Operations are cut the same however they arrive; what is refused names a line.
+#![no_main]
+
+use adit_config::wireguard;
+use adit_core::is_unprintable;
+use adit_wireguard::uapi::{Operation, Reader, Refusal};
+use libfuzzer_sys::fuzz_target;
+
+fn operations(bytes: &[u8], piece: usize) -> Vec<Result<Operation, Refusal>> {
+    let (mut reader, mut found) = (Reader::default(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        reader.push(piece).expect("a fuzzer's input is short");
+        found.extend(std::iter::from_fn(|| reader.next_operation()));
+    }
+    found
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&piece, text)) = data.split_first() else { return };
+    match wireguard::parse(text, "wg0.conf") {
+        Ok(parsed) => assert!(parsed.warnings.iter().all(|warning| !warning.text.contains(is_unprintable))),
+        Err(failure) => {
+            assert!(!failure.problems.is_empty());
+            let text = |text: &str| !text.contains(is_unprintable);
+            assert!(failure.problems.iter().all(|problem| text(&problem.text)), "{failure}");
+        }
+    }
+    let found = operations(text, usize::from(piece).max(1));
+    assert_eq!(found, operations(text, text.len().max(1)));
+    for refusal in found.into_iter().filter_map(Result::err) {
+        assert!(refusal.line >= 1 && !refusal.text.contains(is_unprintable), "{refusal}");
+    }
+});
