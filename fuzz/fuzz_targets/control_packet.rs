@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use adit_core::{Instant, UnixTime};
 use adit_openvpn::static_key::StaticKey;
-use adit_openvpn::wire::{ControlBody, Header, Role, Sid};
+use adit_openvpn::wire::{ControlBody, Header, Sid, TlsRole};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig, WrapReplay};
 use libfuzzer_sys::fuzz_target;
 
@@ -15,7 +15,7 @@ static PAIRS: LazyLock<Vec<(WrapConfig, WrapConfig)>> = LazyLock::new(|| {
     let auth = |digest, direction| WrapConfig::tls_auth(&key, digest, direction);
     vec![
         (WrapConfig::Plain, WrapConfig::Plain),
-        (WrapConfig::tls_crypt(&key, Role::Client), WrapConfig::tls_crypt(&key, Role::Server)),
+        (WrapConfig::tls_crypt(&key, TlsRole::Client), WrapConfig::tls_crypt(&key, TlsRole::Server)),
         (auth(HmacDigest::Sha1, KeyDirection::Inverse), auth(HmacDigest::Sha1, KeyDirection::Normal)),
         (
             auth(HmacDigest::Sha512, KeyDirection::Bidirectional),

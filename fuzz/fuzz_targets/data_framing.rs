@@ -2,15 +2,16 @@
 //! delivered unchanged or dropped.
 #![no_main]
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, StaticFraming,
+use adit_core::{Cipher, DataEvent, Digest, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_dataplane::codec::openvpn::{
+    self, Compression, DataFraming, DataHeader, Framing, Key, MacKey, StaticFraming,
 };
-use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
-    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, split,
+    Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, install,
+    split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -39,12 +40,12 @@ impl End {
             Role::Client => [1, 2],
             Role::Server => [2, 1],
         };
-        let header = if choice & 1 == 0 { OpenVpnHeader::V2 { peer_id: 5 } } else { OpenVpnHeader::V1 };
+        let header = if choice & 1 == 0 { DataHeader::V2 { peer_id: 5 } } else { DataHeader::V1 };
         let compression = match (choice >> 1) & 3 {
-            0 => CompressionFraming::None,
-            1 => CompressionFraming::LzoNo,
-            2 => CompressionFraming::Stub,
-            _ => CompressionFraming::StubV2,
+            0 => Compression::None,
+            1 => Compression::LzoNo,
+            2 => Compression::Stub,
+            _ => Compression::StubV2,
         };
         let cipher = match ((choice >> 3) & 3, choice & 0x40 != 0) {
             (0, false) => Cipher::Aes128Gcm,
@@ -68,7 +69,7 @@ impl End {
         let client_to_client = choice & 0x80 != 0;
         let (egress, ingress, _) = adit_dataplane::new(Config { client_to_client, ..config });
         let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
-        let [seal, open] = keys.map(|seed| DirectionKey {
+        let [seal, open] = keys.map(|seed| Key {
             key: vec![seed; key_len].into(),
             implicit_iv: [seed; 8],
             mac: (!cipher.is_aead()).then(|| MacKey {
@@ -77,13 +78,13 @@ impl End {
                 iv_key: [keys[0]; 16].into(),
             }),
         });
-        let framing = OpenVpnFraming { header, key_id, compression };
+        let framing = DataFraming { header, key_id, compression };
         let framing = match (epochs, without_exchange) {
-            (true, _) => Framing::OpenVpnEpoch(framing),
-            (_, true) => Framing::OpenVpnStatic(StaticFraming { began: 5, compression }),
-            _ => Framing::OpenVpn(framing),
+            (true, _) => Framing::Epoch(framing),
+            (_, true) => Framing::StaticKey(StaticFraming { began: 5, compression }),
+            _ => Framing::Data(framing),
         };
-        let session = SessionId::openvpn(peer, key_id);
+        let session = openvpn::session_id(peer, key_id);
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let mut end = End {
@@ -101,21 +102,16 @@ impl End {
             roams: false,
             staging: false,
         }));
-        end.apply(DataEvent::Install(Box::new(Install {
-            peer,
-            session,
-            framing,
-            cipher,
-            seal,
-            open,
-            replay_window: ReplayWindow::default(),
-        })));
+        let codec = openvpn::session(framing, cipher, (&seal, &open), ReplayWindow::default());
+        let (egress, ingress) = install(peer, session, codec.expect("the keys fit"));
+        end.egress.apply(egress, &mut end.transmit_batch);
+        end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer, session });
         end
     }
 
-    fn apply(&mut self, event: DataEvent) {
-        let (egress, ingress) = split(event);
+    fn apply(&mut self, event: DataEvent<Infallible>) {
+        let (egress, ingress) = split(event, |install| match install.codec {});
         if let Some(event) = egress {
             self.egress.apply(event, &mut self.transmit_batch);
         }

@@ -3,13 +3,13 @@
 
 use adit_core::is_unprintable;
 use adit_openvpn::key_method::KeyMethod2;
-use adit_openvpn::wire::Role;
+use adit_openvpn::wire::TlsRole;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    for sender in [Role::Client, Role::Server] {
+    for sender in [TlsRole::Client, TlsRole::Server] {
         let Ok(message) = KeyMethod2::decode(data, sender) else { continue };
-        assert_eq!(message.source.pre_master.is_some(), sender == Role::Client);
+        assert_eq!(message.source.pre_master.is_some(), sender == TlsRole::Client);
         assert!(!message.username.contains(is_unprintable));
         let mut bytes = Vec::new();
         // Replacing bytes that are no UTF-8 can make a long peer info too long to say again.

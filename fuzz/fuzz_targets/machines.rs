@@ -3,18 +3,17 @@
 //! happens, the machines do not panic, do not spin, and their orders to the data plane make sense.
 #![no_main]
 
-#[path = "../../crates/adit-openvpn/tests/support/mod.rs"]
-mod support;
-
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, Framing, Instant, IpNet, Notice, OpenFailure, Path, PeerId, Protocol, SessionId,
-    Transport, is_unprintable,
+    Activity, Command, ConnectionId, Instant, IpNet, Notice, OpenFailure, Path, PeerActivity, PeerId,
+    Protocol, SessionId, Transport, drive_with, is_unprintable,
 };
 use adit_openvpn::access::PasswordScript;
+use adit_openvpn::codec::{Codec, session_id};
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, StaticChallenge, TlsCryptV2, UserAuth};
 use adit_openvpn::request::{
@@ -24,12 +23,12 @@ use adit_openvpn::request::{
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
-use adit_openvpn::{Client, Role, Server};
+use adit_openvpn::{Client, Server, TlsRole, testing};
 use libfuzzer_sys::fuzz_target;
 use rcgen::ExtendedKeyUsagePurpose;
 
 static CREDENTIALS: LazyLock<[Credentials; 2]> = LazyLock::new(|| {
-    let authority = support::Authority::new();
+    let authority = testing::Authority::new();
     [
         authority.issue("alice", ExtendedKeyUsagePurpose::ClientAuth),
         authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth),
@@ -45,15 +44,15 @@ static PARAMS: LazyLock<Vec<(ClientParams, ServerParams)>> = LazyLock::new(|| {
     let v2 = TlsCryptV2 { key: server_key, force_cookie: false, max_age: None };
     let wraps = [
         (WrapConfig::Plain, WrapConfig::Plain, None),
-        (WrapConfig::tls_crypt(&key, Role::Client), WrapConfig::tls_crypt(&key, Role::Server), None),
+        (WrapConfig::tls_crypt(&key, TlsRole::Client), WrapConfig::tls_crypt(&key, TlsRole::Server), None),
         (auth(KeyDirection::Inverse), auth(KeyDirection::Normal), None),
         (WrapConfig::tls_crypt_v2(&client_key), WrapConfig::Plain, Some(v2)),
     ];
     let [client, server] = &*CREDENTIALS;
     let pairs = wraps.into_iter().flat_map(|(ours, theirs, v2)| {
         [Transport::Udp, Transport::Tcp].map(|transport| {
-            let client = support::client_params(client, ours.clone(), transport);
-            let mut server = support::server_params(server, theirs.clone());
+            let client = testing::client_params(client, ours.clone(), transport);
+            let mut server = testing::server_params(server, theirs.clone());
             server.admission.v2 = v2.clone();
             (client, server)
         })
@@ -116,19 +115,23 @@ impl Model {
                 self.questions.push(Question::Script(script));
             }
             Event::Request(Request::CancelScript(id)) => drop(self.deferred.remove(&id)),
-            Event::Request(Request::Client(news)) => {
+            Event::Request(Request::Client(event)) => {
                 let clean = |value: &str| !value.contains(is_unprintable);
-                assert!(news.env.iter().all(|(name, value)| !name.contains('=') && clean(value)));
-                match news.step {
+                assert!(event.env.iter().all(|(name, value)| !name.contains('=') && clean(value)));
+                match event.step {
                     ClientStep::AuthRequest { key, .. } => {
-                        assert!(!self.left.contains(&news.client), "it has left");
-                        self.questions.push(Question::Client(news.client, key));
+                        assert!(!self.left.contains(&event.client), "it has left");
+                        self.questions.push(Question::Client(event.client, key));
                     }
-                    ClientStep::Disconnected => assert!(self.left.insert(news.client), "left twice"),
+                    ClientStep::Disconnected => assert!(self.left.insert(event.client), "left twice"),
                     ClientStep::Established { .. } | ClientStep::ChallengeResponse { .. } => {}
                 }
             }
-            Event::Close { .. } | Event::Up(_) | Event::Down | Event::Request(Request::Leased(_)) => {}
+            Event::Close { .. }
+            | Event::Up(_)
+            | Event::Down
+            | Event::LeasesMoved
+            | Event::Request(Request::Leased(_)) => {}
         }
     }
 
@@ -149,8 +152,8 @@ impl Model {
             DataEvent::MovePeer { peer, .. } => assert!(known(&peer), "moves a peer that is not there"),
             DataEvent::Install(install) => {
                 assert!(known(&install.peer), "installs a session of no peer");
-                assert_eq!(install.seal.key.len(), install.cipher.key_len());
-                assert_ne!(*install.seal.key, *install.open.key);
+                assert_eq!(install.codec.seal.key.len(), install.codec.cipher.key_len());
+                assert_ne!(*install.codec.seal.key, *install.codec.open.key);
                 self.sessions.entry(install.peer).or_default().insert(install.session);
             }
             DataEvent::Activate { peer, session } => {
@@ -174,30 +177,31 @@ struct End<P> {
 
 impl<P> End<P>
 where
-    P: Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing>,
+    P: Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Codec>,
 {
     fn new(machine: P) -> Self {
         End { machine, model: Model::default(), sent: VecDeque::new() }
     }
 
     fn drain(&mut self) {
-        for round in 0.. {
-            assert!(round < 10_000, "events and datagrams without end");
-            let mut idle = true;
-            while let Some(event) = self.machine.poll_event() {
-                self.model.note(event);
-                idle = false;
-            }
-            let mut datagram = Vec::new();
-            if self.machine.poll_transmit(&mut datagram).is_some() {
+        let (model, sent) = (&mut self.model, &mut self.sent);
+        let steps = Cell::new(0);
+        let step = || {
+            steps.set(steps.get() + 1);
+            assert!(steps.get() < 10_000, "events and datagrams without end");
+        };
+        drive_with(
+            &mut self.machine,
+            |_, event| {
+                step();
+                model.note(event);
+            },
+            |_, datagram| {
+                step();
                 assert!(!datagram.is_empty() && datagram.len() < 65_536);
-                self.sent.push_back(datagram);
-                idle = false;
-            }
-            if idle {
-                return;
-            }
-        }
+                sent.push_back(datagram.to_vec());
+            },
+        );
     }
 
     fn wake(&mut self, now: Instant) {
@@ -271,7 +275,7 @@ impl World {
             // A name that would forge a line and hide its end must reach no program.
             let username = if value == 0xfd { "alice\n\u{202e}" } else { "alice" };
             let user = UserPassword { username: username.to_owned(), password: "secret".to_owned().into() };
-            let answer = if value == 0xfe { Err("nobody is there".to_owned()) } else { Ok(user) };
+            let answer = if value == 0xfe { Err("no answer".to_owned()) } else { Ok(user) };
             let reply = match question {
                 Question::Credentials => Reply::Credentials(answer),
                 Question::Challenge(id) => {
@@ -291,7 +295,7 @@ impl World {
                     continue;
                 }
                 Question::Client(client, key) => {
-                    self.rule(client, key, value);
+                    self.decide(client, key, value);
                     continue;
                 }
                 Question::Credentials | Question::Challenge(_) => continue,
@@ -310,9 +314,9 @@ impl World {
     }
 
     /// The program that judges clients says yes, mostly; or no, or later, or speaks of other keys.
-    fn rule(&mut self, client: u64, key: u32, value: u8) {
+    fn decide(&mut self, client: u64, key: u32, value: u8) {
         let settings = || PeerSettings { disabled: value == 0xfa, ..PeerSettings::default() };
-        let ruling = match value {
+        let decision = match value {
             0xfc => {
                 let timeout = Duration::from_secs(u64::from(value));
                 ClientDecision::Pending { text: "CR_TEXT:R,E:which?".to_owned(), timeout }
@@ -321,7 +325,7 @@ impl World {
             _ => ClientDecision::Accept((value >= 0x80).then(|| Box::new(settings()))),
         };
         let key = if value == 0xfb { key.wrapping_sub(1) } else { key };
-        self.server.machine.handle_reply(self.now, Reply::ClientDecision { client, key, decision: ruling });
+        self.server.machine.handle_reply(self.now, Reply::ClientDecision { client, key, decision });
         self.server.drain();
     }
 
@@ -397,7 +401,7 @@ impl World {
 
     fn notice(&mut self, value: u8, payload: &[u8]) {
         let peer = PeerId(u32::from(value >> 7));
-        let session = SessionId::openvpn(peer, (value >> 3) & 7);
+        let session = session_id(peer, (value >> 3) & 7);
         let path = self.path(9, self.connections);
         let notice = match value % 5 {
             0 => Notice::Traffic {
@@ -407,6 +411,10 @@ impl World {
                 received_bytes: u64::from(value),
                 sent_bytes: u64::from(value),
                 message_bytes: u64::from(value >> 4),
+                activity: PeerActivity {
+                    received: Activity { last_data: Some(self.now), ..Activity::default() },
+                    sent: Activity::default(),
+                },
             },
             1 => Notice::FirstOpened { peer, session },
             2 => Notice::Moved { peer, path },
@@ -478,11 +486,11 @@ impl World {
 /// Username and password, tokens and every script.
 fn judge(client: &mut ClientParams, server: &mut ServerParams, by_file: bool) {
     let script = || Some(vec!["/judge".to_owned()]);
-    client.auth = Some(support::judged::user("s3 cret"));
+    client.auth = Some(testing::judged::user("s3 cret"));
     let access = &mut server.access;
     access.verify = Some(PasswordScript { argv: vec!["/judge".to_owned()], by_file });
     access.username_as_name = by_file;
-    access.tokens = Some(support::judged::tokens());
+    access.tokens = Some(testing::judged::tokens());
     (access.tls_verify, access.client_connect, access.client_disconnect) = (script(), script(), script());
     access.client_crresponse = script();
     access.management = by_file;

@@ -3,22 +3,19 @@
 //! no tunnel, are answered no more often than they send, and do not disturb the client.
 #![no_main]
 
-#[path = "../../crates/adit-openvpn/tests/support/mod.rs"]
-mod support;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use adit_core::{Command, Instant, Path, PeerId, Protocol, Transport, UnixTime};
+use adit_core::{Command, Instant, Path, PeerId, Protocol, Transport, UnixTime, drive_with};
 use adit_openvpn::params::{ClientParams, ServerParams, TlsCryptV2};
 use adit_openvpn::request::Event;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, Wrap, WrapConfig};
-use adit_openvpn::{Client, Role, Server};
+use adit_openvpn::{Client, Server, TlsRole, testing};
 use libfuzzer_sys::fuzz_target;
 use rcgen::ExtendedKeyUsagePurpose;
 
@@ -34,15 +31,15 @@ static PARAMS: LazyLock<Vec<(ClientParams, ServerParams)>> = LazyLock::new(|| {
         (WrapConfig::Plain, WrapConfig::Plain, None),
         (auth(KeyDirection::Inverse), auth(KeyDirection::Normal), None),
         (own.clone(), WrapConfig::Plain, v2(false)),
-        (own, WrapConfig::tls_crypt(&key, Role::Server), v2(true)),
+        (own, WrapConfig::tls_crypt(&key, TlsRole::Server), v2(true)),
     ];
-    let authority = support::Authority::new();
+    let authority = testing::Authority::new();
     let alice = authority.issue("alice", ExtendedKeyUsagePurpose::ClientAuth);
     let server = authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
     let params = wraps.into_iter().map(|(ours, theirs, v2)| {
-        let mut params = support::server_params(&server, theirs);
+        let mut params = testing::server_params(&server, theirs);
         params.admission.v2 = v2;
-        (support::client_params(&alice, ours, Transport::Udp), params)
+        (testing::client_params(&alice, ours, Transport::Udp), params)
     });
     params.collect()
 });
@@ -70,29 +67,24 @@ impl World {
     /// Takes all from the server; what is for the client is given back.
     fn drain(&mut self) -> VecDeque<Vec<u8>> {
         let mut for_client = VecDeque::new();
-        loop {
-            let mut idle = true;
-            while let Some(event) = self.server.poll_event() {
-                idle = false;
-                assert!(!self.warm || !matches!(event, Event::Data(_) | Event::PeerUp { .. }), "{event:?}");
-                assert!(!self.warm || !matches!(event, Event::PeerDown { .. }), "{event:?}");
-            }
-            let mut datagram = Vec::new();
-            while let Some(to) = self.server.poll_transmit(&mut datagram) {
-                idle = false;
-                let datagram = std::mem::take(&mut datagram);
+        let (warm, received, answers) = (self.warm, &self.received, &mut self.answers);
+        drive_with(
+            &mut self.server,
+            |_, event| {
+                assert!(!warm || !matches!(event, Event::Data(_) | Event::PeerUp { .. }), "{event:?}");
+                assert!(!warm || !matches!(event, Event::PeerDown { .. }), "{event:?}");
+            },
+            |to, datagram| {
                 if to == path(CLIENT) {
-                    for_client.push_back(datagram);
+                    for_client.push_back(datagram.to_vec());
                 } else {
-                    assert!(self.received.contains_key(&to), "an answer to a peer that sent nothing");
-                    let answer = self.answers.entry(to).or_default();
-                    *answer = (datagram, answer.1 + 1);
+                    assert!(received.contains_key(&to), "an answer to a peer that sent nothing");
+                    let answer = answers.entry(to).or_default();
+                    *answer = (datagram.to_vec(), answer.1 + 1);
                 }
-            }
-            if idle {
-                return for_client;
-            }
-        }
+            },
+        );
+        for_client
     }
 
     fn receive(&mut self, from: Path, datagram: &[u8]) {
@@ -105,15 +97,18 @@ impl World {
         let mut client = Client::new(params, self.now, [1; 32]);
         for _ in 0..40 {
             let mut waiting = self.drain();
-            while let Some(event) = client.poll_event() {
-                if let Event::Open { .. } = event {
-                    client.handle_command(self.now, Command::Opened { path: path(200) });
-                }
-            }
-            let mut datagram = Vec::new();
-            while client.poll_transmit(&mut datagram).is_some() {
-                let datagram = std::mem::take(&mut datagram);
-                let _ = self.server.handle_datagram(self.now, path(CLIENT), &datagram);
+            let (now, mut sent) = (self.now, Vec::new());
+            drive_with(
+                &mut client,
+                |client, event| {
+                    if let Event::Open { .. } = event {
+                        client.handle_command(now, Command::Opened { path: path(200) });
+                    }
+                },
+                |_, datagram| sent.push(datagram.to_vec()),
+            );
+            for datagram in sent {
+                let _ = self.server.handle_datagram(now, path(CLIENT), &datagram);
                 self.recorded.push(datagram);
                 waiting.append(&mut self.drain());
             }
@@ -180,7 +175,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&choice, mut script)) = data.split_first() else { return };
     let (client, server) = PARAMS[usize::from(choice & 3)].clone();
     let now = Instant::ORIGIN + Duration::from_secs(1);
-    let wrap = client.control.wrap.instantiate(UnixTime(support::WALL));
+    let wrap = client.control.wrap.instantiate(UnixTime(testing::WALL));
     let mut world = World {
         now,
         server: Server::new(server, now, [2; 32]),

@@ -3,11 +3,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{
-    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
-};
-use adit_dataplane::codec::openvpn;
+use adit_core::{Cipher, ConnectionId, DataEvent, Install, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key};
 use adit_dataplane::{Config, Ingress, MergePolicy, ReceiveBatch, StreamError, TransmitBatch, split};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,11 +16,11 @@ fn path() -> Path {
 
 fn client() -> Ingress {
     let (mut egress, mut ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
-    let key = || DirectionKey::aead(vec![7; 16].into(), [7; 8]);
-    let framing = Framing::OpenVpn(OpenVpnFraming {
-        header: OpenVpnHeader::V2 { peer_id: 1 },
+    let key = Key::aead(vec![7; 16].into(), [7; 8]);
+    let framing = Framing::Data(DataFraming {
+        header: DataHeader::V2 { peer_id: 1 },
         key_id: 0,
-        compression: CompressionFraming::None,
+        compression: Compression::None,
     });
     let events = [
         DataEvent::AddPeer(PeerConfig {
@@ -36,16 +33,15 @@ fn client() -> Ingress {
         }),
         DataEvent::Install(Box::new(Install {
             peer: PEER,
-            session: SessionId::openvpn(PEER, 0),
-            framing,
-            cipher: Cipher::Aes128Gcm,
-            seal: key(),
-            open: key(),
-            replay_window: ReplayWindow::default(),
+            session: openvpn::session_id(PEER, 0),
+            codec: framing,
         })),
     ];
+    let make_codec = |install: &Install<Framing>| {
+        openvpn::session(install.codec, Cipher::Aes128Gcm, (&key, &key), ReplayWindow::default())
+    };
     for event in events {
-        let (out, inward) = split(event);
+        let (out, inward) = split(event, make_codec);
         out.into_iter().for_each(|event| egress.apply(event, &mut TransmitBatch::new()));
         inward.into_iter().for_each(|event| ingress.apply(event));
     }
@@ -65,7 +61,7 @@ fn receive(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<usize, StreamEr
         assert_eq!(
             receive_batch.packets().count() + receive_batch.relay().len(),
             0,
-            "a packet that nobody sealed"
+            "a packet that was not sealed"
         );
         receive_batch.clear();
         match outcome {

@@ -5,6 +5,8 @@
 //! each directive is reported as data ([`Disposition`]): used, ignored and why that is safe, or refused and what
 //! to write instead. All errors in a file are collected before any is reported.
 //!
+//! [`wireguard::parse`] does the same for wg-quick's files.
+//!
 //! This crate does no I/O, reads no clock and draws no random numbers.
 #![forbid(unsafe_code)]
 
@@ -12,7 +14,8 @@ pub mod openvpn;
 mod report;
 mod secret;
 mod tls_crypt_v2;
+pub mod wireguard;
 
-pub use report::{Disposition, Failure, Kind, Problem};
+pub use report::{Disposition, Failure, Fingerprint, Kind, Problem};
 pub use secret::{Pem, Secret, StaticKey, TokenSecret};
 pub use tls_crypt_v2::{KeyOwner, TlsCryptV2Key};

@@ -1,4 +1,6 @@
+use std::collections::hash_map::DefaultHasher;
 use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
 
 use thiserror::Error;
 
@@ -15,6 +17,26 @@ pub struct Disposition {
     pub kind: Kind,
     /// Ignored: why that is safe. Refused: what to write instead. Used: a remark, or empty.
     pub reason: String,
+    /// Tells whether a directive has the same arguments and block as another.
+    pub fingerprint: Fingerprint,
+}
+
+/// What the arguments and the block of a directive hash to. It is not shown, as there are secrets among them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(crate) fn of(words: &[String], block: Option<&str>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (words, block).hash(&mut hasher);
+        Fingerprint(hasher.finish())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(..)")
+    }
 }
 
 /// What can become of a directive.

@@ -1,10 +1,9 @@
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Ended, Framing, Install, IpNet, Path, PeerConfig, PeerId, PeerInfo, Protocol, SessionId, TunnelSettings,
-};
+use crate::{Ended, Install, IpNet, Path, PeerConfig, PeerId, PeerInfo, Protocol, SessionId, TunnelSettings};
 
 /// What a protocol asks of the data plane, the driver and its adapter.
 ///
@@ -46,6 +45,9 @@ pub enum Event<R, C, D> {
         /// Why, for the log.
         reason: String,
     },
+    /// Peers of other endpoints of the tunnel were evicted from the pool that they share ([`crate::SharedPool`]). The
+    /// driver has those endpoints look, by [`Command::LeasesMoved`].
+    LeasesMoved,
     /// For the protocol's adapter, which may answer by [`Protocol::handle_reply`].
     Request(R),
     /// A line for the log.
@@ -59,7 +61,7 @@ pub type EventOf<P> = Event<<P as Protocol>::Request, <P as Protocol>::Codec, <P
 
 /// A protocol's orders to the data plane. `C` is [`Protocol::Codec`].
 #[derive(Clone, Debug)]
-pub enum DataEvent<C = Framing> {
+pub enum DataEvent<C> {
     /// A peer, before its first session. Adding one that exists replaces its path, routes and MSS, and
     /// keeps its sessions.
     AddPeer(PeerConfig),
@@ -115,6 +117,17 @@ pub enum DataEvent<C = Framing> {
 /// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// A UDP socket is bound. Said before any datagram of it, and before [`Command::Opened`] of a path on it.
+    ///
+    /// A protocol that must know its local address (NAT detection, RFC 7296 section 2.23) or keep to one (a sticky source
+    /// address) remembers it by the number, and chooses it by the number in the [`Path`] that it sends on.
+    SocketBound {
+        /// The number of the socket in [`Path::Udp`].
+        socket: u32,
+        /// What it is bound to. Where the address is unspecified (`0.0.0.0`, `::`), the system chooses the source
+        /// address of each datagram by its routes, and the protocol does not learn it.
+        local: SocketAddr,
+    },
     /// A path asked for by [`Event::Open`] is there, or a listener accepted a TCP connection.
     Opened {
         /// The path.
@@ -141,7 +154,7 @@ pub enum Command {
         /// What was refused, and why.
         reason: String,
     },
-    /// Say goodbye to all peers and end.
+    /// Send all peers the exit notice and end.
     Shutdown,
     /// Drop all connections and start over.
     Restart,
@@ -155,6 +168,9 @@ pub enum Command {
         /// The peer.
         peer: PeerId,
     },
+    /// Another endpoint of the tunnel evicted peers from the pool: those of this endpoint
+    /// ([`crate::EndpointPool::evictions`]) are to go.
+    LeasesMoved,
 }
 
 /// Why a remote could not be reached. The text names the remote and the cause.

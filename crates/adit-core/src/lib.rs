@@ -6,6 +6,7 @@
 //! crate holds what they say to each other and imports none of them.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod dns;
 mod drive;
 mod event;
@@ -18,26 +19,29 @@ pub mod prefix_table;
 mod printable;
 mod protocol;
 mod rate_limit;
+mod selector;
 mod session;
 mod time;
 mod tunnel;
 
+pub use activity::{Activity, PeerActivity};
 pub use dns::{DnsOptions, is_domain};
-pub use drive::{Drive, drive, drive_once};
+pub use drive::{Drive, drive, drive_once, drive_with};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
-pub use limits::{IdleLimit, SessionLimits};
+pub use limits::{IdleLimit, PeerLimits};
 pub use notice::Notice;
 pub use path::{Path, Transport};
-pub use pool::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
+pub use pool::{
+    AddressPool, Claim, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges,
+    SharedPool,
+};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};
 pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
-pub use session::{
-    Cipher, CompressionFraming, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, PeerConfig, ReplayWindow, StaticFraming,
-};
+pub use selector::Selector;
+pub use session::{Cipher, Digest, Install, PeerConfig, ReplayWindow};
 pub use time::{Instant, UnixTime};
 pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteVia, TunnelSettings};
 

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// How long a session may last. Zero stands for without end, whatever was said elsewhere.
+/// How long a peer may stay connected. Zero stands for without end, whatever was said elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionLimits {
-    /// It ends when too little passed through the tunnel.
+pub struct PeerLimits {
+    /// The connection ends when too little passed through the tunnel.
     pub idle: Option<IdleLimit>,
     /// It ends so long after it began.
     pub length: Option<Duration>,
@@ -19,10 +19,10 @@ pub struct IdleLimit {
     pub bytes: u64,
 }
 
-impl SessionLimits {
+impl PeerLimits {
     /// These, where `later` says nothing else.
     #[must_use]
-    pub fn merged(self, later: SessionLimits) -> SessionLimits {
-        SessionLimits { idle: later.idle.or(self.idle), length: later.length.or(self.length) }
+    pub fn merged(self, later: PeerLimits) -> PeerLimits {
+        PeerLimits { idle: later.idle.or(self.idle), length: later.length.or(self.length) }
     }
 }

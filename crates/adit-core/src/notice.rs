@@ -1,4 +1,4 @@
-use crate::{Path, PeerId, SessionId};
+use crate::{Path, PeerActivity, PeerId, SessionId};
 
 /// What the data plane tells the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Notice {
         sent_bytes: u64,
         /// Of these bytes, in both directions, those that carried no packets but the protocol's own messages.
         message_bytes: u64,
+        /// When data, keepalives and the rest passed last, in each direction.
+        activity: PeerActivity,
     },
     /// A session opened its first packet: the peer has these keys.
     FirstOpened {

@@ -20,7 +20,8 @@ pub enum Transport {
 pub enum Path {
     /// `remote` as seen from UDP socket number `socket` of the driver.
     Udp {
-        /// The driver's number of the socket. Never reused within a process.
+        /// The driver's number of the socket. Never reused within a process. [`crate::Command::SocketBound`] says which
+        /// local address it has.
         socket: u32,
         /// The peer's address and port.
         remote: SocketAddr,

@@ -3,11 +3,16 @@
 //! A tunnel has one pool, whatever number of endpoints its peers come by. A lease therefore names its owner by endpoint
 //! and peer, and the pool tells who holds an address.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 
+pub use self::shared::{Claim, EndpointPool, Eviction, SharedPool};
 use crate::PeerId;
 
 /// Slots whose last name is remembered; further ones are not.
@@ -102,10 +107,10 @@ pub struct AddressPool {
     /// The prefix length that peers are told.
     prefix6: u8,
     slots: u32,
-    /// Slots in use, by addresses of the pool or by fixed ones.
-    used: BTreeSet<u32>,
-    /// Who holds an address. Several may hold a fixed one, until all but one are removed.
-    held: BTreeSet<(IpAddr, LeaseOwner)>,
+    /// Slots in use, by addresses of the pool or by fixed ones, and whose they are.
+    used: BTreeMap<u32, LeaseOwner>,
+    /// Who holds an address, and whether by its settings. Several may hold a fixed one, until all but one are removed.
+    held: BTreeMap<(IpAddr, LeaseOwner), bool>,
     /// The names that had the slots last.
     names: BTreeMap<u32, String>,
     slot_of: BTreeMap<String, u32>,
@@ -128,18 +133,23 @@ impl AddressPool {
             v6,
             prefix6: ranges.v6.map_or(128, |pool| pool.prefix_len()),
             slots,
-            used: BTreeSet::new(),
-            held: BTreeSet::new(),
+            used: BTreeMap::new(),
+            held: BTreeMap::new(),
             names: BTreeMap::new(),
             slot_of: BTreeMap::new(),
             next: 0,
         };
+        pool.remember_all(remembered);
+        pool
+    }
+
+    /// Remembers what further names had before; addresses outside the ranges are forgotten.
+    fn remember_all(&mut self, remembered: &[PoolEntry]) {
         for entry in remembered {
-            if let Some(slot) = pool.slot_of_entry(entry) {
-                pool.remember(&entry.name, slot);
+            if let Some(slot) = self.slot_of_entry(entry) {
+                self.remember(&entry.name, slot);
             }
         }
-        pool
     }
 
     /// The pool in place of one with other ranges. Names keep the addresses that are in both; leases are still to be
@@ -159,10 +169,12 @@ impl AddressPool {
     /// to no other.
     pub fn adopt(&mut self, lease: &mut Lease) {
         let addresses = lease.addresses();
-        self.held.extend(addresses.iter().map(|address| (*address, lease.owner)));
+        let fixed = lease.fixed();
+        let held = addresses.iter().map(|address| ((*address, lease.owner), fixed.contains(address)));
+        self.held.extend(held);
         let mut slots: Vec<u32> =
             addresses.into_iter().filter_map(|address| self.slot_of_address(address)).collect();
-        slots.retain(|slot| self.used.insert(*slot));
+        slots.retain(|slot| self.take_slot(*slot, lease.owner));
         let from_pool = lease.slot.is_some();
         lease.slot = if from_pool && !slots.is_empty() { Some(slots.remove(0)) } else { None };
         lease.reserved = slots;
@@ -179,8 +191,8 @@ impl AddressPool {
         let mut lease = Lease { fixed, ..Lease::empty(owner) };
         if wants4 || wants6 || fixed == FixedAddresses::default() {
             let old = name.and_then(|name| self.slot_of.get(name).copied());
-            let slot = old.filter(|slot| !self.used.contains(slot)).or_else(|| self.free_slot())?;
-            self.used.insert(slot);
+            let slot = old.filter(|slot| !self.used.contains_key(slot)).or_else(|| self.free_slot())?;
+            self.used.insert(slot, owner);
             if let Some(name) = name {
                 self.remember(name, slot);
             }
@@ -188,30 +200,34 @@ impl AddressPool {
             lease.v4 = self.v4_at(slot).filter(|_| wants4);
             lease.v6 = self.v6_at(slot).and_then(|address| Ipv6Net::new(address, self.prefix6).ok());
             lease.v6 = lease.v6.filter(|_| wants6);
-            self.held.extend(lease.addresses().into_iter().map(|address| (address, owner)));
+            self.held.extend(lease.addresses().into_iter().map(|address| ((address, owner), false)));
         }
         lease.v4 = fixed.v4.or(lease.v4);
         lease.v6 = fixed.v6.or(lease.v6);
         Some(lease)
     }
 
-    /// The other owners that hold an address of this lease.
-    pub fn holders(&self, lease: &Lease) -> BTreeSet<LeaseOwner> {
-        let holders = |address| {
+    /// The other owners that hold an address of this lease, and whether one of these is theirs by their settings.
+    pub fn holders(&self, lease: &Lease) -> BTreeMap<LeaseOwner, bool> {
+        let mut holders = BTreeMap::new();
+        for address in lease.addresses() {
             let [first, last] = [0, u32::MAX].map(PeerId);
             let from = (address, LeaseOwner { endpoint: 0, peer: first });
             let to = (address, LeaseOwner { endpoint: u16::MAX, peer: last });
-            self.held.range(from..=to).map(|(_, owner)| *owner)
-        };
-        lease.addresses().into_iter().flat_map(holders).filter(|owner| *owner != lease.owner).collect()
+            for ((_, owner), fixed) in self.held.range(from..=to) {
+                *holders.entry(*owner).or_default() |= *fixed;
+            }
+        }
+        holders.remove(&lease.owner);
+        holders
     }
 
     /// Holds the fixed addresses of a lease, and keeps the pool from giving them to other peers.
     pub fn reserve(&mut self, lease: &mut Lease) {
         for address in lease.fixed() {
-            self.held.insert((address, lease.owner));
+            self.held.insert((address, lease.owner), true);
             if let Some(slot) = self.slot_of_address(address)
-                && self.used.insert(slot)
+                && self.take_slot(slot, lease.owner)
             {
                 lease.reserved.push(slot);
             }
@@ -225,14 +241,31 @@ impl AddressPool {
         Some(PoolEntry { name, ipv4: self.v4_at(slot), ipv6: self.v6_at(slot) })
     }
 
-    /// The addresses of a lease are free again.
+    /// The addresses of a lease are free again, as far as its owner has them still.
     pub fn release(&mut self, lease: &Lease) {
         for slot in lease.slot.iter().chain(&lease.reserved) {
-            self.used.remove(slot);
+            if self.used.get(slot) == Some(&lease.owner) {
+                self.used.remove(slot);
+            }
         }
         for address in lease.addresses() {
             self.held.remove(&(address, lease.owner));
         }
+    }
+
+    /// All that an owner has is free again.
+    fn release_all(&mut self, owner: LeaseOwner) {
+        self.used.retain(|_, other| *other != owner);
+        self.held.retain(|(_, other), _| *other != owner);
+    }
+
+    /// Takes a slot that is free. False if it is taken.
+    fn take_slot(&mut self, slot: u32, owner: LeaseOwner) -> bool {
+        let is_free = !self.used.contains_key(&slot);
+        if is_free {
+            self.used.insert(slot, owner);
+        }
+        is_free
     }
 
     fn remember(&mut self, name: &str, slot: u32) {
@@ -258,7 +291,7 @@ impl AddressPool {
         }
         let from = self.next;
         let round = || (from..self.slots).chain(0..from);
-        let free = |slot: &u32| !self.used.contains(slot);
+        let free = |slot: &u32| !self.used.contains_key(slot);
         let slot = round()
             .find(|slot| free(slot) && !self.names.contains_key(slot))
             .or_else(|| round().find(free))?;
@@ -285,136 +318,5 @@ impl AddressPool {
 
     fn v6_at(&self, slot: u32) -> Option<Ipv6Addr> {
         self.v6.map(|(first, _)| Ipv6Addr::from(first.saturating_add(u128::from(slot))))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// So many addresses of each family, from 10.8.0.2 and fd00::1000 on.
-    fn pool(slots: u8) -> AddressPool {
-        let v4 = [2, 1 + slots].map(|last| Ipv4Addr::new(10, 8, 0, last));
-        let v6 = "fd00::1000/64".parse().unwrap();
-        AddressPool::new(PoolRanges { v4: Some(v4.into()), v6: Some(v6) }, &[])
-    }
-
-    fn owner(peer: u32) -> LeaseOwner {
-        LeaseOwner { endpoint: 0, peer: PeerId(peer) }
-    }
-
-    fn take(pool: &mut AddressPool, peer: u32, name: &str) -> Option<Lease> {
-        pool.lease(owner(peer), Some(name), FixedAddresses::default())
-    }
-
-    fn v4(lease: &Lease) -> u8 {
-        lease.v4().unwrap().octets()[3]
-    }
-
-    fn fixed(address: [u8; 4]) -> FixedAddresses {
-        FixedAddresses { v4: Some(address.into()), v6: None }
-    }
-
-    #[test]
-    fn other_ranges_leave_peers_their_addresses_and_give_them_to_no_other() {
-        let mut before = pool(4);
-        let mut leases = [(1, "anna"), (2, "berta"), (3, "clara")]
-            .map(|(peer, name)| take(&mut before, peer, name).unwrap());
-        // From 10.8.0.3 on, with as many addresses: anna's is outside.
-        let ranges = PoolRanges { v4: Some(([10, 8, 0, 3].into(), [10, 8, 0, 5].into())), v6: None };
-        let mut after = AddressPool::new(ranges, &[]).in_place_of(&before);
-        leases.iter_mut().for_each(|lease| after.adopt(lease));
-        assert_eq!(leases.each_ref().map(v4), [2, 3, 4], "they stay as they are");
-        let dora = take(&mut after, 4, "dora").unwrap();
-        assert_eq!((v4(&dora), take(&mut after, 5, "eva")), (5, None));
-        leases.iter().for_each(|lease| after.release(lease));
-        assert_eq!(v4(&take(&mut after, 6, "clara").unwrap()), 4, "remembered by name");
-        assert_eq!(
-            v4(&take(&mut after, 7, "anna").unwrap()),
-            3,
-            "the old address is not in the pool any more"
-        );
-    }
-
-    #[test]
-    fn a_name_keeps_its_address_and_others_take_fresh_ones_first() {
-        let mut pool = pool(3);
-        let anna = take(&mut pool, 1, "anna").unwrap();
-        assert_eq!((v4(&anna), anna.v6().unwrap().to_string().as_str()), (2, "fd00::1000/64"));
-        pool.release(&anna);
-        let berta = take(&mut pool, 2, "berta").unwrap();
-        let clara = take(&mut pool, 3, "clara").unwrap();
-        assert_eq!((v4(&berta), v4(&clara)), (3, 4));
-        assert_eq!(v4(&take(&mut pool, 4, "anna").unwrap()), 2);
-        assert_eq!(take(&mut pool, 5, "dora"), None);
-        pool.release(&berta);
-        // Nothing is fresh any more: berta's goes to dora, and is remembered as dora's alone.
-        let dora = take(&mut pool, 5, "dora").unwrap();
-        assert_eq!(v4(&dora), 3);
-        assert_eq!(pool.entry(&dora).unwrap().name, "dora");
-        assert_eq!(pool.slot_of.get("berta"), None);
-    }
-
-    #[test]
-    fn what_is_remembered_is_in_the_ranges() {
-        let entry = |name: &str, ipv4: &str, ipv6: &str| PoolEntry {
-            name: name.to_owned(),
-            ipv4: ipv4.parse().ok(),
-            ipv6: ipv6.parse().ok(),
-        };
-        let ranges =
-            PoolRanges { v4: Some(("10.8.0.2".parse().unwrap(), "10.8.0.9".parse().unwrap())), v6: None };
-        let remembered =
-            [entry("anna", "10.8.0.7", ""), entry("berta", "10.9.0.1", ""), entry("clara", "", "fd00::2")];
-        let mut pool = AddressPool::new(ranges, &remembered);
-        let given = ["anna", "berta", "clara"].map(|name| v4(&take(&mut pool, 1, name).unwrap()));
-        assert_eq!(given, [7, 2, 3]);
-    }
-
-    #[test]
-    fn fixed_addresses_are_not_given_to_others() {
-        let mut pool = pool(2);
-        let mut anna = pool.lease(owner(1), Some("anna"), fixed([10, 8, 0, 2])).unwrap();
-        assert_eq!(v4(&anna), 2);
-        assert_eq!(anna.v6().unwrap().addr().segments()[7], 0x1000, "the other family is from the pool");
-        pool.reserve(&mut anna);
-        let berta = take(&mut pool, 2, "berta").unwrap();
-        assert_eq!(v4(&berta), 3);
-        assert_eq!(take(&mut pool, 3, "clara"), None);
-        pool.release(&anna);
-        assert!(take(&mut pool, 3, "clara").is_some());
-    }
-
-    #[test]
-    fn both_fixed_take_no_slot() {
-        let mut pool = pool(1);
-        let both = FixedAddresses { v6: Some("fd01::1/64".parse().unwrap()), ..fixed([192, 0, 2, 1]) };
-        let mut lease = pool.lease(owner(1), Some("anna"), both).unwrap();
-        pool.reserve(&mut lease);
-        assert_eq!(pool.entry(&lease), None);
-        let addresses: Vec<String> = lease.addresses().iter().map(ToString::to_string).collect();
-        assert_eq!(addresses, ["192.0.2.1", "fd01::1"]);
-        assert!(take(&mut pool, 2, "berta").is_some());
-    }
-
-    #[test]
-    fn an_address_has_the_holders_of_all_endpoints() {
-        let mut pool = pool(4);
-        let [one, other] = [0, 1].map(|endpoint| LeaseOwner { endpoint, peer: PeerId(7) });
-        let anna = pool.lease(one, Some("anna"), FixedAddresses::default()).unwrap();
-        let mut berta = pool.lease(other, Some("berta"), fixed([10, 8, 0, 2])).unwrap();
-        assert_eq!(pool.holders(&berta), BTreeSet::from([one]), "by the pool");
-        assert!(pool.holders(&anna).is_empty(), "berta's is not held yet");
-        pool.release(&anna);
-        pool.reserve(&mut berta);
-        // Outside the ranges, too.
-        let mut clara = pool.lease(one, None, fixed([192, 0, 2, 1])).unwrap();
-        pool.reserve(&mut clara);
-        let dora = pool.lease(other, None, fixed([192, 0, 2, 1])).unwrap();
-        assert_eq!(pool.holders(&dora), BTreeSet::from([one]));
-        pool.release(&clara);
-        pool.release(&dora);
-        assert_eq!(pool.holders(&dora), BTreeSet::new());
-        assert_eq!(pool.holders(&clara), BTreeSet::new());
     }
 }

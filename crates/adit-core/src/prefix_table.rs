@@ -187,6 +187,11 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
         }
     }
 
+    /// Limits further entries by other shares. Entries that are too many by them stay until they are removed.
+    pub fn set_shares(&mut self, shares: PrefixShares) {
+        self.shares = shares;
+    }
+
     /// Takes one more entry. One with the same key is replaced; else, if a share is full, the entry that made room is
     /// given back.
     #[must_use = "what was evicted must be closed"]

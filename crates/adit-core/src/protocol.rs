@@ -20,7 +20,9 @@ pub trait Protocol {
     /// What `status` shows of a peer beside the part that the peers of all protocols have ([`PeerInfo`]).
     type Detail;
 
-    /// The parameters of a session's wire form, for the data plane.
+    /// The parameters of a session for the data plane: its keys and its wire format. The driver's caller knows how to
+    /// make the data plane's codec of them, so that neither the protocol nor the data plane imports the other. Keys in
+    /// it are zeroized when dropped, and its `Debug` shows none.
     type Codec;
 
     /// One control datagram (without TCP's length prefix). Data datagrams go to the data plane and never

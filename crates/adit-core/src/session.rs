@@ -2,7 +2,6 @@ use std::fmt;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use zeroize::Zeroizing;
 
 use crate::{Path, PeerId, SessionId};
 
@@ -17,11 +16,11 @@ pub enum Cipher {
     Aes256Gcm,
     /// ChaCha20-Poly1305 (RFC 8439).
     ChaCha20Poly1305,
-    /// AES-128-CBC, for old OpenVPN peers. It needs a [`MacKey`] beside its key, like the next two.
+    /// AES-128-CBC, for old peers. It does not authenticate: it needs an HMAC beside it, like the next two.
     Aes128Cbc,
-    /// AES-192-CBC, for old OpenVPN peers.
+    /// AES-192-CBC.
     Aes192Cbc,
-    /// AES-256-CBC, for old OpenVPN peers.
+    /// AES-256-CBC.
     Aes256Cbc,
 }
 
@@ -46,7 +45,7 @@ impl Cipher {
         }
     }
 
-    /// Whether it authenticates what it encrypts. The others need a [`MacKey`].
+    /// Whether it authenticates what it encrypts. The others need an HMAC.
     pub const fn is_aead(self) -> bool {
         match self {
             Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm | Cipher::ChaCha20Poly1305 => true,
@@ -54,7 +53,7 @@ impl Cipher {
         }
     }
 
-    /// The name OpenVPN uses.
+    /// Its name, as OpenSSL writes it in capitals.
     pub const fn name(self) -> &'static str {
         match self {
             Cipher::Aes128Gcm => "AES-128-GCM",
@@ -67,7 +66,7 @@ impl Cipher {
         }
     }
 
-    /// The cipher with that OpenVPN name, in any case.
+    /// The cipher with that name ([`Cipher::name`]), in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cipher| cipher.name().eq_ignore_ascii_case(name))
     }
@@ -79,11 +78,10 @@ impl fmt::Display for Cipher {
     }
 }
 
-/// The digest of an HMAC: for a cipher that is no AEAD, and for OpenVPN's tls-auth (the `auth` option).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The digest of an HMAC: beside a cipher that is no AEAD, or on a control channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Digest {
-    /// SHA-1, OpenVPN's default. Its HMAC is still sound.
-    #[default]
+    /// SHA-1. Its HMAC is still sound.
     Sha1,
     /// SHA-224.
     Sha224,
@@ -111,7 +109,7 @@ impl Digest {
         }
     }
 
-    /// The name OpenVPN uses.
+    /// Its name, as OpenSSL writes it in capitals.
     pub const fn name(self) -> &'static str {
         match self {
             Digest::Sha1 => "SHA1",
@@ -122,8 +120,8 @@ impl Digest {
         }
     }
 
-    /// The digest with that OpenVPN name, in any case: `SHA256`, or as OpenSSL also writes it, `SHA2-256`,
-    /// `SHA-256` or `RSA-SHA256`.
+    /// The digest with that name ([`Digest::name`]), in any case. OpenSSL's other names of `SHA256` are taken as well:
+    /// `SHA2-256`, `SHA-256`, `RSA-SHA256`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_uppercase();
         let name = name.strip_prefix("RSA-").unwrap_or(&name);
@@ -138,141 +136,20 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The key of one direction of a session.
-#[derive(Clone)]
-pub struct DirectionKey {
-    /// The cipher key, [`Cipher::key_len`] bytes; or an epoch's secret, see [`Framing::OpenVpnEpoch`].
-    pub key: Zeroizing<Vec<u8>>,
-    /// The constant part of an AEAD's nonce. OpenVPN: the last 8 bytes of the 12-byte nonce. WireGuard and
-    /// ciphers that are no AEAD: unused.
-    pub implicit_iv: [u8; 8],
-    /// For a cipher that is no AEAD.
-    pub mac: Option<MacKey>,
-}
-
-impl DirectionKey {
-    /// The key of an AEAD.
-    pub fn aead(key: Zeroizing<Vec<u8>>, implicit_iv: [u8; 8]) -> Self {
-        DirectionKey { key, implicit_iv, mac: None }
-    }
-}
-
-impl fmt::Debug for DirectionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DirectionKey(..)")
-    }
-}
-
-/// What a cipher that is no AEAD needs beside its key.
-#[derive(Clone)]
-pub struct MacKey {
-    /// The digest of the HMAC.
-    pub digest: Digest,
-    /// The HMAC key, [`Digest::output_len`] bytes.
-    pub key: Zeroizing<Vec<u8>>,
-    /// Who seals makes each packet's IV with it: AES-128 of the packet's number. That is unpredictable to
-    /// all who do not have this key, and never the same twice as long as no other session of the same
-    /// cipher key has it. Who opens uses it in [`Framing::OpenVpnStatic`] alone, where it is the key that our
-    /// own IVs are made with: what comes with such an IV is what we sent, thrown back at us.
-    pub iv_key: Zeroizing<[u8; 16]>,
-}
-
-impl fmt::Debug for MacKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MacKey({}, ..)", self.digest)
-    }
-}
-
-/// How a sealed packet looks on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// OpenVPN DATA_V1 or DATA_V2. The cipher says which form follows the header.
-    OpenVpn(OpenVpnFraming),
-    /// OpenVPN `DATA_V2` in the epoch format, with an AEAD. The key of a direction is then the secret of its first
-    /// epoch, 32 bytes for all ciphers.
-    OpenVpnEpoch(OpenVpnFraming),
-    /// OpenVPN with a static key (`secret`): no header, and packet ids in their long form. The cipher is no AEAD.
-    /// A session that takes the place of another of the same id goes on with that one's replay window.
-    OpenVpnStatic(StaticFraming),
-    /// WireGuard transport data, message type 4.
-    WireGuard {
-        /// The receiver index that the peer chose; written into what we send.
-        remote_index: u32,
-        /// The tunnel's MTU in bytes, beyond which nothing is padded.
-        mtu: u16,
-    },
-}
-
-/// The variable parts of OpenVPN's data framing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenVpnFraming {
-    /// What to put in front of what we send. Both versions are accepted from the peer.
-    pub header: OpenVpnHeader,
-    /// Key id 0..=7.
-    pub key_id: u8,
-    /// The compression byte that both sides agreed to carry.
-    pub compression: CompressionFraming,
-}
-
-/// The variable parts of OpenVPN's data framing with a static key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StaticFraming {
-    /// When the session began, in seconds since 1970-01-01T00:00:00Z: a part of each packet id. Later for each
-    /// session under the same keys.
-    pub began: u32,
-    /// The compression byte that both sides agreed to carry.
-    pub compression: CompressionFraming,
-}
-
-/// OpenVPN's data opcode as sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenVpnHeader {
-    /// `DATA_V1`: opcode and key id.
-    V1,
-    /// `DATA_V2`: opcode, key id and the 24-bit peer-id.
-    V2 {
-        /// The peer-id to send.
-        peer_id: u32,
-    },
-}
-
-/// The byte that OpenVPN's compression framings add to each payload. adit never compresses; compressed
-/// payloads from the peer are dropped and counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompressionFraming {
-    /// No compression framing.
-    #[default]
-    None,
-    /// `comp-lzo no`: byte 0xFA in front of the payload.
-    LzoNo,
-    /// `compress` / `compress stub`: byte 0xFB in front, the payload's first byte moved to its tail.
-    Stub,
-    /// `compress stub-v2`: nothing, except that payloads starting with 0x50 are escaped as `50 00`.
-    StubV2,
-}
-
 /// A new session for the data plane: it opens from now on; it seals once activated.
 ///
 /// `C` is [`crate::Protocol::Codec`].
 #[derive(Clone, Debug)]
-pub struct Install<C = Framing> {
+pub struct Install<C> {
     /// Whose session.
     pub peer: PeerId,
     /// The id by which incoming datagrams name it.
     pub session: SessionId,
-    /// The wire form.
-    pub framing: C,
-    /// The cipher.
-    pub cipher: Cipher,
-    /// Key for what we send.
-    pub seal: DirectionKey,
-    /// Key for what we receive.
-    pub open: DirectionKey,
-    /// How late packets may come.
-    pub replay_window: ReplayWindow,
+    /// Its keys and its wire format.
+    pub codec: C,
 }
 
-/// How late a packet may come and still be taken (OpenVPN's `replay-window`).
+/// How late a packet may come and still be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayWindow {
     /// So many packets after it were taken before it, at most; at least 1.
@@ -282,7 +159,7 @@ pub struct ReplayWindow {
 }
 
 impl Default for ReplayWindow {
-    /// OpenVPN's: 64 packets and 15 seconds.
+    /// 64 packets and 15 seconds.
     fn default() -> Self {
         ReplayWindow { packets: 64, time: Duration::from_secs(15) }
     }
@@ -328,13 +205,5 @@ mod tests {
             assert_eq!(Digest::from_name(name), Some(Digest::Sha512));
         }
         assert_eq!((Digest::from_name("SHA512-256"), Digest::from_name("SHA")), (None, None));
-    }
-
-    #[test]
-    fn keys_are_not_shown() {
-        let mac = MacKey { digest: Digest::Sha256, key: vec![7; 32].into(), iv_key: Zeroizing::new([7; 16]) };
-        assert_eq!(format!("{mac:?}"), "MacKey(SHA256, ..)");
-        let key = DirectionKey { mac: Some(mac), ..DirectionKey::aead(vec![7; 16].into(), [7; 8]) };
-        assert_eq!(format!("{key:?}"), "DirectionKey(..)");
     }
 }

@@ -14,7 +14,7 @@ pub struct TunnelSettings {
     pub peer_address: Option<IpAddr>,
     /// MTU of the TUN device in bytes.
     pub mtu: u16,
-    /// Routes into (or around) the tunnel.
+    /// Routes into the tunnel, and bypass routes.
     pub routes: Vec<Route>,
     /// What goes into the tunnel whatever other routes say.
     pub redirect: Option<Redirect>,
@@ -45,7 +45,7 @@ pub enum RouteVia {
     Tunnel,
     /// To that address, whichever device it is on (within the tunnel, usually).
     Gateway(IpAddr),
-    /// Around the tunnel, by the gateway the system had before.
+    /// A bypass route, by the gateway that the system had before.
     SystemGateway,
 }
 

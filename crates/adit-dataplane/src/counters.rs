@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use adit_core::{Instant, PeerId};
+use adit_core::{Activity, Instant, PeerActivity, PeerId};
 
 /// Why a packet or datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,8 @@ pub enum DropReason {
     BadTag,
     /// The inner source address is not behind that peer.
     BadSource,
+    /// The session's selectors do not match the packet.
+    NotSelected,
     /// It does not parse.
     Malformed,
     /// Sealed, it would be longer than a datagram can be.
@@ -36,13 +38,14 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of [`DirectionSnapshot::drops`].
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::NoRoute,
         DropReason::NoPeer,
         DropReason::NoSession,
         DropReason::Replay,
         DropReason::BadTag,
         DropReason::BadSource,
+        DropReason::NotSelected,
         DropReason::Malformed,
         DropReason::TooBig,
         DropReason::Compressed,
@@ -59,6 +62,7 @@ impl DropReason {
             DropReason::Replay => "replayed or too old",
             DropReason::BadTag => "wrong tag: forged, damaged, or other keys",
             DropReason::BadSource => "inner source address not behind that peer",
+            DropReason::NotSelected => "not selected: address, protocol or port",
             DropReason::Malformed => "malformed",
             DropReason::TooBig => "too big for a datagram",
             DropReason::Compressed => "compressed (adit never decompresses)",
@@ -110,6 +114,7 @@ pub(crate) struct PeerCounter {
     keepalives: Cell,
     last_data: Stamp,
     last_keepalive: Stamp,
+    last_other: Stamp,
 }
 
 impl PeerCounter {
@@ -132,11 +137,17 @@ impl PeerCounter {
         self.last_keepalive.set(now);
     }
 
+    /// One of the datagrams was neither.
+    pub(crate) fn stamp_other(&self, now: Instant) {
+        self.last_other.set(now);
+    }
+
     fn activity(&self) -> Activity {
         Activity {
             keepalives: self.keepalives.get(),
             last_data: self.last_data.get(),
             last_keepalive: self.last_keepalive.get(),
+            last_other: self.last_other.get(),
         }
     }
 
@@ -228,12 +239,13 @@ impl Counters {
         Some((read(pair.received.as_ref()).1, read(pair.sent.as_ref()).1))
     }
 
-    /// Keepalives, and when data and keepalives passed last, as the halves were told the time.
-    pub fn liveness(&self, peer: PeerId) -> Option<Liveness> {
+    /// Keepalives, and when data, keepalives and the rest passed last, by the time that the halves were given
+    /// ([`crate::Egress::tick`], [`crate::Ingress::tick`]).
+    pub fn activity(&self, peer: PeerId) -> Option<PeerActivity> {
         let registry = self.registry();
         let pair = registry.get(&peer)?;
         let activity = |half: &Option<Arc<PeerCounter>>| half.as_ref().map(|half| half.activity());
-        Some(Liveness {
+        Some(PeerActivity {
             received: activity(&pair.received).unwrap_or_default(),
             sent: activity(&pair.sent).unwrap_or_default(),
         })
@@ -354,26 +366,6 @@ impl DirectionSnapshot {
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or(0)
     }
-}
-
-/// Keepalives and data of one direction, apart. Messages of the protocol's own are neither.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Activity {
-    /// Keepalives since the peer was added.
-    pub keepalives: u64,
-    /// When the last packet passed.
-    pub last_data: Option<Instant>,
-    /// When the last keepalive passed.
-    pub last_keepalive: Option<Instant>,
-}
-
-/// Both directions of a peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Liveness {
-    /// What came from it, authentic and new.
-    pub received: Activity,
-    /// What was sealed for it.
-    pub sent: Activity,
 }
 
 /// Totals of one peer since it was added.

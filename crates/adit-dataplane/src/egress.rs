@@ -235,8 +235,10 @@ impl Egress {
             Some(peer) => {
                 let before = peer.counter.bytes();
                 let sealed = peer.seal(payload, out);
-                if sealed.is_ok() && peer.sends_keepalive(payload) {
-                    peer.counter.add_keepalive(self.now);
+                match sealed {
+                    Ok(()) if peer.sends_keepalive(payload) => peer.counter.add_keepalive(self.now),
+                    Ok(()) => peer.counter.stamp_other(self.now),
+                    Err(_) => {}
                 }
                 peer.counter.add_message(peer.counter.bytes().wrapping_sub(before));
                 peer.note_limit(&mut self.notices);

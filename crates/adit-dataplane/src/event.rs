@@ -5,7 +5,7 @@ use std::fmt;
 use adit_core::{DataEvent, Install, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
 
 use crate::aead::AeadError;
-use crate::codec::{Opener, Sealer, SessionCodec, session_codec};
+use crate::codec::{Opener, Sealer, SessionCodec};
 
 /// The sealing half of a session, on its way to [`crate::Egress`].
 pub struct SealSession {
@@ -174,17 +174,12 @@ pub fn install(peer: PeerId, session: SessionId, codec: SessionCodec) -> (Egress
     (EgressEvent::Install { peer, session, seal }, IngressEvent::Install { peer, session, open })
 }
 
-/// Divides an order for the two halves, with the codecs whose parameters are in the core.
-pub fn split(event: DataEvent) -> (Option<EgressEvent>, Option<IngressEvent>) {
-    split_with(event, session_codec)
-}
-
-/// Divides an order for the two halves. `codec` makes the codec of a session from its parameters. An install for which
-/// there is none yields nothing, so that its packets count as [`crate::DropReason::NoSession`]; the key schedules of the
-/// protocols always fit.
-pub fn split_with<C>(
+/// Divides an order for the two halves. `make_codec` makes the codec of a session from its parameters. An install for
+/// which there is none yields nothing, so that its packets count as [`crate::DropReason::NoSession`]; the key schedules
+/// of the protocols always fit.
+pub fn split<C>(
     event: DataEvent<C>,
-    codec: impl FnOnce(&Install<C>) -> Result<SessionCodec, AeadError>,
+    make_codec: impl FnOnce(&Install<C>) -> Result<SessionCodec, AeadError>,
 ) -> (Option<EgressEvent>, Option<IngressEvent>) {
     match event {
         DataEvent::AddPeer(peer) => {
@@ -203,7 +198,7 @@ pub fn split_with<C>(
             (Some(EgressEvent::RemoveRoute { peer, route }), Some(IngressEvent::RemoveRoute { peer, route }))
         }
         DataEvent::Install(install) => {
-            let Ok(codec) = codec(&install) else { return (None, None) };
+            let Ok(codec) = make_codec(&install) else { return (None, None) };
             let (egress, ingress) = self::install(install.peer, install.session, codec);
             (Some(egress), Some(ingress))
         }

@@ -138,16 +138,26 @@ impl Ingress {
     }
 
     /// From now on this demultiplexer tells apart what arrives at the socket or on the connection of that path, in
-    /// place of the one of the configuration.
+    /// place of the one of the configuration. Any number of sockets and connections may have the same one.
     pub fn set_demultiplexer(&mut self, path: &Path, demultiplexer: Arc<dyn Demultiplexer>) {
         self.forget_demultiplexer(path);
+        let index = self.rules_of(demultiplexer);
+        self.sockets.insert(Socket::of(path), index);
+    }
+
+    /// The index of the rules of that demultiplexer: those that are there, or new ones in an unused place.
+    fn rules_of(&mut self, demultiplexer: Arc<dyn Demultiplexer>) -> usize {
+        let is_same = |rules: &Rules| Arc::ptr_eq(&rules.demultiplexer, &demultiplexer);
+        if let Some(found) = self.rules.iter().position(is_same) {
+            return found;
+        }
         let is_unused = |index: &usize| !self.sockets.values().any(|used| used == index);
         let index = (1..self.rules.len()).find(is_unused).unwrap_or(self.rules.len());
         match self.rules.get_mut(index) {
             Some(place) => *place = demultiplexer.into(),
             None => self.rules.push(demultiplexer.into()),
         }
-        self.sockets.insert(Socket::of(path), index);
+        index
     }
 
     /// The socket or connection of that path is gone, or has the demultiplexer of the configuration again.
@@ -340,7 +350,7 @@ impl Ingress {
             let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
             peer.note_path(slot, source.path, anywhere, paths, out);
         }
-        let payload = opened.payload?;
+        let payload = opened.payload.inspect_err(|_| peer.counter.stamp_other(self.now))?;
         let payload = range.start + payload.start..range.start + payload.end;
         let bytes_of = bytes.get_mut(payload.clone()).ok_or(DropReason::Malformed)?;
         match bytes_of.first().map(|first| first >> 4) {
@@ -348,6 +358,8 @@ impl Ingress {
             first => {
                 if (session.is_keepalive)(bytes_of) {
                     peer.counter.add_keepalive(self.now);
+                } else {
+                    peer.counter.stamp_other(self.now);
                 }
                 if first.is_none() {
                     return Ok(());

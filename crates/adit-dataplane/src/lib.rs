@@ -47,11 +47,9 @@ mod transmit;
 use std::sync::Arc;
 
 use codec::Demultiplexer;
-pub use counters::{Activity, Counters, DirectionSnapshot, DropReason, Liveness, PeerSnapshot, Snapshot};
+pub use counters::{Counters, DirectionSnapshot, DropReason, PeerSnapshot, Snapshot};
 pub use egress::Egress;
-pub use event::{
-    EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split, split_with,
-};
+pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
 pub use ingress::{Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
 pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};

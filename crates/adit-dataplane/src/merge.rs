@@ -110,7 +110,7 @@ impl Flows {
     /// The packet becomes item number `item`.
     fn start(&mut self, policy: MergePolicy, item: usize, packet: &[u8], ip: &Ip) -> Placed {
         let Some(key) = Key::of(packet, ip) else {
-            // A fragment or a stranger may belong to any flow: it must not be overtaken.
+            // A fragment, or a packet of an unknown protocol, may belong to any flow: it must not be overtaken.
             self.flows.clear();
             return Placed::New(None);
         };

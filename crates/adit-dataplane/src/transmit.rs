@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn full_segments_fill_a_train() {
+    fn full_segments_fill_a_gso_batch() {
         let mut out = TransmitBatch::new();
         for _ in 0..46 {
             put(&mut out, udp(1), &[7; 1472]);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn open_trains_stay_while_complete_ones_leave() {
+    fn open_gso_batches_stay_while_complete_ones_leave() {
         let mut out = TransmitBatch::new();
         for _ in 0..46 {
             put(&mut out, udp(1), &[7; 1472]);

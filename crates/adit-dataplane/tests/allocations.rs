@@ -2,11 +2,8 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{
-    Cipher, CompressionFraming, DataEvent, Digest, DirectionKey, Framing, Install, MacKey, OpenVpnFraming,
-    OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow,
-};
-use adit_dataplane::codec::openvpn;
+use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, Segmentation, TransmitBatch, split,
 };
@@ -16,7 +13,7 @@ fn path() -> Path {
 }
 
 /// The kind of data channel.
-type Form = fn(OpenVpnFraming) -> Framing;
+type Form = fn(DataFraming) -> Framing;
 
 /// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
 /// seals the other opens.
@@ -24,7 +21,12 @@ fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
     let (mut egress, mut ingress, _) = adit_dataplane::new(config);
     let (peer, session) = (PeerId::SERVER, openvpn::session_id(PeerId::SERVER, 0));
     let mac = MacKey { digest: Digest::Sha256, key: vec![7; 32].into(), iv_key: [7; 16].into() };
-    let key = DirectionKey { key: vec![7; 32].into(), implicit_iv: [7; 8], mac: Some(mac) };
+    let key = Key { key: vec![7; 32].into(), implicit_iv: [7; 8], mac: Some(mac) };
+    let header = DataHeader::V2 { peer_id: 0 };
+    let framing = DataFraming { header, key_id: 0, compression: Compression::None };
+    let make_codec = |install: &Install<Framing>| {
+        openvpn::session(install.codec, cipher, (&key, &key), ReplayWindow::default())
+    };
     let events = [
         DataEvent::AddPeer(PeerConfig {
             peer,
@@ -34,24 +36,12 @@ fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
             roams: true,
             staging: false,
         }),
-        DataEvent::Install(Box::new(Install {
-            peer,
-            session,
-            framing: form(OpenVpnFraming {
-                header: OpenVpnHeader::V2 { peer_id: 0 },
-                key_id: 0,
-                compression: CompressionFraming::None,
-            }),
-            cipher,
-            seal: key.clone(),
-            open: key,
-            replay_window: ReplayWindow::default(),
-        })),
+        DataEvent::Install(Box::new(Install { peer, session, codec: form(framing) })),
         DataEvent::Activate { peer, session },
     ];
     let mut out = TransmitBatch::new();
     for event in events {
-        let (for_egress, for_ingress) = split(event);
+        let (for_egress, for_ingress) = split(event, make_codec);
         for_egress.into_iter().for_each(|event| egress.apply(event, &mut out));
         for_ingress.into_iter().for_each(|event| ingress.apply(event));
     }
@@ -84,9 +74,9 @@ fn super_packet(payload: usize) -> (Offload, Vec<u8>) {
 
 #[test]
 fn sealing_and_opening_allocate_nothing() {
-    sealing_and_opening(Cipher::Aes256Gcm, Framing::OpenVpn);
-    sealing_and_opening(Cipher::Aes256Gcm, Framing::OpenVpnEpoch);
-    sealing_and_opening(Cipher::Aes256Cbc, Framing::OpenVpn);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Data);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Epoch);
+    sealing_and_opening(Cipher::Aes256Cbc, Framing::Data);
 }
 
 fn sealing_and_opening(cipher: Cipher, form: Form) {

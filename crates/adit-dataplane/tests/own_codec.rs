@@ -1,6 +1,7 @@
 //! A codec and a demultiplexer of one's own: nothing in the data plane knows them. Their counters have 64 bits, of
 //! which the lowest 32 are on the wire.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -116,8 +117,8 @@ impl End {
         end
     }
 
-    fn apply(&mut self, event: DataEvent) {
-        let (egress, ingress) = split(event);
+    fn apply(&mut self, event: DataEvent<Infallible>) {
+        let (egress, ingress) = split(event, |install| match install.codec {});
         egress.into_iter().for_each(|event| self.egress.apply(event, &mut self.transmit_batch));
         ingress.into_iter().for_each(|event| self.ingress.apply(event));
     }

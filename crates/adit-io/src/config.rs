@@ -1,10 +1,13 @@
 //! What the driver is told at its start.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::Transport;
+use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
 use crate::tun::TunConfig;
@@ -40,6 +43,24 @@ pub struct DriverConfig {
     pub kill_switch: bool,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
+    /// UDP sockets at which another demultiplexer than that of the data plane tells datagrams apart.
+    pub demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
+}
+
+impl DriverConfig {
+    /// The demultiplexer of that socket's own, if it has one.
+    pub(crate) fn demultiplexer(&self, source: UdpSource) -> Option<Arc<dyn Demultiplexer>> {
+        self.demultiplexers.get(&source).map(Arc::clone)
+    }
+}
+
+/// What a UDP socket was configured for: an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UdpSource {
+    /// Into [`DriverConfig::listen`].
+    Listen(usize),
+    /// Into [`DriverConfig::remotes`].
+    Remote(usize),
 }
 
 /// A local address to wait at.

@@ -5,6 +5,7 @@ mod file;
 pub(crate) mod fuzzing {
     pub(crate) use super::file::{content, name_servers, owner};
 }
+mod queue;
 mod resolved;
 
 use std::fs;

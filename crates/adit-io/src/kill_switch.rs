@@ -1,14 +1,15 @@
 //! The kill switch: a table of nftables that lets nothing out but a tunnel's packets and its own datagrams.
 //!
 //! The table names neither a device nor an address. It knows the tunnel's device by its group, and the tunnel's datagrams
-//! by their mark, so it holds before there is a tunnel, while adit is killed, and for the next one. Tables of several
-//! tunnels agree, as group and mark are the same for all.
+//! by their mark, so it holds before there is a tunnel, while adit is killed, and for the next one. Group and mark are the
+//! same for all tunnels: the tunnels of one process have one table, and the tables of several processes agree.
 //!
 //! nftables is spoken to by its own program, `nft`, one ruleset at a time: the program makes one transaction of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
@@ -39,7 +40,7 @@ pub enum KillSwitchError {
     Refused(String),
 }
 
-/// The kill switch of one configuration file.
+/// The kill switch of the configuration files of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillSwitch {
     table: String,
@@ -48,16 +49,27 @@ pub struct KillSwitch {
 }
 
 impl KillSwitch {
-    /// For the tunnel of that configuration file. With `lan`, local networks (private, link-local and multicast
-    /// addresses) may be reached.
-    pub fn new(configuration: &Path, lan: bool) -> Self {
-        let path = configuration.canonicalize().unwrap_or_else(|_| configuration.to_owned());
-        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    /// For the tunnels of these configuration files, in any order. With `lan`, local networks (private, link-local and
+    /// multicast addresses) may be reached.
+    pub fn new(configurations: &[&Path], lan: bool) -> Self {
+        let real = |path: &&Path| path.canonicalize().unwrap_or_else(|_| (*path).to_owned());
+        let paths: BTreeSet<PathBuf> = configurations.iter().map(real).collect();
+        let first = paths.first().and_then(|path| path.file_stem());
+        let stem = first.map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let stem: String = stem.chars().map(plain).take(LONGEST_STEM).collect();
-        // Two files of one name are two tunnels.
-        let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-        let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let mut stem: String = stem.chars().map(plain).take(LONGEST_STEM).collect();
+        if let more @ 1.. = paths.len().saturating_sub(1) {
+            stem.push_str(&format!("_and_{more}"));
+        }
+        // Two files of one name are two tunnels. No path has a zero byte.
+        let mut digest = Sha256::new();
+        for (number, path) in paths.iter().enumerate() {
+            if number > 0 {
+                digest.update([0]);
+            }
+            digest.update(path.as_os_str().as_encoded_bytes());
+        }
+        let digest: String = digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         KillSwitch { table: format!("{PREFIX}{stem}_{digest}"), lan }
     }
 
@@ -192,11 +204,21 @@ mod tests {
 
     #[test]
     fn each_file_has_a_table_of_its_own() {
-        let table = |path: &str| KillSwitch::new(Path::new(path), false).table().to_owned();
+        let table = |path: &str| KillSwitch::new(&[Path::new(path)], false).table().to_owned();
         let one = table("/nonexistent/a/my client; drop.ovpn");
         assert!(one.starts_with("adit_kill_switch_my_client__drop_"), "{one}");
         assert!(one.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{one}");
         assert_ne!(one, table("/nonexistent/b/my client; drop.ovpn"));
+    }
+
+    #[test]
+    fn several_files_have_one_table() {
+        let [a, b] = ["/nonexistent/a.ovpn", "/nonexistent/b.ovpn"].map(Path::new);
+        let table = |files: &[&Path]| KillSwitch::new(files, false).table().to_owned();
+        let both = table(&[a, b]);
+        assert!(both.starts_with("adit_kill_switch_a_and_1_"), "{both}");
+        assert_eq!(both, table(&[b, a]), "in any order");
+        assert!(![table(&[a]), table(&[b])].contains(&both));
     }
 
     /// Whether a datagram of this kind gets out.
@@ -212,8 +234,8 @@ mod tests {
     fn only_the_tunnel_and_marked_datagrams_leave() {
         in_fresh_network(|| {
             let _world = routing::tests::world();
-            let switch = KillSwitch::new(Path::new("/nonexistent/a.ovpn"), false);
-            let second = KillSwitch::new(Path::new("/nonexistent/b.ovpn"), true);
+            let switch = KillSwitch::new(&[Path::new("/nonexistent/a.ovpn")], false);
+            let second = KillSwitch::new(&[Path::new("/nonexistent/b.ovpn")], true);
             match switch.on() {
                 Err(KillSwitchError::NoProgram) if std::env::var_os("CI").is_none() => {
                     #[allow(clippy::print_stderr)]

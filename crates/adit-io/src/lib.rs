@@ -36,10 +36,10 @@ mod tun;
 mod udp;
 
 pub use clock::{clock, local_time, unix_now};
-pub use config::{Buffers, DriverConfig, Family, Listen, Remote};
+pub use config::{Buffers, DriverConfig, Family, Listen, Remote, UdpSource};
 pub use driver::{
     Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec, Observer,
-    WorkerStatus,
+    SharedDevice, WorkerStatus,
 };
 pub use helper::{
     Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy,

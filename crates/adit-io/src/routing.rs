@@ -35,6 +35,8 @@ pub struct Routing {
     policy: Policy,
     /// What the tunnel cannot be without and could not get.
     lacks: Option<String>,
+    /// Other endpoints of the tunnel use the device too.
+    shares_device: bool,
 }
 
 impl Routing {
@@ -55,6 +57,7 @@ impl Routing {
             routes: Vec::new(),
             policy: Policy::new(device, name),
             lacks: None,
+            shares_device: false,
         })
     }
 
@@ -89,6 +92,12 @@ impl Routing {
     /// Puts the device into the group of all tunnels' devices, by which the kill switch knows it.
     pub fn set_tunnel_group(&mut self) -> io::Result<()> {
         self.netlink.set_group(self.device, DEVICE_GROUP)
+    }
+
+    /// Other endpoints of the tunnel use the device too, and may end later: its addresses, and the routes into it, are
+    /// not taken back but go with the device; a route that another endpoint has set is no other program's.
+    pub fn share_device(&mut self) {
+        self.shares_device = true;
     }
 
     /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
@@ -253,13 +262,28 @@ impl Routing {
         // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
         // changed since.
         for route in std::mem::take(&mut self.routes).iter().rev() {
-            let _ = self.netlink.remove_route(route);
+            if !self.goes_with_device(route) {
+                let _ = self.netlink.remove_route(route);
+            }
         }
         for (address, peer) in std::mem::take(&mut self.addresses) {
-            let _ = self.netlink.remove_address(self.device, address, peer);
+            if !self.shares_device {
+                let _ = self.netlink.remove_address(self.device, address, peer);
+            }
         }
         self.applied = None;
         self.bypassed.clear();
+    }
+
+    /// Whether a route is left to the end of a device that other endpoints use.
+    fn goes_with_device(&self, route: &KernelRoute) -> bool {
+        self.shares_device && route.device == Some(self.device)
+    }
+
+    /// Whether another endpoint of the tunnel has set that route.
+    fn is_shared(&mut self, route: &KernelRoute) -> bool {
+        let is_same = |there: &KernelRoute| there.same_place(route) && there.device == route.device;
+        self.goes_with_device(route) && self.main_routes().iter().any(is_same)
     }
 
     fn set_device(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
@@ -322,6 +346,9 @@ impl Routing {
                 if ours { self.netlink.replace_route(&route) } else { self.netlink.add_route(&route) };
             match result {
                 Ok(()) => self.routes.push(route),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.is_shared(&route) => {
+                    self.routes.push(route);
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     // Routes left by an adit process that was killed do no harm.
                     let left_behind = !inward && !self.is_others(&route);

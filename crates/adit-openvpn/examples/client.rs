@@ -9,14 +9,13 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{
-    Cipher, Command, DataEvent, Event, Instant, Protocol as _, Transport, TunnelSettings, UnixTime,
-};
+use adit_core::{Cipher, Command, Instant, Protocol as _, Transport, TunnelSettings, UnixTime, drive_with};
 use adit_openvpn::credentials::client_tls;
 use adit_openvpn::params::{ClientParams, ControlParams, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, TlsConfig};
-use support::{CLIENT, SERVER, carry};
+use support::{CLIENT, SERVER, deliver};
 
 fn main() {
     let (settings, cipher) = connect();
@@ -39,30 +38,30 @@ fn connect() -> (TunnelSettings, Cipher) {
 
     let (mut settings, mut cipher) = (None, None);
     while settings.is_none() || cipher.is_none() {
-        // First what the client asks for, so that keys are in place before the datagrams that announce them.
-        while let Some(event) = client.poll_event() {
-            match event {
-                // A driver resolves the remote and opens a socket.
-                Event::Open { .. } => client.handle_command(now, Command::Opened { path: SERVER }),
-                // A data plane installs the keys.
-                Event::Data(DataEvent::Install(session)) => cipher = Some(session.cipher),
-                // A driver sets addresses and routes.
-                Event::Up(up) => settings = Some(up),
-                _ => {}
-            }
-        }
-        // Then its datagrams, and those of the server; and time, where neither has any.
-        let sent = carry(now, &mut client, &mut server, CLIENT);
-        support::serve_server(&mut server);
-        if sent + carry(now, &mut server, &mut client, SERVER) == 0 {
+        let mut sent = Vec::new();
+        // Events come before datagrams, so that keys are in place before the datagrams that announce them.
+        let on_event = |client: &mut Client, event: Event| match event {
+            // A driver resolves the remote and opens a socket.
+            Event::Open { .. } => client.handle_command(now, Command::Opened { path: SERVER }),
+            // A data plane installs the keys.
+            Event::Data(DataEvent::Install(session)) => cipher = Some(session.codec.cipher),
+            // A driver sets addresses and routes.
+            Event::Up(up) => settings = Some(up),
+            _ => {}
+        };
+        drive_with(&mut client, on_event, |_, datagram| sent.push(datagram.to_vec()));
+        deliver(now, &sent, &mut server, CLIENT);
+        let answers = support::run_server(&mut server);
+        deliver(now, &answers, &mut client, SERVER);
+        if sent.is_empty() && answers.is_empty() {
             now = client.poll_timeout().unwrap_or(now + Duration::from_secs(1));
             client.handle_timeout(now);
             server.handle_timeout(now);
         }
     }
-    // The last words of the client end its session at the server, too.
+    // The exit notice of the client ends its control channel at the server, too.
     client.handle_command(now, Command::Shutdown);
-    carry(now, &mut client, &mut server, CLIENT);
+    drive_with(&mut client, |_, _| {}, |_, datagram| server.handle_datagram(now, CLIENT, datagram).unwrap());
     (settings.unwrap(), cipher.unwrap())
 }
 

@@ -7,20 +7,22 @@
 
 mod support;
 
-use adit_core::{DataEvent, Event, Instant, IpNet, Protocol as _, UnixTime};
+use adit_core::{Instant, IpNet, UnixTime, drive_with};
+use adit_openvpn::codec::Codec;
 use adit_openvpn::credentials::server_tls;
 use adit_openvpn::params::{ControlParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, Server, TlsConfig};
-use support::{CLIENT, Keys, SERVER, carry};
+use support::{CLIENT, SERVER, deliver};
 
 fn main() {
-    let (routes, keys, _) = serve();
-    println!("a peer with the inner addresses {routes:?}, cipher {}", keys.cipher);
+    let (routes, codec, _) = serve();
+    println!("a peer with the inner addresses {routes:?}, cipher {}", codec.cipher);
 }
 
-/// The inner addresses of the first peer, the keys of its session, and the client's keys.
-fn serve() -> (Vec<IpNet>, Keys, Keys) {
+/// The inner addresses of the first peer, and the parameters of its session here and at the client.
+fn serve() -> (Vec<IpNet>, Codec, Codec) {
     let (credentials, client_credentials) = support::credentials();
     let mut client = support::client(&client_credentials);
 
@@ -36,31 +38,28 @@ fn serve() -> (Vec<IpNet>, Keys, Keys) {
     };
     let mut server = Server::new(params, now, [2; 32]);
 
-    let (mut routes, mut keys, mut other) = (None, None, None);
-    while routes.is_none() || keys.is_none() || other.is_none() {
-        other = other.or(support::serve_client(now, &mut client));
-        carry(now, &mut client, &mut server, CLIENT);
-        while let Some(event) = server.poll_event() {
-            match event {
-                // A data plane learns where the peer is and which inner addresses are its own …
-                Event::Data(DataEvent::AddPeer(peer)) => routes = Some(peer.routes),
-                // … and gets the keys of its session.
-                Event::Data(DataEvent::Install(session)) => {
-                    keys =
-                        Some(Keys { cipher: session.cipher, seal: session.seal.key, open: session.open.key });
-                }
-                _ => {}
-            }
-        }
-        carry(now, &mut server, &mut client, SERVER);
+    let (mut routes, mut codec, mut other) = (None, None, None);
+    while routes.is_none() || codec.is_none() || other.is_none() {
+        let sent = support::run_client(now, &mut client, &mut other);
+        deliver(now, &sent, &mut server, CLIENT);
+        let mut answers = Vec::new();
+        let on_event = |_: &mut Server, event: Event| match event {
+            // A data plane learns where the peer is and which inner addresses are its own …
+            Event::Data(DataEvent::AddPeer(peer)) => routes = Some(peer.routes),
+            // … and gets the keys of its session, with the cipher and the format.
+            Event::Data(DataEvent::Install(session)) => codec = Some(session.codec),
+            _ => {}
+        };
+        drive_with(&mut server, on_event, |_, datagram| answers.push(datagram.to_vec()));
+        deliver(now, &answers, &mut client, SERVER);
     }
-    (routes.unwrap(), keys.unwrap(), other.unwrap())
+    (routes.unwrap(), codec.unwrap(), other.unwrap())
 }
 
 #[test]
 fn both_ends_have_the_same_keys() {
-    let (routes, keys, other) = serve();
+    let (routes, codec, other) = serve();
     assert_eq!(routes, ["10.8.0.2/32".parse().unwrap()]);
-    assert_eq!(keys.seal, other.open);
-    assert_eq!(keys.open, other.seal);
+    assert_eq!(codec.seal.key, other.open.key);
+    assert_eq!(codec.open.key, other.seal.key);
 }

@@ -1,7 +1,7 @@
 //! Tokens that a server gives its clients in place of their passwords.
 //!
-//! `SESS_ID_AT_` and base64 of `session id (12) | first time (8) | this time (8) | HMAC-SHA256 (32)`, the HMAC
-//! over the username and all before it. Source: OpenVPN auth_token.c.
+//! `SESS_ID_AT_` and base64 of `login id (12) | first time (8) | this time (8) | HMAC-SHA256 (32)`, the HMAC over the
+//! username and all before it. Source: OpenVPN auth_token.c, which calls the login's id a session id.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use zeroize::Zeroizing;
 use crate::access::TokenParams;
 
 const PREFIX: &str = "SESS_ID_AT_";
-pub(crate) const SESSION_ID_LEN: usize = 12;
-const SIGNED_LEN: usize = SESSION_ID_LEN + 8 + 8;
+pub(crate) const LOGIN_ID_LEN: usize = 12;
+const SIGNED_LEN: usize = LOGIN_ID_LEN + 8 + 8;
 const DATA_LEN: usize = SIGNED_LEN + 32;
 /// Three bytes make four letters; the length is a multiple of three.
 const TEXT_LEN: usize = PREFIX.len() + DATA_LEN / 3 * 4;
@@ -25,10 +25,10 @@ pub(crate) fn is_token(password: &str) -> bool {
     password.len() == TEXT_LEN && password.starts_with(PREFIX)
 }
 
-/// What all tokens of one client have in common.
+/// The login that a client's tokens stand for: what all of them have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TokenSession {
-    pub(crate) id: [u8; SESSION_ID_LEN],
+pub(crate) struct Login {
+    pub(crate) id: [u8; LOGIN_ID_LEN],
     /// When the client authenticated itself first, in seconds since 1970.
     pub(crate) since: u64,
 }
@@ -36,13 +36,13 @@ pub(crate) struct TokenSession {
 /// What a token is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
-    pub(crate) session: TokenSession,
+    pub(crate) login: Login,
     pub(crate) expired: bool,
     /// It was made for no name: the username that came with it is not to be trusted.
     pub(crate) nameless: bool,
 }
 
-impl TokenSession {
+impl Login {
     /// A token for that user at that time (in seconds since 1970).
     pub(crate) fn token(&self, params: &TokenParams, username: &str, now: u64) -> Zeroizing<String> {
         let mut data = Zeroizing::new(Vec::with_capacity(DATA_LEN));
@@ -79,14 +79,14 @@ pub(crate) fn verify(params: &TokenParams, username: &str, token: &str, now: u64
     if nameless && !fits("") {
         return None;
     }
-    let (id, times) = signed.split_first_chunk::<SESSION_ID_LEN>()?;
+    let (id, times) = signed.split_first_chunk::<LOGIN_ID_LEN>()?;
     let (since, times) = times.split_first_chunk::<8>()?;
     let (made, _) = times.split_first_chunk::<8>()?;
     let (since, made) = (u64::from_be_bytes(*since), u64::from_be_bytes(*made));
     let until = made.saturating_add(twice(params.renewal));
     let over = params.lifetime.is_some_and(|life| now > since.saturating_add(life.as_secs()));
     let expired = now < made || now >= until || made < since || over;
-    Some(Verified { session: TokenSession { id: *id, since }, expired, nameless })
+    Some(Verified { login: Login { id: *id, since }, expired, nameless })
 }
 
 fn twice(time: Duration) -> u64 {
@@ -108,57 +108,57 @@ mod tests {
 
     const USER: &str = "test user name";
 
-    fn session(since: u64) -> TokenSession {
-        let mut id = [0; SESSION_ID_LEN];
+    fn login(since: u64) -> Login {
+        let mut id = [0; LOGIN_ID_LEN];
         Base64::decode("0123456789abcdef", &mut id).unwrap();
-        TokenSession { id, since }
+        Login { id, since }
     }
 
     // `now0key0` of OpenVPN's tests/unit_tests/openvpn/test_auth_token.c.
     #[test]
     fn the_token_of_openvpn() {
-        let token = session(0).token(&params(), USER, 0);
+        let token = login(0).token(&params(), USER, 0);
         assert_eq!(
             *token,
             "SESS_ID_AT_0123456789abcdefAAAAAAAAAAAAAAAAAAAAAE5JsQJOVfo8jnI3RL3tBaR5NkE4yPfcylFUHmHSc5Bu"
         );
         let verified = verify(&params(), USER, &token, 0).unwrap();
-        assert_eq!(verified, Verified { session: session(0), expired: false, nameless: false });
+        assert_eq!(verified, Verified { login: login(0), expired: false, nameless: false });
     }
 
     // The times of the same file's `auth_token_test_timeout`.
     #[test]
     fn tokens_run_out() {
         let start = 100_000;
-        let token = session(start).token(&params(), USER, start);
+        let token = login(start).token(&params(), USER, start);
         let expired = |now| verify(&params(), USER, &token, now).unwrap().expired;
         assert!(!expired(start) && !expired(start + 220));
         assert!(expired(start - 100) && expired(start + 260) && expired(start + 3001));
-        let renewed = session(start).token(&params(), USER, start + 2990);
+        let renewed = login(start).token(&params(), USER, start + 2990);
         assert!(!verify(&params(), USER, &renewed, start + 3000).unwrap().expired);
         assert!(verify(&params(), USER, &renewed, start + 3001).unwrap().expired);
         let endless = TokenParams { lifetime: None, ..params() };
         assert!(!verify(&endless, USER, &renewed, start + 3001).unwrap().expired);
-        let early = session(start).token(&params(), USER, start - 1);
-        assert!(verify(&params(), USER, &early, start).unwrap().expired, "made before its session");
+        let early = login(start).token(&params(), USER, start - 1);
+        assert!(verify(&params(), USER, &early, start).unwrap().expired, "made before its login");
     }
 
     #[test]
     fn only_our_own_tokens_for_that_user_count() {
-        let token = session(0).token(&params(), USER, 0);
+        let token = login(0).token(&params(), USER, 0);
         let other = TokenParams { secret: Zeroizing::new([1; 32]), ..params() };
         assert_eq!(verify(&other, USER, &token, 0), None);
         assert_eq!(verify(&params(), "mallory", &token, 0), None);
         let mut forged = token.to_string();
         forged.replace_range(20..21, "X");
         assert_eq!(verify(&params(), USER, &forged, 0), None);
-        let nameless = session(0).token(&params(), "", 0);
+        let nameless = login(0).token(&params(), "", 0);
         assert!(verify(&params(), USER, &nameless, 0).unwrap().nameless);
     }
 
     #[test]
     fn cve_2026_13122_a_short_token_is_a_password() {
-        let token = session(0).token(&params(), USER, 0);
+        let token = login(0).token(&params(), USER, 0);
         for length in 0..token.len() {
             assert!(!is_token(&token[..length]));
             assert_eq!(verify(&params(), USER, &token[..length], 0), None);

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Framing, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Report,
-    Severity, TableUsage,
+    Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Report, Severity,
+    TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use crate::codec::Codec;
 use crate::params::{ClientParams, ControlParams};
 use crate::request::{
     Challenge, ChallengeResponse, Event, PeerDetail, PeerInfo, Reply, Request, UserPassword,
@@ -180,7 +181,7 @@ impl Client {
     /// The same, but not before `least` has passed.
     fn try_again_after(&mut self, reason: &str, next: Next, least: Duration) {
         // The server, or the network, may be quicker to end what we were told to end.
-        if matches!(&self.state, State::Connected(connection) if connection.says_goodbye()) {
+        if matches!(&self.state, State::Connected(connection) if connection.is_exiting()) {
             return self.end(Ended::Shutdown);
         }
         let was_up = self.leave_connection();
@@ -394,7 +395,7 @@ impl Client {
                 let text = format!("{}: {reason}", self.remote_name());
                 self.end(Ended::Failed(text));
             }
-            Outcome::Goodbye => self.end(Ended::Shutdown),
+            Outcome::Exited => self.end(Ended::Shutdown),
         }
     }
 }
@@ -403,7 +404,7 @@ impl Protocol for Client {
     type Request = Request;
     type Reply = Reply;
     type Detail = PeerDetail;
-    type Codec = Framing;
+    type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
@@ -421,14 +422,17 @@ impl Protocol for Client {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
             Command::NotUp { reason } => self.not_up(&reason),
-            Command::OpenFailed { .. } | Command::Disconnect { .. } => {}
+            Command::OpenFailed { .. }
+            | Command::Disconnect { .. }
+            | Command::SocketBound { .. }
+            | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
                     self.try_again(&format!("the connection broke: {reason}"), false);
                 }
             }
             Command::Shutdown => match &mut self.state {
-                State::Connected(connection) => connection.say_goodbye(now, &mut self.events),
+                State::Connected(connection) => connection.send_exit_notice(now, &mut self.events),
                 State::Ended => {}
                 _ => self.end(Ended::Shutdown),
             },

@@ -1,22 +1,23 @@
 //! What each side says of itself in key method 2.
 
-use adit_core::{Cipher, CompressionFraming, Path};
+use adit_core::{Cipher, Path};
 use zeroize::Zeroizing;
 
+use crate::codec::Compression;
 use crate::key_method::KeyMethod2;
 use crate::keys::KeySource;
-use crate::negotiate::{iv_proto, known_proto, point_proto};
-use crate::occ::{OccParams, OccPoint, options_string};
+use crate::negotiate::{iv_proto, known_proto, point_to_point_proto};
+use crate::occ::{OccParams, OccPointToPoint, options_string};
 use crate::params::{ClientParams, DataParams, ServerParams};
 use crate::peer_info::PeerVariables;
-use crate::wire::Role;
+use crate::wire::TlsRole;
 use crate::wrap::WrapConfig;
 
 /// A client's key method 2; its random numbers are filled in for each exchange.
 pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     if !params.pull {
-        let (wrap, info) = (&params.control.wrap, point_info(&params.data));
-        return message(Role::Client, &params.data, wrap, Some((&params.local).into()), path, info);
+        let (wrap, info) = (&params.control.wrap, point_to_point_info(&params.data));
+        return message(TlsRole::Client, &params.data, wrap, Some((&params.local).into()), path, info);
     }
     let mut info = PeerVariables::new();
     info.push("IV_VER", concat!("adit_", env!("CARGO_PKG_VERSION")));
@@ -41,35 +42,35 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     for (name, value) in &params.peer_info {
         info.push(name, value);
     }
-    message(Role::Client, &params.data, &params.control.wrap, None, path, info.to_string())
+    message(TlsRole::Client, &params.data, &params.control.wrap, None, path, info.to_string())
 }
 
 /// A server's key method 2. To a client that `migrates` off compression it names compression, as the client does:
 /// otherwise that one would warn of a difference (OpenVPN ssl_util.c, `options_string_compat_lzo`).
 pub(crate) fn server_hello(params: &ServerParams, path: Path, migrates: bool) -> KeyMethod2 {
-    let info = params.point.as_ref().map(|_| point_info(&params.data)).unwrap_or_default();
-    let point = params.point.as_ref().map(|point| OccPoint::from(&point.local));
+    let info = params.point_to_point.as_ref().map(|_| point_to_point_info(&params.data)).unwrap_or_default();
+    let point_to_point = params.point_to_point.as_ref().map(|point| OccPointToPoint::from(&point.local));
     let wrap = &params.control.wrap;
     if migrates {
-        let data = DataParams { compression: CompressionFraming::LzoNo, ..params.data.clone() };
-        return message(Role::Server, &data, wrap, point, path, info);
+        let data = DataParams { compression: Compression::LzoNo, ..params.data.clone() };
+        return message(TlsRole::Server, &data, wrap, point_to_point, path, info);
     }
-    message(Role::Server, &params.data, wrap, point, path, info)
+    message(TlsRole::Server, &params.data, wrap, point_to_point, path, info)
 }
 
 /// What an end of a point-to-point tunnel tells: no more than the agreement needs.
-fn point_info(data: &DataParams) -> String {
+fn point_to_point_info(data: &DataParams) -> String {
     let mut info = PeerVariables::new();
     info.push("IV_CIPHERS", &cipher_list(&data.ciphers));
-    info.push("IV_PROTO", &point_proto(data).to_string());
+    info.push("IV_PROTO", &point_to_point_proto(data).to_string());
     info.to_string()
 }
 
 fn message(
-    role: Role,
+    role: TlsRole,
     data: &DataParams,
     wrap: &WrapConfig,
-    point: Option<OccPoint>,
+    point_to_point: Option<OccPointToPoint>,
     path: Path,
     peer_info: String,
 ) -> KeyMethod2 {
@@ -85,7 +86,7 @@ fn message(
         compression: data.compression,
         tls_auth: matches!(wrap, WrapConfig::TlsAuth { .. }),
         key_direction: wrap.key_direction(),
-        point,
+        point_to_point,
         secret: false,
     });
     KeyMethod2 {
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn abilities_that_need_exported_keys_are_left_out() {
         let params = DataParams::default();
-        let info = point_info(&params);
+        let info = point_to_point_info(&params);
         let kept = without_exports(&info);
         let proto = |info: &str| crate::negotiate::PeerAbilities::parse(info).proto;
         assert_eq!(proto(&kept), proto(&info) & !iv_proto::EXPORTS);
@@ -138,7 +139,7 @@ mod tests {
         let key = StaticKey::from_bytes(&[7; 256]);
         let wrap = WrapConfig::tls_auth(&key, Digest::Sha1, KeyDirection::Inverse);
         let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 1194).into() };
-        let hello = message(Role::Client, &DataParams::default(), &wrap, None, path, String::new());
+        let hello = message(TlsRole::Client, &DataParams::default(), &wrap, None, path, String::new());
         assert_eq!(
             hello.options,
             "V4,dev-type tun,link-mtu 1541,tun-mtu 1500,proto UDPv4,keydir 1,auth SHA1,keysize 128,\

@@ -1,19 +1,17 @@
-//! The data keys of one peer: made from its session, handed to the data plane.
+//! The data keys of one peer: made from its control channel, handed to the data plane.
 
 use std::collections::VecDeque;
 
-use adit_core::{
-    Cipher, CompressionFraming, Digest, Framing, OpenVpnFraming, OpenVpnHeader, PeerId, ReplayWindow,
-    SessionId,
-};
+use adit_core::{Cipher, Digest, PeerId, ReplayWindow};
 
+use crate::codec::{Codec, Compression, DataFraming, DataHeader, Framing, session_id};
+use crate::control_channel::ControlChannel;
 use crate::key_state::KeyStateError;
 use crate::negotiate::{PointToPointTerms, Shape, iv_proto};
 use crate::params::DataParams;
 use crate::request::{DataEvent, Event, Install};
-use crate::session::Session;
 use crate::usage::{Traffic, Usage, UseLimits};
-use crate::wire::Role;
+use crate::wire::TlsRole;
 
 /// The peer-id of a point-to-point tunnel whose ends cannot export one (OpenVPN ssl_ncp.c: "vpn").
 const FIXED_PEER_ID: u32 = 0x0076_706e;
@@ -24,8 +22,8 @@ pub(crate) struct Agreement {
     pub(crate) cipher: Cipher,
     /// For a cipher that is no AEAD.
     pub(crate) digest: Digest,
-    pub(crate) header: OpenVpnHeader,
-    pub(crate) compression: CompressionFraming,
+    pub(crate) header: DataHeader,
+    pub(crate) compression: Compression,
     /// Keys come from the TLS exporter, not from OpenVPN's PRF.
     pub(crate) exporter: bool,
     /// The epoch data format; then the header is `DATA_V2` and the cipher an AEAD.
@@ -43,8 +41,8 @@ impl Agreement {
     pub(crate) fn shape(&self) -> Shape {
         Shape {
             header: match self.header {
-                OpenVpnHeader::V1 => 1,
-                OpenVpnHeader::V2 { .. } => 4,
+                DataHeader::V1 => 1,
+                DataHeader::V2 { .. } => 4,
             },
             packet_id: if self.epoch { 8 } else { 4 },
             cipher: self.cipher,
@@ -60,13 +58,13 @@ impl Agreement {
     pub(crate) fn of_point_to_point(
         terms: &PointToPointTerms,
         data: &DataParams,
-        session: &Session,
+        channel: &ControlChannel,
     ) -> Result<Self, KeyStateError> {
         let exporter = terms.has(iv_proto::TLS_KEY_EXPORT);
         let header = match (terms.has(iv_proto::DATA_V2), exporter) {
-            (false, _) => OpenVpnHeader::V1,
-            (true, true) => OpenVpnHeader::V2 { peer_id: session.point_peer_id()? },
-            (true, false) => OpenVpnHeader::V2 { peer_id: FIXED_PEER_ID },
+            (false, _) => DataHeader::V1,
+            (true, true) => DataHeader::V2 { peer_id: channel.point_to_point_peer_id()? },
+            (true, false) => DataHeader::V2 { peer_id: FIXED_PEER_ID },
         };
         Ok(Agreement {
             cipher: terms.cipher,
@@ -85,7 +83,7 @@ impl Agreement {
 /// Exchanges may be complete before the agreement is known (a client learns it by push): their keys wait.
 pub(crate) struct DataKeys {
     peer: PeerId,
-    role: Role,
+    role: TlsRole,
     agreement: Option<Agreement>,
     /// Exchanges that are not complete, but whose keys the data plane has.
     prepared: Vec<u8>,
@@ -96,7 +94,7 @@ pub(crate) struct DataKeys {
 }
 
 impl DataKeys {
-    pub(crate) fn new(peer: PeerId, role: Role) -> Self {
+    pub(crate) fn new(peer: PeerId, role: TlsRole) -> Self {
         DataKeys {
             peer,
             role,
@@ -122,12 +120,12 @@ impl DataKeys {
     pub(crate) fn agree(
         &mut self,
         agreement: Agreement,
-        session: &Session,
+        channel: &ControlChannel,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         self.agreement = Some(agreement);
         for key_id in self.established.clone() {
-            self.install(key_id, session, events)?;
+            self.install(key_id, channel, events)?;
         }
         if let Some(key_id) = self.active {
             self.activate(key_id, events);
@@ -139,7 +137,7 @@ impl DataKeys {
     pub(crate) fn established(
         &mut self,
         key_id: u8,
-        session: &Session,
+        channel: &ControlChannel,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         self.completed += 1;
@@ -148,7 +146,7 @@ impl DataKeys {
             self.prepared.remove(index);
             return Ok(());
         }
-        self.install(key_id, session, events)
+        self.install(key_id, channel, events)
     }
 
     /// An exchange can export its keys before it is complete: the data plane opens with them from now on, if they are to
@@ -159,40 +157,34 @@ impl DataKeys {
     pub(crate) fn prepare(
         &mut self,
         key_id: u8,
-        session: &Session,
+        channel: &ControlChannel,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         if !self.agreement.is_some_and(|agreement| agreement.exporter) {
             return Ok(());
         }
         self.prepared.push(key_id);
-        self.install(key_id, session, events)
+        self.install(key_id, channel, events)
     }
 
     fn install(
         &self,
         key_id: u8,
-        session: &Session,
+        channel: &ControlChannel,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         let Some(agreement) = self.agreement else { return Ok(()) };
-        let material = session.key_material(key_id, agreement.exporter)?;
-        let framing = OpenVpnFraming { header: agreement.header, key_id, compression: agreement.compression };
+        let material = channel.key_material(key_id, agreement.exporter)?;
+        let Agreement { header, cipher, compression, replay_window, .. } = agreement;
+        let framing = DataFraming { header, key_id, compression };
         let (framing, (seal, open)) = if agreement.epoch {
-            (Framing::OpenVpnEpoch(framing), material.epoch_directions(self.role))
+            (Framing::Epoch(framing), material.epoch_directions(self.role))
         } else {
-            let keys = material.directions(self.role, agreement.cipher, agreement.digest);
-            (Framing::OpenVpn(framing), keys)
+            (Framing::Data(framing), material.directions(self.role, cipher, agreement.digest))
         };
-        events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
-            peer: self.peer,
-            session: self.session_id(key_id),
-            framing,
-            cipher: agreement.cipher,
-            seal,
-            open,
-            replay_window: agreement.replay_window,
-        }))));
+        let (peer, session) = (self.peer, session_id(self.peer, key_id));
+        let codec = Codec { framing, cipher, seal, open, replay_window };
+        events.push_back(Event::Data(DataEvent::Install(Box::new(Install { peer, session, codec }))));
         Ok(())
     }
 
@@ -208,7 +200,7 @@ impl DataKeys {
         self.active = Some(key_id);
         self.usage.restart();
         if self.agreement.is_some() {
-            let session = self.session_id(key_id);
+            let session = session_id(self.peer, key_id);
             events.push_back(Event::Data(DataEvent::Activate { peer: self.peer, session }));
         }
     }
@@ -222,12 +214,8 @@ impl DataKeys {
             return;
         }
         if self.agreement.is_some() {
-            let session = self.session_id(key_id);
+            let session = session_id(self.peer, key_id);
             events.push_back(Event::Data(DataEvent::Retire { peer: self.peer, session }));
         }
-    }
-
-    fn session_id(&self, key_id: u8) -> SessionId {
-        SessionId::openvpn(self.peer, key_id)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use adit_core::{Dns, IpNet, is_domain};
 
 use crate::access::TokenParams;
-use crate::auth_token::{SESSION_ID_LEN, TokenSession, is_token, verify};
+use crate::auth_token::{LOGIN_ID_LEN, Login, is_token, verify};
 use crate::params::{Keepalive, LocalSettings};
 use crate::pushed::{Pushed, Refused};
 
@@ -61,10 +61,10 @@ pub fn token(params: &TokenParams, username: &str, password: &str, now: u64) -> 
 ///
 /// If it is not what it was made as, or if it is still good with one letter changed.
 pub fn own_token(params: &TokenParams, username: &str, [since, made, now]: [u64; 3], change: usize) {
-    let session = TokenSession { id: [7; SESSION_ID_LEN], since };
-    let token = session.token(params, username, made);
+    let login = Login { id: [7; LOGIN_ID_LEN], since };
+    let token = login.token(params, username, made);
     let verified = verify(params, username, &token, now).expect("our own token");
-    assert!(verified.session == session && !verified.nameless);
+    assert!(verified.login == login && !verified.nameless);
     assert!(verified.expired || (made..=made.saturating_add(params.renewal.as_secs() * 2)).contains(&now));
     let other = [username, "x"].concat();
     assert_eq!(verify(params, &other, &token, now).is_some(), username.is_empty(), "the token of another");
@@ -78,7 +78,7 @@ pub fn own_token(params: &TokenParams, username: &str, [since, made, now]: [u64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::judged;
+    use crate::testing::judged;
 
     #[test]
     fn each_entry_point_reaches_its_decoder() {

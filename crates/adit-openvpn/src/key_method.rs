@@ -12,7 +12,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::keys::{KeySource, PRE_MASTER_LEN};
-use crate::wire::Role;
+use crate::wire::TlsRole;
 
 /// Longest options string in bytes (OpenVPN ssl.h, `TLS_OPTIONS_LEN`, less the NUL).
 pub const MAX_OPTIONS_LEN: usize = 511;
@@ -110,15 +110,15 @@ impl KeyMethod2 {
     ///
     /// # Errors
     /// If it is cut short, not of method 2, or has a string that is too long or no text.
-    pub fn decode(message: &[u8], sender: Role) -> Result<Self, KeyMethodError> {
+    pub fn decode(message: &[u8], sender: TlsRole) -> Result<Self, KeyMethodError> {
         let rest = message.get(4..).ok_or(KeyMethodError::CutShort("start"))?;
         let (&method, mut rest) = rest.split_first().ok_or(KeyMethodError::CutShort("method"))?;
         if method & METHOD_MASK != METHOD {
             return Err(KeyMethodError::Method(method & METHOD_MASK));
         }
         let pre_master = match sender {
-            Role::Client => Some(read_array::<PRE_MASTER_LEN>(&mut rest, "pre-master secret")?),
-            Role::Server => None,
+            TlsRole::Client => Some(read_array::<PRE_MASTER_LEN>(&mut rest, "pre-master secret")?),
+            TlsRole::Server => None,
         };
         let random1 = read_array(&mut rest, "random numbers")?;
         let random2 = read_array(&mut rest, "random numbers")?;
@@ -198,10 +198,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn message(sender: Role) -> KeyMethod2 {
+    fn message(sender: TlsRole) -> KeyMethod2 {
         KeyMethod2 {
             source: KeySource {
-                pre_master: (sender == Role::Client).then_some([1; 48]),
+                pre_master: (sender == TlsRole::Client).then_some([1; 48]),
                 random1: [2; 32],
                 random2: [3; 32],
             },
@@ -222,21 +222,21 @@ mod tests {
 
     #[test]
     fn layout() {
-        let bytes = encoded(&message(Role::Client));
+        let bytes = encoded(&message(TlsRole::Client));
         assert_eq!(bytes[..5], [0, 0, 0, 0, 2]);
         assert_eq!(bytes[5..53], [1; 48]);
         assert_eq!(bytes[53..85], [2; 32]);
         assert_eq!(bytes[85..117], [3; 32]);
         assert_eq!(bytes[117..135], *b"\0\x10V4,dev-type tun\0");
         assert_eq!(bytes[135..141], *b"\0\x04ann\0");
-        let bytes = encoded(&message(Role::Server));
+        let bytes = encoded(&message(TlsRole::Server));
         assert_eq!(bytes[5..37], [2; 32]);
     }
 
     #[test]
     fn absent_strings_are_empty() {
-        let full = encoded(&message(Role::Server));
-        let mut bare = message(Role::Server);
+        let full = encoded(&message(TlsRole::Server));
+        let mut bare = message(TlsRole::Server);
         for (end, clear) in [(full.len() - 26, 1), (full.len() - 26 - 9, 2), (full.len() - 26 - 9 - 6, 3)] {
             bare.peer_info.clear();
             if clear > 1 {
@@ -245,29 +245,29 @@ mod tests {
             if clear > 2 {
                 bare.username.clear();
             }
-            assert_eq!(KeyMethod2::decode(&full[..end], Role::Server), Ok(bare.clone()));
+            assert_eq!(KeyMethod2::decode(&full[..end], TlsRole::Server), Ok(bare.clone()));
         }
-        assert_eq!(KeyMethod2::decode(&encoded(&bare), Role::Server), Ok(bare));
+        assert_eq!(KeyMethod2::decode(&encoded(&bare), TlsRole::Server), Ok(bare));
     }
 
     #[test]
     fn the_last_byte_of_a_string_is_not_part_of_it() {
-        let sent = message(Role::Server);
+        let sent = message(TlsRole::Server);
         let mut bytes = encoded(&sent);
         // Where `KeyMethod2::encode` puts the NULs of options, username, password and peer info.
         for (at, unset) in [(86, b'x'), (92, 0xff), (101, b'\n'), (bytes.len() - 1, 0x80)] {
             assert_eq!(std::mem::replace(&mut bytes[at], unset), 0);
         }
-        assert_eq!(KeyMethod2::decode(&bytes, Role::Server), Ok(sent));
+        assert_eq!(KeyMethod2::decode(&bytes, TlsRole::Server), Ok(sent));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let good = encoded(&message(Role::Server));
+        let good = encoded(&message(TlsRole::Server));
         let decode = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = good.clone();
             change(&mut bytes);
-            KeyMethod2::decode(&bytes, Role::Server).unwrap_err()
+            KeyMethod2::decode(&bytes, TlsRole::Server).unwrap_err()
         };
         assert_eq!(decode(&|b| b[4] = 1), KeyMethodError::Method(1));
         assert_eq!(decode(&|b| b.truncate(50)), KeyMethodError::CutShort("random numbers"));
@@ -277,18 +277,18 @@ mod tests {
         assert_eq!(decode(&|b| b[72] = 0), KeyMethodError::Nul("options string"));
         let end = good.len() - 2;
         assert_eq!(decode(&|b| b[end] = 0), KeyMethodError::Nul("peer info"));
-        let long = KeyMethod2 { username: "u".repeat(MAX_CREDENTIAL_LEN + 1), ..message(Role::Server) };
+        let long = KeyMethod2 { username: "u".repeat(MAX_CREDENTIAL_LEN + 1), ..message(TlsRole::Server) };
         let too_long = KeyMethodError::TooLong { field: "username", limit: MAX_CREDENTIAL_LEN };
         assert_eq!(long.encode(&mut Vec::new()), Err(too_long));
-        let nul = KeyMethod2 { username: "a\0b".to_owned(), ..message(Role::Server) };
+        let nul = KeyMethod2 { username: "a\0b".to_owned(), ..message(TlsRole::Server) };
         assert_eq!(nul.encode(&mut Vec::new()), Err(KeyMethodError::Nul("username")));
         // A server's message is no client's: it ends too early.
-        assert!(KeyMethod2::decode(&good[..100], Role::Client).is_err());
+        assert!(KeyMethod2::decode(&good[..100], TlsRole::Client).is_err());
     }
 
     #[test]
     fn debug_hides_secrets() {
-        let text = format!("{:?}", message(Role::Client));
+        let text = format!("{:?}", message(TlsRole::Client));
         assert!(text.contains("ann") && !text.contains("s3cret") && !text.contains("source"));
     }
 
@@ -302,7 +302,7 @@ mod tests {
             password in "[^\0]{0,100}",
             peer_info in "[^\0]{0,200}",
         ) {
-            let sender = if client { Role::Client } else { Role::Server };
+            let sender = if client { TlsRole::Client } else { TlsRole::Server };
             let pre_master = client.then_some([9; 48]);
             let source = KeySource { pre_master, random1: random, random2: random };
             let message = KeyMethod2 { source, options, username, password: Zeroizing::new(password), peer_info };
@@ -311,7 +311,7 @@ mod tests {
 
         #[test]
         fn decode_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), client: bool) {
-            let sender = if client { Role::Client } else { Role::Server };
+            let sender = if client { TlsRole::Client } else { TlsRole::Server };
             let _ = KeyMethod2::decode(&bytes, sender);
             let mut cut = encoded(&message(sender));
             for (byte, with) in cut.iter_mut().skip(60).zip(&bytes) {

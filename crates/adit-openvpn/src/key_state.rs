@@ -1,21 +1,22 @@
 //! One key exchange: reliability layer, TLS, key method 2.
 
+mod error;
+
 use std::time::Duration;
 
 use adit_core::Instant;
-use adit_pki::date;
 use rand_core::RngCore;
-use thiserror::Error;
 use zeroize::Zeroizing;
 
+pub(crate) use self::error::KeyStateError;
 use crate::client_hello::without_exports;
-use crate::key_method::{KeyMethod2, KeyMethodError};
+use crate::key_method::KeyMethod2;
 use crate::keys::{KeyMaterial, KeySource, derive_prf};
 use crate::params::ControlParams;
 use crate::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
 use crate::static_key::{STATIC_KEY_LEN, StaticKey};
 use crate::tls::TlsChannel;
-use crate::wire::{ControlBody, Opcode, Role, Sid};
+use crate::wire::{ControlBody, Opcode, Sid, TlsRole};
 use crate::wrap::v2::asks_for_wrapped_key;
 
 /// TLS exporter label of the data keys (OpenVPN `EXPORT_KEY_DATA_LABEL`).
@@ -30,95 +31,6 @@ const MAX_ACKS_WITH_DATA: usize = 4;
 const LEAST_BESIDE_KEY: usize = 16;
 /// Id of the packet that brings the wrapped key, the first after the reset.
 const KEY_PACKET: u32 = 1;
-
-/// Why a key exchange failed.
-#[derive(Debug, Error)]
-pub(crate) enum KeyStateError {
-    #[error("{}", tls_text(.0))]
-    Tls(#[from] rustls::Error),
-    #[error("the peer broke the protocol: {0}")]
-    Peer(String),
-    #[error("what we say of ourselves does not fit a key method 2 message: {0}")]
-    Ours(#[from] KeyMethodError),
-    #[error("data keys were asked for before both sides sent their random numbers")]
-    MissingKeySource,
-}
-
-/// TLS errors as they concern people who run a VPN.
-fn tls_text(error: &rustls::Error) -> String {
-    use rustls::{CertificateError, Error};
-    match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the peer's certificate is not signed by the CA that ca names".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::InvalidPurpose) => {
-            "the peer's certificate is not meant for its role (extended key usage, remote-cert-tls)"
-                .to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => format!(
-            "the peer's certificate expired at {}: it must be renewed, unless this machine's clock ({}) is wrong",
-            date(*not_after),
-            date(*time)
-        ),
-        Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before }) => format!(
-            "the peer's certificate is not valid before {}: is this machine's clock ({}) right?",
-            date(*not_before),
-            date(*time)
-        ),
-        Error::InvalidCertificate(CertificateError::Revoked) => {
-            "the peer's certificate was revoked (crl-verify)".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::ExpiredRevocationListContext { time, next_update }) => {
-            format!(
-                "the revocation list (crl-verify) expired at {}, so no peer can be accepted: put a newer one there, unless this machine's clock ({}) is wrong",
-                date(*next_update),
-                date(*time)
-            )
-        }
-        Error::InvalidCertificate(CertificateError::Other(other)) => {
-            format!("the peer is not who it should be: {other}")
-        }
-        Error::InvalidCertificate(reason) => format!("the peer's certificate is refused: {reason}"),
-        Error::AlertReceived(alert) => format!(
-            "the peer refused our TLS handshake (alert {alert:?}): its log says why; often our certificate expired, is revoked, or is signed by another CA"
-        ),
-        Error::NoCertificatesPresented => "the peer showed no certificate".to_owned(),
-        other => format!("TLS: {other}"),
-    }
-}
-
-impl KeyStateError {
-    /// Words of the peer that anybody on the way can put into its mouth, unless the packets are wrapped.
-    pub(crate) fn is_hearsay(&self) -> bool {
-        use rustls::Error;
-        matches!(self, KeyStateError::Tls(Error::AlertReceived(_) | Error::PeerIncompatible(_)))
-    }
-
-    /// One end does not accept the other's certificate, so that the next attempt will hardly end otherwise.
-    pub(crate) fn is_refusal(&self) -> bool {
-        use rustls::{AlertDescription as Alert, Error};
-        matches!(
-            self,
-            KeyStateError::Tls(
-                Error::InvalidCertificate(_)
-                    | Error::NoCertificatesPresented
-                    | Error::PeerIncompatible(_)
-                    | Error::AlertReceived(
-                        Alert::BadCertificate
-                            | Alert::UnsupportedCertificate
-                            | Alert::CertificateRevoked
-                            | Alert::CertificateExpired
-                            | Alert::CertificateUnknown
-                            | Alert::CertificateRequired
-                            | Alert::UnknownCA
-                            | Alert::AccessDenied
-                            | Alert::HandshakeFailure
-                            | Alert::ProtocolVersion
-                    )
-            )
-        )
-    }
-}
 
 /// How far a key exchange is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +64,7 @@ pub(crate) struct KeyState {
     pub(crate) started: Instant,
     /// When both key method 2 messages were known.
     pub(crate) established_at: Option<Instant>,
-    role: Role,
+    role: TlsRole,
     phase: Phase,
     /// The peer's first packet of this exchange was taken, in order.
     begun: bool,
@@ -196,7 +108,7 @@ impl KeyState {
     /// the client's by its return. `hello` is a client's key method 2.
     pub(crate) fn new(
         now: Instant,
-        role: Role,
+        role: TlsRole,
         key_id: u8,
         reset: Option<Opcode>,
         params: &ControlParams,
@@ -261,7 +173,7 @@ impl KeyState {
     /// The peer can make the data keys: a server has read our key method 2 before it sent its own; a client has
     /// acknowledged all that we sent, or [used the keys](Self::confirm).
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.is_established() && (self.confirmed || self.role == Role::Client)
+        self.is_established() && (self.confirmed || self.role == TlsRole::Client)
     }
 
     /// The peer sealed with the data keys.
@@ -347,8 +259,8 @@ impl KeyState {
         self.remote_options = Some(message.options.clone());
         self.remote_info = Some(message.peer_info.clone());
         match self.role {
-            Role::Server => self.outputs.push(KeyStateOutput::ClientHello(Box::new(message))),
-            Role::Client => {
+            TlsRole::Server => self.outputs.push(KeyStateOutput::ClientHello(Box::new(message))),
+            TlsRole::Client => {
                 self.establish(now);
                 self.outputs.push(KeyStateOutput::Established);
             }
@@ -366,8 +278,8 @@ impl KeyState {
     /// nothing, and may not come at all.
     fn resets_are_done(&self) -> bool {
         match self.role {
-            Role::Server => self.begun,
-            Role::Client => self.send.is_empty() && (self.begun || self.key_id > 0),
+            TlsRole::Server => self.begun,
+            TlsRole::Client => self.send.is_empty() && (self.begun || self.key_id > 0),
         }
     }
 
@@ -378,7 +290,7 @@ impl KeyState {
         }
         if self.phase == Phase::Handshake && !self.tls.is_handshaking() {
             self.phase = Phase::KeyMethod;
-            if self.role == Role::Client && self.key_id > 0 {
+            if self.role == TlsRole::Client && self.key_id > 0 {
                 self.outputs.push(KeyStateOutput::Secured);
             }
             if let Some(hello) = self.hello.take() {
@@ -407,7 +319,7 @@ impl KeyState {
         message.encode(&mut bytes)?;
         self.local = Some(message.source);
         self.tls.send(&bytes)?;
-        if self.role == Role::Server && self.remote.is_some() {
+        if self.role == TlsRole::Server && self.remote.is_some() {
             self.establish(now);
         }
         self.flush(now);
@@ -517,7 +429,7 @@ impl KeyState {
     }
 
     /// The peer-id of a point-to-point tunnel whose ends can export.
-    pub(crate) fn export_point_peer_id(&self) -> Result<u32, KeyStateError> {
+    pub(crate) fn export_point_to_point_peer_id(&self) -> Result<u32, KeyStateError> {
         let mut id = [0; 3];
         self.tls.export(EXPORT_POINT_PEER_ID, &mut id)?;
         let [a, b, c] = id;
@@ -540,17 +452,17 @@ impl KeyState {
             return Err(KeyStateError::MissingKeySource);
         };
         match self.role {
-            Role::Client => derive_prf(local, remote, own_sid, peer_sid),
-            Role::Server => derive_prf(remote, local, peer_sid, own_sid),
+            TlsRole::Client => derive_prf(local, remote, own_sid, peer_sid),
+            TlsRole::Server => derive_prf(remote, local, peer_sid, own_sid),
         }
         .ok_or(KeyStateError::MissingKeySource)
     }
 }
 
 /// Fresh random numbers for one side's key method 2.
-pub(crate) fn key_source(rng: &mut impl RngCore, role: Role) -> KeySource {
+pub(crate) fn key_source(rng: &mut impl RngCore, role: TlsRole) -> KeySource {
     let mut source = KeySource { pre_master: None, random1: [0; 32], random2: [0; 32] };
-    if role == Role::Client {
+    if role == TlsRole::Client {
         let mut pre_master = [0; 48];
         rng.fill_bytes(&mut pre_master);
         source.pre_master = Some(pre_master);

@@ -5,15 +5,16 @@
 //! (`generate_key_expansion_openvpn_prf`, `init_key_contexts`), RFC 2246 §5. (The RFC draft's description of
 //! the PRF differs from what is on the wire.)
 
-use adit_core::{Cipher, Digest, DirectionKey, MacKey};
+use adit_core::{Cipher, Digest};
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha1::Sha1;
 use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
+use crate::codec::{DirectionKey, MacKey};
 use crate::static_key::{Half, STATIC_KEY_LEN, StaticKey};
-use crate::wire::{Role, Sid};
+use crate::wire::{Sid, TlsRole};
 use crate::wrap::KeyDirection;
 
 /// Length of the pre-master secret in bytes.
@@ -63,7 +64,7 @@ impl KeyMaterial {
     /// slot. An AEAD's implicit IV is the first 8 bytes of the HMAC slot; another cipher's HMAC key, with
     /// that digest, is the start of it. On the data channel the client seals with the first half. (In
     /// tls-crypt the server does.)
-    pub fn directions(&self, role: Role, cipher: Cipher, digest: Digest) -> (DirectionKey, DirectionKey) {
+    pub fn directions(&self, role: TlsRole, cipher: Cipher, digest: Digest) -> (DirectionKey, DirectionKey) {
         let key = |half| {
             let mut implicit_iv = [0; 8];
             for (byte, from) in implicit_iv.iter_mut().zip(self.0.hmac_slot(half)) {
@@ -73,21 +74,21 @@ impl KeyMaterial {
             DirectionKey { key: cipher_key(&self.0, half, cipher), implicit_iv, mac }
         };
         match role {
-            Role::Client => (key(Half::First), key(Half::Second)),
-            Role::Server => (key(Half::Second), key(Half::First)),
+            TlsRole::Client => (key(Half::First), key(Half::Second)),
+            TlsRole::Server => (key(Half::Second), key(Half::First)),
         }
     }
 
     /// The secrets of the first epoch, to seal and to open with: the start of the direction's cipher slot
     /// (OpenVPN ssl.c, `init_epoch_keys`).
-    pub fn epoch_directions(&self, role: Role) -> (DirectionKey, DirectionKey) {
+    pub fn epoch_directions(&self, role: TlsRole) -> (DirectionKey, DirectionKey) {
         let secret = |half| {
             let secret = self.0.cipher_slot(half).iter().copied().take(EPOCH_SECRET_LEN).collect();
             DirectionKey::aead(Zeroizing::new(secret), [0; 8])
         };
         match role {
-            Role::Client => (secret(Half::First), secret(Half::Second)),
-            Role::Server => (secret(Half::Second), secret(Half::First)),
+            TlsRole::Client => (secret(Half::First), secret(Half::Second)),
+            TlsRole::Server => (secret(Half::Second), secret(Half::First)),
         }
     }
 
@@ -251,15 +252,15 @@ mod tests {
 
     #[test]
     fn the_client_seals_with_the_first_half() {
-        let (seal, open) = material().directions(Role::Client, Cipher::Aes128Gcm, Digest::Sha1);
+        let (seal, open) = material().directions(TlsRole::Client, Cipher::Aes128Gcm, Digest::Sha1);
         assert_eq!(*seal.key, (0..16).collect::<Vec<u8>>());
         assert_eq!(seal.implicit_iv, [64, 65, 66, 67, 68, 69, 70, 71]);
         assert_eq!(*open.key, (128..144).collect::<Vec<u8>>());
         assert_eq!(open.implicit_iv, [192, 193, 194, 195, 196, 197, 198, 199]);
         for cipher in Cipher::ALL {
             let digest = Digest::Sha512;
-            let (client_seal, client_open) = material().directions(Role::Client, cipher, digest);
-            let (server_seal, server_open) = material().directions(Role::Server, cipher, digest);
+            let (client_seal, client_open) = material().directions(TlsRole::Client, cipher, digest);
+            let (server_seal, server_open) = material().directions(TlsRole::Server, cipher, digest);
             assert_eq!(client_seal.key, server_open.key);
             assert_eq!(client_seal.implicit_iv, server_open.implicit_iv);
             assert_eq!(client_open.key, server_seal.key);
@@ -271,16 +272,16 @@ mod tests {
 
     #[test]
     fn epochs_begin_with_the_cipher_slots() {
-        let (seal, open) = material().epoch_directions(Role::Client);
+        let (seal, open) = material().epoch_directions(TlsRole::Client);
         assert_eq!(*seal.key, (0..32).collect::<Vec<u8>>());
         assert_eq!(*open.key, (128..160).collect::<Vec<u8>>());
-        let (server_seal, server_open) = material().epoch_directions(Role::Server);
+        let (server_seal, server_open) = material().epoch_directions(TlsRole::Server);
         assert_eq!((server_seal.key, server_open.key), (open.key, seal.key));
     }
 
     #[test]
     fn hmac_keys_come_from_the_hmac_slots() {
-        let (seal, open) = material().directions(Role::Client, Cipher::Aes192Cbc, Digest::Sha224);
+        let (seal, open) = material().directions(TlsRole::Client, Cipher::Aes192Cbc, Digest::Sha224);
         let (seal_mac, open_mac) = (seal.mac.unwrap(), open.mac.unwrap());
         assert_eq!(*seal.key, (0..24).collect::<Vec<u8>>());
         assert_eq!(*seal_mac.key, (64..92).collect::<Vec<u8>>());
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(seal_mac.digest, Digest::Sha224);
         assert_ne!(seal_mac.iv_key, open_mac.iv_key, "each direction has its own IVs");
         let (again, _) = KeyMaterial::from_bytes(&[1; KEY_MATERIAL_LEN]).directions(
-            Role::Client,
+            TlsRole::Client,
             Cipher::Aes192Cbc,
             Digest::Sha224,
         );
@@ -302,7 +303,7 @@ mod tests {
         let client = KeySource { pre_master: Some([7; 48]), random1: [1; 32], random2: [2; 32] };
         let server = KeySource { pre_master: None, random1: [3; 32], random2: [4; 32] };
         let keys = derive_prf(&client, &server, Sid([5; 8]), Sid([6; 8])).unwrap();
-        let (seal, open) = keys.directions(Role::Client, Cipher::Aes128Gcm, Digest::Sha1);
+        let (seal, open) = keys.directions(TlsRole::Client, Cipher::Aes128Gcm, Digest::Sha1);
         assert_eq!(u128::from_be_bytes(seal.key[..].try_into().unwrap()), 0x25a9d7411c8ddd77ed5dc49c28901fab);
         assert_eq!(u64::from_be_bytes(seal.implicit_iv), 0x3123b6b3bff8a6f8);
         assert_eq!(u128::from_be_bytes(open.key[..].try_into().unwrap()), 0x423b478cd4da8e1c2d108d7a1f5a6f5b);

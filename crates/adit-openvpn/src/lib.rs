@@ -1,10 +1,24 @@
 //! The OpenVPN protocol as pure state machines.
+//!
+//! | what | modules |
+//! |---|---|
+//! | the machines | `client`, `server` (authentication, pre-authentication, addresses), `static_tunnel` (no control channel) |
+//! | the control channel with one peer | `control_channel`, of key exchanges (`key_state`) over `tls`, `key_method`, `reliable`, `wire` and `wrap` |
+//! | sessions, the keys of the data channel | `negotiate` chooses the cipher, `data_keys` hands a `codec` with the keys to the data plane, `keys` derives them, `usage` counts their use |
+//! | what both ends say to each other | `client_hello`, `control_message`, `pushed`, `peer_info`, `occ`, `data_message` |
+//! | who may connect | `credentials`, `access`, `auth_token` |
+//! | how long a peer stays | `liveness`, `lifetime`, `lease` |
+//! | what the program says and is asked | `params`, `request` |
+//!
+//! `docs/OPENVPN.md` shows how they work together.
 #![forbid(unsafe_code)]
 
 pub mod access;
 mod auth_token;
 mod client;
 mod client_hello;
+pub mod codec;
+mod control_channel;
 pub mod control_message;
 pub mod credentials;
 mod data_keys;
@@ -26,20 +40,14 @@ mod pushed;
 pub mod reliable;
 pub mod request;
 mod server;
-mod session;
 pub mod static_key;
 mod static_tunnel;
-#[cfg(test)]
-#[path = "../tests/support/mod.rs"]
-mod support;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tls;
 mod usage;
 pub mod wire;
 pub mod wrap;
-
-// So that what the integration tests share can be used by unit tests, too.
-#[cfg(test)]
-extern crate self as adit_openvpn;
 
 /// What [`credentials::client_tls`] and [`credentials::server_tls`] ask of the peer's certificate.
 pub use adit_pki::PeerRequirements;
@@ -48,4 +56,4 @@ pub use server::Server;
 pub use static_tunnel::StaticTunnel;
 pub use tls::TlsConfig;
 pub use usage::UseLimits;
-pub use wire::Role;
+pub use wire::TlsRole;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::Instant;
+use adit_core::{Instant, PeerActivity};
 
 use crate::key_state::earliest;
 use crate::params::Keepalive;
@@ -22,16 +22,19 @@ pub(crate) struct Liveness {
     keepalive: Keepalive,
     last_sent: Instant,
     last_heard: Instant,
-    sent: u64,
-    received: u64,
 }
 
 impl Liveness {
     pub(crate) fn new(now: Instant, keepalive: Keepalive) -> Self {
-        Liveness { keepalive, last_sent: now, last_heard: now, sent: 0, received: 0 }
+        Liveness { keepalive, last_sent: now, last_heard: now }
     }
 
-    /// The peer is looked for anew; the data plane's totals go on.
+    /// Takes other times, which count from when something was sent and heard last.
+    pub(crate) fn set_keepalive(&mut self, keepalive: Keepalive) {
+        self.keepalive = keepalive;
+    }
+
+    /// The peer is looked for anew: what passed before counts no more.
     pub(crate) fn restart(&mut self, now: Instant) {
         (self.last_sent, self.last_heard) = (now, now);
     }
@@ -41,16 +44,10 @@ impl Liveness {
         self.last_heard = now;
     }
 
-    /// The data plane's totals.
-    pub(crate) fn traffic(&mut self, now: Instant, received: u64, sent: u64) {
-        if received != self.received {
-            self.received = received;
-            self.last_heard = now;
-        }
-        if sent != self.sent {
-            self.sent = sent;
-            self.last_sent = now;
-        }
+    /// What passed in the data plane. Anything authentic is a sign of life.
+    pub(crate) fn traffic(&mut self, activity: &PeerActivity) {
+        self.last_heard = activity.received.last().map_or(self.last_heard, |last| last.max(self.last_heard));
+        self.last_sent = activity.sent.last().map_or(self.last_sent, |last| last.max(self.last_sent));
     }
 
     /// What is due now. A ping counts as sent.
@@ -95,20 +92,40 @@ impl Liveness {
 
 #[cfg(test)]
 mod tests {
+    use adit_core::Activity;
+
     use super::*;
 
     fn at(seconds: u64) -> Instant {
         Instant::ORIGIN + Duration::from_secs(seconds)
     }
 
+    /// The last packet received, and the last ping sent.
+    fn activity(received: Option<u64>, sent: Option<u64>) -> PeerActivity {
+        PeerActivity {
+            received: Activity { last_data: received.map(at), ..Activity::default() },
+            sent: Activity { last_other: sent.map(at), ..Activity::default() },
+        }
+    }
+
     #[test]
-    fn a_new_start_takes_no_old_total_for_a_sign_of_life() {
+    fn a_new_start_takes_no_old_packet_for_a_sign_of_life() {
         let keepalive = Keepalive { timeout: Some(Duration::from_secs(60)), ..Keepalive::default() };
         let mut liveness = Liveness::new(at(0), keepalive);
-        liveness.traffic(at(1), 7, 7);
+        liveness.traffic(&activity(Some(1), Some(1)));
         liveness.restart(at(100));
-        liveness.traffic(at(130), 7, 8);
+        liveness.traffic(&activity(Some(1), Some(130)));
         assert_eq!((liveness.poll(at(159)), liveness.poll(at(160))), (None, Some(Due::Timeout)));
+    }
+
+    #[test]
+    fn other_times_count_from_the_last_sign_of_life() {
+        let keepalive =
+            |timeout| Keepalive { timeout: Some(Duration::from_secs(timeout)), ..Keepalive::default() };
+        let mut liveness = Liveness::new(at(0), keepalive(60));
+        liveness.heard(at(30));
+        liveness.set_keepalive(keepalive(10));
+        assert_eq!((liveness.poll(at(39)), liveness.poll(at(40))), (None, Some(Due::Timeout)));
     }
 
     #[test]
@@ -122,10 +139,10 @@ mod tests {
         assert_eq!(liveness.poll(at(9)), None);
         assert_eq!(liveness.poll(at(10)), Some(Due::Ping));
         assert_eq!(liveness.poll(at(10)), None);
-        liveness.traffic(at(15), 1, 1);
+        liveness.traffic(&activity(Some(15), Some(15)));
         assert_eq!(liveness.poll(at(24)), None);
         assert_eq!(liveness.poll(at(25)), Some(Due::Ping));
-        liveness.traffic(at(74), 1, 2);
+        liveness.traffic(&activity(Some(15), Some(74)));
         assert_eq!(liveness.poll(at(75)), Some(Due::Timeout));
     }
 }

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{Cipher, CompressionFraming, Digest, Path, Transport};
+use adit_core::{Cipher, Digest, Path, Transport};
 
+use crate::codec::Compression;
 use crate::data_keys::Agreement;
 use crate::occ::parse_options;
 use crate::params::{DataParams, MssFix};
 use crate::peer_info::PeerVariables;
-use crate::wire::Role;
+use crate::wire::TlsRole;
 
 /// `IV_PROTO` bits (OpenVPN ssl.h). Only those that adit implements are named here.
 pub(crate) mod iv_proto {
@@ -26,7 +27,7 @@ pub(crate) mod iv_proto {
     pub(crate) const AUTH_FAIL_TEMP: u32 = 1 << 8;
     /// `EXIT` on the control channel, and `protocol-flags`.
     pub(crate) const CC_EXIT: u32 = 1 << 7;
-    /// Renegotiations can be wrapped by a key of the session's own.
+    /// Renegotiations can be wrapped by a key of the control channel's own.
     pub(crate) const DYNAMIC_TLS_CRYPT: u32 = 1 << 9;
     /// The epoch data format is understood.
     pub(crate) const DATA_EPOCH: u32 = 1 << 10;
@@ -85,8 +86,8 @@ impl PeerAbilities {
 
     /// What a client that announces compression is pushed in its place by `compress migrate` (OpenVPN multi.c,
     /// `multi_client_connect_compress_migrate`): one before `stub-v2` is taken to know `comp-lzo`.
-    pub(crate) fn migrated(&self) -> CompressionFraming {
-        if self.stub_v2 { CompressionFraming::StubV2 } else { CompressionFraming::LzoNo }
+    pub(crate) fn migrated(&self) -> Compression {
+        if self.stub_v2 { Compression::StubV2 } else { Compression::LzoNo }
     }
 
     pub(crate) fn has(&self, bit: u32) -> bool {
@@ -179,7 +180,7 @@ impl PointToPointTerms {
 }
 
 /// What a point-to-point end says of itself in `IV_PROTO`.
-pub(crate) fn point_proto(data: &DataParams) -> u32 {
+pub(crate) fn point_to_point_proto(data: &DataParams) -> u32 {
     known_proto(data, POINT_PROTO)
 }
 
@@ -196,8 +197,8 @@ const POINT_PROTO: u32 = iv_proto::DATA_V2
 ///
 /// # Errors
 /// Says why there is no cipher, and the way out.
-pub(crate) fn point_terms(
-    role: Role,
+pub(crate) fn point_to_point_terms(
+    role: TlsRole,
     data: &DataParams,
     theirs: &PeerAbilities,
 ) -> Result<PointToPointTerms, String> {
@@ -206,8 +207,8 @@ pub(crate) fn point_terms(
         false => Vec::new(),
     };
     let (first, second) = match role {
-        Role::Server => (&data.ciphers, &listed),
-        Role::Client => (&listed, &data.ciphers),
+        TlsRole::Server => (&data.ciphers, &listed),
+        TlsRole::Client => (&listed, &data.ciphers),
     };
     let common = first.iter().copied().find(|cipher| second.contains(cipher));
     let Some(cipher) = common.or(data.fallback).or(data.cipher) else {
@@ -223,7 +224,7 @@ pub(crate) fn point_terms(
             }
         });
     };
-    let both = theirs.proto & point_proto(data);
+    let both = theirs.proto & point_to_point_proto(data);
     Ok(PointToPointTerms { cipher, proto: if both & iv_proto::NCP_P2P != 0 { both } else { 0 } })
 }
 
@@ -242,7 +243,7 @@ pub(crate) struct Shape {
     pub(crate) packet_id: usize,
     pub(crate) cipher: Cipher,
     pub(crate) digest: Digest,
-    pub(crate) compression: CompressionFraming,
+    pub(crate) compression: Compression,
 }
 
 /// The same, for datagrams of that shape.
@@ -261,8 +262,7 @@ pub(crate) fn max_mss_within(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &S
         MssFix::Mtu(size) => (size, true),
     };
     let length_prefix = if path.transport() == Transport::Tcp { 2 } else { 0 };
-    let compression_byte =
-        usize::from(matches!(shape.compression, CompressionFraming::LzoNo | CompressionFraming::Stub));
+    let compression_byte = usize::from(matches!(shape.compression, Compression::LzoNo | Compression::Stub));
     let outer = if outer_counts { outer_headers(path) } else { 0 };
     let room = usize::from(target).saturating_sub(shape.header + length_prefix + outer);
     let room = if shape.cipher.is_aead() {
@@ -290,19 +290,20 @@ fn outer_headers(path: Path) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use adit_core::{OpenVpnHeader, ReplayWindow};
+    use adit_core::ReplayWindow;
 
     use super::*;
+    use crate::codec::DataHeader;
 
     fn udp(address: &str) -> Path {
         Path::Udp { socket: 0, remote: address.parse().unwrap() }
     }
 
-    fn agreement(cipher: Cipher, compression: CompressionFraming) -> Agreement {
+    fn agreement(cipher: Cipher, compression: Compression) -> Agreement {
         Agreement {
             cipher,
             digest: Digest::Sha1,
-            header: OpenVpnHeader::V2 { peer_id: 0 },
+            header: DataHeader::V2 { peer_id: 0 },
             compression,
             exporter: true,
             epoch: false,
@@ -313,15 +314,15 @@ mod tests {
     #[test]
     fn clients_migrate_to_what_they_know() {
         let migrated = |info| PeerAbilities::parse(info).migrated();
-        assert_eq!(migrated("IV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\n"), CompressionFraming::StubV2);
-        assert_eq!(migrated("IV_LZO=1\nIV_COMP_STUB=1\n"), CompressionFraming::LzoNo);
-        assert_eq!(migrated("IV_COMP_STUBv2=0\n"), CompressionFraming::LzoNo);
+        assert_eq!(migrated("IV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\n"), Compression::StubV2);
+        assert_eq!(migrated("IV_LZO=1\nIV_COMP_STUB=1\n"), Compression::LzoNo);
+        assert_eq!(migrated("IV_COMP_STUBv2=0\n"), Compression::LzoNo);
     }
 
     #[test]
     fn default_mss_over_udp4_is_1400() {
         let path = udp("192.0.2.1:1194");
-        let gcm = agreement(Cipher::Aes256Gcm, CompressionFraming::None);
+        let gcm = agreement(Cipher::Aes256Gcm, Compression::None);
         assert_eq!(max_mss(MssFix::Default, 1500, path, &gcm), Some(1400));
         assert_eq!(max_mss(MssFix::Default, 1400, path, &gcm), Some(1360));
         assert_eq!(max_mss(MssFix::Off, 1500, path, &gcm), None);
@@ -330,7 +331,7 @@ mod tests {
         let epoch = Agreement { epoch: true, ..gcm };
         assert_eq!(max_mss(MssFix::Default, 1500, path, &epoch), Some(1396), "packet ids of 8 bytes");
         let v6 = udp("[2001:db8::1]:1194");
-        let lzo = agreement(Cipher::Aes256Gcm, CompressionFraming::LzoNo);
+        let lzo = agreement(Cipher::Aes256Gcm, Compression::LzoNo);
         assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo), Some(1379));
     }
 
@@ -340,8 +341,8 @@ mod tests {
     #[test]
     fn mss_of_cbc_goes_by_blocks() {
         let path = udp("192.0.2.1:1194");
-        for (compression, byte) in [(CompressionFraming::None, 0), (CompressionFraming::LzoNo, 1)] {
-            let cbc = Agreement { header: OpenVpnHeader::V1, ..agreement(Cipher::Aes128Cbc, compression) };
+        for (compression, byte) in [(Compression::None, 0), (Compression::LzoNo, 1)] {
+            let cbc = Agreement { header: DataHeader::V1, ..agreement(Cipher::Aes128Cbc, compression) };
             for size in 990..=1010 {
                 let expected = match size {
                     ..=991 => 911,
@@ -398,20 +399,25 @@ mod tests {
         };
         let server = list(&[Cipher::ChaCha20Poly1305, Cipher::Aes128Gcm]);
         let client = list(&[Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305]);
-        let at_server = point_terms(Role::Server, &server, &says(&client, POINT_PROTO)).unwrap();
-        let at_client = point_terms(Role::Client, &client, &says(&server, POINT_PROTO)).unwrap();
+        let at_server = point_to_point_terms(TlsRole::Server, &server, &says(&client, POINT_PROTO)).unwrap();
+        let at_client = point_to_point_terms(TlsRole::Client, &client, &says(&server, POINT_PROTO)).unwrap();
         assert_eq!(at_server, at_client);
         assert_eq!(at_server.cipher, Cipher::ChaCha20Poly1305, "the TLS server's order decides");
         assert!(at_server.has(iv_proto::TLS_KEY_EXPORT) && at_server.wraps_dynamically());
         // A peer of 2.5 negotiates nothing, whatever else it says.
-        let old = point_terms(Role::Server, &server, &says(&client, iv_proto::DATA_V2)).unwrap();
+        let old = point_to_point_terms(TlsRole::Server, &server, &says(&client, iv_proto::DATA_V2)).unwrap();
         assert_eq!(old.proto, 0);
-        let none = point_terms(Role::Client, &list(&[Cipher::Aes256Gcm]), &says(&server, POINT_PROTO));
+        let none =
+            point_to_point_terms(TlsRole::Client, &list(&[Cipher::Aes256Gcm]), &says(&server, POINT_PROTO));
         assert!(none.unwrap_err().contains("CHACHA20-POLY1305:AES-128-GCM"));
         let silent = PeerAbilities::default();
-        assert!(point_terms(Role::Client, &client, &silent).unwrap_err().contains("data-ciphers-fallback"));
+        assert!(
+            point_to_point_terms(TlsRole::Client, &client, &silent)
+                .unwrap_err()
+                .contains("data-ciphers-fallback")
+        );
         let named = DataParams { cipher: Some(Cipher::Aes256Cbc), ..client };
-        assert_eq!(point_terms(Role::Client, &named, &silent).unwrap().cipher, Cipher::Aes256Cbc);
+        assert_eq!(point_to_point_terms(TlsRole::Client, &named, &silent).unwrap().cipher, Cipher::Aes256Cbc);
     }
 
     #[test]

@@ -2,17 +2,17 @@
 
 use adit_core::{Instant, Notice, Path};
 
+use crate::control_channel::ControlChannel;
 use crate::data_keys::DataKeys;
 use crate::data_message::{self, DataMessage};
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
-use crate::session::Session;
 use crate::usage::{Traffic, UseLimits};
 
 /// The parts of either end that hear of its data plane.
 pub(crate) struct Hearing<'a> {
-    pub(crate) session: &'a mut Session,
-    pub(crate) link: &'a mut DataKeys,
+    pub(crate) channel: &'a mut ControlChannel,
+    pub(crate) data_keys: &'a mut DataKeys,
     pub(crate) liveness: &'a mut Liveness,
     pub(crate) lifetime: &'a mut Lifetime,
     /// When data keys are renewed by use.
@@ -23,8 +23,8 @@ pub(crate) struct Hearing<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Nothing,
-    /// The peer said goodbye.
-    Goodbye,
+    /// The peer sent the exit notice.
+    ExitNotice,
     /// The peer is somewhere else.
     Moved(Path),
 }
@@ -32,22 +32,24 @@ pub(crate) enum Heard {
 impl Hearing<'_> {
     pub(crate) fn hear(self, now: Instant, notice: &Notice) -> Heard {
         match notice {
-            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
-                self.liveness.traffic(now, *received, *sent);
+            Notice::Traffic {
+                received, sent, received_bytes, sent_bytes, message_bytes, activity, ..
+            } => {
+                self.liveness.traffic(activity);
                 let bytes = received_bytes.saturating_add(*sent_bytes).saturating_sub(*message_bytes);
-                self.lifetime.traffic(now, bytes);
+                self.lifetime.traffic(activity.last_data().unwrap_or(now), bytes);
                 let received = Traffic { packets: *received, bytes: *received_bytes };
                 let sent = Traffic { packets: *sent, bytes: *sent_bytes };
-                if self.link.traffic(received, sent, self.limits) {
-                    self.session.rekey(now);
+                if self.data_keys.traffic(received, sent, self.limits) {
+                    self.channel.rekey(now);
                 }
             }
-            Notice::FirstOpened { session, .. } => self.session.confirm(now, (session.0 & 7) as u8),
+            Notice::FirstOpened { session, .. } => self.channel.confirm(now, (session.0 & 7) as u8),
             Notice::LimitNear { .. } => {
-                self.session.rekey(now);
+                self.channel.rekey(now);
             }
             Notice::Message { payload, .. } if data_message::classify(payload) == DataMessage::OccExit => {
-                return Heard::Goodbye;
+                return Heard::ExitNotice;
             }
             Notice::Message { .. } | Notice::Wanted { .. } => {}
             Notice::Moved { path, .. } => return Heard::Moved(*path),

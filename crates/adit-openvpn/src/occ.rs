@@ -8,17 +8,18 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use adit_core::{Cipher, CompressionFraming, Digest, IpNet, Transport};
+use adit_core::{Cipher, Digest, IpNet, Transport};
 
+use crate::codec::Compression;
 use crate::params::{LocalSettings, StaticParams};
-use crate::wire::Role;
+use crate::wire::TlsRole;
 use crate::wrap::KeyDirection;
 
 /// What the options string tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OccParams {
     /// Which end we are.
-    pub role: Role,
+    pub role: TlsRole,
     /// What carries the datagrams.
     pub transport: Transport,
     /// MTU of the TUN device in bytes.
@@ -34,33 +35,33 @@ pub struct OccParams {
     /// The digest that goes with a cipher that is no AEAD (`auth`).
     pub digest: Digest,
     /// The compression framing configured.
-    pub compression: CompressionFraming,
+    pub compression: Compression,
     /// tls-auth is in use.
     pub tls_auth: bool,
     /// `key-direction`.
     pub key_direction: KeyDirection,
     /// A point-to-point tunnel, in which nothing is pushed and both files must agree.
-    pub point: Option<OccPoint>,
+    pub point_to_point: Option<OccPointToPoint>,
     /// There is a static key (`secret`) in place of TLS. The role is then who connects to whom.
     pub secret: bool,
 }
 
 /// What is told of an end of a point-to-point tunnel besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OccPoint {
+pub struct OccPointToPoint {
     /// `ifconfig` as the other end should have it: its own address and ours, or the network and its mask.
     pub ifconfig: Option<[Ipv4Addr; 2]>,
     /// There is an `ifconfig-ipv6`.
     pub ipv6: bool,
 }
 
-impl From<&LocalSettings> for OccPoint {
+impl From<&LocalSettings> for OccPointToPoint {
     fn from(local: &LocalSettings) -> Self {
         let ours = local.addresses.iter().find_map(|address| match address {
             IpNet::V4(address) => Some(*address),
             IpNet::V6(_) => None,
         });
-        OccPoint {
+        OccPointToPoint {
             ifconfig: ours.filter(|_| !local.untold).map(|ours| match local.peer_address {
                 Some(IpAddr::V4(peer)) => [peer, ours.addr()],
                 _ => [ours.network(), ours.netmask()],
@@ -74,8 +75,8 @@ impl From<&LocalSettings> for OccPoint {
 pub fn options_string(params: &OccParams) -> String {
     let proto = match (params.transport, params.role) {
         (Transport::Udp, _) => "UDPv4",
-        (Transport::Tcp, Role::Client) => "TCPv4_CLIENT",
-        (Transport::Tcp, Role::Server) => "TCPv4_SERVER",
+        (Transport::Tcp, TlsRole::Client) => "TCPv4_CLIENT",
+        (Transport::Tcp, TlsRole::Server) => "TCPv4_SERVER",
     };
     let mut options = vec![
         "V4".to_owned(),
@@ -84,7 +85,7 @@ pub fn options_string(params: &OccParams) -> String {
         format!("tun-mtu {}", params.told_mtu.unwrap_or(params.tun_mtu)),
         format!("proto {proto}"),
     ];
-    if let Some(point) = params.point {
+    if let Some(point) = params.point_to_point {
         if point.ipv6 {
             options.push("tun-ipv6".to_owned());
         }
@@ -92,7 +93,7 @@ pub fn options_string(params: &OccParams) -> String {
             options.push(format!("ifconfig {theirs} {ours}"));
         }
     }
-    if params.compression != CompressionFraming::None {
+    if params.compression != Compression::None {
         options.push("comp-lzo".to_owned());
     }
     match params.key_direction {
@@ -101,8 +102,10 @@ pub fn options_string(params: &OccParams) -> String {
         KeyDirection::Inverse => options.push("keydir 1".to_owned()),
     }
     match params.cipher {
-        Some(cipher) if params.allowed || params.point.is_some() => options.push(format!("cipher {cipher}")),
-        None if params.point.is_some() => options.push("cipher BF-CBC".to_owned()),
+        Some(cipher) if params.allowed || params.point_to_point.is_some() => {
+            options.push(format!("cipher {cipher}"))
+        }
+        None if params.point_to_point.is_some() => options.push("cipher BF-CBC".to_owned()),
         _ => {}
     }
     match params.cipher {
@@ -120,8 +123,8 @@ pub fn options_string(params: &OccParams) -> String {
     }
     options.push("key-method 2".to_owned());
     let role = match params.role {
-        Role::Client => "tls-client",
-        Role::Server => "tls-server",
+        TlsRole::Client => "tls-client",
+        TlsRole::Server => "tls-server",
     };
     options.push(role.to_owned());
     options.join(",")
@@ -130,7 +133,7 @@ pub fn options_string(params: &OccParams) -> String {
 /// The options string of an end with a static key.
 pub(crate) fn static_options_string(params: &StaticParams, transport: Transport) -> String {
     options_string(&OccParams {
-        role: if params.waits() { Role::Server } else { Role::Client },
+        role: if params.waits() { TlsRole::Server } else { TlsRole::Client },
         transport,
         tun_mtu: params.tun_mtu,
         told_mtu: params.told_mtu,
@@ -140,7 +143,7 @@ pub(crate) fn static_options_string(params: &StaticParams, transport: Transport)
         compression: params.compression,
         tls_auth: false,
         key_direction: params.direction,
-        point: Some(OccPoint::from(&params.local)),
+        point_to_point: Some(OccPointToPoint::from(&params.local)),
         secret: true,
     })
 }
@@ -163,8 +166,8 @@ fn link_mtu(params: &OccParams) -> usize {
     };
     let length = if params.transport == Transport::Tcp { 2 } else { 0 };
     let compression = match params.compression {
-        CompressionFraming::LzoNo | CompressionFraming::Stub => 1,
-        CompressionFraming::None | CompressionFraming::StubV2 => 0,
+        Compression::LzoNo | Compression::Stub => 1,
+        Compression::None | Compression::StubV2 => 0,
     };
     usize::from(params.tun_mtu) + header + tag + iv + block + length + compression
 }
@@ -190,22 +193,24 @@ mod tests {
     use crate::static_key::StaticKey;
 
     const CLIENT: OccParams = OccParams {
-        role: Role::Client,
+        role: TlsRole::Client,
         transport: Transport::Udp,
         tun_mtu: 1500,
         told_mtu: None,
         cipher: Some(Cipher::Aes256Gcm),
         allowed: true,
         digest: Digest::Sha1,
-        compression: CompressionFraming::None,
+        compression: Compression::None,
         tls_auth: false,
         key_direction: KeyDirection::Bidirectional,
-        point: None,
+        point_to_point: None,
         secret: false,
     };
 
-    const POINT: OccPoint =
-        OccPoint { ifconfig: Some([Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 1)]), ipv6: false };
+    const POINT: OccPointToPoint = OccPointToPoint {
+        ifconfig: Some([Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 1)]),
+        ipv6: false,
+    };
 
     // Each as OpenVPN 2.6.14 logs it (`Local Options String`) for the same options.
     #[test]
@@ -215,7 +220,7 @@ mod tests {
         let cases = [
             (
                 OccParams {
-                    point: Some(OccPoint { ipv6: true, ..POINT }),
+                    point_to_point: Some(OccPointToPoint { ipv6: true, ..POINT }),
                     cipher: None,
                     allowed: false,
                     ..CLIENT
@@ -225,11 +230,11 @@ mod tests {
             ),
             (
                 OccParams {
-                    role: Role::Server,
+                    role: TlsRole::Server,
                     transport: Transport::Tcp,
                     tls_auth: true,
                     key_direction: normal,
-                    point: Some(OccPoint { ifconfig: Some(network), ipv6: false }),
+                    point_to_point: Some(OccPointToPoint { ifconfig: Some(network), ipv6: false }),
                     ..CLIENT
                 },
                 "link-mtu 1551,tun-mtu 1500,proto TCPv4_SERVER,ifconfig 10.8.0.0 255.255.255.0,keydir 0,\
@@ -239,7 +244,7 @@ mod tests {
                 OccParams {
                     cipher: Some(Cipher::Aes256Cbc),
                     allowed: false,
-                    point: Some(OccPoint::default()),
+                    point_to_point: Some(OccPointToPoint::default()),
                     ..CLIENT
                 },
                 "link-mtu 1557,tun-mtu 1500,proto UDPv4,cipher AES-256-CBC,auth SHA1,keysize 256,\
@@ -272,7 +277,7 @@ mod tests {
              keydir 0,cipher AES-256-CBC,auth SHA256,keysize 256,secret"
         );
         let waiting = StaticParams {
-            compression: CompressionFraming::LzoNo,
+            compression: Compression::LzoNo,
             local: LocalSettings { addresses: local.addresses[1..].to_vec(), ..local },
             ..StaticParams::new(key, KeyDirection::Bidirectional, Cipher::Aes128Cbc, wall)
         };
@@ -288,9 +293,12 @@ mod tests {
         let local =
             LocalSettings { addresses: vec!["10.8.0.9/20".parse().unwrap()], ..LocalSettings::default() };
         let network = [Ipv4Addr::new(10, 8, 0, 0), Ipv4Addr::new(255, 255, 240, 0)];
-        assert_eq!(OccPoint::from(&local), OccPoint { ifconfig: Some(network), ipv6: false });
-        assert_eq!(OccPoint::from(&LocalSettings::default()), OccPoint::default());
-        assert_eq!(OccPoint::from(&LocalSettings { untold: true, ..local }), OccPoint::default());
+        assert_eq!(OccPointToPoint::from(&local), OccPointToPoint { ifconfig: Some(network), ipv6: false });
+        assert_eq!(OccPointToPoint::from(&LocalSettings::default()), OccPointToPoint::default());
+        assert_eq!(
+            OccPointToPoint::from(&LocalSettings { untold: true, ..local }),
+            OccPointToPoint::default()
+        );
     }
 
     // Each as OpenVPN 2.6.14 logs it (`Local Options String`) for the same options.
@@ -308,16 +316,12 @@ mod tests {
                  keysize 256,key-method 2,tls-client",
             ),
             (
-                OccParams {
-                    cipher: Some(Cipher::Aes128Gcm),
-                    compression: CompressionFraming::LzoNo,
-                    ..CLIENT
-                },
+                OccParams { cipher: Some(Cipher::Aes128Gcm), compression: Compression::LzoNo, ..CLIENT },
                 "link-mtu 1550,tun-mtu 1500,proto UDPv4,comp-lzo,cipher AES-128-GCM,auth [null-digest],\
                  keysize 128,key-method 2,tls-client",
             ),
             (
-                OccParams { tun_mtu: 1400, compression: CompressionFraming::StubV2, ..CLIENT },
+                OccParams { tun_mtu: 1400, compression: Compression::StubV2, ..CLIENT },
                 "link-mtu 1449,tun-mtu 1400,proto UDPv4,comp-lzo,cipher AES-256-GCM,auth [null-digest],\
                  keysize 256,key-method 2,tls-client",
             ),
@@ -363,7 +367,7 @@ mod tests {
                  keysize 256,key-method 2,tls-client",
             ),
             (
-                OccParams { role: Role::Server, transport: Transport::Tcp, ..CLIENT },
+                OccParams { role: TlsRole::Server, transport: Transport::Tcp, ..CLIENT },
                 "link-mtu 1551,tun-mtu 1500,proto TCPv4_SERVER,cipher AES-256-GCM,auth [null-digest],\
                  keysize 256,key-method 2,tls-server",
             ),

@@ -1,27 +1,28 @@
 //! What the configuration says, as the state machines take it.
 
+mod client;
+mod server;
+mod static_tunnel;
 mod user_auth;
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, Instant, IpNet, Ipv4Net, Ipv6Net, PoolEntry, Redirect,
-    ReplayWindow, Route, SessionLimits, Transport, UnixTime,
-};
+use adit_core::{Cipher, Digest, Dns, Instant, IpNet, Redirect, ReplayWindow, Route, UnixTime};
 use adit_pki::{NameFields, Revocations};
 
-use crate::access::AccessParams;
-use crate::pushed::MAX_PUSHED_MTU;
-use crate::static_key::StaticKey;
+use crate::codec::Compression;
 use crate::tls::TlsConfig;
 use crate::usage::UseLimits;
-use crate::wrap::v2::ServerKey;
-use crate::wrap::{KeyDirection, WrapConfig};
+use crate::wrap::WrapConfig;
 
 pub use adit_core::Rate;
 
+pub use self::client::{ClientParams, PullAction, RemoteParams};
+pub use self::server::{
+    AdmissionParams, ExitNotify, PerClientParams, PointToPointParams, ServerParams, TlsCryptV2,
+};
+pub use self::static_tunnel::StaticParams;
 pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
 /// What both roles need for the control channel.
@@ -87,8 +88,8 @@ pub struct DataParams {
     /// `auth`: authenticates with ciphers that are no AEAD. Default SHA1.
     pub digest: Digest,
     /// The compression framing our configuration names; a server's push may change a client's.
-    pub compression: CompressionFraming,
-    /// `compress migrate`, on a server whose own framing is [`CompressionFraming::None`]: clients whose options string
+    pub compression: Compression,
+    /// `compress migrate`, on a server whose own framing is [`Compression::None`]: clients whose options string
     /// names compression are pushed a framing that compresses nothing.
     pub migrate: bool,
     /// `compat-mode`: offer nothing that came after OpenVPN 2.5, and take no such offer; data keys come from
@@ -112,8 +113,8 @@ impl Default for DataParams {
             ciphers: vec![Cipher::Aes256Gcm, Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305],
             fallback: None,
             cipher: None,
-            digest: Digest::default(),
-            compression: CompressionFraming::None,
+            digest: Digest::Sha1,
+            compression: Compression::None,
             migrate: false,
             before_2_6: false,
             before_2_7: false,
@@ -152,102 +153,6 @@ pub struct Keepalive {
     pub exit: bool,
 }
 
-/// One entry of a client's list of servers, as far as the protocol cares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteParams {
-    /// As the user wrote it, for messages: `vpn.example.org:1194 (udp)`.
-    pub name: String,
-    /// UDP or TCP.
-    pub transport: Transport,
-    /// `server-poll-timeout`: how long this server may take for its first answer. OpenVPN's default: 120 s.
-    pub poll_timeout: Duration,
-    /// `explicit-exit-notify`: say goodbye over UDP.
-    pub exit_notify: bool,
-}
-
-impl RemoteParams {
-    /// A server with OpenVPN's defaults.
-    pub fn new(name: String, transport: Transport) -> Self {
-        RemoteParams { name, transport, poll_timeout: Duration::from_secs(120), exit_notify: false }
-    }
-}
-
-/// A client.
-#[derive(Clone)]
-pub struct ClientParams {
-    /// The control channel.
-    pub control: ControlParams,
-    /// The data channel.
-    pub data: DataParams,
-    /// The servers, in the order to try them.
-    pub remotes: Vec<RemoteParams>,
-    /// From the file; a server's push replaces each part it names.
-    pub keepalive: Keepalive,
-    /// `inactive` and `session-timeout`, from the file; a server's push replaces each that it names.
-    pub limits: SessionLimits,
-    /// `connect-retry`: the first wait between attempts, and the longest. Defaults 1 s and 300 s.
-    pub retry: (Duration, Duration),
-    /// `connect-retry-max`: give up after so many rounds through all remotes.
-    pub retry_max: Option<u32>,
-    /// `resolv-retry`: how long a client that was never up tries on while none of its servers' names exists;
-    /// `None` without end. Default: not at all.
-    pub resolve_timeout: Option<Duration>,
-    /// `float`: follow a server that answers, or sends data, from another address.
-    pub float: bool,
-    /// `route-nopull`: take no routes and no DNS from the server.
-    pub route_nopull: bool,
-    /// `pull-filter`: which pushed options to take. The first that fits the beginning of an option decides.
-    pub pull_filters: Vec<(PullAction, String)>,
-    /// From the file: addresses, routes, DNS, redirect-gateway. What is pushed is added.
-    pub local: LocalSettings,
-    /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
-    pub peer_info: Vec<(String, String)>,
-    /// `auth-user-pass`.
-    pub auth: Option<UserAuth>,
-    /// `tls-exit`: a TLS handshake that fails is the end.
-    pub tls_exit: bool,
-    /// `tun-mtu-max`: the largest MTU to take by push. Default 1600.
-    pub max_pushed_mtu: u16,
-    /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
-    pub pull: bool,
-}
-
-impl ClientParams {
-    /// OpenVPN's defaults around that control channel and those servers.
-    pub fn new(control: ControlParams, remotes: Vec<RemoteParams>) -> Self {
-        ClientParams {
-            control,
-            data: DataParams::default(),
-            remotes,
-            keepalive: Keepalive::default(),
-            limits: SessionLimits::default(),
-            retry: (Duration::from_secs(1), Duration::from_secs(300)),
-            retry_max: None,
-            resolve_timeout: Some(Duration::ZERO),
-            float: false,
-            route_nopull: false,
-            pull_filters: Vec::new(),
-            local: LocalSettings::default(),
-            peer_info: Vec::new(),
-            auth: None,
-            tls_exit: false,
-            max_pushed_mtu: MAX_PUSHED_MTU,
-            pull: true,
-        }
-    }
-}
-
-/// What a `pull-filter` does with an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PullAction {
-    /// Takes it.
-    Accept,
-    /// Goes on without it.
-    Ignore,
-    /// Gives the connection up.
-    Reject,
-}
-
 /// What a client's own file says about the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalSettings {
@@ -267,218 +172,4 @@ pub struct LocalSettings {
     pub route_metric: Option<u32>,
     /// `ifconfig-nowarn`: the other end of a point-to-point tunnel is told nothing of our addresses.
     pub untold: bool,
-}
-
-/// A server.
-#[derive(Clone)]
-pub struct ServerParams {
-    /// The control channel.
-    pub control: ControlParams,
-    /// The data channel.
-    pub data: DataParams,
-    /// Our IPv4 address in the tunnel, with the network's prefix length (`server`).
-    pub address4: Option<Ipv4Net>,
-    /// First and last IPv4 address for clients (`ifconfig-pool`); `None` gives out none.
-    pub pool4: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// Our IPv6 address in the tunnel, with the network's prefix length (`server-ipv6`).
-    pub address6: Option<Ipv6Net>,
-    /// First IPv6 address for clients, with the prefix length they are told (`ifconfig-ipv6-pool`).
-    pub pool6: Option<Ipv6Net>,
-    /// All that is pushed to every client, each one option line; what differs from client to client
-    /// (`ifconfig`, `peer-id`, `cipher`, ...) is added.
-    pub push: Vec<String>,
-    /// Routes of the server's own system into the tunnel.
-    pub routes: Vec<Route>,
-    /// The server's own side of `keepalive`.
-    pub keepalive: Keepalive,
-    /// `inactive` and `session-timeout`: clients whose session is over are dropped.
-    pub limits: SessionLimits,
-    /// `client-to-client`.
-    pub client_to_client: bool,
-    /// `duplicate-cn`: one name may be connected many times.
-    pub duplicate_cn: bool,
-    /// `max-clients`. Default 1024.
-    pub max_clients: usize,
-    /// `explicit-exit-notify`: tell UDP clients when we stop; 2 sends them to their next remote.
-    pub exit_notify: ExitNotify,
-    /// What differs from client to client.
-    pub per_client: PerClientParams,
-    /// Who is let in, besides what TLS says, and which scripts run for it.
-    pub access: AccessParams,
-    /// How initial packets of unauthenticated peers are answered.
-    pub admission: AdmissionParams,
-    /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
-    pub point: Option<PointParams>,
-}
-
-impl ServerParams {
-    /// OpenVPN's defaults around that control channel: no addresses and nothing pushed.
-    pub fn new(control: ControlParams) -> Self {
-        ServerParams {
-            control,
-            data: DataParams::default(),
-            address4: None,
-            pool4: None,
-            address6: None,
-            pool6: None,
-            push: Vec::new(),
-            routes: Vec::new(),
-            keepalive: Keepalive::default(),
-            limits: SessionLimits::default(),
-            client_to_client: false,
-            duplicate_cn: false,
-            max_clients: 1024,
-            exit_notify: ExitNotify::default(),
-            per_client: PerClientParams::default(),
-            access: AccessParams::default(),
-            admission: AdmissionParams::default(),
-            point: None,
-        }
-    }
-}
-
-/// The listening end of a point-to-point tunnel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PointParams {
-    /// Our own end of the tunnel.
-    pub local: LocalSettings,
-    /// The only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
-    pub only_from: Option<Vec<IpAddr>>,
-    /// `explicit-exit-notify`: say goodbye.
-    pub exit_notify: bool,
-    /// `single-session`: while the peer is connected, no other takes its place.
-    pub single: bool,
-}
-
-/// One end of a tunnel with a static key.
-#[derive(Clone, Debug)]
-pub struct StaticParams {
-    /// `secret`: the key that both ends share.
-    pub key: StaticKey,
-    /// Which half of it is for which direction.
-    pub direction: KeyDirection,
-    /// `cipher`. It is no AEAD.
-    pub cipher: Cipher,
-    /// `auth`.
-    pub digest: Digest,
-    /// The compression framing that both ends' files name.
-    pub compression: CompressionFraming,
-    /// `replay-window`.
-    pub replay_window: ReplayWindow,
-    /// `tun-mtu`.
-    pub tun_mtu: u16,
-    /// The second value of `tun-mtu`: what the options string says in its place.
-    pub told_mtu: Option<u16>,
-    /// `mssfix`.
-    pub mssfix: MssFix,
-    /// `ping`, `ping-restart`, `ping-exit`.
-    pub keepalive: Keepalive,
-    /// `inactive` and `session-timeout`.
-    pub limits: SessionLimits,
-    /// Addresses, routes and the rest of our own end.
-    pub local: LocalSettings,
-    /// Where the peer is, in the order to try. Empty: we wait for it.
-    pub remotes: Vec<RemoteParams>,
-    /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
-    pub float: bool,
-    /// Who waits: the only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
-    pub only_from: Option<Vec<IpAddr>>,
-    /// Who waits: `explicit-exit-notify`.
-    pub exit_notify: bool,
-    /// `connect-retry`: the first wait between attempts, and the longest.
-    pub retry: (Duration, Duration),
-    /// `connect-retry-max`: give up after so many rounds through all remotes.
-    pub retry_max: Option<u32>,
-    /// `resolv-retry`: how long to try on while none of the remotes' names exists; `None` without end.
-    pub resolve_timeout: Option<Duration>,
-    /// The wall clock at [`Instant::ORIGIN`].
-    pub wall_at_origin: UnixTime,
-}
-
-impl StaticParams {
-    /// An end that waits, with OpenVPN's defaults around that key and cipher.
-    pub fn new(key: StaticKey, direction: KeyDirection, cipher: Cipher, wall_at_origin: UnixTime) -> Self {
-        StaticParams {
-            key,
-            direction,
-            cipher,
-            digest: Digest::default(),
-            compression: CompressionFraming::None,
-            replay_window: ReplayWindow::default(),
-            tun_mtu: 1500,
-            told_mtu: None,
-            mssfix: MssFix::Default,
-            keepalive: Keepalive::default(),
-            limits: SessionLimits::default(),
-            local: LocalSettings::default(),
-            remotes: Vec::new(),
-            float: false,
-            only_from: None,
-            exit_notify: false,
-            retry: (Duration::from_secs(1), Duration::from_secs(300)),
-            retry_max: None,
-            resolve_timeout: Some(Duration::ZERO),
-            wall_at_origin,
-        }
-    }
-
-    /// Whether the other end comes to us.
-    pub(crate) fn waits(&self) -> bool {
-        self.remotes.is_empty()
-    }
-}
-
-/// What differs from client to client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PerClientParams {
-    /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
-    pub ask: bool,
-    /// `ifconfig-pool-persist`: who had which address of the pool before.
-    pub remembered: Vec<PoolEntry>,
-}
-
-/// How a server meets clients that it does not know yet.
-#[derive(Clone, Debug)]
-pub struct AdmissionParams {
-    /// `tls-crypt-v2`. Clients with a key of their own then come in beside those whose wrapping
-    /// [`ControlParams::wrap`] names; if it names none, they alone.
-    pub v2: Option<TlsCryptV2>,
-    /// `connect-freq-initial`: answers to first packets, as far as they are larger than the packet, for each
-    /// IPv4 address or IPv6 /64. Default 100 in 10 s.
-    pub answers: Rate,
-    /// `connect-freq`: new clients whose address is proven, all together. Default: no limit.
-    pub clients: Option<Rate>,
-}
-
-impl Default for AdmissionParams {
-    fn default() -> Self {
-        let answers = Rate { count: 100, period: Duration::from_secs(10) };
-        AdmissionParams { v2: None, answers, clients: None }
-    }
-}
-
-/// `tls-crypt-v2` on a server.
-#[derive(Clone, Debug)]
-pub struct TlsCryptV2 {
-    /// The key that wraps clients' keys.
-    pub key: Arc<ServerKey>,
-    /// Turn away clients that cannot bring their key twice (OpenVPN before 2.6), which cost memory before their
-    /// address is proven (`force-cookie`).
-    pub force_cookie: bool,
-    /// Turn away keys that are older, or have no date (`tls-crypt-v2-max-age`).
-    pub max_age: Option<Duration>,
-}
-
-/// What a stopping server tells its clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExitNotify {
-    /// Nothing.
-    #[default]
-    Off,
-    /// `RESTART`: come back to me.
-    Restart,
-    /// `RESTART,[N]`: go to your next server.
-    NextServer,
 }

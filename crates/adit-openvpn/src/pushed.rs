@@ -1,14 +1,19 @@
 //! What a server pushes, read into settings.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+mod arguments;
+
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Dns, DnsOptions, IdleLimit, IpNet, Ipv4Net, Ipv6Net, Redirect, Route,
-    RouteVia, SessionLimits, TunnelSettings, is_domain,
+    Cipher, Dns, DnsOptions, IpNet, Ipv4Net, Ipv6Net, PeerLimits, Redirect, Route, RouteVia, TunnelSettings,
+    is_domain,
 };
 
-use crate::lifetime::whole_seconds;
+use self::arguments::{
+    cipher, first, idle, length, redirect_gateway, route4, route6, seconds, topology, two_addresses,
+};
+use crate::codec::Compression;
 use crate::params::{DataParams, Keepalive, LocalSettings};
 
 /// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
@@ -52,7 +57,7 @@ pub(crate) struct Pushed {
     pub(crate) ping: Option<Duration>,
     pub(crate) ping_timeout: Option<Duration>,
     pub(crate) ping_exit: bool,
-    pub(crate) limits: SessionLimits,
+    pub(crate) limits: PeerLimits,
     pub(crate) peer_id: Option<u32>,
     pub(crate) cipher: Option<Cipher>,
     pub(crate) exporter: bool,
@@ -60,7 +65,7 @@ pub(crate) struct Pushed {
     pub(crate) dynamic_tls_crypt: bool,
     /// The data channel has the epoch format.
     pub(crate) epoch: bool,
-    pub(crate) compression: Option<CompressionFraming>,
+    pub(crate) compression: Option<Compression>,
     pub(crate) tun_mtu: Option<u16>,
     /// The largest that is taken (`tun-mtu-max`).
     max_mtu: Option<u16>,
@@ -190,13 +195,13 @@ impl Pushed {
 
     fn compression(&mut self, name: &str, arguments: &[&str]) -> Result<(), Refused> {
         let (framing, compresses) = match (name, arguments) {
-            ("comp-lzo", ["no"]) => (CompressionFraming::LzoNo, false),
-            ("comp-lzo", _) | ("compress", ["lzo"]) => (CompressionFraming::LzoNo, true),
-            ("compress", [] | ["stub"]) => (CompressionFraming::Stub, false),
-            ("compress", ["stub-v2"]) => (CompressionFraming::StubV2, false),
-            ("compress", ["lz4"]) => (CompressionFraming::Stub, true),
-            ("compress", ["lz4-v2"]) => (CompressionFraming::StubV2, true),
-            ("compress", ["migrate"]) => (CompressionFraming::None, false),
+            ("comp-lzo", ["no"]) => (Compression::LzoNo, false),
+            ("comp-lzo", _) | ("compress", ["lzo"]) => (Compression::LzoNo, true),
+            ("compress", [] | ["stub"]) => (Compression::Stub, false),
+            ("compress", ["stub-v2"]) => (Compression::StubV2, false),
+            ("compress", ["lz4"]) => (Compression::Stub, true),
+            ("compress", ["lz4-v2"]) => (Compression::StubV2, true),
+            ("compress", ["migrate"]) => (Compression::None, false),
             _ => return Err(Refused::Fatal("an unknown kind of compression".to_owned())),
         };
         self.compression = Some(framing);
@@ -290,94 +295,6 @@ impl Pushed {
 
 fn fatal(option: &str) -> Refused {
     Refused::Fatal(format!("the server pushed \"{option}\", which is malformed"))
-}
-
-fn first<T: std::str::FromStr>(arguments: &[&str]) -> Option<T> {
-    arguments.first()?.parse().ok()
-}
-
-fn two_addresses(arguments: &[&str]) -> Option<(Ipv4Addr, Ipv4Addr)> {
-    Some((first(arguments)?, first(arguments.get(1..)?)?))
-}
-
-fn topology(arguments: &[&str]) -> Option<Topology> {
-    match arguments {
-        ["subnet"] => Some(Topology::Subnet),
-        ["net30" | "p2p"] => Some(Topology::PointToPoint),
-        _ => None,
-    }
-}
-
-/// Zero means off.
-fn seconds(arguments: &[&str]) -> Option<Option<Duration>> {
-    let seconds: u32 = first(arguments)?;
-    Some((seconds > 0).then(|| Duration::from_secs(u64::from(seconds))))
-}
-
-/// `inactive SECONDS [BYTES]`.
-fn idle(arguments: &[&str]) -> Option<IdleLimit> {
-    let bytes = arguments.get(1).map_or(Some(0), |bytes| bytes.parse().ok())?;
-    Some(IdleLimit { after: length(arguments)?, bytes })
-}
-
-fn length(arguments: &[&str]) -> Option<Duration> {
-    whole_seconds(arguments.first()?)
-}
-
-fn cipher(arguments: &[&str]) -> Result<Cipher, Refused> {
-    let name = arguments.first().copied().unwrap_or_default();
-    Cipher::from_name(name).ok_or_else(|| {
-        Refused::Fatal(format!("the server chose the cipher \"{name}\", which is not among those we offered"))
-    })
-}
-
-fn gateway(word: Option<&&str>) -> Option<Gateway> {
-    match word.copied() {
-        None | Some("vpn_gateway" | "default") => Some(Gateway::Tunnel),
-        Some("net_gateway" | "net_gateway_ipv6") => Some(Gateway::System),
-        Some(address) => address.parse().ok().map(Gateway::Address),
-    }
-}
-
-fn metric(word: Option<&&str>) -> Option<Option<u32>> {
-    match word.copied() {
-        None | Some("default") => Some(None),
-        Some(number) => number.parse().ok().map(Some),
-    }
-}
-
-/// `route NETWORK [NETMASK] [GATEWAY] [METRIC]`.
-fn route4(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)> {
-    let network: Ipv4Addr = first(arguments)?;
-    let mask = match arguments.get(1).copied() {
-        None | Some("default") => Ipv4Addr::BROADCAST,
-        Some(mask) => mask.parse().ok()?,
-    };
-    let net = Ipv4Net::with_netmask(network, mask).ok()?.trunc();
-    Some((IpNet::V4(net), gateway(arguments.get(2))?, metric(arguments.get(3))?))
-}
-
-/// `route-ipv6 NETWORK/PREFIX [GATEWAY] [METRIC]`.
-fn route6(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)> {
-    let text = arguments.first()?;
-    let net: Ipv6Net = match text.contains('/') {
-        true => text.parse().ok()?,
-        false => Ipv6Net::new(text.parse::<Ipv6Addr>().ok()?, 128).ok()?,
-    };
-    Some((IpNet::V6(net.trunc()), gateway(arguments.get(1))?, metric(arguments.get(2))?))
-}
-
-/// The flags that ask for something. `def1` and `local` name routes of other systems; a DHCP server is reached on the
-/// link in any case (`bypass-dhcp`).
-fn redirect_gateway(flags: &[&str]) -> Redirect {
-    let has = |flag| flags.contains(&flag);
-    Redirect {
-        ipv4: !has("!ipv4"),
-        ipv6: has("ipv6"),
-        server_on_link: has("autolocal"),
-        block_local: has("block-local"),
-        bypass_dns: has("bypass-dns"),
-    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl SendWindow {
         Self::default()
     }
 
-    /// An empty window whose first id is `first` (1 for a session that follows a stateless reset).
+    /// An empty window whose first id is `first` (1 for a control channel that follows a stateless reset).
     pub fn starting_at(first: u32) -> Self {
         SendWindow { next_id: first, initial_timeout: INITIAL_TIMEOUT, entries: VecDeque::new() }
     }

@@ -8,7 +8,8 @@ mod script;
 use std::fmt;
 use std::net::IpAddr;
 
-use adit_core::{Framing, PeerId, PoolEntry};
+use crate::codec::Codec;
+use adit_core::{PeerId, PoolEntry};
 use zeroize::Zeroizing;
 
 pub use self::challenge::{Challenge, ChallengeResponse};
@@ -17,11 +18,11 @@ pub use self::peer_settings::{PeerSettings, PushChange};
 pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 
 /// The events of the machines.
-pub type Event = adit_core::Event<Request, Framing, PeerDetail>;
+pub type Event = adit_core::Event<Request, Codec, PeerDetail>;
 /// Their orders to the data plane.
-pub type DataEvent = adit_core::DataEvent<Framing>;
+pub type DataEvent = adit_core::DataEvent<Codec>;
 /// A session for the data plane.
-pub type Install = adit_core::Install<Framing>;
+pub type Install = adit_core::Install<Codec>;
 /// A peer as `status` and the log show it.
 pub type PeerInfo = adit_core::PeerInfo<PeerDetail>;
 

@@ -16,6 +16,7 @@ mod pre_check;
 mod reconfigure;
 mod reports;
 mod settings;
+mod shared_pool;
 mod silent;
 #[cfg(test)]
 mod tests;
@@ -27,13 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    AddressPool, Command, Ended, Framing, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
-    Rejected, Severity, TableUsage, Transport,
+    Command, Ended, EndpointPool, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol, Rejected,
+    Severity, SharedPool, TableUsage, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
+use crate::codec::Codec;
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::Sid;
@@ -41,11 +43,12 @@ use half_open::HalfOpen;
 use log_budget::LogBudget;
 use peer::{Peer, Verdict};
 use pre_auth::PreAuth;
+use reconfigure::AtRestart;
 use silent::SilentConnections;
 use tls_crypt_v2_verify::TlsCryptV2Verify;
 
-/// How long clients get to acknowledge our goodbye.
-const GOODBYE_TIME: Duration = Duration::from_secs(1);
+/// How long clients get to acknowledge the exit notice.
+const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 /// An OpenVPN server as a state machine.
 pub struct Server {
@@ -77,12 +80,13 @@ pub struct Server {
     told_full: BTreeMap<&'static str, Instant>,
     pre_auth: PreAuth,
     tls_crypt_v2_verify: TlsCryptV2Verify,
-    pool: AddressPool,
+    pool: EndpointPool,
+    at_restart: Option<AtRestart>,
     next_peer: u32,
     /// Clients that began a handshake; numbers them for scripts.
     admitted: u64,
     events: VecDeque<Event>,
-    goodbye_until: Option<Instant>,
+    exit_until: Option<Instant>,
     ended: bool,
     /// Addresses that `learn-address` was told of and that no client has now; a client that takes over from its own earlier
     /// connection has them again in a moment. Each with the name of the script that would say so.
@@ -99,6 +103,12 @@ fn secret(rng: &mut ChaCha20Rng) -> Zeroizing<[u8; 32]> {
 impl Server {
     /// A server that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     pub fn new(params: ServerParams, now: Instant, seed: [u8; 32]) -> Self {
+        Server::with_pool(params, &SharedPool::default(), now, seed)
+    }
+
+    /// A server that shares the pool of its tunnel with other endpoints. Their ranges must be those of `params`, and one
+    /// name is one client wherever it comes in, unless a name may be there twice (`duplicate-cn`).
+    pub fn with_pool(params: ServerParams, pool: &SharedPool, now: Instant, seed: [u8; 32]) -> Self {
         let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
         let mut rng = ChaCha20Rng::from_seed(seed);
         Server {
@@ -116,19 +126,17 @@ impl Server {
             talkative: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
-            only_from: params.point.as_ref().and_then(|point| point.only_from.clone()),
+            only_from: params.point_to_point.as_ref().and_then(|point| point.only_from.clone()),
             silent: SilentConnections::new(),
             log_budget: LogBudget::new(),
             told_full: BTreeMap::new(),
             tls_crypt_v2_verify: TlsCryptV2Verify::new(),
-            pool: AddressPool::new(
-                PoolRanges { v4: params.pool4, v6: params.pool6 },
-                &params.per_client.remembered,
-            ),
+            pool: pool.join(PoolRanges { v4: params.pool4, v6: params.pool6 }, &params.per_client.remembered),
+            at_restart: None,
             next_peer: 0,
             admitted: 0,
             events,
-            goodbye_until: None,
+            exit_until: None,
             ended: false,
             vacated: BTreeMap::new(),
             params: Arc::new(params),
@@ -163,7 +171,7 @@ impl Server {
 
     /// The peer whose id in the data plane this is.
     fn by_data_id(&self, id: PeerId) -> PeerId {
-        match self.params.point {
+        match self.params.point_to_point {
             Some(_) => self.peers.iter().find(|(_, peer)| peer.is_up()).map_or(id, |(id, _)| *id),
             None => id,
         }
@@ -239,8 +247,11 @@ impl Server {
     /// The client's addresses are free and the data plane forgets it; its control channel is left.
     fn take_down(&mut self, id: PeerId, peer: &mut Peer, reason: &str) {
         self.half_open.remove(id);
+        self.pool.leave(id);
         for network in peer.learned() {
-            self.vacated.insert(network, (peer.next_script(), peer.path().remote().ip()));
+            if self.pool.withdraw(id, &network) {
+                self.vacated.insert(network, (peer.next_script(), peer.path().remote().ip()));
+            }
         }
         if let Some(lease) = peer.leave(self.now, &mut self.events) {
             self.pool.release(&lease.addresses);
@@ -324,7 +335,7 @@ impl Server {
     }
 
     fn shut_down(&mut self) {
-        if self.goodbye_until.is_some() || self.ended {
+        if self.exit_until.is_some() || self.ended {
             return;
         }
         let message = match self.params.exit_notify {
@@ -332,23 +343,23 @@ impl Server {
             ExitNotify::Restart => Some("RESTART"),
             ExitNotify::NextServer => Some("RESTART,[N]"),
         };
-        let says_goodbye =
-            message.is_some() || self.params.point.as_ref().is_some_and(|point| point.exit_notify);
-        self.goodbye_until = Some(if says_goodbye { self.now + GOODBYE_TIME } else { self.now });
+        let sends_exit_notice =
+            message.is_some() || self.params.point_to_point.as_ref().is_some_and(|point| point.exit_notify);
+        self.exit_until = Some(if sends_exit_notice { self.now + EXIT_NOTICE_TIME } else { self.now });
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             match message {
                 Some(text) => peer.send_message(self.now, text),
-                None => peer.say_goodbye(self.now, &mut self.events),
+                None => peer.send_exit_notice(self.now, &mut self.events),
             }
             self.settle(id);
         }
-        self.check_goodbye();
+        self.check_exit();
     }
 
-    fn check_goodbye(&mut self) {
-        let Some(until) = self.goodbye_until else { return };
+    fn check_exit(&mut self) {
+        let Some(until) = self.exit_until else { return };
         let quiet = self.peers.values().all(|peer| !peer.is_up() || peer.is_quiet());
         if self.ended || (self.now < until && !quiet) {
             return;
@@ -376,6 +387,12 @@ impl Server {
             return self.report(Severity::Error, None, text);
         }
         self.report(Severity::Info, None, "crl-verify: read anew".to_owned());
+        self.remove_revoked();
+    }
+
+    /// Who is on the lists in force goes.
+    fn remove_revoked(&mut self) {
+        let Some(revocations) = &self.params.control.revocations else { return };
         let lists = revocations.current();
         // One that was refused or halted goes soon by itself, and shall hear why.
         let goes = |peer: &Peer| !peer.is_refused() && peer.is_revoked(&lists);
@@ -384,7 +401,7 @@ impl Server {
         let reason = "its certificate was revoked (crl-verify)";
         for id in revoked {
             // A peer without `pull` knows no HALT (OpenVPN push.c `server_pushed_signal`).
-            if self.params.point.is_none() && self.peers.get(&id).is_some_and(Peer::is_up) {
+            if self.params.point_to_point.is_none() && self.peers.get(&id).is_some_and(Peer::is_up) {
                 self.halt(id, "your certificate was revoked", reason);
             } else {
                 self.remove(id, reason, Severity::Warning);
@@ -415,7 +432,7 @@ impl Protocol for Server {
     type Request = Request;
     type Reply = Reply;
     type Detail = PeerDetail;
-    type Codec = Framing;
+    type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;
@@ -430,10 +447,12 @@ impl Protocol for Server {
                 return Err(why);
             }
         };
-        let Some(peer) = self.peers.get_mut(&id) else { return Err(Rejected::Unexpected("no such session")) };
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return Err(Rejected::Unexpected("no such control channel"));
+        };
         let result = peer.handle_datagram(now, datagram);
         self.settle(id);
-        self.check_goodbye();
+        self.check_exit();
         result
     }
 
@@ -461,9 +480,11 @@ impl Protocol for Server {
                 // Else a late packet could begin one of them again, under the same ids as before.
                 self.tls_crypt_v2_verify.clear(&mut self.events);
                 self.pre_auth.renew(&self.params, secret(&mut self.rng));
+                self.take_what_waits();
             }
+            Command::LeasesMoved => self.follow_pool(),
             // Its routes may fail one by one, which the driver reports.
-            Command::NotUp { .. } | Command::OpenFailed { .. } => {}
+            Command::NotUp { .. } | Command::OpenFailed { .. } | Command::SocketBound { .. } => {}
         }
     }
 
@@ -472,7 +493,7 @@ impl Protocol for Server {
         match reply {
             Reply::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
             Reply::ScriptDone { id, outcome } => self.script_done(id, &outcome),
-            Reply::ClientDecision { client, key, decision } => self.ruled(client, key, &decision),
+            Reply::ClientDecision { client, key, decision } => self.decided(client, key, &decision),
             Reply::KillClient { client, message } => self.kill(now, client, &message),
             // A peer that may have any address is known by no name.
             Reply::PeerAddresses(addresses) => {
@@ -508,7 +529,7 @@ impl Protocol for Server {
         }
         self.close_silent_connections();
         self.report_dropped_lines();
-        self.check_goodbye();
+        self.check_exit();
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -516,7 +537,7 @@ impl Protocol for Server {
             return None;
         }
         let peers = self.deadlines.first().map(|(at, _)| *at);
-        let others = [self.silent.poll_timeout(), self.log_budget.poll_timeout(), self.goodbye_until];
+        let others = [self.silent.poll_timeout(), self.log_budget.poll_timeout(), self.exit_until];
         [peers].into_iter().chain(others).flatten().min()
     }
 

@@ -4,18 +4,21 @@
 //! begin: each session under the same keys begins at a later time than the one before (OpenVPN packet_id.h, the long
 //! form).
 
+mod reconfigure;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use adit_core::{
-    Command, Ended, Framing, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenFailure, Path, PeerConfig, PeerId,
-    PrefixShares, PrefixTable, Protocol, Rejected, Report, SessionId, Severity, StaticFraming, TableUsage,
-    Transport, TunnelSettings,
+    Command, Ended, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenFailure, Path, PeerConfig, PeerId,
+    PrefixShares, PrefixTable, Protocol, Rejected, Report, SessionId, Severity, TableUsage, Transport,
+    TunnelSettings,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
+use crate::codec::{Codec, Framing, StaticFraming, session_id};
 use crate::data_message::{self, DataMessage};
 use crate::key_state::earliest;
 use crate::keys::static_directions;
@@ -28,11 +31,11 @@ use crate::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Req
 use crate::wrap::KeyDirection;
 
 /// The one session.
-const SESSION: SessionId = SessionId::openvpn(PeerId::SERVER, 0);
+const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 /// Where a peer is that was not heard yet: no socket has this number.
 const NOWHERE: Path =
     Path::Udp { socket: u32::MAX, remote: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) };
-/// Accepted connections on which the peer was not heard, besides the present one. Anybody can open them.
+/// Accepted connections on which the peer was not heard, besides the present one. Unauthenticated peers can open them.
 const UNPROVEN: PrefixShares = PrefixShares::new(8, 64);
 /// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
@@ -58,6 +61,8 @@ enum State {
 /// Who has remotes wants a path at once: drain [`Protocol::poll_event`] after construction.
 pub struct StaticTunnel {
     params: StaticParams,
+    /// Those that hold when the peer is looked or waited for anew.
+    next: Option<Box<StaticParams>>,
     iv_key: Zeroizing<[u8; 16]>,
     now: Instant,
     state: State,
@@ -111,6 +116,7 @@ impl StaticTunnel {
             ever_opened: false,
             told_elsewhere: false,
             events: VecDeque::new(),
+            next: None,
             params,
         };
         tunnel.reach(NOWHERE);
@@ -176,16 +182,10 @@ impl StaticTunnel {
         let params = &self.params;
         let (cipher, digest) = (params.cipher, params.digest);
         let (seal, open) = static_directions(&params.key, params.direction, cipher, digest, &self.iv_key);
-        let framing = StaticFraming { began: self.began, compression: params.compression };
-        self.data(DataEvent::Install(Box::new(Install {
-            peer: PeerId::SERVER,
-            session: SESSION,
-            framing: Framing::OpenVpnStatic(framing),
-            cipher,
-            seal,
-            open,
-            replay_window: self.params.replay_window,
-        })));
+        let framing =
+            Framing::StaticKey(StaticFraming { began: self.began, compression: params.compression });
+        let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window };
+        self.data(DataEvent::Install(Box::new(Install { peer: PeerId::SERVER, session: SESSION, codec })));
     }
 
     /// Nothing was heard. With one key for both directions, an attacker may have replayed to us what we sent in an earlier run,
@@ -256,6 +256,7 @@ impl StaticTunnel {
     }
 
     fn open(&mut self) {
+        self.take_next();
         self.state = State::Opening;
         let text = format!("connecting to {}", self.remote_name());
         self.report(Severity::Info, None, text);
@@ -269,6 +270,11 @@ impl StaticTunnel {
     /// There is a path to the remote, or a connection was accepted.
     fn opened(&mut self, path: Path) {
         match self.state {
+            // It may be the way to a remote of before.
+            State::Opening if self.next.is_some() => {
+                self.events.push_back(Event::Close { path });
+                self.try_again("the settings changed", false);
+            }
             State::Opening => {
                 self.state = State::Running;
                 self.ever_opened = true;
@@ -372,11 +378,12 @@ impl StaticTunnel {
         if !self.params.waits() {
             return self.try_again(reason, advance);
         }
-        // Anybody can open a connection and close it.
+        // An unauthenticated peer can open a connection and close it.
         let severity = if self.up.is_some() { Severity::Warning } else { Severity::Debug };
         self.report(severity, self.path, format!("{reason}; waiting for the other end"));
         self.come_down(reason);
         self.leave();
+        self.take_next();
         let newest = self.unproven.newest().map(|(path, ())| *path);
         if let Some(path) = newest {
             self.unproven.remove(&path);
@@ -388,6 +395,7 @@ impl StaticTunnel {
         let was_up = self.up.is_some();
         self.come_down(reason);
         self.leave();
+        self.take_next();
         self.attempts = self.attempts.saturating_add(1);
         let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
         let round = (self.attempts - 1) / remotes;
@@ -510,7 +518,7 @@ impl Protocol for StaticTunnel {
     type Request = Request;
     type Reply = Reply;
     type Detail = PeerDetail;
-    type Codec = Framing;
+    type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, _: Path, _: &[u8]) -> Result<(), Rejected> {
         self.now = now;
@@ -527,9 +535,11 @@ impl Protocol for StaticTunnel {
             Command::Restart if self.state == State::Running => self.lose("told to restart", false),
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
+            | Command::SocketBound { .. }
             | Command::Restart
             | Command::Rekey { .. }
-            | Command::Disconnect { .. } => {}
+            | Command::Disconnect { .. }
+            | Command::LeasesMoved => {}
         }
     }
 
@@ -546,12 +556,12 @@ impl Protocol for StaticTunnel {
             return;
         }
         match notice {
-            Notice::Traffic { received, sent, received_bytes, sent_bytes, message_bytes, .. } => {
-                self.liveness.traffic(now, received, sent);
+            Notice::Traffic { received, received_bytes, sent_bytes, message_bytes, activity, .. } => {
+                self.liveness.traffic(&activity);
                 self.heard |= received > std::mem::replace(&mut self.received, received);
                 self.establish();
                 let bytes = received_bytes.saturating_add(sent_bytes).saturating_sub(message_bytes);
-                self.lifetime.traffic(now, bytes);
+                self.lifetime.traffic(activity.last_data().unwrap_or(now), bytes);
             }
             Notice::FirstOpened { .. } => {
                 self.heard = true;
@@ -559,7 +569,7 @@ impl Protocol for StaticTunnel {
             }
             Notice::Moved { path, .. } => self.moved(path),
             Notice::Message { payload, .. } => match data_message::classify(&payload) {
-                DataMessage::OccExit => self.lose("the other end said goodbye", false),
+                DataMessage::OccExit => self.lose("the other end left (exit notice)", false),
                 DataMessage::OccRequest => self.tell_options(),
                 _ => {}
             },

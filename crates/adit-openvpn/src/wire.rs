@@ -94,27 +94,28 @@ impl Header {
     }
 }
 
-/// Which end of a connection we are.
+/// Which end of TLS we are. The configuration's `Role` (client, server, point-to-point) is another thing: an end of a
+/// point-to-point tunnel is either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum TlsRole {
     /// The end that starts the connection (TLS client).
     Client,
     /// The end that waits for it (TLS server).
     Server,
 }
 
-impl Role {
+impl TlsRole {
     /// The other end.
     pub const fn other(self) -> Self {
         match self {
-            Role::Client => Role::Server,
-            Role::Server => Role::Client,
+            TlsRole::Client => TlsRole::Server,
+            TlsRole::Server => TlsRole::Client,
         }
     }
 }
 
-/// A session id as each side draws it at random for a connection. Not the data plane's
-/// [`adit_core::SessionId`].
+/// What OpenVPN calls the session id: the number that each side draws at random for a control channel. Not the data
+/// plane's [`adit_core::SessionId`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sid(pub [u8; SID_LEN]);
 

@@ -5,7 +5,7 @@
 //! - tls-crypt: `op | sid | id (4) | time (4) | tag (32) | AES-256-CTR(body)`, tag = HMAC-SHA256 over
 //!   `op | sid | id | time | body`, the counter starts at the tag's first 16 bytes
 //! - tls-crypt-v2: the same with a key of the client's own, which it sends along, see [`v2`]
-//! - dynamic tls-crypt: the same with a key of the session's own, see [`WrapConfig::dynamic`]
+//! - dynamic tls-crypt: the same with a key of the control channel's own, see [`WrapConfig::dynamic`]
 //!
 //! Sources: OpenVPN ssl_pkt.c (`swap_hmac`), tls_crypt.c.
 
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 pub use adit_core::Digest as HmacDigest;
 
 use crate::static_key::{Half, StaticKey};
-use crate::wire::{HEADER_LEN, Header, Role, Sid};
+use crate::wire::{HEADER_LEN, Header, Sid, TlsRole};
 
 mod crypt_key;
 mod replay;
@@ -147,29 +147,29 @@ impl WrapConfig {
 
     /// tls-crypt with this key. The server seals with the first half (OpenVPN tls_crypt.c; the data channel
     /// is the other way round).
-    pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
+    pub fn tls_crypt(key: &StaticKey, role: TlsRole) -> Self {
         Self::crypt(key, role, Bearer::None, CryptKey::made_ready)
     }
 
     /// tls-crypt-v2 as the client with this key has it.
     pub fn tls_crypt_v2(key: &ClientKey) -> Self {
-        Self::crypt(key.key(), Role::Client, Bearer::Us(key.wrapped().to_vec()), |key| key)
+        Self::crypt(key.key(), TlsRole::Client, Bearer::Us(key.wrapped().to_vec()), |key| key)
     }
 
     /// tls-crypt-v2 as the server has it with the client whose key that is.
-    pub(crate) fn tls_crypt_v2_session(key: &StaticKey) -> Self {
-        Self::crypt(key, Role::Server, Bearer::Peer, |key| key)
+    pub(crate) fn tls_crypt_v2_of_client(key: &StaticKey) -> Self {
+        Self::crypt(key, TlsRole::Server, Bearer::Peer, |key| key)
     }
 
     /// Dynamic tls-crypt: what wraps renegotiations is made of 256 bytes that the first exchange's TLS exports,
     /// XOR the configured key if there is one (OpenVPN tls_crypt.c
     /// `tls_session_generate_dynamic_tls_crypt_key`).
     #[must_use]
-    pub fn dynamic(&self, exported: &StaticKey, role: Role) -> Self {
+    pub fn dynamic(&self, exported: &StaticKey, role: TlsRole) -> Self {
         match self {
-            WrapConfig::Plain => Self::tls_crypt_session(exported, role),
-            WrapConfig::TlsAuth(keys) => Self::tls_crypt_session(&exported.xor(&keys.whole), role),
-            WrapConfig::TlsCrypt(keys) => Self::tls_crypt_session(&exported.xor(&keys.whole), role),
+            WrapConfig::Plain => Self::tls_crypt_dynamic(exported, role),
+            WrapConfig::TlsAuth(keys) => Self::tls_crypt_dynamic(&exported.xor(&keys.whole), role),
+            WrapConfig::TlsCrypt(keys) => Self::tls_crypt_dynamic(&exported.xor(&keys.whole), role),
         }
     }
 
@@ -193,16 +193,16 @@ impl WrapConfig {
         }
     }
 
-    /// tls-crypt with a key that one session alone uses.
-    fn tls_crypt_session(key: &StaticKey, role: Role) -> Self {
+    /// tls-crypt with a key that one control channel alone uses.
+    fn tls_crypt_dynamic(key: &StaticKey, role: TlsRole) -> Self {
         Self::crypt(key, role, Bearer::None, |key| key)
     }
 
-    fn crypt(key: &StaticKey, role: Role, bearer: Bearer, prepare: impl Fn(CryptKey) -> CryptKey) -> Self {
+    fn crypt(key: &StaticKey, role: TlsRole, bearer: Bearer, prepare: impl Fn(CryptKey) -> CryptKey) -> Self {
         let part = |half| prepare(CryptKey::new(key.cipher_slot(half), key.hmac_slot(half)));
         let (seal, open) = match role {
-            Role::Server => (Half::First, Half::Second),
-            Role::Client => (Half::Second, Half::First),
+            TlsRole::Server => (Half::First, Half::Second),
+            TlsRole::Client => (Half::Second, Half::First),
         };
         WrapConfig::TlsCrypt(Arc::new(CryptKeys {
             seal: part(seal),
@@ -219,7 +219,7 @@ impl WrapConfig {
         self.instantiate_after(start, last)
     }
 
-    /// A sealer whose packet ids start at `last + 1`: for a session that follows a stateless answer which
+    /// A sealer whose packet ids start at `last + 1`: for a control channel that follows a stateless answer which
     /// used ids up to `last` with the same `start`.
     pub fn instantiate_after(&self, start: UnixTime, last: u32) -> Wrap {
         Wrap { config: self.clone(), last, time: start.0 as u32 }
@@ -254,7 +254,7 @@ impl WrapConfig {
         Ok(Opened { header, sid, wrap_id, body })
     }
 
-    /// The rest of a datagram without the wrapped client key at its end, which is not looked at: the session has
+    /// The rest of a datagram without the wrapped client key at its end, which is not looked at: the control channel has
     /// its key.
     fn without_client_key<'a>(&self, rest: &'a [u8]) -> Result<&'a [u8], Rejected> {
         match self {
@@ -392,7 +392,7 @@ impl Wrap {
     }
 
     /// See [`WrapConfig::tls_crypt`] and [`WrapConfig::instantiate`].
-    pub fn tls_crypt(key: &StaticKey, role: Role, start: UnixTime) -> Self {
+    pub fn tls_crypt(key: &StaticKey, role: TlsRole, start: UnixTime) -> Self {
         WrapConfig::tls_crypt(key, role).instantiate(start)
     }
 

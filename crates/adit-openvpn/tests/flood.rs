@@ -4,23 +4,21 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Command, Instant, Path, Protocol, Transport, UnixTime};
+use adit_core::{Command, Instant, Path, Protocol, Transport, UnixTime, drive_with};
 use adit_openvpn::params::{ClientParams, ServerParams, TlsCryptV2};
 use adit_openvpn::request::Event;
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::testing::{Authority, WALL, client_params, server_params};
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::v2::{ClientKey, Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, Wrap, WrapConfig};
-use adit_openvpn::{Client, Role, Server};
+use adit_openvpn::{Client, Server, TlsRole};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-use support::{Authority, WALL, client_params, server_params};
 
 /// Datagrams of unauthenticated peers in a millisecond.
 const RATE: usize = 100;
@@ -34,8 +32,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const ANSWERS_OF_ONE: usize = 100;
 /// Memory that may be found in buffers which grew: none for each datagram.
 const LITTLE: i64 = 64 << 10;
-/// A session in the making, TLS included.
-const SESSION: i64 = 256 << 10;
+/// A control channel in the making, TLS included.
+const CHANNEL: i64 = 256 << 10;
 /// tls-crypt-v2 clients before OpenVPN 2.6 that may be in the middle of their handshake.
 const UNPROVEN: i64 = 64;
 
@@ -55,13 +53,13 @@ struct Flood {
     /// As they come, again and again.
     datagrams: Vec<Vec<u8>>,
     sent: u32,
-    /// Sessions that it may start.
-    sessions: i64,
+    /// Control channels that it may start.
+    channels: i64,
 }
 
 impl Flood {
     fn new(name: &'static str, from: Source, datagram: impl FnMut(u8) -> Vec<u8>) -> Self {
-        Flood { name, from, datagrams: (0..=255).map(datagram).collect(), sent: 0, sessions: 0 }
+        Flood { name, from, datagrams: (0..=255).map(datagram).collect(), sent: 0, channels: 0 }
     }
 
     fn next(&mut self) -> (Path, &[u8]) {
@@ -85,7 +83,7 @@ struct Cost {
     largest: usize,
     /// Answers of the address that had most of them.
     answers: usize,
-    /// The most sessions in the making.
+    /// The most control channels in the making.
     half_open: usize,
 }
 
@@ -105,30 +103,36 @@ impl World {
 
     /// A millisecond of unauthenticated peers.
     fn flood(&mut self, flood: &mut Flood) {
-        let mut answer = Vec::new();
         for _ in 0..RATE {
             let from = flood.from;
             let (path, datagram) = flood.next();
             let _ = self.server.handle_datagram(self.now, path, datagram);
-            self.drain_events();
-            answer.clear();
-            while let Some(to) = self.server.poll_transmit(&mut answer) {
-                self.cost.largest = self.cost.largest.max(answer.len() * 100 / datagram.len());
-                if from == Source::One {
-                    let count = self.answers.entry(to).or_default();
-                    *count += 1;
-                    self.cost.answers = self.cost.answers.max(*count);
-                }
-                answer.clear();
-            }
+            let Cost { lines, largest, answers, .. } = &mut self.cost;
+            drive_with(
+                &mut self.server,
+                |_, event| *lines += usize::from(matches!(event, Event::Report(_))),
+                |to, answer| {
+                    *largest = (*largest).max(answer.len() * 100 / datagram.len());
+                    if from == Source::One {
+                        let count = self.answers.entry(to).or_default();
+                        *count += 1;
+                        *answers = (*answers).max(*count);
+                    }
+                },
+            );
         }
         self.cost.half_open = self.cost.half_open.max(self.server.half_open());
     }
 
-    fn drain_events(&mut self) {
-        while let Some(event) = self.server.poll_event() {
-            self.cost.lines += usize::from(matches!(event, Event::Report(_)));
-        }
+    /// What the server sends, with its reports counted.
+    fn answers(&mut self) -> Vec<(Path, Vec<u8>)> {
+        let (lines, mut answers) = (&mut self.cost.lines, Vec::new());
+        drive_with(
+            &mut self.server,
+            |_, event| *lines += usize::from(matches!(event, Event::Report(_))),
+            |to, answer| answers.push((to, answer.to_vec())),
+        );
+        answers
     }
 }
 
@@ -153,30 +157,25 @@ fn connect(server: ServerParams, client: ClientParams, mut flood: Option<&mut Fl
         if let Some(flood) = &mut flood {
             world.flood(flood);
         }
-        let mut datagram = Vec::new();
         client.handle_timeout(world.now);
         while let Some(datagram) = arrived(&mut to_client, time) {
             let _ = client.handle_datagram(world.now, there, &datagram);
         }
-        while let Some(event) = client.poll_event() {
-            if let Event::Open { .. } = event {
-                client.handle_command(world.now, Command::Opened { path: there });
-            }
-        }
-        while client.poll_transmit(&mut datagram).is_some() {
-            to_server.push_back((time + DELAY, std::mem::take(&mut datagram)));
-        }
+        drive_with(
+            &mut client,
+            |client, event| {
+                if let Event::Open { .. } = event {
+                    client.handle_command(world.now, Command::Opened { path: there });
+                }
+            },
+            |_, datagram| to_server.push_back((time + DELAY, datagram.to_vec())),
+        );
         while let Some(datagram) = arrived(&mut to_server, time) {
             let _ = world.server.handle_datagram(world.now, here, &datagram);
         }
         world.server.handle_timeout(world.now);
-        world.drain_events();
-        while let Some(path) = world.server.poll_transmit(&mut datagram) {
-            let datagram = std::mem::take(&mut datagram);
-            if path == here {
-                to_client.push_back((time + DELAY, datagram));
-            }
-        }
+        let answers = world.answers().into_iter().filter(|(to, _)| *to == here);
+        to_client.extend(answers.map(|(_, datagram)| (time + DELAY, datagram)));
         if client.peers().len() == 1 && world.server.peers().len() == 1 {
             return time;
         }
@@ -187,7 +186,7 @@ fn connect(server: ServerParams, client: ClientParams, mut flood: Option<&mut Fl
 /// What a flood costs a server, and the memory that is left behind.
 fn endure(server: ServerParams, flood: &mut Flood) -> (Cost, i64) {
     let mut world = World::new(server);
-    world.drain_events();
+    world.answers();
     let counted = allocation_counter::measure(|| {
         for _ in 0..FLOOD {
             world.now += MILLISECOND;
@@ -229,8 +228,8 @@ impl Siege {
     fn withstands(&self, mut flood: Flood) {
         let name = flood.name;
         let (cost, left) = endure(self.server(), &mut flood);
-        assert!(left <= LITTLE + flood.sessions * SESSION, "{name}: {left} bytes are left: {cost:?}");
-        assert!(cost.half_open as i64 <= flood.sessions, "{name}: {cost:?}");
+        assert!(left <= LITTLE + flood.channels * CHANNEL, "{name}: {left} bytes are left: {cost:?}");
+        assert!(cost.half_open as i64 <= flood.channels, "{name}: {cost:?}");
         assert!(cost.lines <= 1, "{name}: {cost:?}");
         // A reset's answer acknowledges it: 12 bytes more, in 28 of UDP and IP and more.
         assert!(cost.largest < 200 && cost.answers <= ANSWERS_OF_ONE, "{name}: {cost:?}");
@@ -316,8 +315,8 @@ fn tls_auth() {
 #[test]
 fn tls_crypt() {
     let key = StaticKey::from_bytes(&[7; 256]);
-    let client = WrapConfig::tls_crypt(&key, Role::Client);
-    let siege = Siege::new(client.clone(), WrapConfig::tls_crypt(&key, Role::Server), None);
+    let client = WrapConfig::tls_crypt(&key, TlsRole::Client);
+    let siege = Siege::new(client.clone(), WrapConfig::tls_crypt(&key, TlsRole::Server), None);
     let resets = || reset(&client, Opcode::HardResetClientV2);
     siege.withstands(Flood::new("replayed resets", Source::Everywhere, resets()));
     siege.withstands(Flood::new("replayed resets of one", Source::One, resets()));
@@ -338,11 +337,11 @@ fn tls_crypt_v2() {
     siege.withstands(Flood::new("guessed cookies", Source::Everywhere, third(&client, Opcode::ControlWkc)));
     let plain = reset(&WrapConfig::Plain, Opcode::HardResetClientV2);
     siege.withstands(Flood::new("no wrapping", Source::Everywhere, plain));
-    // Clients before OpenVPN 2.6 bring their key once: a session must start at once, and there may be few of them.
+    // Clients before OpenVPN 2.6 bring their key once: a control channel must start at once, and there may be few of them.
     let mut old = client.instantiate_after(UnixTime(WALL), 0);
     let first = ControlBody { packet_id: Some(0), ..ControlBody::default() };
     let old = Flood::new("replayed resets of an old client", Source::Everywhere, move |number| {
         sealed(&mut old, Opcode::HardResetClientV3, number, &first)
     });
-    siege.withstands(Flood { sessions: UNPROVEN, ..old });
+    siege.withstands(Flood { channels: UNPROVEN, ..old });
 }

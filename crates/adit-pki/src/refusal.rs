@@ -29,7 +29,7 @@ pub enum Refusal {
         date(*not_after), date(*now)
     )]
     Expired {
-        /// The time of the judgement.
+        /// The time by which it was verified.
         now: UnixTime,
         /// The last moment of its validity.
         not_after: UnixTime,
@@ -37,7 +37,7 @@ pub enum Refusal {
     /// Its time has not come.
     #[error("its certificate is not valid before {}: is this machine's clock ({}) right?", date(*not_before), date(*now))]
     NotValidYet {
-        /// The time of the judgement.
+        /// The time by which it was verified.
         now: UnixTime,
         /// The first moment of its validity.
         not_before: UnixTime,
@@ -51,7 +51,7 @@ pub enum Refusal {
          clock ({}) is wrong", date(*next_update), date(*now)
     )]
     ListExpired {
-        /// The time of the judgement.
+        /// The time by which it was verified.
         now: UnixTime,
         /// When a newer list was due.
         next_update: UnixTime,

@@ -98,7 +98,7 @@ impl RevocationLists {
 }
 
 /// The revocation lists in force. Copies share them: what one is given by [`Revocations::update`] holds for the next
-/// judgement of all.
+/// verdict on all.
 #[derive(Clone)]
 pub struct Revocations(Arc<RwLock<Arc<RevocationLists>>>);
 
@@ -137,6 +137,11 @@ impl Revocations {
         };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
         Ok(())
+    }
+
+    /// Whether both are copies of one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The lists in force now.

@@ -167,7 +167,7 @@ impl Verifier {
 
     /// Without authorities, fingerprints decide. As in OpenVPN everything else about the chain is irrelevant then, dates
     /// included. Revocation lists are consulted though nothing can verify their signatures: they are named in the
-    /// configuration. OpenVPN accepts such a peer, and ends its session when it reads the list again.
+    /// configuration. OpenVPN accepts such a peer, and disconnects it when it reads the list again.
     fn verify_alone(&self, certificate: &CertificateDer<'_>, terms: Terms<'_>) -> Result<(), Refusal> {
         if self.requirements.fingerprints.is_empty() {
             return Err(Refusal::UnknownIssuer);

@@ -24,7 +24,7 @@ impl World {
         let Some(mean) = self.scenario.intervals.attack else { return Ok(()) };
         let pause = self.around(mean);
         self.schedule(self.now + pause, Event::Attack);
-        // Without wrapping, an attacker that knows the session ids can end a session.
+        // Without wrapping, an attacker that knows the session ids can end a tunnel.
         if self.scenario.control.wrapping == Wrapping::Plain && !self.net.faulty {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl World {
             Transit::ToClient { to, datagram } => (to, datagram, false),
             _ => return Ok(()),
         };
-        // Without wrapping, an attacker that knows the session ids can end a session.
+        // Without wrapping, an attacker that knows the session ids can end a tunnel.
         let may_end_it = self.scenario.control.wrapping != Wrapping::Plain || self.net.faulty;
         let Some(datagram) = self.made_up(&captured, may_end_it) else { return Ok(()) };
         let own = SocketAddr::from((ATTACKER.0, ATTACKER.1 + self.rng.faults.below(8) as u16));
@@ -113,7 +113,7 @@ impl World {
                 datagram.splice(at.., random);
                 datagram
             }
-            // An initial packet, of a client or a server, of a session that does not exist.
+            // An initial packet, of a client or a server, of a control channel that does not exist.
             1 => {
                 let sid = self.noise(8);
                 let opcode = self.rng.faults.pick(&[7, 8, 10]);
@@ -124,7 +124,7 @@ impl World {
                 let len = self.rng.faults.between(1, 1400) as usize;
                 self.noise(len)
             }
-            // A packet of that session: an acknowledgement of what was not sent, an alert, a reset, ...
+            // A packet of that control channel: an acknowledgement of what was not sent, an alert, a reset, ...
             3 | 4 => {
                 let opcode = self.rng.faults.pick(&[3, 4, 4, 5, 5, 7, 8, 10, 11]);
                 let body = self.control_body(opcode, head);

@@ -18,14 +18,14 @@ use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::world::{Host, World};
 
-/// After the packet that begins its session, a client stays half-open no longer than its window and this.
+/// After the packet that begins its control channel, a client stays half-open no longer than its window and this.
 const REFUSAL_TIME: Duration = Duration::from_secs(6);
 /// The longest time of all scripts that authenticate one client, one after the other, deferred or not.
 const SCRIPTS_TAKE: Duration = Duration::from_secs(20);
 
 /// The state of what is checked beside the [`crate::model::Model`] of packets and keys.
 pub(crate) struct Checks {
-    /// How long sessions last.
+    /// How long peers may stay connected.
     pub(crate) limits: Limits,
     /// The addresses that the server's `learn-address` script was given.
     pub(crate) learned: LearnedAddresses,
@@ -163,7 +163,7 @@ impl World {
     /// All tunnels are up at both ends, and the ends agree.
     pub(crate) fn check_all_up(&mut self) -> Result<(), Violation> {
         self.log(format_args!("all must be up"));
-        // A client whose session was over lately may still be connecting.
+        // A client whose time was over lately may still be connecting.
         let bound = self.scenario.phases.recovery;
         let (over, expected): (Vec<usize>, Vec<usize>) = (1..=self.scenario.clients)
             .partition(|client| self.checks.limits.was_over(*client, self.now, bound));

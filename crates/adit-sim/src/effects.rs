@@ -14,7 +14,7 @@ use crate::world::{START, World};
 
 /// The exit code of a script that defers its answer.
 const DEFERRED: i32 = 2;
-/// What a server says of clients that it drops because their session is over.
+/// What a server says of clients that it drops because their time is over.
 const BY_LIMITS: [&str; 2] = ["(session-timeout)", "(inactive)"];
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
             }
             // The script still runs to its end: its late result must have no effect.
             Effect::DropScript(id) => self.checks.challenges.drop_script(id),
-            Effect::Management(news) => self.notify_management(number, &news)?,
+            Effect::Management(event) => self.notify_management(number, &event)?,
             Effect::Leased(entry) => drop(self.leases.insert(entry.name.clone(), entry)),
             Effect::Report(report) => {
                 self.log(format_args!("end {number} says: {report}"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Drive, Ended, Framing, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
+    Command, Drive, Ended, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
     TunnelSettings, drive_once,
 };
 use adit_dataplane::codec::{Demultiplexer, openvpn};
@@ -13,15 +13,16 @@ use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, IngressEvent, MergePolicy, Offload, ReceiveBatch,
     TransmitBatch, split,
 };
+use adit_openvpn::codec::Codec;
 use adit_openvpn::request::{
     Challenge, ClientEvent, DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request, Script, ScriptId,
 };
 use adit_openvpn::{Client, Server};
 
-use crate::crypto;
 use crate::model::Violation;
 use crate::scenario::Scenario;
 use crate::third_party::{ThirdPartyClient, ThirdPartyServer};
+use crate::{codec, crypto};
 
 /// Rounds of draining after one input; more means that a machine produces output without end.
 const MAX_ROUNDS: usize = 64;
@@ -30,7 +31,7 @@ const MAX_OUTPUTS: usize = 4096;
 
 /// Any of the machines.
 pub(crate) type AnyProtocol =
-    dyn Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing>;
+    dyn Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Codec>;
 
 /// A protocol machine.
 pub(crate) enum Machine {
@@ -143,8 +144,8 @@ pub(crate) struct End {
     egress: Egress,
     ingress: Ingress,
     pub(crate) counters: Counters,
-    outbox: TransmitBatch,
-    inbox: ReceiveBatch,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
     /// Beginnings of records of TCP streams.
     streams: BTreeMap<Path, Vec<u8>>,
     /// Peers in the data plane, and the traffic of which the machine last got notice.
@@ -177,8 +178,8 @@ impl End {
             egress,
             ingress,
             counters,
-            outbox: TransmitBatch::new(),
-            inbox: ReceiveBatch::new(MergePolicy::Off),
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
             streams: BTreeMap::new(),
             traffic: BTreeMap::new(),
             effects: Vec::new(),
@@ -192,8 +193,10 @@ impl End {
     }
 
     /// Sets the clock of TLS in this thread to this end's.
-    fn set_clock(&self, now: Instant) {
+    fn set_clock(&mut self, now: Instant) {
         crypto::set_clock((now - Instant::ORIGIN).as_secs() as i64 + self.skew);
+        self.egress.tick(now);
+        self.ingress.tick(now);
     }
 
     /// The effects since the last call.
@@ -208,8 +211,8 @@ impl End {
 
     /// A datagram arrived.
     pub(crate) fn receive(&mut self, path: Path, mut datagram: Vec<u8>) {
-        self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.inbox);
-        self.take_inbox(&datagram);
+        self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch);
+        self.take_receive_batch(&datagram);
     }
 
     /// Bytes of a stream arrived. False if it holds no valid record and must be closed.
@@ -221,8 +224,8 @@ impl End {
     ) -> Result<bool, Violation> {
         let mut buffer = self.streams.remove(&path).unwrap_or_default();
         buffer.extend_from_slice(bytes);
-        let opened = self.ingress.open_stream(path, &mut buffer, &mut self.inbox);
-        self.take_inbox(&buffer);
+        let opened = self.ingress.open_stream(path, &mut buffer, &mut self.receive_batch);
+        self.take_receive_batch(&buffer);
         match opened {
             Ok(used) => {
                 self.streams.insert(path, buffer.split_off(used));
@@ -235,21 +238,21 @@ impl End {
         }
     }
 
-    fn take_inbox(&mut self, buffer: &[u8]) {
-        for order in self.inbox.orders().drain(..) {
-            self.egress.apply(order, &mut self.outbox);
+    fn take_receive_batch(&mut self, buffer: &[u8]) {
+        for order in self.receive_batch.orders().drain(..) {
+            self.egress.apply(order, &mut self.transmit_batch);
         }
         let slice = |range: &std::ops::Range<usize>| buffer.get(range.clone()).unwrap_or_default().to_vec();
-        for packet in self.inbox.packets() {
+        for packet in self.receive_batch.packets() {
             self.effects.push(Effect::Packet(packet.pieces().flat_map(|piece| slice(&piece)).collect()));
         }
-        let relay: Vec<Vec<u8>> = self.inbox.relay().iter().map(slice).collect();
-        self.inputs.extend(self.inbox.notices().drain(..).map(Input::Notice));
-        let control = self.inbox.control().iter();
+        let relay: Vec<Vec<u8>> = self.receive_batch.relay().iter().map(slice).collect();
+        self.inputs.extend(self.receive_batch.notices().drain(..).map(Input::Notice));
+        let control = self.receive_batch.control().iter();
         self.inputs.extend(control.map(|(path, range)| Input::Control(*path, slice(range))));
-        self.inbox.clear();
+        self.receive_batch.clear();
         for mut packet in relay {
-            self.egress.relay_packet(&mut packet, &mut self.outbox);
+            self.egress.relay_packet(&mut packet, &mut self.transmit_batch);
         }
         self.flush();
     }
@@ -270,7 +273,7 @@ impl End {
     /// Packets came from the device, in one batch.
     pub(crate) fn send_packets(&mut self, packets: &[Vec<u8>]) {
         for packet in packets {
-            self.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut self.outbox);
+            self.egress.seal_packet(Offload::NONE, &mut packet.clone(), &mut self.transmit_batch);
         }
         self.flush();
         self.inputs.extend(self.egress.take_notices().into_iter().map(Input::Notice));
@@ -303,10 +306,9 @@ impl End {
         self.drain()
     }
 
-    /// A second passed: sets the time of the data plane, and passes counters of traffic that changed to the machine.
+    /// A second passed: passes counters of traffic that changed to the machine.
     pub(crate) fn second(&mut self, now: Instant) -> Result<(), Violation> {
         self.set_clock(now);
-        self.ingress.tick(now);
         let peers: Vec<PeerId> = self.traffic.keys().copied().collect();
         for peer in peers {
             let Some(totals) = self.counters.traffic(peer) else { continue };
@@ -316,7 +318,9 @@ impl End {
             let (received, sent) = totals;
             let (received_bytes, sent_bytes) = self.counters.traffic_bytes(peer).unwrap_or_default();
             let message_bytes = self.counters.message_bytes(peer).unwrap_or_default();
-            let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes };
+            let activity = self.counters.activity(peer).unwrap_or_default();
+            let notice =
+                Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes, activity };
             self.machine.protocol().handle_notice(now, notice);
             self.drain()?;
         }
@@ -360,6 +364,8 @@ impl End {
             Event::PeerDown { peer, reason } => self.effects.push(Effect::PeerDown(peer, reason)),
             Event::Report(report) => self.effects.push(Effect::Report(report)),
             Event::Ended(ended) => self.effects.push(Effect::Ended(ended)),
+            // A server here is the only endpoint of its tunnel.
+            Event::LeasesMoved => {}
         }
     }
 
@@ -371,7 +377,7 @@ impl End {
             Request::Leased(entry) => Effect::Leased(entry),
             Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
             Request::CancelScript(id) => Effect::DropScript(id),
-            Request::Client(news) => Effect::Management(news),
+            Request::Client(event) => Effect::Management(event),
         });
     }
 
@@ -386,7 +392,7 @@ impl End {
             _ => {}
         }
         let install = if let DataEvent::Install(install) = &order { Some(install.clone()) } else { None };
-        match split(order) {
+        match split(order, codec::openvpn) {
             (egress, ingress) if self.delays_orders => {
                 self.effects.extend(ingress.map(Effect::Ingress));
                 self.effects.extend(egress.map(|order| Effect::Egress(order, install)));
@@ -409,14 +415,14 @@ impl End {
 
     /// The half that seals applies an order.
     pub(crate) fn apply_egress(&mut self, order: EgressEvent, install: Option<Box<Install>>) {
-        self.egress.apply(order, &mut self.outbox);
+        self.egress.apply(order, &mut self.transmit_batch);
         self.effects.extend(install.map(Effect::Installed));
         self.flush();
     }
 
     /// Splits GSO batches into datagrams.
     fn flush(&mut self) {
-        for batch in self.outbox.iter() {
+        for batch in self.transmit_batch.iter() {
             let path = batch.path;
             if path.transport() == Transport::Udp {
                 let datagrams = batch.bytes.chunks(batch.segment.max(1));
@@ -431,7 +437,7 @@ impl End {
                 rest = tail;
             }
         }
-        self.outbox.clear();
+        self.transmit_batch.clear();
     }
 }
 

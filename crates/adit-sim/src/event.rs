@@ -1,8 +1,6 @@
-//! What is scheduled in virtual time, in order of time and, at one moment, of being scheduled.
+//! What happens in virtual time.
 
-use std::collections::BTreeMap;
-
-use adit_core::{Instant, Transport};
+use adit_core::Transport;
 use adit_dataplane::{EgressEvent, IngressEvent};
 use adit_openvpn::request::Install;
 
@@ -54,29 +52,4 @@ pub(crate) enum Order {
     Egress(EgressEvent, Option<Box<Install>>),
     /// To the half that opens.
     Ingress(IngressEvent),
-}
-
-/// Events by time. Two at one moment happen in the order in which they were scheduled.
-#[derive(Default)]
-pub(crate) struct EventQueue {
-    events: BTreeMap<(Instant, u64), Event>,
-    scheduled: u64,
-}
-
-impl EventQueue {
-    /// Adds an event.
-    pub(crate) fn push(&mut self, at: Instant, event: Event) {
-        self.scheduled += 1;
-        self.events.insert((at, self.scheduled), event);
-    }
-
-    /// When the next event happens.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.events.first_key_value().map(|((at, _), _)| *at)
-    }
-
-    /// Removes the next event.
-    pub(crate) fn pop(&mut self) -> Option<Event> {
-        self.events.pop_first().map(|(_, event)| event)
-    }
 }

@@ -32,6 +32,9 @@
 //! (`server-poll-timeout`, or twice `hand-window`), the longest wait between attempts, 1 s for a service
 //! manager and 10 s for a clean handshake.
 //!
+//! The world and its model are OpenVPN's. What is neutral is public, for simulations of other protocols: [`network`],
+//! [`packet`], [`EventQueue`], [`Rng`], [`Trace`] (`tests/toy` is one).
+//!
 //! `cargo run -p adit-sim -- --seeds 0..5000` runs many seeds, `-- --seed 17` one, with the end of its trace
 //! if it fails.
 #![forbid(unsafe_code)]
@@ -39,6 +42,7 @@
 mod attack;
 mod challenges;
 mod checks;
+pub mod codec;
 mod crypto;
 mod effects;
 mod end;
@@ -50,7 +54,9 @@ mod machine_faults;
 mod management;
 mod model;
 mod net;
-mod packet;
+pub mod network;
+pub mod packet;
+mod queue;
 mod rng;
 mod roaming;
 mod scenario;
@@ -65,7 +71,10 @@ mod world;
 use std::fmt;
 use std::time::Duration;
 
+pub use queue::EventQueue;
+pub use rng::Rng;
 use scenario::Scenario;
+pub use trace::Trace;
 use world::{START, World};
 
 /// Counts and measurements of a run.

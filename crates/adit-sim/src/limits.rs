@@ -1,9 +1,9 @@
-//! `inactive` and `session-timeout`: no session ends by them before its time, and none lasts longer.
+//! `inactive` and `session-timeout`: no connection ends by them before its time, and none lasts longer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Ended, Instant, SessionLimits};
+use adit_core::{Ended, Instant, PeerLimits};
 
 use crate::model::{SERVER, Tunnel, Violation};
 use crate::scenario::Scenario;
@@ -15,7 +15,7 @@ pub(crate) const CLIENT: usize = 1;
 const NOTICE: Duration = Duration::from_secs(1);
 /// A client's exit notification takes that long at most.
 const EXIT_NOTIFY: Duration = Duration::from_secs(1);
-/// Longer than it takes to end a session whose time is over: to learn of the traffic, and to notify the peer.
+/// Longer than it takes to end a connection whose time is over: to learn of the traffic, and to notify the peer.
 const ENDING: Duration = Duration::from_secs(5);
 /// Longer than any packet is in transit on a clean net.
 const MAX_TRANSIT: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const MAX_TRANSIT: Duration = Duration::from_secs(1);
 /// What is known of one side of a tunnel.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// When its last session began.
+    /// When its last connection began.
     since: Option<Instant>,
     /// When packets passed there lately, and when the last one did before those.
     recent: VecDeque<Instant>,
@@ -42,17 +42,17 @@ impl Side {
     }
 }
 
-/// How long sessions last.
+/// How long connections last.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    limits: SessionLimits,
-    /// Which sides end a session.
+    limits: PeerLimits,
+    /// Which sides end a connection.
     enforces: [bool; 2],
     /// How much later things are done than they are due.
     lag: Duration,
     /// For each client: the server's side, its own.
     sides: Vec<[Side; 2]>,
-    /// When each client's session was last over by these limits.
+    /// When each client's connection was last over by these limits.
     over: Vec<Option<Instant>>,
 }
 
@@ -67,7 +67,7 @@ impl Limits {
         }
     }
 
-    /// A session begins on that side.
+    /// A connection begins on that side.
     pub(crate) fn begin(&mut self, now: Instant, client: usize, side: usize) {
         self.sides[client - 1][side] = Side { since: Some(now), recent: VecDeque::new(), earlier: now };
     }
@@ -83,12 +83,12 @@ impl Limits {
         side.recent.push_back(now);
     }
 
-    /// The protocol may not know of a packet that passed so shortly before it decided to end the session.
+    /// The protocol may not know of a packet that passed so shortly before it decided to end the connection.
     fn late(&self) -> Duration {
         NOTICE + EXIT_NOTIFY + self.lag
     }
 
-    /// Whether the session of that side has lasted as long as it may.
+    /// Whether the connection of that side has lasted as long as it may.
     fn is_old(&self, now: Instant, side: &Side) -> bool {
         self.limits.length.zip(side.since).is_some_and(|(length, since)| since + length <= now)
     }
@@ -100,7 +100,7 @@ impl Limits {
         self.limits.idle.is_some_and(|idle| known + idle.after <= now + late)
     }
 
-    /// That side ends the session by itself, which it may only when the time is over.
+    /// That side ends the connection by itself, which it may only when the time is over.
     pub(crate) fn end(
         &mut self,
         now: Instant,
@@ -115,10 +115,12 @@ impl Limits {
         if self.enforces[side] && (self.is_old(now, known) || self.is_idle(now, known) || slept) {
             return Ok(());
         }
-        Err(Violation::new(format!("side {side} of client {client} ended its session too early: {known:?}")))
+        Err(Violation::new(format!(
+            "side {side} of client {client} ended its connection too early: {known:?}"
+        )))
     }
 
-    /// Whether the end of a client's session is no fault on a clean net: its time was over at either side, or the
+    /// Whether the end of a client's connection is no fault on a clean net: its time was over at either side, or the
     /// other side is gone already.
     pub(crate) fn is_excused(&mut self, now: Instant, client: usize, tunnel: &Tunnel) -> bool {
         if self.sides[client - 1].iter().any(|side| self.is_old(now, side)) {
@@ -128,12 +130,12 @@ impl Limits {
         self.limits.length.is_some() && (tunnel.client.is_none() || tunnel.server.is_none())
     }
 
-    /// Whether that client's session was over at most `bound` ago, so that it may still be down.
+    /// Whether that client's connection was over at most `bound` ago, so that it may still be down.
     pub(crate) fn was_over(&self, client: usize, now: Instant, bound: Duration) -> bool {
         self.over[client - 1].is_some_and(|at| at + bound >= now)
     }
 
-    /// Whether that client's session lasts until a packet that is sent now has arrived.
+    /// Whether that client's connection lasts until a packet that is sent now has arrived.
     pub(crate) fn lasts(&self, now: Instant, client: usize) -> bool {
         self.sides[client - 1].iter().all(|side| !self.is_old(now + MAX_TRANSIT, side))
     }
@@ -154,7 +156,7 @@ impl Limits {
 }
 
 impl World {
-    /// No session goes on whose time is over.
+    /// No connection goes on whose time is over.
     pub(crate) fn check_limits(&self) -> Result<(), Violation> {
         for client in 1..=self.scenario.clients {
             let tunnel = &self.model.tunnels[client - 1];
@@ -169,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    /// No process ends of itself, unless a session is over or (with `ping-exit`) the other end is silent.
+    /// No process ends of itself, unless a connection is over or (with `ping-exit`) the other end is silent.
     pub(crate) fn check_end(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
         let exits = self.scenario.point_to_point.is_some_and(|point| point.ping_exit);
         if *ended != Ended::Shutdown || self.hosts[number].shutdown_ordered || (exits && !self.is_calm()) {
@@ -201,7 +203,7 @@ mod tests {
     fn limits(idle: Option<u64>, length: Option<u64>) -> Limits {
         let mut scenario = Scenario::from_seed(0);
         scenario.clients = 1;
-        scenario.limits = SessionLimits {
+        scenario.limits = PeerLimits {
             idle: idle.map(|seconds| IdleLimit { after: Duration::from_secs(seconds), bytes: 0 }),
             length: length.map(Duration::from_secs),
         };
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_its_time_is_over() {
+    fn a_connection_ends_when_its_time_is_over() {
         let mut limits = limits(None, Some(60));
         assert_eq!(limits.check(at(65), 1, SERVER, START), Ok(()));
         assert!(limits.check(at(66), 1, SERVER, START).is_err());
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_session_ends() {
+    fn an_idle_connection_ends() {
         let mut limits = limits(Some(20), None);
         limits.record_packet(at(30), 1, SERVER);
         assert_eq!(limits.check(at(55), 1, SERVER, START), Ok(()));

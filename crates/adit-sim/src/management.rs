@@ -50,24 +50,24 @@ impl Management {
     }
 
     /// Checks an event of a client against what is known of it.
-    fn handle_event(&mut self, news: &ClientEvent) -> Result<(), Violation> {
+    fn handle_event(&mut self, event: &ClientEvent) -> Result<(), Violation> {
         let wrong =
-            |why: &str| Err(Violation::new(format!("the management client gets {news:?}, but {why}")));
-        if let ClientStep::AuthRequest { key, again, .. } = news.step {
-            if self.gone.contains(&news.client) {
+            |why: &str| Err(Violation::new(format!("the management client gets {event:?}, but {why}")));
+        if let ClientStep::AuthRequest { key, again, .. } = event.step {
+            if self.gone.contains(&event.client) {
                 return wrong("that client is gone");
             }
-            let known = self.clients.entry(news.client).or_default();
+            let known = self.clients.entry(event.client).or_default();
             if key != known.key + 1 || (again && !known.accepted) {
                 return wrong(&format!("knows {known:?}"));
             }
             (known.key, known.denied) = (key, false);
             return Ok(());
         }
-        let Some(known) = self.clients.get_mut(&news.client) else {
+        let Some(known) = self.clients.get_mut(&event.client) else {
             return wrong("knows no such client");
         };
-        let holds = match &news.step {
+        let holds = match &event.step {
             ClientStep::AuthRequest { .. } => true,
             ClientStep::ChallengeResponse { key, .. } => known.key == *key,
             ClientStep::Established { networks } => {
@@ -75,17 +75,17 @@ impl Management {
                 first && known.accepted && !known.denied && networks.iter().any(|(_, own)| *own)
             }
             ClientStep::Disconnected => {
-                self.clients.remove(&news.client);
-                self.gone.insert(news.client)
+                self.clients.remove(&event.client);
+                self.gone.insert(event.client)
             }
         };
-        if holds { Ok(()) } else { wrong(&format!("knows {:?}", self.clients.get(&news.client))) }
+        if holds { Ok(()) } else { wrong(&format!("knows {:?}", self.clients.get(&event.client))) }
     }
 
     /// Notes its decision about a client with these keys.
-    fn decide(&mut self, client: u64, key: u32, ruling: &ClientDecision) {
+    fn decide(&mut self, client: u64, key: u32, decision: &ClientDecision) {
         let Some(known) = self.clients.get_mut(&client).filter(|known| known.key == key) else { return };
-        match ruling {
+        match decision {
             ClientDecision::Accept(_) => known.accepted = true,
             ClientDecision::Deny { .. } => known.denied = true,
             ClientDecision::Pending { .. } => {}
@@ -115,17 +115,18 @@ impl Management {
 
 impl World {
     /// The management client gets an event of a client, and will answer if it is a request.
-    pub(crate) fn notify_management(&mut self, number: usize, news: &ClientEvent) -> Result<(), Violation> {
-        self.log(format_args!("end {number} notifies the management client: {news:?}"));
-        self.checks.management.handle_event(news)?;
-        match &news.step {
+    pub(crate) fn notify_management(&mut self, number: usize, event: &ClientEvent) -> Result<(), Violation> {
+        self.log(format_args!("end {number} notifies the management client: {event:?}"));
+        self.checks.management.handle_event(event)?;
+        match &event.step {
             ClientStep::AuthRequest { key, .. } => {
-                let request = PendingRequest::ManagementAuth { client: news.client, key: *key, again: false };
+                let request =
+                    PendingRequest::ManagementAuth { client: event.client, key: *key, again: false };
                 self.schedule_answer(number, request);
                 Ok(())
             }
             ClientStep::Established { networks } => {
-                self.check_addresses(news, networks.iter().filter(|(_, own)| *own))
+                self.check_addresses(event, networks.iter().filter(|(_, own)| *own))
             }
             ClientStep::ChallengeResponse { .. } | ClientStep::Disconnected => Ok(()),
         }
@@ -134,11 +135,11 @@ impl World {
     /// The addresses in the event are those that the client has.
     fn check_addresses<'a>(
         &self,
-        news: &ClientEvent,
+        event: &ClientEvent,
         own: impl Iterator<Item = &'a (adit_core::IpNet, bool)>,
     ) -> Result<(), Violation> {
         let reported: Vec<_> = own.map(|(network, _)| network.addr()).collect();
-        let name = news.env.iter().find(|(name, _)| name == "common_name").map(|(_, value)| value);
+        let name = event.env.iter().find(|(name, _)| name == "common_name").map(|(_, value)| value);
         let client = (1..=self.scenario.clients).find(|number| Some(&client_name(*number)) == name);
         let tunnel = client.and_then(|client| self.model.tunnels.get(client - 1)?.server.as_ref());
         match tunnel {
@@ -158,7 +159,7 @@ impl World {
         again: bool,
     ) -> Result<(), Violation> {
         let bad = self.net.faulty;
-        let ruling = match self.checks.management.rng.below(20) {
+        let decision = match self.checks.management.rng.below(20) {
             0 if bad => ClientDecision::Deny { reason: "not today".to_owned(), told: String::new() },
             1 if bad && !again => return Ok(()),
             2..=6 if !again => {
@@ -167,7 +168,7 @@ impl World {
             }
             _ => ClientDecision::Accept(None),
         };
-        let decides_again = match ruling {
+        let decides_again = match decision {
             ClientDecision::Pending { .. } => true,
             _ => bad && !again && self.checks.management.rng.chance(100),
         };
@@ -175,10 +176,10 @@ impl World {
             self.schedule_answer(number, PendingRequest::ManagementAuth { client, key, again: true });
         }
         self.log(format_args!(
-            "the management client decides about client {client} with keys {key}: {ruling:?}"
+            "the management client decides about client {client} with keys {key}: {decision:?}"
         ));
-        self.checks.management.decide(client, key, &ruling);
-        self.reply(number, Reply::ClientDecision { client, key, decision: ruling })
+        self.checks.management.decide(client, key, &decision);
+        self.reply(number, Reply::ClientDecision { client, key, decision })
     }
 
     /// Checks the clients that are up and half-open against what the management client knows.
@@ -203,16 +204,16 @@ mod tests {
         Management::new(Rng::new(1, 1))
     }
 
-    fn news(client: u64, step: ClientStep) -> ClientEvent {
+    fn event(client: u64, step: ClientStep) -> ClientEvent {
         ClientEvent { client, step, env: Vec::new() }
     }
 
     fn asks(client: u64, key: u32, again: bool) -> ClientEvent {
-        news(client, ClientStep::AuthRequest { key, again, password: String::new().into() })
+        event(client, ClientStep::AuthRequest { key, again, password: String::new().into() })
     }
 
     fn enters(client: u64) -> ClientEvent {
-        news(client, ClientStep::Established { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
+        event(client, ClientStep::Established { networks: vec![("10.8.0.2/32".parse().unwrap(), true)] })
     }
 
     fn deny() -> ClientDecision {
@@ -229,19 +230,19 @@ mod tests {
         assert!(management.check_up(&[], 0).is_err(), "it is gone, and was not reported");
         assert!(management.handle_event(&enters(4)).is_err(), "twice");
         assert_eq!(management.handle_event(&asks(4, 2, true)), Ok(()));
-        assert_eq!(management.handle_event(&news(4, ClientStep::Disconnected)), Ok(()));
-        assert!(management.handle_event(&news(4, ClientStep::Disconnected)).is_err(), "twice");
+        assert_eq!(management.handle_event(&event(4, ClientStep::Disconnected)), Ok(()));
+        assert!(management.handle_event(&event(4, ClientStep::Disconnected)).is_err(), "twice");
         assert!(management.handle_event(&asks(4, 1, false)).is_err(), "a number comes back");
         assert!(management.handle_event(&enters(5)).is_err(), "no request before");
     }
 
     #[test]
     fn no_client_is_established_before_it_is_accepted() {
-        for (key, ruling) in [(1, None), (1, Some(deny())), (2, Some(ClientDecision::Accept(None)))] {
+        for (key, decision) in [(1, None), (1, Some(deny())), (2, Some(ClientDecision::Accept(None)))] {
             let mut management = management();
             management.handle_event(&asks(4, 1, false)).unwrap();
-            if let Some(ruling) = ruling {
-                management.decide(4, key, &ruling);
+            if let Some(decision) = decision {
+                management.decide(4, key, &decision);
             }
             assert!(management.handle_event(&enters(4)).is_err());
             assert!(management.check_up(&[(4, "ann".to_owned())], 0).is_err());
@@ -266,6 +267,6 @@ mod tests {
         management.handle_event(&asks(4, 1, false)).unwrap();
         assert!(management.handle_event(&asks(4, 2, true)).is_err(), "it is not established");
         let response = ClientStep::ChallengeResponse { key: 7, response: String::new().into() };
-        assert!(management.handle_event(&news(4, response)).is_err());
+        assert!(management.handle_event(&event(4, response)).is_err());
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Digest, Framing, Instant, PeerId};
+use adit_core::{Digest, Instant, PeerId};
+use adit_openvpn::codec::{Framing, key_id_of};
 use adit_openvpn::reliable::MAX_TIMEOUT;
 use adit_openvpn::request::Install;
 use thiserror::Error;
@@ -281,18 +282,18 @@ impl Model {
 
     /// An end got new keys.
     pub(crate) fn install(&mut self, at: Instant, end: usize, install: &Install) -> Result<(), Violation> {
-        let owner = (end, install.peer, (install.session.0 & 7) as u8);
-        let mut key = install.seal.key.to_vec();
-        key.extend(install.seal.implicit_iv);
+        let owner = (end, install.peer, key_id_of(install.session));
+        let mut key = install.codec.seal.key.to_vec();
+        key.extend(install.codec.seal.implicit_iv);
         if let Some(known) = self.keys.get(&key) {
             return Err(Violation(format!(
                 "the key that {:?} seals with was installed again, for {owner:?}",
                 known.owner
             )));
         }
-        let used = match &install.seal.mac {
+        let used = match &install.codec.seal.mac {
             Some(mac) => Used::Ivs { digest: mac.digest, seen: BTreeSet::new() },
-            None if matches!(install.framing, Framing::OpenVpnEpoch(_)) => Used::EpochIds { last: 0 },
+            None if matches!(install.codec.framing, Framing::Epoch(_)) => Used::EpochIds { last: 0 },
             None => Used::Ids { last: 0 },
         };
         self.keys.insert(key.clone(), SealKey { owner, since: at, used });
@@ -390,7 +391,7 @@ impl Model {
         };
         let before = self.wraps.insert((end, sid, renegotiates, id), tag);
         ensure(before.is_none_or(|before| before == tag), || {
-            format!("end {end} used the control packet id {:#x} twice in session {sid:016x}", id >> 32)
+            format!("end {end} used the control packet id {:#x} twice under session id {sid:016x}", id >> 32)
         })
     }
 

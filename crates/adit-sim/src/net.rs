@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use adit_core::{ConnectionId, Instant, Path};
 
+use crate::network;
 use crate::rng::Rng;
 use crate::scenario::{Scenario, UDP_HEADERS};
 
@@ -304,7 +305,7 @@ impl Net {
     }
 
     fn delay(&mut self) -> Duration {
-        self.scenario.network.delay + self.rng.millis(0, self.scenario.network.jitter.as_millis() as u64)
+        self.scenario.network.delay.draw(&mut self.rng)
     }
 
     /// When a datagram arrives, and as what: never, once, or twice.
@@ -315,45 +316,13 @@ impl Net {
         direction: Direction,
         datagram: &[u8],
     ) -> Vec<(Instant, Vec<u8>)> {
-        let faults = match self.scenario.network.faults.get(client.wrapping_sub(1)) {
-            Some(faults) if self.faulty => faults[direction as usize],
-            _ => return vec![(now + self.delay(), datagram.to_vec())],
-        };
-        let blackholed = self.blackhole_until.get(client - 1).is_some_and(|until| now < *until);
-        if blackholed || self.rng.chance(faults.loss) {
+        let faults = self.scenario.network.faults.get(client.wrapping_sub(1)).filter(|_| self.faulty);
+        let is_blackholed = || self.blackhole_until.get(client - 1).is_some_and(|until| now < *until);
+        if faults.is_some() && is_blackholed() {
             return Vec::new();
         }
-        let copies = 1 + usize::from(self.rng.chance(faults.duplication));
-        let mut arrivals = Vec::with_capacity(copies);
-        for _ in 0..copies {
-            let mut delay = self.delay();
-            if self.rng.chance(faults.reordering) {
-                delay += self.rng.millis(1, faults.hold.as_millis() as u64);
-            }
-            let mut bytes = datagram.to_vec();
-            if self.rng.chance(faults.corruption) {
-                self.flip_bits(&mut bytes);
-            }
-            arrivals.push((now + delay, bytes));
-        }
-        arrivals
-    }
-
-    fn flip_bits(&mut self, bytes: &mut Vec<u8>) {
-        if self.rng.chance(100) {
-            let keep = self.rng.below(bytes.len() as u64) as usize;
-            bytes.truncate(keep);
-            return;
-        }
-        for _ in 0..self.rng.between(1, 4) {
-            // Headers are short, but parsers read them first: half of all corruption is in them.
-            let reach = if self.rng.chance(500) { bytes.len().min(40) } else { bytes.len() };
-            let at = self.rng.below(reach as u64) as usize;
-            let bit = self.rng.below(8);
-            if let Some(byte) = bytes.get_mut(at) {
-                *byte ^= 1 << bit;
-            }
-        }
+        let faults = faults.map(|faults| faults[direction as usize]);
+        network::transmit(&mut self.rng, now, self.scenario.network.delay, faults, datagram)
     }
 
     fn send_record(

@@ -6,11 +6,11 @@ const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 const PORT: u16 = 9;
 /// Bytes that the number takes in the payload.
-pub(crate) const NUMBER_LEN: usize = 8;
+pub const NUMBER_LEN: usize = 8;
 
 /// A UDP packet with the number in front of its payload of `len` bytes (at least [`NUMBER_LEN`]). Both
 /// addresses must be of one family. Checksums are left at 0: nothing in the simulation reads them.
-pub(crate) fn build(number: u64, source: IpAddr, destination: IpAddr, len: usize) -> Vec<u8> {
+pub fn build(number: u64, source: IpAddr, destination: IpAddr, len: usize) -> Vec<u8> {
     let udp_len = (UDP_HEADER + len) as u16;
     let mut packet = Vec::with_capacity(48 + len);
     match (source, destination) {
@@ -46,7 +46,7 @@ fn v6(address: IpAddr) -> [u8; 16] {
 }
 
 /// The number that a packet claims to have.
-pub(crate) fn number(packet: &[u8]) -> Option<u64> {
+pub fn number(packet: &[u8]) -> Option<u64> {
     let header = match packet.first()? >> 4 {
         4 => 20,
         6 => 40,

@@ -7,49 +7,49 @@ use rand_core::{RngCore, SeedableRng};
 
 /// The source of all random decisions. The same seed and stream give the same draws on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(ChaCha8Rng);
+pub struct Rng(ChaCha8Rng);
 
 impl Rng {
     /// Independent draws for each `stream` of a seed.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
         Rng(rng)
     }
 
     /// One of `0..bound`; 0 if `bound` is 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         // The bias of the remainder is far below what a simulation could notice.
         self.0.next_u64().checked_rem(bound).unwrap_or(0)
     }
 
     /// One of `low..=high`.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
     /// True in so many of 1,000 draws.
-    pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
+    pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 
     /// Whole milliseconds, both ends included.
-    pub(crate) fn millis(&mut self, low: u64, high: u64) -> Duration {
+    pub fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_millis(self.between(low, high))
     }
 
     /// Whole seconds, both ends included.
-    pub(crate) fn secs(&mut self, low: u64, high: u64) -> Duration {
+    pub fn secs(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_secs(self.between(low, high))
     }
 
     /// One of them; they must not be empty.
-    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
     /// A seed for a protocol machine.
-    pub(crate) fn seed(&mut self) -> [u8; 32] {
+    pub fn seed(&mut self) -> [u8; 32] {
         let mut seed = [0; 32];
         self.0.fill_bytes(&mut seed);
         seed

@@ -5,26 +5,13 @@ mod wrapping;
 
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Digest, SessionLimits, Transport};
+use adit_core::{Cipher, Digest, PeerLimits, Transport};
+use adit_openvpn::codec::Compression;
 use rustls::SupportedProtocolVersion;
 
 pub(crate) use self::wrapping::Wrapping;
+use crate::network::{Delay, Faults};
 use crate::third_party::Implementation;
-
-/// What one direction of a client's path to the server does to datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Faults {
-    /// Datagrams lost, of 1,000. TCP: segments that come late.
-    pub(crate) loss: u64,
-    /// Datagrams that are duplicated, of 1,000.
-    pub(crate) duplication: u64,
-    /// Datagrams with some bits flipped, of 1,000.
-    pub(crate) corruption: u64,
-    /// Datagrams held back, so that later ones overtake them, of 1,000.
-    pub(crate) reordering: u64,
-    /// How long at most they are held back.
-    pub(crate) hold: Duration,
-}
 
 /// How long each part of a simulation lasts, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +64,7 @@ pub(crate) struct Control {
 pub(crate) struct Data {
     /// `data-ciphers` of the server.
     pub(crate) ciphers: Vec<Cipher>,
-    pub(crate) compression: CompressionFraming,
+    pub(crate) compression: Compression,
     /// `auth`.
     pub(crate) digest: Digest,
     /// Which ends do without the epoch data format: the server, the clients.
@@ -132,9 +119,7 @@ pub(crate) struct Auth {
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     /// The delay of every datagram, in each direction.
-    pub(crate) delay: Duration,
-    /// Most additional delay of a datagram on a clean net.
-    pub(crate) jitter: Duration,
+    pub(crate) delay: Delay,
     /// The largest IP packet that the path to the server carries.
     pub(crate) mtu: usize,
     /// All of a client's sockets are seen under one address, as with `lport`, until it changes.
@@ -189,7 +174,7 @@ pub(crate) struct Scenario {
     pub(crate) data: Data,
     pub(crate) liveness: Liveness,
     /// `inactive` and `session-timeout`.
-    pub(crate) limits: SessionLimits,
+    pub(crate) limits: PeerLimits,
     pub(crate) server: ServerOptions,
     pub(crate) auth: Auth,
     pub(crate) network: Network,

@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PoolEntry, SessionLimits, UnixTime};
+use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, AuthRetry, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive,
-    LocalSettings, PerClientParams, PointParams, RemoteParams, ServerParams, StaticChallenge, UserAuth,
+    LocalSettings, PerClientParams, PointToPointParams, RemoteParams, ServerParams, StaticChallenge,
+    UserAuth,
 };
 use adit_openvpn::request::{PeerSettings, PushChange};
 use adit_openvpn::{PeerRequirements, TlsConfig};
@@ -58,7 +59,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
         pull: !is_point_to_point,
         local: if is_point_to_point { point_to_point_settings(number) } else { LocalSettings::default() },
         keepalive: if is_point_to_point { keepalive(scenario, 1) } else { Keepalive::default() },
-        limits: if is_point_to_point { scenario.limits } else { SessionLimits::default() },
+        limits: if is_point_to_point { scenario.limits } else { PeerLimits::default() },
         peer_info: peer_info.into_iter().collect(),
         retry: scenario.liveness.retry,
         auth: scenario.auth.passwords.then_some(UserAuth {
@@ -168,8 +169,8 @@ fn keepalive(scenario: &Scenario, end: usize) -> Keepalive {
     }
 }
 
-/// The limits of a session as they are pushed.
-fn pushed_limits(limits: SessionLimits) -> impl Iterator<Item = String> {
+/// The limits of a connection as they are pushed.
+fn pushed_limits(limits: PeerLimits) -> impl Iterator<Item = String> {
     let idle = limits.idle.map(|idle| format!("inactive {}", idle.after.as_secs()));
     let length = limits.length.map(|length| format!("session-timeout {}", length.as_secs()));
     idle.into_iter().chain(length)
@@ -228,7 +229,7 @@ pub(crate) fn server(scenario: &Scenario, skew: i64, leases: Vec<PoolEntry>) -> 
     if scenario.server.pushes_limits {
         push.extend(pushed_limits(scenario.limits));
     }
-    let point = scenario.point_to_point.map(|point| PointParams {
+    let point_to_point = scenario.point_to_point.map(|point| PointToPointParams {
         local: point_to_point_settings(0),
         only_from: None,
         exit_notify: true,
@@ -248,15 +249,15 @@ pub(crate) fn server(scenario: &Scenario, skew: i64, leases: Vec<PoolEntry>) -> 
         push,
         routes: Vec::new(),
         keepalive: keepalive(scenario, 0),
-        limits: if scenario.server.pushes_limits { SessionLimits::default() } else { scenario.limits },
+        limits: if scenario.server.pushes_limits { PeerLimits::default() } else { scenario.limits },
         client_to_client: scenario.server.client_to_client,
         duplicate_cn: false,
         max_clients: 250,
-        exit_notify: if point.is_some() { ExitNotify::Off } else { ExitNotify::Restart },
+        exit_notify: if point_to_point.is_some() { ExitNotify::Off } else { ExitNotify::Restart },
         per_client: PerClientParams { ask: scenario.server.client_configs, remembered: leases },
         access: access(scenario),
         admission: AdmissionParams { v2, ..AdmissionParams::default() },
-        point,
+        point_to_point,
     })
 }
 

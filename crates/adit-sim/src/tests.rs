@@ -102,7 +102,7 @@ fn seeds_300_to_400() {
 }
 
 /// A server was ordered to restart, and the third packet of a handshake that it had answered came again within the
-/// same second: it began the same session once more, with control packet ids that were used. This seed fails
+/// same second: it began the same control channel once more, with control packet ids that were used. This seed fails
 /// without [`adit_core::Command::Restart`] giving the server's pre-authentication stage a new secret.
 #[test]
 fn a_restart_repeated_packet_ids_in_this_seed() {
@@ -111,7 +111,7 @@ fn a_restart_repeated_packet_ids_in_this_seed() {
 
 /// Orders to renegotiate came faster than the ends took new keys into use; the exchanges that followed pushed
 /// out keys that were in use, and packets had none or met none. Each of these seeds fails without the guard in
-/// `Session::rekey`. (A change to [`scenario`] gives seeds other meanings: find new ones with the guard out.)
+/// `ControlChannel::rekey`. (A change to [`scenario`] gives seeds other meanings: find new ones with the guard out.)
 #[test]
 fn renegotiating_in_quick_succession_lost_packets_in_these_seeds() {
     for seed in [1, 3, 9, 15] {

@@ -11,7 +11,8 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// A record of a run.
-pub(crate) struct Trace {
+#[derive(Debug)]
+pub struct Trace {
     hash: u64,
     lines: VecDeque<String>,
     keep_lines: bool,
@@ -19,12 +20,12 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// With `keep_lines` the last lines are kept as text.
-    pub(crate) fn new(keep_lines: bool) -> Self {
+    pub fn new(keep_lines: bool) -> Self {
         Trace { hash: FNV_OFFSET, lines: VecDeque::new(), keep_lines }
     }
 
     /// Something happened. `bytes` go into the hash, `text` into the lines.
-    pub(crate) fn note(&mut self, now: Instant, bytes: &[u8], text: Arguments<'_>) {
+    pub fn note(&mut self, now: Instant, bytes: &[u8], text: Arguments<'_>) {
         for byte in now.as_nanos().to_le_bytes().iter().chain(bytes) {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
         }
@@ -38,12 +39,12 @@ impl Trace {
     }
 
     /// The hash (FNV-1a) of all that happened, in order.
-    pub(crate) fn hash(&self) -> u64 {
+    pub fn hash(&self) -> u64 {
         self.hash
     }
 
     /// The last lines.
-    pub(crate) fn into_lines(self) -> Vec<String> {
+    pub fn into_lines(self) -> Vec<String> {
         self.lines.into()
     }
 }

@@ -10,9 +10,10 @@ use adit_openvpn::{Client, Server};
 use crate::checks::Checks;
 use crate::crypto;
 use crate::end::{End, Input, Machine};
-use crate::event::{Event, EventQueue, Order};
+use crate::event::{Event, Order};
 use crate::model::{Model, SERVER, Violation};
 use crate::net::{Net, Transit};
+use crate::queue::EventQueue;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::settings;
@@ -104,7 +105,7 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     /// The addresses that a file of the server's keeps for each name (`ifconfig-pool-persist`).
     pub(crate) leases: BTreeMap<String, PoolEntry>,
-    queue: EventQueue,
+    queue: EventQueue<Event>,
     /// Wake-ups at this moment.
     wakes: u32,
 }

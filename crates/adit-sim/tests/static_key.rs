@@ -7,17 +7,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, Digest, Ended, Framing, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
+    Cipher, Command, Digest, Drive, Ended, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
+    drive,
 };
 use adit_dataplane::codec::openvpn as codec;
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
 use adit_openvpn::StaticTunnel;
+use adit_openvpn::codec::Framing;
 use adit_openvpn::params::{Keepalive, RemoteParams, StaticParams};
 use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::static_key::StaticKey;
@@ -43,8 +46,8 @@ struct End {
     egress: Egress,
     ingress: Ingress,
     counters: Counters,
-    outbox: TransmitBatch,
-    inbox: ReceiveBatch,
+    transmit_batch: TransmitBatch,
+    receive_batch: ReceiveBatch,
     reported: (u64, u64),
     /// When its last session began, in seconds since 1970.
     began: u64,
@@ -63,8 +66,8 @@ impl End {
             egress,
             ingress,
             counters,
-            outbox: TransmitBatch::new(),
-            inbox: ReceiveBatch::new(MergePolicy::Off),
+            transmit_batch: TransmitBatch::new(),
+            receive_batch: ReceiveBatch::new(MergePolicy::Off),
             reported: (0, 0),
             began: 0,
             sent: BTreeSet::new(),
@@ -76,28 +79,21 @@ impl End {
     }
 
     fn drain(&mut self) {
-        while let Some(event) = self.machine.poll_event() {
-            match event {
-                Event::Data(order) => self.apply(order),
-                Event::Open { .. } => self.opens = true,
-                Event::Ended(Ended::Failed(why)) => panic!("{why}"),
-                _ => {}
-            }
-        }
+        let Ok(()) = drive(self, &mut Vec::new());
     }
 
     fn apply(&mut self, order: DataEvent) {
         match &order {
             DataEvent::Retire { .. } => self.taken.clear(),
-            DataEvent::Install(install) => match install.framing {
-                Framing::OpenVpnStatic(framing) => self.began = framing.began.into(),
+            DataEvent::Install(install) => match install.codec.framing {
+                Framing::StaticKey(framing) => self.began = framing.began.into(),
                 other => panic!("{other:?}"),
             },
             _ => {}
         }
-        let (egress, ingress) = split(order);
+        let (egress, ingress) = split(order, adit_sim::codec::openvpn);
         if let Some(order) = egress {
-            self.egress.apply(order, &mut self.outbox);
+            self.egress.apply(order, &mut self.transmit_batch);
         }
         if let Some(order) = ingress {
             self.ingress.apply(order);
@@ -107,11 +103,11 @@ impl End {
     /// What it sends: where to, from which of its sockets.
     fn sealed(&mut self) -> Vec<(Path, Vec<u8>)> {
         let mut datagrams = Vec::new();
-        for batch in self.outbox.iter() {
+        for batch in self.transmit_batch.iter() {
             datagrams
                 .extend(batch.bytes.chunks(batch.segment.max(1)).map(|bytes| (batch.path, bytes.to_vec())));
         }
-        self.outbox.clear();
+        self.transmit_batch.clear();
         datagrams
     }
 
@@ -119,12 +115,13 @@ impl End {
     fn receive(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut bytes = datagram.to_vec();
         self.ingress.tick(now);
-        self.ingress.open_datagrams(path, &mut bytes, 0, &mut self.inbox);
+        self.ingress.open_datagrams(path, &mut bytes, 0, &mut self.receive_batch);
         let copy = |range: std::ops::Range<usize>| bytes[range].to_vec();
-        let packets = self.inbox.packets().map(|packet| packet.pieces().flat_map(copy).collect()).collect();
-        assert!(self.inbox.control().is_empty());
-        let notices: Vec<Notice> = self.inbox.notices().drain(..).collect();
-        self.inbox.clear();
+        let packets =
+            self.receive_batch.packets().map(|packet| packet.pieces().flat_map(copy).collect()).collect();
+        assert!(self.receive_batch.control().is_empty());
+        let notices: Vec<Notice> = self.receive_batch.notices().drain(..).collect();
+        self.receive_batch.clear();
         for notice in notices {
             self.machine.handle_notice(now, notice);
             self.drain();
@@ -141,9 +138,34 @@ impl End {
         self.reported = (received, sent);
         let (received_bytes, sent_bytes) = self.counters.traffic_bytes(peer).unwrap_or_default();
         let message_bytes = self.counters.message_bytes(peer).unwrap_or_default();
-        let notice = Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes };
+        let activity = self.counters.activity(peer).unwrap_or_default();
+        let notice =
+            Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes, activity };
         self.machine.handle_notice(now, notice);
         self.drain();
+    }
+}
+
+impl Drive for End {
+    type Protocol = StaticTunnel;
+    type Error = Infallible;
+
+    fn protocol(&mut self) -> &mut StaticTunnel {
+        &mut self.machine
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        match event {
+            Event::Data(order) => self.apply(order),
+            Event::Open { .. } => self.opens = true,
+            Event::Ended(Ended::Failed(why)) => panic!("{why}"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, _: Path, datagram: &[u8]) -> Result<(), Infallible> {
+        panic!("a static key has no control datagrams: {datagram:02x?}")
     }
 }
 
@@ -325,7 +347,7 @@ impl World {
         self.sender.insert(self.next_number, number);
         let end = &mut self.ends[number];
         end.sent.insert(self.next_number);
-        end.egress.seal_packet(Offload::NONE, &mut packet(self.next_number), &mut end.outbox);
+        end.egress.seal_packet(Offload::NONE, &mut packet(self.next_number), &mut end.transmit_batch);
         for (path, datagram) in end.sealed() {
             let iv = datagram[MAC..MAC + 16].to_vec();
             assert!(self.ivs.insert(iv), "an IV came twice");

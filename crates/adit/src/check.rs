@@ -1,20 +1,21 @@
 //! `adit check`: what would become of a configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_config::openvpn::documentation;
+use adit_config::openvpn::{Parsed, documentation};
 use adit_config::{Disposition, Kind, Problem};
 
 use crate::configuration::{self, Unusable};
 use crate::exit;
+use crate::up;
 
-/// Say what adit makes of an OpenVPN configuration, without running it
+/// Say what adit makes of OpenVPN configurations, without running them
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration: an .ovpn or .conf file
-    #[arg(required_unless_present = "directives")]
-    file: Option<PathBuf>,
+    /// The configurations: .ovpn or .conf files. Several are checked for one process, as `adit up` runs them
+    #[arg(required_unless_present = "directives", value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Name the directives that are used as they stand, too
     #[arg(long)]
     all: bool,
@@ -25,24 +26,42 @@ pub(crate) struct Args {
 
 /// Runs the command. Certificates and keys are only found, not judged: `adit up` does that.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let Some(file) = args.file else {
+    if args.directives {
         exit::say(documentation().trim_end());
         return ExitCode::SUCCESS;
-    };
-    match configuration::read(&file) {
+    }
+    let (mut good, mut failed) = (Vec::new(), None);
+    for file in &args.files {
+        match check(file, args.all) {
+            Ok(parsed) => good.push((file.as_path(), parsed)),
+            Err(code) => {
+                failed.get_or_insert(code);
+            }
+        }
+    }
+    let all: Vec<(&Path, &Parsed)> = good.iter().map(|(file, parsed)| (*file, parsed)).collect();
+    match (up::contradictions(&all), failed) {
+        (Err(why), _) => exit::usage(format_args!("cannot be used together:\n{why}")),
+        (Ok(()), failed) => failed.unwrap_or(ExitCode::SUCCESS),
+    }
+}
+
+/// Says what becomes of one file. An error is the exit code.
+fn check(file: &Path, all: bool) -> Result<Parsed, ExitCode> {
+    match configuration::read(file) {
         Ok(parsed) => {
-            tell(&parsed.report, args.all);
+            tell(&parsed.report, all);
             parsed.warnings.iter().filter(|warning| !is_told(warning, &parsed.report)).for_each(|warning| {
                 exit::say(format_args!("{warning} (warning)"));
             });
             exit::say(format_args!("{}: can be used", file.display()));
-            ExitCode::SUCCESS
+            Ok(parsed)
         }
         Err(Unusable::Wrong(failure)) => {
-            tell(&failure.report, args.all);
-            exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display()))
+            tell(&failure.report, all);
+            Err(exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display())))
         }
-        Err(error) => exit::usage(error),
+        Err(error) => Err(exit::usage(error)),
     }
 }
 

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use adit_config::openvpn::{Config, KeyPassword, Parsed, Role, parse};
+use adit_config::openvpn::{Config, Crl, KeyPassword, Parsed, Role, parse};
 use adit_config::{Failure, Problem};
-use adit_io::{Allowed, Gathered};
+use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
 
 use crate::up::privileges;
@@ -74,12 +74,24 @@ pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
 fn allowed(path: &Path, config: &Config) -> Allowed {
     let client_directory = match &config.role {
         Role::Server(server) => server.per_client.directory.as_deref(),
-        Role::Client(_) | Role::Point(_) => None,
+        Role::Client(_) | Role::PointToPoint(_) => None,
     };
     Allowed {
         scripts: privileges::scripts(config),
+        revocations: revocations(path, config),
+        remotes: privileges::remotes(config),
         client_directory: client_directory.map(|directory| find(path, directory)),
     }
+}
+
+/// What `crl-verify` names.
+fn revocations(path: &Path, config: &Config) -> Option<Revocations> {
+    let (named, is_directory) = match config.tls.crl.as_ref()? {
+        Crl::Inline(_) => return None,
+        Crl::File(named) => (named, false),
+        Crl::Directory(named) => (named, true),
+    };
+    Some(Revocations { path: find(path, named), is_directory })
 }
 
 /// The configuration in `path` as it was gathered.

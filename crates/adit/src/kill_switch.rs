@@ -16,10 +16,11 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Let traffic leave without the tunnel again: that of one configuration file, or all
+    /// Let traffic leave without the tunnels again: those of one `adit up`, or all
     Off {
-        /// The configuration that `adit up` was given; all kill switches without it
-        file: Option<PathBuf>,
+        /// The configurations that `adit up` was given, in any order; all kill switches without them
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
     },
     /// List the kill switches that are on, by their tables in nftables
     List,
@@ -28,8 +29,10 @@ enum Command {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
-        Command::Off { file: Some(file) } => off(&file),
-        Command::Off { file: None } => KillSwitch::all_off().map(|tables| told(&tables, " is off")),
+        Command::Off { files } if files.is_empty() => {
+            KillSwitch::all_off().map(|tables| told(&tables, " is off"))
+        }
+        Command::Off { files } => off(&files),
         Command::List => KillSwitch::tables().map(|tables| told(&tables, "")),
     };
     match outcome {
@@ -41,10 +44,22 @@ pub(crate) fn run(args: Args) -> ExitCode {
     }
 }
 
-fn off(file: &Path) -> Result<Vec<String>, KillSwitchError> {
-    let switch = KillSwitch::new(file, false);
-    let was_on = switch.off()?;
-    Ok(if was_on { told(&[switch.table().to_owned()], " is off") } else { told(&[], "") })
+fn off(files: &[PathBuf]) -> Result<Vec<String>, KillSwitchError> {
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let switch = KillSwitch::new(&files, false);
+    if switch.off()? {
+        return Ok(told(&[switch.table().to_owned()], " is off"));
+    }
+    let others = KillSwitch::tables()?;
+    if others.is_empty() {
+        return Ok(told(&[], ""));
+    }
+    let mut lines = vec![
+        "no kill switch is on for these files: name all that `adit up` was given, or none to turn all off; on are:"
+            .to_owned(),
+    ];
+    lines.extend(others);
+    Ok(lines)
 }
 
 fn told(tables: &[String], what: &str) -> Vec<String> {

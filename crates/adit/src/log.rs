@@ -39,6 +39,8 @@ struct Shared {
     name: Option<String>,
     /// Lines go where the user who started the tunnel does not see them (a file or the system's log).
     elsewhere: bool,
+    /// What takes the lines does not stamp them itself.
+    may_be_stamped: bool,
     stamped: bool,
     /// How many lines that are alike may follow each other (`mute`).
     mute: Option<u32>,
@@ -73,17 +75,18 @@ impl Logs {
                     writer
                 }
             };
-        let stamped = match &process.log {
-            Some(Log::File { .. }) => process.stamps,
+        let may_be_stamped = match &process.log {
+            Some(Log::File { .. }) => true,
             // The journal and the system's log stamp each line themselves.
-            None => process.stamps && std::env::var_os("JOURNAL_STREAM").is_none(),
+            None => std::env::var_os("JOURNAL_STREAM").is_none(),
             Some(Log::Syslog(_)) => false,
         };
         let shared = Shared {
             writer,
             name: name.map(str::to_owned),
             elsewhere: process.log.is_some(),
-            stamped,
+            may_be_stamped,
+            stamped: may_be_stamped && process.stamps,
             mute: process.mute,
             last: String::new(),
             row: 0,
@@ -150,6 +153,12 @@ impl Logger {
     /// Changes that, for all copies.
     pub(crate) fn set_mute(&self, mute: Option<u32>) {
         self.shared().mute = mute;
+    }
+
+    /// Begins lines with the time, or not (`suppress-timestamps`), for all copies.
+    pub(crate) fn set_stamps(&self, stamps: bool) {
+        let mut shared = self.shared();
+        shared.stamped = shared.may_be_stamped && stamps;
     }
 
     /// Passes each line that is written from now on to `listener`.
@@ -310,6 +319,20 @@ mod tests {
             // The umask may take more rights away.
             assert_eq!(mode & 0o137, 0, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn stamps_can_be_had_later() {
+        let path = std::env::temp_dir().join(format!("adit-log-{}-stamps", std::process::id()));
+        let log = Some(Log::File { path: path.clone(), append: false });
+        let mut log = Logger::new(&Process { log, stamps: false, ..Process::default() }).expect("a log");
+        log.log(Severity::Info, "a");
+        log.set_stamps(true);
+        log.log(Severity::Info, "b");
+        log.flush();
+        let text = std::fs::read_to_string(&path).expect("the log");
+        std::fs::remove_file(path).expect("the log");
+        assert!(text.starts_with("a\n2") && text.ends_with("Z b\n"), "{text}");
     }
 
     #[test]

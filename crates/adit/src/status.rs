@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{Framing, Protocol, TableUsage};
+use adit_core::{Protocol, TableUsage};
 use adit_io::Handle;
+use adit_openvpn::codec::Codec;
 use adit_openvpn::request::{PeerDetail, Reply, Request};
 use adit_openvpn::{Client, Server, StaticTunnel};
 use rustix::net::{Shutdown, shutdown};
@@ -43,7 +44,7 @@ pub(crate) struct Args {
 
 /// A machine whose state `adit status` shows.
 pub(crate) trait StatusSource:
-    Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Framing> + Send + 'static
+    Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Codec> + Send + 'static
 {
     /// `client`, `server` or `static key`.
     const ROLE: &'static str;
@@ -96,12 +97,23 @@ impl Drop for Socket {
     }
 }
 
+/// What is shown beside what the driver and the protocol say.
+pub(crate) struct Beside {
+    /// What expires.
+    pub(crate) expiry: Expiry,
+    /// Which rights were given up.
+    pub(crate) confinement: Confinement,
+    /// Further tables.
+    pub(crate) tables: OtherTables,
+    /// The names of the endpoints of the tunnel, if it has several.
+    pub(crate) endpoints: Vec<String>,
+}
+
 /// Answers `adit status` for the tunnel of that name.
 pub(crate) fn serve<P: Protocol + StatusSource>(
     name: &str,
     handle: Handle<P>,
-    expiry: Expiry,
-    (confinement, tables): (Confinement, OtherTables),
+    beside: Beside,
 ) -> io::Result<Socket> {
     let name = name.to_owned();
     std::fs::create_dir_all(DIRECTORY)?;
@@ -117,7 +129,7 @@ pub(crate) fn serve<P: Protocol + StatusSource>(
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().map_while(still_listening).flatten() {
             // The client may have closed the connection: nothing to do about it.
-            let _ = answer(stream, &name, &handle, (&expiry, &confinement, &tables));
+            let _ = answer(stream, &name, &handle, &beside);
         }
     })?;
     Ok(socket)
@@ -135,7 +147,7 @@ fn answer<P: Protocol + StatusSource>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
-    (expiry, confinement, tables): (&Expiry, &Confinement, &OtherTables),
+    beside: &Beside,
 ) -> io::Result<()> {
     let (sender, receiver) = mpsc::channel();
     let name = name.to_owned();
@@ -143,9 +155,10 @@ fn answer<P: Protocol + StatusSource>(
         let _ = sender.send(Report::new(&name, protocol, snapshot, io_status));
     }));
     let Ok(mut report) = receiver.recv_timeout(TIMEOUT) else { return Ok(()) };
-    report.expiring = expiry.near(OffsetDateTime::now_utc());
-    report.sandbox = confinement.get().map(report::sandbox).unwrap_or_default();
-    report.tables.extend(tables.usage().iter().map(report::Table::new));
+    report.expiring = beside.expiry.near(OffsetDateTime::now_utc());
+    report.sandbox = beside.confinement.get().map(report::sandbox).unwrap_or_default();
+    report.tables.extend(beside.tables.usage().iter().map(report::Table::new));
+    report.endpoints.clone_from(&beside.endpoints);
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(serde_json::to_string(&report)?.as_bytes())
 }
@@ -224,10 +237,26 @@ pub(crate) fn run(args: Args) -> ExitCode {
     if reports.is_empty() {
         return exit::failure("no tunnel is running here; start one with: adit up FILE");
     }
-    for report in &reports {
-        exit::say(show::text(report));
+    for tunnel in tunnels(&reports) {
+        exit::say(show::tunnel(&tunnel));
     }
     ExitCode::SUCCESS
+}
+
+/// The reports by tunnel: those of the endpoints of one tunnel, which name the same device of one process, together.
+fn tunnels(reports: &[Report]) -> Vec<Vec<&Report>> {
+    let mut tunnels: Vec<Vec<&Report>> = Vec::new();
+    for report in reports {
+        let is_same = |tunnel: &&mut Vec<&Report>| {
+            let first = tunnel.first().filter(|_| !report.endpoints.is_empty());
+            first.is_some_and(|first| (first.pid, &first.endpoints) == (report.pid, &report.endpoints))
+        };
+        match tunnels.iter_mut().find(is_same) {
+            Some(tunnel) => tunnel.push(report),
+            None => tunnels.push(vec![report]),
+        }
+    }
+    tunnels
 }
 
 /// A tunnel's answer, for the fuzz target.
@@ -238,7 +267,7 @@ pub(crate) mod fuzzing {
     /// The answer as people see it, and as JSON again. `None` if it cannot be read.
     pub(crate) fn printed(json: &[u8]) -> Option<(String, String)> {
         let report: Report = serde_json::from_slice(json).ok()?;
-        Some((show::text(&report), serde_json::to_string(&report).ok()?))
+        Some((show::tunnel(&[&report]), serde_json::to_string(&report).ok()?))
     }
 
     /// An answer with something in every place.

@@ -6,9 +6,11 @@
 mod changes;
 mod client_settings;
 mod clients;
+mod codec;
 mod conflicts;
 mod credentials;
 mod ending;
+mod endpoints;
 mod expiry;
 mod host;
 mod hosts;
@@ -39,6 +41,7 @@ use std::process::ExitCode;
 use adit_io::MAX_WORKERS;
 
 use crate::exit;
+pub(crate) use conflicts::check as contradictions;
 pub(crate) use expiry::Expiry;
 pub(crate) use privileges::Confinement;
 
@@ -52,7 +55,7 @@ pub(crate) mod fuzzing {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configurations: .ovpn or .conf files. Each is a tunnel of its own: one that fails or ends leaves the others
-    /// as they are
+    /// as they are. Servers with the same `dev` are endpoints of one tunnel
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// End all tunnels when the first ends, for whatever reason
@@ -61,8 +64,8 @@ pub(crate) struct Args {
     /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
-    /// Let nothing leave but the tunnel's packets and its own datagrams, from before the first connection until
-    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (one client; needs nft)
+    /// Let nothing leave but the tunnels' packets and their own datagrams, from before the first connection until
+    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (clients; needs nft)
     #[arg(long, value_name = "lan", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     kill_switch: Option<KillSwitchScope>,
     #[command(flatten)]

@@ -15,6 +15,23 @@ fn links_lead_to_files_and_headings_that_exist() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+#[test]
+fn every_fuzz_target_has_a_row() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+    let (manifest, page) = (read("fuzz/Cargo.toml"), read("docs/FUZZING.md"));
+    let (_, targets) = manifest.split_once("[[bin]]").unwrap();
+    let names: Vec<&str> = targets.lines().filter_map(|line| line.strip_prefix("name = ")).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        let name = name.trim_matches('"');
+        // A row of the first table says what a target reads, and what must hold.
+        let has_row = page.lines().any(|line| {
+            line.strip_prefix(&format!("| `{name}` | ")).is_some_and(|rest| rest.split(" | ").count() == 2)
+        });
+        assert!(has_row, "docs/FUZZING.md says nothing of {name}");
+    }
+}
+
 /// The pages beside the README, and those in `docs` and `docs/results`.
 fn pages() -> Vec<PathBuf> {
     let folders = ["", "docs", "docs/results"].map(|folder| Path::new(ROOT).join(folder));

@@ -1,7 +1,5 @@
-//! kill -9 and a full disk at each write of `init`, `add-client`, `revoke` and `renew`, with the program as it is
-//! installed: the same command, repeated, reaches the state that was asked for, or says what to do.
-//!
-//! `src/setup/faults.rs` has the same for errors that come once, and looks closer at what was written.
+//! kill -9, an error and a full disk at each write of `init`, `add-client`, `revoke` and `renew`, with the program as it
+//! is installed: the same command, repeated, reaches the state that was asked for, or says what to do.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
@@ -12,7 +10,7 @@ use std::process::{Command, Output};
 
 use adit_testbed::{Scratch, can_run};
 
-/// Has a fault come in a debug build: see `src/setup/files.rs`.
+/// Has a fault come in a debug build: see `src/setup/files/fault.rs`.
 const FAULT: &str = "ADIT_TEST_FAULT";
 
 /// The commands, and whether there is a client `alice` before.
@@ -41,7 +39,8 @@ fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// A directory in which a command has all that it needs, `vpn` in it; and what alice had before, as `kept.ovpn`.
+/// A directory in which a command has all that it needs, `vpn` in it; and what the server and alice had before, as
+/// `kept.conf` and `kept.ovpn`.
 fn template(scratch: &Scratch, command: &[&str], with_client: bool) -> PathBuf {
     let dir = scratch.path().join("vpn");
     if command[0] != "init" {
@@ -50,6 +49,7 @@ fn template(scratch: &Scratch, command: &[&str], with_client: bool) -> PathBuf {
     if with_client {
         good(COMMANDS[1].0, &dir);
         fs::copy(dir.join("clients/alice.ovpn"), dir.join("kept.ovpn")).unwrap();
+        fs::copy(dir.join("server.conf"), dir.join("kept.conf")).unwrap();
     }
     dir
 }
@@ -60,12 +60,33 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// What a configuration has inline for a directive.
+fn block(dir: &Path, configuration: &str, directive: &str) -> String {
+    let text = fs::read_to_string(dir.join(configuration)).unwrap();
+    let (_, rest) = text.split_once(&format!("<{directive}>\n")).unwrap();
+    rest.split_once(&format!("</{directive}>")).unwrap().0.to_owned()
+}
+
+/// A renewed configuration has another certificate and key than before, and the one from before is good as well.
+fn check_renewed(dir: &Path, new: &str, old: &str) {
+    for directive in ["cert", "key"] {
+        assert_ne!(block(dir, new, directive), block(dir, old, directive), "{new}: {directive}");
+    }
+    assert_eq!(verdict(dir, old), Ok(()));
+}
+
+/// The certificate in pki/ca.crt is in a configuration, which had another before, and has its own as before.
+fn check_authority(dir: &Path, new: &str, old: &str) {
+    let authority = fs::read_to_string(dir.join("pki/ca.crt")).unwrap();
+    assert_eq!(block(dir, new, "ca"), authority);
+    assert_ne!(block(dir, old, "ca"), authority);
+    assert_eq!(block(dir, new, "cert"), block(dir, old, "cert"));
+}
+
 /// What OpenSSL says of the certificate in a configuration, by the authority and the revocation list of `dir`.
 fn verdict(dir: &Path, configuration: &str) -> Result<(), String> {
     let scratch = Scratch::create("verdict").unwrap();
-    let text = fs::read_to_string(dir.join(configuration)).unwrap();
-    let (_, rest) = text.split_once("<cert>\n").unwrap();
-    let certificate = scratch.write("certificate", rest.split_once("</cert>").unwrap().0).unwrap();
+    let certificate = scratch.write("certificate", &block(dir, configuration, "cert")).unwrap();
     let output = Command::new("openssl")
         .args(["verify", "-crl_check", "-CAfile"])
         .arg(dir.join("pki/ca.crt"))
@@ -94,6 +115,13 @@ fn check(command: &[&str], dir: &Path) {
             good(&["check", "DIR"], &profile);
         }
         name => assert_ne!(name, "add-client", "no profile"),
+    }
+    let pairs = [("server.conf", "kept.conf"), ("clients/alice.ovpn", "kept.ovpn")];
+    match command {
+        ["renew", _] => check_renewed(dir, pairs[0].0, pairs[0].1),
+        ["renew", _, "--ca"] => pairs.iter().for_each(|(new, old)| check_authority(dir, new, old)),
+        ["renew", ..] => check_renewed(dir, pairs[1].0, pairs[1].1),
+        _ => {}
     }
     for directory in [dir.parent().unwrap(), dir, &dir.join("pki"), &dir.join("clients")] {
         for entry in fs::read_dir(directory).unwrap() {
@@ -128,7 +156,7 @@ fn at_each_write(fault: &str, is_fault: impl Fn(&Output) -> bool) {
             if reported && command[0] == "revoke" {
                 assert!(is_shut_out(&dir), "{order}: reported as shut out");
             }
-            if reported && !said(&output).contains("No space left") {
+            if reported && !is_fault(&output) {
                 assert!(number > 4, "{command:?} makes {number} changes only");
                 check(command, &dir);
                 break;
@@ -143,6 +171,13 @@ fn at_each_write(fault: &str, is_fault: impl Fn(&Output) -> bool) {
 fn killed_at_each_write() {
     if can_run("killed_at_each_write", &["openssl"]) {
         at_each_write("kill", |output| output.status.signal() == Some(9));
+    }
+}
+
+#[test]
+fn an_error_at_each_write() {
+    if can_run("an_error_at_each_write", &["openssl"]) {
+        at_each_write("error", |output| said(output).contains("Input/output error"));
     }
 }
 

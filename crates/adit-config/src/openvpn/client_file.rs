@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv6Net, SessionLimits};
+use adit_core::{IpNet, Ipv6Net, PeerLimits};
 
 use crate::openvpn::directives::args::Args;
 use crate::openvpn::directives::suggest;
@@ -28,7 +28,7 @@ pub struct ClientSettings {
     /// What it is pushed otherwise than the other clients, in order.
     pub push: Vec<PushChange>,
     /// How long its session may last (`inactive`, `session-timeout`).
-    pub limits: SessionLimits,
+    pub limits: PeerLimits,
 }
 
 /// One change to what is pushed.

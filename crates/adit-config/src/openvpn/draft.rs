@@ -3,16 +3,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, ReplayWindow, Route,
-    SessionLimits, Transport,
+    Cipher, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport,
 };
 
 use crate::openvpn::handlers::management::ManagementDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
-    Access, AuthRetry, CertProfile, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness, Mssfix,
-    NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey, SocketOptions, StaticChallenge,
-    TlsName, TlsVersion, UserPass,
+    Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness,
+    Mssfix, NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey, SocketOptions,
+    StaticChallenge, TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -23,7 +22,7 @@ pub(crate) struct Draft {
     pub(crate) tls: TlsDraft,
     pub(crate) data: DataDraft,
     pub(crate) liveness: Liveness,
-    pub(crate) limits: SessionLimits,
+    pub(crate) limits: PeerLimits,
     pub(crate) keepalive: Option<(Duration, Duration)>,
     pub(crate) rekey: Rekey,
     pub(crate) socket: SocketOptions,
@@ -172,10 +171,10 @@ pub(crate) struct DataDraft {
     pub(crate) ciphers: Option<Vec<Cipher>>,
     pub(crate) cipher: Option<Cipher>,
     pub(crate) fallback: Option<Cipher>,
-    pub(crate) auth: Digest,
+    pub(crate) auth: Option<Digest>,
     /// Where `auth none` stands.
     pub(crate) no_auth: Option<At>,
-    pub(crate) compression: CompressionFraming,
+    pub(crate) compression: Compression,
     /// `compress migrate`.
     pub(crate) migrate: bool,
     /// `compat-mode`, as ten thousand times the first number and so on.

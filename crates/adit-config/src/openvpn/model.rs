@@ -8,7 +8,7 @@ mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Cipher, Ipv4Net, Ipv6Net, Route, RouteVia, SessionLimits, Transport};
+use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport};
 
 pub use self::client::*;
 pub use self::data::*;
@@ -36,8 +36,8 @@ pub struct Config {
     pub data: DataChannel,
     /// Pings and what their absence means.
     pub liveness: Liveness,
-    /// How long a session may last.
-    pub limits: SessionLimits,
+    /// How long a peer may stay connected.
+    pub limits: PeerLimits,
     /// When keys are renewed.
     pub rekey: Rekey,
     /// Options of the outer sockets.
@@ -85,12 +85,12 @@ pub enum Role {
     Server(Box<ServerConfig>),
     /// The listening end of a point-to-point tunnel (`tls-server` without `server`, or `secret` without
     /// `remote`). Its other end is a client that does not pull.
-    Point(Box<PointConfig>),
+    PointToPoint(Box<PointToPointConfig>),
 }
 
 /// What belongs to the listening end of a point-to-point tunnel only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PointConfig {
+pub struct PointToPointConfig {
     /// Where to listen; at least one.
     pub listen: Vec<Listen>,
     /// Where the other end is, as names or addresses (`remote`); empty if it may be anywhere.
@@ -99,7 +99,7 @@ pub struct PointConfig {
     pub ipv4: Option<StaticIpv4>,
     /// Our IPv6 address and the peer's (`ifconfig-ipv6`).
     pub ipv6: Option<(Ipv6Net, Ipv6Addr)>,
-    /// Say goodbye on exit (`explicit-exit-notify`); 0 not at all.
+    /// Exit notices to send (`explicit-exit-notify`); 0: none.
     pub exit_notify: u8,
     /// The other end has a key of its own (`tls-crypt-v2`).
     pub tls_crypt_v2: Option<TlsCryptV2>,

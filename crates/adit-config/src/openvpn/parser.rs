@@ -11,7 +11,7 @@ use super::directives::args::Args;
 use super::directives::{Action, DIRECTIVES, Directive, Effect, find, suggest};
 use super::draft::{Draft, Scope};
 use super::lexer::{Entry, lex};
-use crate::{Disposition, Kind, Problem};
+use crate::{Disposition, Fingerprint, Kind, Problem};
 
 /// Configuration files may name others (`config FILE`) to this depth, as in OpenVPN.
 const MAX_DEPTH: usize = 10;
@@ -212,6 +212,10 @@ impl Parser<'_> {
             directive: suggest::shown(&entry.name),
             kind,
             reason: reason.into(),
+            fingerprint: Fingerprint::of(
+                &entry.words,
+                entry.inline.as_ref().map(|block| block.text.as_ref()),
+            ),
         });
     }
 }

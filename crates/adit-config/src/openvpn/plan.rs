@@ -8,7 +8,7 @@ mod server;
 mod side;
 mod static_key;
 
-use adit_core::RouteVia;
+use adit_core::{Digest, RouteVia};
 
 pub(crate) use self::process::placed;
 use self::side::{Side, check_sides, check_usage};
@@ -50,7 +50,7 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
             .map(|server| Role::Server(Box::new(server))),
         Side::Client => client::client(&mut draft, file, parser).map(|client| Role::Client(Box::new(client))),
         Side::PointToPoint => point_to_point::point_to_point(&mut draft, tls_crypt_v2, file, parser)
-            .map(|point| Role::Point(Box::new(point))),
+            .map(|point| Role::PointToPoint(Box::new(point))),
     };
     if let (Some(size), Mssfix::Default) = (draft.socket.control_size, draft.data.mssfix) {
         draft.data.mssfix = Mssfix::Outer(size.max(576));
@@ -96,7 +96,8 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
         ciphers,
         cipher: draft.cipher,
         fallback: draft.fallback,
-        auth: draft.auth,
+        // OpenVPN's own default.
+        auth: draft.auth.unwrap_or(Digest::Sha1),
         compression: draft.compression,
         migrate: draft.migrate,
         before_2_6,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use self::client::{print_client, print_point};
+use self::client::{print_client, print_point_to_point};
 use self::data::{print_data, print_limits, print_liveness, print_rekey};
 use self::net::{print_named_route, print_route};
 use self::server::print_server;
@@ -33,7 +33,7 @@ impl Config {
         match &self.role {
             Role::Client(client) => print_client(&mut out, client, self.secret.is_some()),
             Role::Server(server) => print_server(&mut out, server),
-            Role::Point(point) => print_point(&mut out, point, self.secret.is_some()),
+            Role::PointToPoint(point) => print_point_to_point(&mut out, point, self.secret.is_some()),
         }
         print_device(&mut out, &self.device);
         match &self.secret {

@@ -206,3 +206,15 @@ fn the_narrowest_prefix_is_an_ipv4_address_or_an_ipv6_64() {
     assert_ne!(of("0.0.0.0"), of("::"));
     assert_ne!(of("0.0.0.0").octets(), of("::").octets());
 }
+
+#[test]
+fn other_shares_limit_further_entries() {
+    let mut table: PrefixTable<u8, ()> = PrefixTable::new("entries", PrefixShares::new(1, 4));
+    let source = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    assert!(table.try_insert(source, 1, (), ()).is_ok() && table.try_insert(source, 2, (), ()).is_err());
+    table.set_shares(PrefixShares::new(2, 4));
+    assert!(table.try_insert(source, 2, (), ()).is_ok());
+    table.set_shares(PrefixShares::new(1, 4));
+    assert_eq!(table.len(), 2, "none goes");
+    assert_eq!(table.insert(source, 3, (), ()).map(|(key, ())| key), Some(1));
+}

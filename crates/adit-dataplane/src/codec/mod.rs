@@ -9,10 +9,10 @@
 //! counters, limits of use, and the replay window to [`CountingSealer`] and [`WindowedOpener`].
 
 mod demultiplexer;
-mod from_core;
 mod open;
 pub mod openvpn;
 mod seal;
+mod selectors;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod wireguard;
@@ -22,7 +22,6 @@ use std::fmt;
 use adit_core::Instant;
 
 pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
-pub use self::from_core::session_codec;
 pub use self::open::{Decode, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
 use crate::event::{OpenSession, SealSession};

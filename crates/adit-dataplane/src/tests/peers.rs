@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{
+    Activity, Cipher, DataEvent, Instant, IpNet, Notice, PeerActivity, PeerConfig, PeerId, ReplayWindow,
+};
 
 use super::packets::Flow;
 use super::world::{End, admit, client, three, udp};
 use crate::codec::SessionCodec;
 use crate::codec::testing::{self, session_id, v2};
-use crate::{Activity, DropReason, Liveness, Offload};
+use crate::{DropReason, Offload};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
 const ONE: PeerId = PeerId(1);
@@ -158,13 +160,14 @@ fn keepalives_and_data_are_counted_apart() {
         keepalives: 2,
         last_data: Some(at(1000 + later)),
         last_keepalive: Some(at(4000 + later)),
+        last_other: Some(at(5000 + later)),
     };
-    let expected = Liveness { received: activity(10), sent: Activity::default() };
-    assert_eq!(server.counters.liveness(ONE), Some(expected));
-    let expected = Liveness { received: Activity::default(), sent: activity(0) };
-    assert_eq!(one.counters.liveness(PeerId::SERVER), Some(expected));
+    let expected = PeerActivity { received: activity(10), sent: Activity::default() };
+    assert_eq!(server.counters.activity(ONE), Some(expected));
+    let expected = PeerActivity { received: Activity::default(), sent: activity(0) };
+    assert_eq!(one.counters.activity(PeerId::SERVER), Some(expected));
     assert_eq!(server.counters.traffic(ONE), Some((5, 0)), "each is a datagram");
-    assert_eq!(server.counters.liveness(PeerId(9)), None);
+    assert_eq!(server.counters.activity(PeerId(9)), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Ends of tunnels in memory.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
-
 use std::sync::Arc;
 
 use adit_core::{
@@ -71,8 +71,8 @@ impl End {
         }
     }
 
-    pub(crate) fn apply(&mut self, event: DataEvent) {
-        let (egress, ingress) = split(event);
+    pub(crate) fn apply(&mut self, event: DataEvent<Infallible>) {
+        let (egress, ingress) = split(event, |install| match install.codec {});
         if let Some(event) = egress {
             self.egress.apply(event, &mut self.transmit_batch);
         }

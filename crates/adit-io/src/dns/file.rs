@@ -1,13 +1,16 @@
-//! `/etc/resolv.conf`: replaced in one step, and put back in one step, even by the next run.
+//! `/etc/resolv.conf`: replaced in one step, and put back in one step, even by the next run. One process has it at a time;
+//! others wait for it in the [`Queue`], and have it in turn before the file that was there at first comes back.
 
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process;
 
 use adit_core::{Dns, Report, is_domain, is_unprintable};
 
+use super::queue::{Lock, Queue, with_ending};
 use super::{shown, warning};
 
 /// What the files that we write begin with; the process follows.
@@ -23,13 +26,15 @@ const MAX_FILE: u64 = 1 << 20;
 pub(super) struct ResolvConf {
     path: PathBuf,
     backup: PathBuf,
+    /// Our process.
+    process: u32,
+    /// Whether a process runs, and is an adit.
+    runs: fn(u32) -> bool,
 }
 
 impl ResolvConf {
     pub(super) fn new(path: PathBuf) -> Self {
-        let mut backup = path.clone().into_os_string();
-        backup.push(".before-adit");
-        ResolvConf { path, backup: backup.into() }
+        ResolvConf { backup: with_ending(&path, ".before-adit"), path, process: process::id(), runs: is_adit }
     }
 
     /// Whether systemd-resolved writes the file.
@@ -44,38 +49,51 @@ impl ResolvConf {
         name_servers(&text)
     }
 
-    /// Puts back what was there before an adit that does not run any more.
+    /// Puts back what was there before an adit that does not run any more, or what the next that runs waits for.
     pub(super) fn recover(&self) -> Result<(), Report> {
+        // A machine without the file, or one on which it cannot be written, is as it was.
+        if owner(&self.read(&self.path)).is_none() && self.backup.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
         match owner(&self.read(&self.path)) {
-            Some(process) if !is_adit(process) => {
-                self.put_back().map_err(|error| self.failure("put back", &error))
+            Some(process) if !(self.runs)(process) => {
+                self.hand_over().map_err(|error| self.failure("put back", &error))
             }
             // Another program wrote the file since: its content is newer than the copy.
-            None if self.backup.symlink_metadata().is_ok() => {
+            None => {
                 let _ = fs::remove_file(&self.backup);
                 Ok(())
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
         }
     }
 
-    /// Makes the file name these servers. It asks them for all names: there is no way to tell it of a few.
+    /// Makes the file name these servers, or has it do so when the processes before us have left it. It asks them for
+    /// all names: there is no way to tell it of a few.
     pub(super) fn write(&self, dns: &Dns) -> Result<(), Report> {
-        let present = self.read(&self.path);
-        match owner(&present) {
-            Some(process) if process == std::process::id() => {}
-            Some(process) if is_adit(process) => {
-                let path = shown(&self.path);
-                let text = format!(
-                    "name servers are not set: {path} is in use by another adit (process {process}); end that one, or \
-                     remove its DNS settings"
-                );
-                return Err(warning(text));
+        let _lock = self.lock()?;
+        let queue = self.queue();
+        match owner(&self.read(&self.path)) {
+            Some(process) if process == self.process => {}
+            Some(process) if (self.runs)(process) => return self.wait(dns, process),
+            // One that was killed left its file, and the copy of the first.
+            Some(_) if queue.has_other(self.process) => {
+                self.hand_over().map_err(|error| self.failure("write", &error))?;
+                return match owner(&self.read(&self.path)) {
+                    Some(process) if process != self.process => self.wait(dns, process),
+                    _ => self.replace_by(dns),
+                };
             }
-            _ => self.set_aside().map_err(|error| self.failure("copy", &error))?,
+            Some(_) => {}
+            None => self.set_aside().map_err(|error| self.failure("copy", &error))?,
         }
-        let old = self.read(&self.backup);
-        self.replace(&content(dns, &old)).map_err(|error| self.failure("write", &error))?;
+        queue.leave(self.process);
+        self.replace_by(dns)
+    }
+
+    fn replace_by(&self, dns: &Dns) -> Result<(), Report> {
+        self.replace(&self.content(dns)).map_err(|error| self.failure("write", &error))?;
         if dns.only_for.is_empty() {
             return Ok(());
         }
@@ -87,14 +105,53 @@ impl ResolvConf {
         )))
     }
 
-    /// Restores the previous content, unless another program wrote the file since.
+    fn wait(&self, dns: &Dns, before: u32) -> Result<(), Report> {
+        let text = self.content(dns);
+        self.queue().wait(self.process, &text).map_err(|error| self.failure("wait for", &error))?;
+        let path = shown(&self.path);
+        Err(warning(format!(
+            "name servers are not set yet: {path} is in use by another tunnel of adit (process {before}), and gets them \
+             when that one ends; run systemd-resolved to have those of several tunnels at once"
+        )))
+    }
+
+    /// Gives the file to the next process that waits for it, or restores the first content. What another program wrote
+    /// since stays.
     pub(super) fn restore(&self) {
-        if owner(&self.read(&self.path)) == Some(std::process::id()) {
-            // The next run tries again.
-            let _ = self.put_back();
-        } else {
-            let _ = fs::remove_file(&self.backup);
+        // Without the lock the next run tries again.
+        let Ok(_lock) = self.lock() else { return };
+        self.queue().leave(self.process);
+        match owner(&self.read(&self.path)) {
+            Some(process) if process == self.process || !(self.runs)(process) => {
+                let _ = self.hand_over();
+            }
+            Some(_) => {}
+            None => {
+                let _ = fs::remove_file(&self.backup);
+            }
         }
+    }
+
+    /// What an adit wrote goes: the next one's content comes in its place, or that from before all of them.
+    fn hand_over(&self) -> io::Result<()> {
+        match self.queue().next() {
+            Some(text) => self.replace(&text),
+            None => self.put_back(),
+        }
+    }
+
+    fn queue(&self) -> Queue<'_> {
+        Queue::new(&self.path, self.runs)
+    }
+
+    fn lock(&self) -> Result<Lock, Report> {
+        Lock::take(&self.path).map_err(|error| self.failure("lock", &error))
+    }
+
+    fn content(&self, dns: &Dns) -> String {
+        let present = self.read(&self.path);
+        let before = if owner(&present).is_some() { self.read(&self.backup) } else { present };
+        content(self.process, dns, &before)
     }
 
     /// Copies the file, or the link that it is.
@@ -173,13 +230,12 @@ fn is_adit(process: u32) -> bool {
     // In the form `NUMBER (NAME) STATE ...` (proc(5)). One that is dead may wait long for its parent to notice (Z).
     let runs =
         |stat: String| stat.split_once(" (adit) ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']));
-    process == std::process::id() || fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(runs)
+    process == process::id() || fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(runs)
 }
 
 /// The file for these servers. Of the old file its options stay.
-pub(crate) fn content(dns: &Dns, old: &str) -> String {
-    let mut lines =
-        vec![format!("{MARK}{}. The file that was here comes back when it ends.", std::process::id())];
+pub(crate) fn content(process: u32, dns: &Dns, old: &str) -> String {
+    let mut lines = vec![format!("{MARK}{process}. The file that was here comes back when it ends.")];
     lines.extend(dns.servers.iter().take(MAX_SERVERS).map(|server| format!("nameserver {server}")));
     let domains = dns.search.iter().filter(|domain| is_domain(domain)).take(MAX_DOMAINS);
     let domains: Vec<&str> = domains.map(String::as_str).collect();
@@ -195,110 +251,4 @@ pub(crate) fn content(dns: &Dns, old: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A directory of this test alone, gone afterwards.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("adit-dns-{}-{name}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).unwrap();
-            Directory(path)
-        }
-
-        fn names(&self) -> Vec<String> {
-            let mut names: Vec<String> = fs::read_dir(&self.0)
-                .unwrap()
-                .map(|e| e.unwrap().file_name().into_string().unwrap())
-                .collect();
-            names.sort();
-            names
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    const OLD: &str = "nameserver 192.0.2.53\nsearch old.example\noptions edns0\n";
-
-    fn dns() -> Dns {
-        let search = ["corp.example", "evil\nnameserver 6.6.6.6"].map(str::to_owned).to_vec();
-        Dns {
-            servers: vec!["10.8.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-            search,
-            ..Dns::default()
-        }
-    }
-
-    #[test]
-    fn the_file_is_replaced_and_comes_back() {
-        let directory = Directory::new("file");
-        let path = directory.0.join("resolv.conf");
-        fs::write(&path, OLD).unwrap();
-        let file = ResolvConf::new(path.clone());
-        file.write(&dns()).unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        let rest: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(
-            rest,
-            ["nameserver 10.8.0.1", "nameserver fd00::1", "search corp.example", "options edns0"]
-        );
-        assert_eq!(file.servers(), ["192.0.2.53".parse::<IpAddr>().unwrap()], "those of the system");
-        // Other servers, later: the copy stays the first file.
-        file.write(&Dns { servers: vec!["9.9.9.9".parse().unwrap()], ..Dns::default() }).unwrap();
-        file.restore();
-        assert_eq!(fs::read_to_string(&path).unwrap(), OLD);
-        assert_eq!(directory.names(), ["resolv.conf"]);
-    }
-
-    #[test]
-    fn a_link_comes_back_as_a_link() {
-        let directory = Directory::new("link");
-        let (path, target) = (directory.0.join("resolv.conf"), directory.0.join("stub.conf"));
-        fs::write(&target, OLD).unwrap();
-        symlink("stub.conf", &path).unwrap();
-        let file = ResolvConf::new(path.clone());
-        file.write(&dns()).unwrap();
-        assert_eq!(fs::read_to_string(&target).unwrap(), OLD, "what it leads to is not touched");
-        file.restore();
-        assert_eq!(fs::read_link(&path).unwrap(), Path::new("stub.conf"));
-        assert_eq!(directory.names(), ["resolv.conf", "stub.conf"]);
-    }
-
-    #[test]
-    fn what_a_killed_run_left_is_put_back_by_the_next() {
-        let directory = Directory::new("crash");
-        let path = directory.0.join("resolv.conf");
-        // No process has this number: it is above the kernel's limit (PID_MAX_LIMIT, 2^22).
-        fs::write(&path, format!("{MARK}999999999. x\nnameserver 10.8.0.1\n")).unwrap();
-        let file = ResolvConf::new(path.clone());
-        fs::write(&file.backup, OLD).unwrap();
-        file.recover().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), OLD);
-        assert_eq!(directory.names(), ["resolv.conf"]);
-        file.recover().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), OLD);
-    }
-
-    #[test]
-    fn a_file_that_another_program_wrote_meanwhile_stays() {
-        let directory = Directory::new("other");
-        let path = directory.0.join("resolv.conf");
-        let file = ResolvConf::new(path.clone());
-        file.write(&dns()).unwrap();
-        fs::write(&path, "nameserver 198.51.100.1\n").unwrap();
-        file.restore();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "nameserver 198.51.100.1\n");
-        // And where there was none, none is left.
-        fs::remove_file(&path).unwrap();
-        file.write(&dns()).unwrap();
-        file.restore();
-        assert_eq!(directory.names(), [""; 0]);
-    }
-}
+mod tests;

@@ -13,10 +13,11 @@ use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
+use super::members::{Members, socket_path};
 use super::status::LossCounters;
 use crate::clock;
 use crate::clock::coarse_clock;
-use crate::mailbox::{MailReceiver, Mailbox};
+use crate::mailbox::MailReceiver;
 use crate::poller::{Interest, Poller, Ready, Token};
 use crate::tun::{READ_BUFFER, Tun};
 use crate::udp::{Gathered, RECEIVE_BUFFER};
@@ -34,7 +35,6 @@ pub(super) struct DataLoop {
     pub(super) mail: MailReceiver<DataMail>,
     pub(super) forwards: MailReceiver<Forward>,
     pub(super) others: OtherWorkers,
-    pub(super) control: Mailbox<Mail>,
     pub(super) losses: Arc<LossCounters>,
     /// What the TUN device takes merged.
     pub(super) merge: MergePolicy,
@@ -50,7 +50,7 @@ pub(super) struct Running {
     pub(super) mail: MailReceiver<DataMail>,
     pub(super) forwards: MailReceiver<Forward>,
     pub(super) others: OtherWorkers,
-    pub(super) control: Mailbox<Mail>,
+    pub(super) members: Members,
     pub(super) losses: Arc<LossCounters>,
     pub(super) back_pressure: bool,
     pub(super) poller: Poller,
@@ -81,7 +81,7 @@ impl DataLoop {
             mail: self.mail,
             forwards: self.forwards,
             others: self.others,
-            control: self.control,
+            members: Members::default(),
             losses: self.losses,
             back_pressure: self.back_pressure,
             poller,
@@ -153,22 +153,28 @@ impl Running {
                 DataMail::Control { connection, datagram } => {
                     self.links.send_control(connection, &datagram, &self.losses);
                 }
-                DataMail::AddSocket(number, socket) => {
+                DataMail::AddEndpoint(id, member) => self.members.add(id, member),
+                DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
+                DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
+                    self.classify_for(endpoint, &socket_path(number), demultiplexer);
                     self.links
-                        .add_socket(number, socket, &self.poller)
+                        .add_socket((endpoint, number), socket, &self.poller)
                         .map_err(|error| format!("cannot wait for a UDP socket: {error}"))?;
                 }
-                DataMail::RemoveSocket(number) => self.links.remove_socket(number, &self.poller),
-                DataMail::AddConnection { connection, stream, path } => {
+                DataMail::RemoveSocket(number) => {
+                    self.ingress.forget_demultiplexer(&socket_path(number));
+                    self.links.remove_socket(number, &self.poller);
+                }
+                DataMail::AddConnection { endpoint, connection, stream, path } => {
+                    self.classify_for(endpoint, &path, None);
                     self.links
-                        .add_connection(connection, stream, path, &self.poller)
+                        .add_connection((endpoint, connection), stream, path, &self.poller)
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;
                 }
-                DataMail::CloseConnection(id) => self.links.close(id),
+                DataMail::CloseConnection(id) => self.close_connection(id),
                 #[cfg(debug_assertions)]
-                DataMail::Probe => {
-                    self.control.post(Mail::Probed(super::probe::attempt("data")));
-                    self.control.wake();
+                DataMail::Probe(endpoint) => {
+                    self.members.post(endpoint, Mail::Probed(super::probe::attempt("data")));
                 }
                 DataMail::Stop => self.stopped = true,
             }
@@ -178,9 +184,8 @@ impl Running {
 
     /// Looks after the busy connections, and reads from the TUN device only when there is room.
     fn settle(&mut self) {
-        for Broken { connection, reason } in self.links.settle(&self.poller) {
-            self.control.post(Mail::Broken { connection, reason });
-            self.control.wake();
+        for Broken { endpoint, connection, reason } in self.links.settle(&self.poller) {
+            self.members.post(endpoint, Mail::Broken { connection, reason });
         }
         let watch = self.has_room();
         if watch == self.tun_watched {

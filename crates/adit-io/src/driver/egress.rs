@@ -7,12 +7,12 @@ use adit_dataplane::Offload;
 use super::data::Running;
 use super::forward::Forward;
 use super::links::QUEUE_LIMIT;
-use super::mail::Mail;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
 /// Bytes read before the other direction has its turn: a few super-packets.
 const TUN_BATCH_BYTES: usize = 256 * 1024;
+
 impl Running {
     /// Reads what waits in the TUN device, up to a batch, and sends it sealed.
     pub(super) fn drain_tun(&mut self) -> Result<(), String> {
@@ -88,8 +88,8 @@ impl Running {
 
     fn pass_on_notices(&mut self) {
         for notice in self.egress.take_notices() {
-            self.control.post(Mail::Notice(notice));
-            self.control.wake();
+            self.members.notice(notice);
+            self.members.wake();
         }
     }
 }

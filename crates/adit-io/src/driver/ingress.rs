@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Read};
 use std::ops::Range;
 
-use adit_core::{ConnectionId, Notice, Path};
+use adit_core::{ConnectionId, Path};
 use adit_dataplane::TunPacket;
 
 use super::data::Running;
@@ -18,11 +18,6 @@ use crate::udp::RECEIVE_SLOT;
 const RECEIVE_BATCH: usize = 16;
 /// Bytes received from one socket before the others have their turn: a few full receives.
 const RECEIVE_BATCH_BYTES: usize = 256 * 1024;
-/// Mails to the control thread that may wait before control datagrams are dropped: 80 ms of a flood of 100,000 a
-/// second, as the thread may wait that long for a processor.
-const CONTROL_LIMIT: usize = 8192;
-/// The same for messages in the data channel, which only authenticated peers send.
-const NOTICE_LIMIT: usize = 4096;
 /// Bytes that processors move at once.
 const CACHE_LINE: usize = 64;
 /// Pieces of one packet that are gathered without an allocation.
@@ -124,8 +119,7 @@ impl Running {
             Err(error) if self.ingress.serves(&path) => self.break_off(id, error.to_string()),
             Err(error) => {
                 self.links.stop_reading(id);
-                self.control.post(Mail::NotFramed { connection: id, error });
-                self.control.wake();
+                self.tell_owner(id, Mail::NotFramed { connection: id, error });
                 Ok(())
             }
         }
@@ -133,9 +127,15 @@ impl Running {
 
     fn break_off(&mut self, connection: ConnectionId, reason: String) -> Result<(), String> {
         self.links.stop_reading(connection);
-        self.control.post(Mail::Broken { connection, reason });
-        self.control.wake();
+        self.tell_owner(connection, Mail::Broken { connection, reason });
         Ok(())
+    }
+
+    /// Tells the control thread of the connection's endpoint.
+    fn tell_owner(&mut self, connection: ConnectionId, mail: Mail) {
+        if let Some(endpoint) = self.links.connection(connection).map(|found| found.endpoint) {
+            self.members.post(endpoint, mail);
+        }
     }
 
     /// Hands out what was opened, and empties the receive batch.
@@ -157,27 +157,19 @@ impl Running {
         if !self.receive_batch.passed().is_empty() {
             self.pass_on(bytes, origin);
         }
-        let mut wake_control = false;
         for (path, range) in self.receive_batch.control() {
             let Some(datagram) = bytes.get(range.clone()) else { continue };
-            let mail = Mail::Datagram { path: *path, bytes: datagram.to_vec() };
-            match self.control.offer(mail, CONTROL_LIMIT) {
-                true => wake_control = true,
-                false => count(&self.losses.control_full),
+            match self.links.endpoint_at(path) {
+                Some(endpoint) => self.members.datagram(endpoint, *path, datagram),
+                // Its socket was closed meanwhile.
+                None => count(&self.losses.no_path),
             }
         }
         for notice in self.receive_batch.notices().drain(..) {
-            // A peer can make any number of messages, but of the others at most one a session or change.
-            let limit = if matches!(notice, Notice::Message { .. }) { NOTICE_LIMIT } else { usize::MAX };
-            match self.control.offer(Mail::Notice(notice), limit) {
-                true => wake_control = true,
-                false => count(&self.losses.notices_full),
-            }
+            self.members.notice(notice);
         }
         self.receive_batch.clear();
-        if wake_control {
-            self.control.wake();
-        }
+        self.members.wake();
         if !self.transmit_batch.is_empty() {
             self.send();
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use adit_core::{ConnectionId, Instant, Path};
 use adit_dataplane::GsoBatch;
 
+use super::ids::EndpointId;
 use super::status::{LossCounters, count};
 use crate::clock;
 use crate::poller::{Interest, Poller, Token};
@@ -26,6 +27,8 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection, both directions.
 pub(super) struct Connection {
+    /// The endpoint that it belongs to.
+    pub(super) endpoint: EndpointId,
     pub(super) stream: Arc<TcpStream>,
     pub(super) path: Path,
     /// The start of a record whose end has not come yet.
@@ -68,6 +71,8 @@ impl Connection {
 
 /// A UDP socket, and what waits until it has room again.
 struct Link {
+    /// The endpoint that it belongs to.
+    endpoint: EndpointId,
     socket: Arc<UdpSocket>,
     backlog: Backlog,
     /// The poller waits for room too.
@@ -76,6 +81,7 @@ struct Link {
 
 /// A connection that failed, and why.
 pub(super) struct Broken {
+    pub(super) endpoint: EndpointId,
     pub(super) connection: ConnectionId,
     pub(super) reason: String,
 }
@@ -94,12 +100,13 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn add_socket(
         &mut self,
-        number: u32,
+        (endpoint, number): (EndpointId, u32),
         socket: Arc<UdpSocket>,
         poller: &Poller,
     ) -> io::Result<()> {
         poller.add(&*socket, Token::Udp(number), Interest::Read)?;
-        self.sockets.insert(number, Link { socket, backlog: Backlog::default(), awaits_room: false });
+        self.sockets
+            .insert(number, Link { endpoint, socket, backlog: Backlog::default(), awaits_room: false });
         Ok(())
     }
 
@@ -116,7 +123,7 @@ impl Links {
 
     pub(super) fn add_connection(
         &mut self,
-        id: ConnectionId,
+        (endpoint, id): (EndpointId, ConnectionId),
         stream: TcpStream,
         path: Path,
         poller: &Poller,
@@ -124,6 +131,7 @@ impl Links {
         let stream = Arc::new(stream);
         let writer = Writer::new(Arc::clone(&stream));
         let mut connection = Connection {
+            endpoint,
             stream,
             path,
             partial: Vec::new(),
@@ -140,6 +148,26 @@ impl Links {
 
     pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.connections.get_mut(&id)
+    }
+
+    /// The endpoint whose socket or connection a path is by.
+    pub(super) fn endpoint_at(&self, path: &Path) -> Option<EndpointId> {
+        match path {
+            Path::Udp { socket, .. } => Some(self.sockets.get(socket)?.endpoint),
+            Path::Tcp { connection, .. } => Some(self.connections.get(connection)?.endpoint),
+        }
+    }
+
+    /// The endpoint's sockets.
+    pub(super) fn sockets_of(&self, endpoint: EndpointId) -> Vec<u32> {
+        let own = self.sockets.iter().filter(|(_, link)| link.endpoint == endpoint);
+        own.map(|(number, _)| *number).collect()
+    }
+
+    /// The endpoint's connections.
+    pub(super) fn connections_of(&self, endpoint: EndpointId) -> Vec<ConnectionId> {
+        let own = self.connections.iter().filter(|(_, connection)| connection.endpoint == endpoint);
+        own.map(|(id, _)| *id).collect()
     }
 
     /// Reads no more from a connection; what waits for it is still sent.
@@ -281,7 +309,12 @@ impl Links {
             let error = connection.broken.take()?;
             // Nothing more is reported about a connection that is closing.
             let told = connection.closing.is_some();
-            return (!told).then(|| Broken { connection: id, reason: format!("cannot write: {error}") });
+            let endpoint = connection.endpoint;
+            return (!told).then(|| Broken {
+                endpoint,
+                connection: id,
+                reason: format!("cannot write: {error}"),
+            });
         }
         if full || connection.closing.is_some() {
             self.busy.insert(id);

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use adit_core::{ConnectionId, Notice, OpenFailure, Path};
+use adit_dataplane::codec::Demultiplexer;
 use adit_dataplane::{EgressEvent, IngressEvent, StreamError};
 
+use super::ids::EndpointId;
+use super::status::LossCounters;
+use crate::mailbox::Mailbox;
 use crate::opener::Opened;
 use crate::udp::UdpSocket;
 
@@ -25,11 +29,24 @@ pub(crate) enum Mail {
     Broken { connection: ConnectionId, reason: String },
     /// What came on a connection that no peer uses is not cut into records; it is read no more.
     NotFramed { connection: ConnectionId, error: StreamError },
+    /// Another endpoint evicted peers from the pool of the tunnel.
+    LeasesMoved,
     /// What a thread could do of what it must not.
     #[cfg(debug_assertions)]
     Probed(String),
     /// A thread failed.
     Died { thread: &'static str, why: String },
+}
+
+/// An endpoint, as a data thread knows it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Its control thread.
+    pub(crate) control: Mailbox<Mail>,
+    /// What its control thread could not take.
+    pub(crate) losses: Arc<LossCounters>,
+    /// Tells apart what arrives at its sockets. `None`: the data plane's own does.
+    pub(crate) demultiplexer: Option<Arc<dyn Demultiplexer>>,
 }
 
 /// To the data thread.
@@ -44,18 +61,29 @@ pub(crate) enum DataMail {
         connection: ConnectionId,
         datagram: Vec<u8>,
     },
-    AddSocket(u32, Arc<UdpSocket>),
+    /// An endpoint, before its sockets and peers.
+    AddEndpoint(EndpointId, Member),
+    /// Close the endpoint's sockets, and its connections after what waits for them.
+    RemoveEndpoint(EndpointId),
+    AddSocket {
+        endpoint: EndpointId,
+        number: u32,
+        socket: Arc<UdpSocket>,
+        /// `None`: that of the endpoint.
+        demultiplexer: Option<Arc<dyn Demultiplexer>>,
+    },
     RemoveSocket(u32),
     AddConnection {
+        endpoint: EndpointId,
         connection: ConnectionId,
         stream: TcpStream,
         path: Path,
     },
     /// Read no more, send what waits, then close.
     CloseConnection(ConnectionId),
-    /// Try what must not be possible.
+    /// Try what must not be possible, and tell that endpoint.
     #[cfg(debug_assertions)]
-    Probe,
+    Probe(EndpointId),
     /// Send what waits, then end.
     Stop,
 }

@@ -70,6 +70,24 @@ pub struct Losses {
     pub rejected: u64,
 }
 
+impl Losses {
+    /// These and others together.
+    pub(crate) fn plus(self, other: &Losses) -> Losses {
+        Losses {
+            udp_send: self.udp_send.wrapping_add(other.udp_send),
+            udp_truncated: self.udp_truncated.wrapping_add(other.udp_truncated),
+            tun_write: self.tun_write.wrapping_add(other.tun_write),
+            no_path: self.no_path.wrapping_add(other.no_path),
+            tcp_full: self.tcp_full.wrapping_add(other.tcp_full),
+            control_full: self.control_full.wrapping_add(other.control_full),
+            notices_full: self.notices_full.wrapping_add(other.notices_full),
+            handover_full: self.handover_full.wrapping_add(other.handover_full),
+            connections_refused: self.connections_refused.wrapping_add(other.connections_refused),
+            rejected: self.rejected.wrapping_add(other.rejected),
+        }
+    }
+}
+
 /// The same, while it is counted. Only rare paths touch these.
 #[derive(Debug, Default)]
 pub(crate) struct LossCounters {

@@ -1,36 +1,38 @@
 //! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
 
+mod codec;
+mod demultiplexers;
+mod endpoints;
+mod toy;
 mod turns;
 mod workers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, CompressionFraming, DataEvent, DirectionKey, Framing, Install, Instant, IpNet, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, PeerInfo, Redirect, Rejected, ReplayWindow,
-    SessionId, TableUsage, TunnelSettings,
+    Command, DataEvent, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo, Redirect,
+    Rejected, TableUsage, TunnelSettings,
 };
-use adit_dataplane::codec::openvpn;
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
+use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Family, Remote};
+use crate::config::{Buffers, Family, Listen, Remote};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
-use crate::{OffloadSwitches, clock};
+use crate::{OffloadState, OffloadStatus, OffloadSwitches, clock};
 
-type Event = adit_core::Event<(), Framing, ()>;
+type Event = adit_core::Event<(), Codec, ()>;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A control packet's opcode (`CONTROL_V1`), so that the data plane takes it for control.
-const CONTROL: u8 = 4 << 3;
 
 /// Which end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ enum Heard {
     Datagram(Path, Vec<u8>),
     Notice(Notice),
     Closed(String),
+    Bound(u32, SocketAddr),
 }
 
 struct Toy {
@@ -100,16 +103,14 @@ impl Toy {
 }
 
 /// One peer behind `path` with an active session.
-fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
+fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
     let peer = PeerId::SERVER;
-    let session = SessionId::openvpn(peer, 0);
-    let key = |byte| DirectionKey::aead(vec![byte; 32].into(), [byte; 8]);
+    let session = session_id(peer);
     let (seal, open) = match role {
-        Role::Client => (key(1), key(2)),
-        Role::Server => (key(2), key(1)),
+        Role::Client => (1, 2),
+        Role::Server => (2, 1),
     };
-    let header = OpenVpnHeader::V2 { peer_id: 0 };
-    let framing = OpenVpnFraming { header, key_id: 0, compression: CompressionFraming::None };
+    let codec = Codec { header: Header::Number(peer.0), seal, open };
     let routes = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
     [
         DataEvent::AddPeer(PeerConfig {
@@ -120,15 +121,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent; 3] {
             roams: false,
             staging: false,
         }),
-        DataEvent::Install(Box::new(Install {
-            peer,
-            session,
-            framing: Framing::OpenVpn(framing),
-            cipher: Cipher::Aes256Gcm,
-            seal,
-            open,
-            replay_window: ReplayWindow::default(),
-        })),
+        DataEvent::Install(Box::new(Install { peer, session, codec })),
         DataEvent::Activate { peer, session },
     ]
 }
@@ -137,7 +130,7 @@ impl Protocol for Toy {
     type Request = ();
     type Reply = ();
     type Detail = ();
-    type Codec = Framing;
+    type Codec = Codec;
 
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         assert!(!self.panics, "told to panic");
@@ -165,6 +158,9 @@ impl Protocol for Toy {
             }
             Command::NotUp { reason } => {
                 let _ = self.heard.send(Heard::Closed(reason));
+            }
+            Command::SocketBound { socket, local } => {
+                let _ = self.heard.send(Heard::Bound(socket, local));
             }
             Command::Shutdown => {
                 self.transmits.extend(self.path.map(|path| (path, vec![CONTROL, b'.'])));
@@ -207,7 +203,7 @@ impl Protocol for Toy {
 
 struct Log(Sender<Heard>);
 
-impl<P: Protocol<Request = (), Codec = Framing, Detail = ()>> Observer<P> for Log {
+impl<P: Protocol<Request = (), Codec = Codec, Detail = ()>> Observer<P> for Log {
     fn event(&mut self, event: &Event, tun_name: &str) {
         let word = match event {
             Event::Up(_) => format!("up {tun_name}"),
@@ -235,10 +231,8 @@ fn config(role: Role) -> DriverConfig {
         max_connections: 100,
         resolv_conf: None,
         kill_switch: false,
-        dataplane: match role {
-            Role::Client => Config::new(openvpn::Client),
-            Role::Server => Config::new(openvpn::Server),
-        },
+        dataplane: Config::new(Sockets(role)),
+        demultiplexers: BTreeMap::new(),
     }
 }
 
@@ -274,7 +268,7 @@ fn start(config: DriverConfig, address: &str) -> Running {
 }
 
 fn start_toy(config: DriverConfig, toy: Toy, heard: Receiver<Heard>) -> Running {
-    let driver = Driver::new(config).unwrap();
+    let driver = Driver::new(config, make_codec).unwrap();
     let (handle, addresses) = (driver.handle(), driver.local_addresses());
     let mut log = Log(toy.heard.clone());
     let thread = thread::spawn(move || driver.run(toy, &mut log));
@@ -316,7 +310,7 @@ impl Peer {
         let (egress, ingress, _) = adit_dataplane::new(config(role).dataplane);
         let mut peer = Peer { egress, ingress, transmit_batch: TransmitBatch::new() };
         for event in peer_events(role, path) {
-            let (out, into) = split(event);
+            let (out, into) = split(event, make_codec);
             out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.transmit_batch));
             into.into_iter().for_each(|event| peer.ingress.apply(event));
         }
@@ -366,6 +360,8 @@ fn a_udp_client_carries_control_and_data() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(TIMEOUT)).unwrap();
         let running = start(client_config(Transport::Udp, server.local_addr().unwrap()), "10.9.0.1/24");
+        let bound = running.wait_for(|heard| matches!(heard, Heard::Bound(..)));
+        let Heard::Bound(own_socket, own_address) = bound else { unreachable!() };
         let mut buffer = [0; 2000];
         // The kernel may speak into the tunnel at once (IPv6 router solicitations): that is data.
         let client = loop {
@@ -378,6 +374,8 @@ fn a_udp_client_carries_control_and_data() {
         let heard = running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
         let Heard::Datagram(path, bytes) = heard else { unreachable!() };
         assert_eq!((path.remote(), bytes), (server.local_addr().unwrap(), vec![CONTROL, 1, 2, 3]));
+        assert!(matches!(path, Path::Udp { socket, .. } if socket == own_socket));
+        assert_eq!(own_address.port(), client.port());
 
         running_echo(&server, client);
 
@@ -465,11 +463,11 @@ fn a_tcp_client_that_sends_no_lengths_is_sent_away_at_once() {
         running.wait_until_up();
         let mut client = TcpStream::connect(running.addresses[0]).unwrap();
         client.set_read_timeout(Some(TIMEOUT)).unwrap();
-        // The first control packet of a client, as over UDP: opcode, session id, no acknowledgements, packet id.
+        // The first datagram of a client, as over UDP: its first two bytes are taken for a length.
         client.write_all(&[0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0]).unwrap();
         let from = client.local_addr().unwrap().to_string();
         let said = |word: &str| {
-            ["closed a connection", "14550", "4096", "proto tcp"].map(|part| word.contains(part))
+            ["closed a connection", "14550", "4096", "leaves out the lengths"].map(|part| word.contains(part))
         };
         running.wait_for(
             |heard| matches!(heard, Heard::Event(word) if word.contains(&from) && said(word) == [true; 4]),
@@ -507,10 +505,12 @@ fn setup_errors_name_port_and_way_out() {
     in_fresh_network(|| {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap().to_string();
-        let error = Driver::<Toy>::new(server_config(Transport::Udp, &address)).unwrap_err().to_string();
+        let error =
+            Driver::<Toy>::new(server_config(Transport::Udp, &address), make_codec).unwrap_err().to_string();
         let port = format!("UDP port {}", taken.local_addr().unwrap().port());
         assert!(error.contains(&port) && error.contains("choose another"), "{error}");
-        let error = Driver::<Toy>::new(server_config(Transport::Tcp, "192.0.2.1:1194")).unwrap_err();
+        let error =
+            Driver::<Toy>::new(server_config(Transport::Tcp, "192.0.2.1:1194"), make_codec).unwrap_err();
         assert!(error.to_string().contains("no address of this machine"), "{error}");
         assert_no_device();
     });
@@ -673,7 +673,7 @@ fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
         let config = client_config(Transport::Udp, server.local_addr().unwrap());
         let (mut toy, heard) = Toy::new(Role::Client, "10.9.0.1/24");
         toy.redirect = Some(Redirect { ipv4: true, ..Redirect::default() });
-        let driver = Driver::new(config).unwrap();
+        let driver = Driver::new(config, make_codec).unwrap();
         let (handle, addresses) = (driver.handle(), driver.local_addresses());
         let mut log = Log(toy.heard.clone());
         let none = CapabilitySets {

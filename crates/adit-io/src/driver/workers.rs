@@ -9,10 +9,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, Install, PeerConfig, PeerId, SessionId, Transport};
-use adit_dataplane::codec::SessionCodec;
-use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split_with};
+use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, SessionId, Transport};
+use adit_dataplane::codec::{Demultiplexer, SessionCodec};
+use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
 
+use super::device::Membership;
+use super::ids::EndpointId;
 use super::mail::DataMail;
 use super::status::WorkerStatus;
 use crate::mailbox::Mailbox;
@@ -23,6 +25,7 @@ use crate::udp::UdpSocket;
 pub const MAX_WORKERS: usize = 8;
 
 /// One of them.
+#[derive(Clone)]
 pub(super) struct Worker {
     pub(super) mail: Mailbox<DataMail>,
     pub(super) counters: Counters,
@@ -40,15 +43,36 @@ struct Served {
     has_session: bool,
 }
 
-/// All workers; there is at least one.
+/// All workers; there is at least one. Peers and sessions have the endpoint's own ids here, and those of the data plane
+/// in what is told to the workers.
 pub(super) struct Workers {
     all: Vec<Worker>,
     peers: BTreeMap<PeerId, Served>,
+    membership: Membership,
+}
+
+impl Drop for Workers {
+    /// The data plane forgets the endpoint's peers, whose protocol may have failed.
+    fn drop(&mut self) {
+        for peer in std::mem::take(&mut self.peers).into_keys() {
+            self.tell_all(&DataEvent::RemovePeer(peer));
+        }
+    }
 }
 
 impl Workers {
-    pub(super) fn new(all: Vec<Worker>) -> Self {
-        Workers { all, peers: BTreeMap::new() }
+    /// The workers of the endpoint's device.
+    pub(super) fn new(membership: Membership) -> Self {
+        Workers { all: membership.device.workers.clone(), peers: BTreeMap::new(), membership }
+    }
+
+    /// The endpoint's part in the device.
+    pub(super) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    fn id(&self) -> EndpointId {
+        self.membership.id
     }
 
     /// Tells the data plane, which is woken by [`Workers::wake`].
@@ -83,9 +107,10 @@ impl Workers {
                 }
                 self.tell_all(&event);
             }
-            DataEvent::Install(install) => match install.framing {},
+            DataEvent::Install(install) => match install.codec {},
             DataEvent::Retire { peer, session } => {
-                self.tell_others(peer, || IngressEvent::Retire { peer, session });
+                let (own, old) = (self.id().peer(peer), self.id().session(session));
+                self.tell_others(peer, || IngressEvent::Retire { peer: own, session: old });
                 self.tell(peer, event);
             }
             DataEvent::Activate { peer, .. } | DataEvent::Inject { peer, .. } => self.tell(peer, event),
@@ -95,8 +120,9 @@ impl Workers {
     /// Gives the peer's worker a session, whose id the others learn.
     pub(super) fn install(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
         self.before_session(peer, &codec);
-        self.tell_others(peer, || IngressEvent::InstallRemote { peer, session });
-        let (egress, ingress) = install(peer, session, codec);
+        let (own, session) = (self.id().peer(peer), self.id().session(session));
+        self.tell_others(peer, || IngressEvent::InstallRemote { peer: own, session });
+        let (egress, ingress) = install(own, session, codec);
         self.post_to(peer, (Some(egress), Some(ingress)));
     }
 
@@ -122,11 +148,12 @@ impl Workers {
 
     /// Makes a peer known to all, to one of them as its own.
     fn place(&mut self, config: PeerConfig, worker: usize) {
+        let told = self.id().config(config.clone());
         for (number, each) in self.all.iter().enumerate() {
             if number == worker {
-                post(each, divide(DataEvent::AddPeer(config.clone())));
+                post(each, divide(DataEvent::AddPeer(told.clone())));
             } else {
-                let (egress, ingress) = remote_peer(config.clone(), worker as u32);
+                let (egress, ingress) = remote_peer(told.clone(), worker as u32);
                 post(each, (Some(egress), Some(ingress)));
             }
         }
@@ -136,13 +163,13 @@ impl Workers {
 
     fn tell_all(&self, event: &Order) {
         for worker in &self.all {
-            post(worker, divide(event.clone()));
+            post(worker, divide(self.id().order(event.clone())));
         }
     }
 
     /// Tells the peer's worker; the first counts orders for peers that are not there.
     fn tell(&self, peer: PeerId, event: Order) {
-        self.post_to(peer, divide(event));
+        self.post_to(peer, divide(self.id().order(event)));
     }
 
     fn post_to(&self, peer: PeerId, events: (Option<EgressEvent>, Option<IngressEvent>)) {
@@ -164,10 +191,18 @@ impl Workers {
         self.all.iter().for_each(|worker| worker.mail.wake_for_mail());
     }
 
-    /// Gives each worker its socket at an address.
-    pub(super) fn add_sockets(&self, number: u32, sockets: &[Arc<UdpSocket>]) {
+    /// Gives each worker its socket at an address, with the demultiplexer that it has of its own.
+    pub(super) fn add_sockets(
+        &self,
+        number: u32,
+        sockets: &[Arc<UdpSocket>],
+        demultiplexer: Option<&Arc<dyn Demultiplexer>>,
+    ) {
         for (worker, socket) in self.all.iter().zip(sockets) {
-            worker.mail.post(DataMail::AddSocket(number, Arc::clone(socket)));
+            let demultiplexer =
+                demultiplexer.map(|own| self.id().demultiplexer(own).unwrap_or(Arc::clone(own)));
+            let (endpoint, socket) = (self.id(), Arc::clone(socket));
+            worker.mail.post(DataMail::AddSocket { endpoint, number, socket, demultiplexer });
         }
     }
 
@@ -188,22 +223,28 @@ impl Workers {
     /// Datagrams received from a peer and sealed for it since it was added.
     pub(super) fn traffic(&self, peer: PeerId) -> Option<(u64, u64)> {
         let number = self.peers.get(&peer)?.worker;
-        self.all.get(number)?.counters.traffic(peer)
+        self.all.get(number)?.counters.traffic(self.id().peer(peer))
     }
 
     /// Bytes in what a peer's datagrams brought and took.
     pub(super) fn traffic_bytes(&self, peer: PeerId) -> Option<(u64, u64)> {
         let number = self.peers.get(&peer)?.worker;
-        self.all.get(number)?.counters.traffic_bytes(peer)
+        self.all.get(number)?.counters.traffic_bytes(self.id().peer(peer))
     }
 
     /// Of those bytes, the protocol's own messages.
     pub(super) fn message_bytes(&self, peer: PeerId) -> Option<u64> {
         let number = self.peers.get(&peer)?.worker;
-        self.all.get(number)?.counters.message_bytes(peer)
+        self.all.get(number)?.counters.message_bytes(self.id().peer(peer))
     }
 
-    /// The counters of all, and what part each has in them.
+    /// When data, keepalives and the rest of a peer passed last.
+    pub(super) fn activity(&self, peer: PeerId) -> Option<PeerActivity> {
+        let number = self.peers.get(&peer)?.worker;
+        self.all.get(number)?.counters.activity(self.id().peer(peer))
+    }
+
+    /// The counters of all, with the endpoint's peers, and what part each worker has in them.
     pub(super) fn snapshot(&self) -> (Snapshot, Vec<WorkerStatus>) {
         let mut total = Snapshot::default();
         let mut parts = Vec::with_capacity(self.all.len());
@@ -217,6 +258,7 @@ impl Workers {
             });
             total.merge(snapshot);
         }
+        self.id().narrow(&mut total);
         (total, parts)
     }
 }
@@ -237,7 +279,7 @@ pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>
 }
 
 fn divide(event: Order) -> (Option<EgressEvent>, Option<IngressEvent>) {
-    split_with(event, |install| match install.framing {})
+    split(event, |install| match install.codec {})
 }
 
 /// A worker that is gone has told why by a mail of its own.

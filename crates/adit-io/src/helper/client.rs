@@ -272,13 +272,30 @@ impl HelperFiles {
         self.ask(FileRequest::Names)
     }
 
-    /// The configuration with the files that it names now. What it allows of scripts and clients' files holds from then
-    /// on, if it has no mistake.
+    /// The configuration with the files that it names now.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn configuration(&self) -> io::Result<Gathered> {
         self.ask(FileRequest::Configuration)
+    }
+
+    /// The revocation lists that the configuration that was read last names in `crl-verify`, or the names in its directory,
+    /// one a line.
+    ///
+    /// # Errors
+    /// When they cannot be read or are too large.
+    pub fn proposed_revocations(&self) -> io::Result<Vec<u8>> {
+        self.ask(FileRequest::ProposedRevocations)
+    }
+
+    /// What the configuration that was read last allows holds from now on. `remotes` are other ones: where each stands in
+    /// the file, in the order in which they are numbered.
+    ///
+    /// # Errors
+    /// When no configuration without a mistake was read since the last time, or it has no such remote.
+    pub fn adopt(&self, remotes: Option<Vec<usize>>) -> io::Result<()> {
+        self.ask(FileRequest::Adopt(remotes))
     }
 
     /// What the file of `auth-user-pass` holds.

@@ -29,7 +29,7 @@ const MAX_USER_PASSWORD: u64 = 16 << 10;
 pub(super) struct Files {
     configuration: Option<Configuration>,
     clients: Mutex<Option<io::Result<OwnedFd>>>,
-    revocations: Option<Listed>,
+    revocations: Mutex<Option<Listed>>,
     pool: Option<Mutex<Pool>>,
     user_password: Option<Entry>,
     names: Vec<String>,
@@ -76,29 +76,34 @@ impl Files {
         Ok(Files {
             configuration: policy.configuration.as_ref().map(configuration).transpose()?,
             clients: Mutex::new(policy.client_directory.as_deref().map(directory)),
-            revocations: policy.revocations.as_ref().map(Listed::new),
+            revocations: Mutex::new(policy.revocations.as_ref().map(Listed::new)),
             pool: policy.pool_file.as_ref().map(|path| Mutex::new(Pool::new(path))),
             user_password: policy.user_password.as_deref().map(Entry::new),
             names: policy.names.clone(),
         })
     }
 
-    /// Reads the configuration again, with what it names. What it allows of clients' files holds from now on; what it
-    /// allows else is for the caller.
+    /// Reads the configuration again, with what it names.
     pub(super) fn configuration(&self) -> io::Result<Gathered> {
         let Configuration { path, reader, gather } = self.configuration.as_ref().ok_or_else(not_named)?;
-        let gathered = match reader {
-            Some(reader) => reader.access().files()?.configuration()?,
-            None => gather(path)?,
-        };
-        if let Some(Allowed { client_directory, .. }) = &gathered.allowed {
-            *self.clients() = client_directory.as_deref().map(directory);
+        match reader {
+            Some(reader) => reader.access().files()?.configuration(),
+            None => gather(path),
         }
-        Ok(gathered)
+    }
+
+    /// The files that a configuration allows hold from now on.
+    pub(super) fn adopt(&self, allowed: &Allowed) {
+        *self.clients() = allowed.client_directory.as_deref().map(directory);
+        *self.listed() = allowed.revocations.as_ref().map(Listed::new);
     }
 
     fn clients(&self) -> MutexGuard<'_, Option<io::Result<OwnedFd>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Option<Listed>> {
+        self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn serve(&self, channel: &Channel, request: FileRequest) -> io::Result<()> {
@@ -109,8 +114,10 @@ impl Files {
             FileRequest::WritePool(text) => channel.send(&self.write_pool(&text).map_err(Refusal::from)),
             FileRequest::Names => channel.send(&Ok::<_, Refusal>(self.look_up())),
             FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
-            // The caller takes this one, as scripts depend on it too.
+            // The caller takes these, as scripts and remotes depend on them too.
             FileRequest::Configuration => channel.send(&Err::<Gathered, _>(Refusal::from(not_named()))),
+            FileRequest::ProposedRevocations => channel.send(&Err::<Vec<u8>, _>(Refusal::from(not_named()))),
+            FileRequest::Adopt(_) => channel.send(&Err::<(), _>(Refusal::from(not_named()))),
         }
     }
 
@@ -130,26 +137,19 @@ impl Files {
     }
 
     fn mark(&self) -> io::Result<Mark> {
-        let listed = self.revocations.as_ref().ok_or_else(not_named)?;
-        let metadata = listed.open()?.metadata()?;
+        let listed = self.listed();
+        let metadata = listed.as_ref().ok_or_else(not_named)?.open()?.metadata()?;
         Ok((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
     }
 
     fn revocations(&self) -> io::Result<Vec<u8>> {
-        let listed = self.revocations.as_ref().ok_or_else(not_named)?;
-        if !listed.is_directory {
-            return listed.entry.read(MAX_REVOCATIONS);
-        }
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(listed.open()?)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." && std::str::from_utf8(name).is_ok() {
-                names.extend_from_slice(name);
-                names.push(b'\n');
-            }
-        }
-        Ok(names)
+        self.listed().as_ref().ok_or_else(not_named)?.read()
+    }
+
+    /// What a configuration that does not hold yet names.
+    pub(super) fn proposed_revocations(&self, proposed: Option<&Allowed>) -> io::Result<Vec<u8>> {
+        let revocations = proposed.and_then(|allowed| allowed.revocations.as_ref());
+        Listed::new(revocations.ok_or_else(not_named)?).read()
     }
 
     fn write_pool(&self, text: &str) -> io::Result<()> {
@@ -193,6 +193,23 @@ impl Listed {
 
     fn open(&self) -> io::Result<fs::File> {
         self.entry.open()
+    }
+
+    /// The lists, or the names in the directory, one a line.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        if !self.is_directory {
+            return self.entry.read(MAX_REVOCATIONS);
+        }
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(self.open()?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." && std::str::from_utf8(name).is_ok() {
+                names.extend_from_slice(name);
+                names.push(b'\n');
+            }
+        }
+        Ok(names)
     }
 }
 
@@ -307,8 +324,10 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("alice"), "x").unwrap();
         let files = opened(&Policy { configuration: Some(path.clone()), ..Policy::default() });
-        assert!(files.client("alice").is_err(), "nothing named a directory");
-        assert_eq!(files.configuration().unwrap().text, b"one");
+        let gathered = files.configuration().unwrap();
+        assert_eq!(gathered.text, b"one");
+        assert!(files.client("alice").is_err(), "nothing that holds named a directory");
+        files.adopt(gathered.allowed.as_ref().unwrap());
         assert_eq!(files.client("alice").unwrap().unwrap(), b"x");
         assert!(opened(&Policy::default()).configuration().is_err(), "the policy names no configuration");
     }
@@ -368,8 +387,22 @@ mod tests {
         fs::rename(scratch.path().join("new"), &list).unwrap();
         assert_ne!(files.mark().unwrap(), mark);
         assert_eq!(files.revocations().unwrap(), b"two");
+        // Those of a configuration that is read again.
+        let other = scratch.path().join("other.pem");
+        fs::write(&other, "three").unwrap();
+        let allowed = Allowed {
+            revocations: Some(Revocations { path: other, is_directory: false }),
+            ..Allowed::default()
+        };
+        assert_eq!(files.proposed_revocations(Some(&allowed)).unwrap(), b"three");
+        assert!(files.proposed_revocations(None).is_err() && files.revocations().unwrap() == b"two");
+        files.adopt(&allowed);
+        assert_eq!(files.revocations().unwrap(), b"three");
+        files.adopt(&Allowed::default());
+        assert!(files.revocations().is_err());
         let files = revocations(scratch.path(), true);
-        assert_eq!(files.revocations().unwrap(), b"crl.pem\n");
-        assert_eq!(files.revocations().unwrap(), b"crl.pem\n", "from its beginning each time");
+        let names = files.revocations().unwrap();
+        assert!(names == b"crl.pem\nother.pem\n" || names == b"other.pem\ncrl.pem\n");
+        assert_eq!(files.revocations().unwrap(), names, "from its beginning each time");
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
-use super::policy::Scripts;
+use super::policy::{Revocations, Scripts};
+use crate::config::Remote;
 
 /// Reads a configuration file and what it names. Runs in the helper, which trusts the file and not its tunnel.
 pub type Gather = fn(&Path) -> io::Result<Gathered>;
@@ -30,6 +31,10 @@ pub struct Allowed {
     pub scripts: Option<Scripts>,
     /// `client-config-dir`.
     pub client_directory: Option<PathBuf>,
+    /// `crl-verify`.
+    pub revocations: Option<Revocations>,
+    /// Whom it may reach, in the order of the file.
+    pub remotes: Vec<Remote>,
 }
 
 impl Drop for Gathered {

@@ -57,6 +57,8 @@ pub struct Network {
     pub resolv_conf: Option<PathBuf>,
     /// What an earlier run that was killed left behind is put back.
     pub changes_routing: bool,
+    /// Other endpoints of the tunnel use the device too ([`crate::Routing::share_device`]).
+    pub shared: bool,
 }
 
 /// `crl-verify`.

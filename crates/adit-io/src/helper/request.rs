@@ -93,9 +93,13 @@ pub(super) enum FileRequest {
     Names,
     /// The file of `auth-user-pass`. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
-    /// The configuration with the files that it names now; what it allows of scripts and clients' files holds from then
-    /// on. Answer: `Result<Gathered, Refusal>`.
+    /// The configuration with the files that it names now. Answer: `Result<Gathered, Refusal>`.
     Configuration,
+    /// The revocation lists that the configuration that was read last names. Answer: `Result<Vec<u8>, Refusal>`.
+    ProposedRevocations,
+    /// What the configuration that was read last allows holds from now on. Remotes stay, or are those of that
+    /// configuration in this order of their places there. Answer: `Result<(), Refusal>`.
+    Adopt(Option<Vec<usize>>),
 }
 
 /// The addresses of a name, or why they are not known.

@@ -41,7 +41,7 @@ pub(super) enum Rights {
 /// What all channels share.
 struct Helper {
     network: Option<Mutex<SystemSettings>>,
-    remotes: Vec<Remote>,
+    remotes: Mutex<Vec<Remote>>,
     udp: Option<UdpOptions>,
     known: KnownAddresses,
     /// The names of all remotes were resolved, or it was tried.
@@ -49,6 +49,8 @@ struct Helper {
     kill_switch: bool,
     files: Files,
     scripts: Option<Mutex<Scripts>>,
+    /// What the configuration that was read last allows.
+    proposed: Mutex<Option<Allowed>>,
     channels: AtomicUsize,
 }
 
@@ -94,20 +96,24 @@ fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, 
     }
     let helper = Helper {
         network,
-        remotes: policy.remotes,
+        remotes: Mutex::new(policy.remotes),
         udp: policy.udp,
         known: KnownAddresses::default(),
         learnt: AtomicBool::new(false),
         kill_switch: policy.kill_switch,
         files,
         scripts: scripts.map(Mutex::new),
+        proposed: Mutex::new(None),
         channels: AtomicUsize::new(0),
     };
     Ok((helper, reports.into_iter().map(Note::from).collect()))
 }
 
 fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mutex<SystemSettings>> {
-    let routing = Routing::new(&network.device)?;
+    let mut routing = Routing::new(&network.device)?;
+    if network.shared {
+        routing.share_device();
+    }
     let name_servers = NameServers::new(routing.device(), network.resolv_conf);
     let mut settings = SystemSettings::new(routing, name_servers);
     if network.changes_routing {
@@ -142,6 +148,13 @@ impl Helper {
                 Request::File(FileRequest::Configuration) => {
                     channel.send(&self.read_configuration().map_err(Refusal::from))?;
                 }
+                Request::File(FileRequest::ProposedRevocations) => {
+                    let content = self.files.proposed_revocations(lock(&self.proposed).as_ref());
+                    channel.send(&content.map_err(Refusal::from))?;
+                }
+                Request::File(FileRequest::Adopt(remotes)) => {
+                    channel.send(&self.adopt(remotes).map_err(Refusal::from))?;
+                }
                 Request::File(request) => self.files.serve(channel, request)?,
                 Request::Script(request) => {
                     let scripts = self.scripts.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
@@ -152,13 +165,27 @@ impl Helper {
         }
     }
 
-    /// Reads the configuration again; the scripts that it names may be run from now on, and no others.
+    /// Reads the configuration again, and keeps what it allows until the tunnel has judged it.
     fn read_configuration(&self) -> io::Result<Gathered> {
         let gathered = self.files.configuration()?;
-        if let (Some(scripts), Some(Allowed { scripts: allowed, .. })) = (&self.scripts, &gathered.allowed) {
-            lock(scripts).allow(allowed.clone().unwrap_or_default());
-        }
+        lock(&self.proposed).clone_from(&gathered.allowed);
         Ok(gathered)
+    }
+
+    /// What the configuration that was read last allows holds from now on, and nothing else.
+    fn adopt(&self, remotes: Option<Vec<usize>>) -> io::Result<()> {
+        let allowed = lock(&self.proposed).take().ok_or(io::ErrorKind::PermissionDenied)?;
+        if let Some(order) = remotes {
+            let remote = |place: usize| allowed.remotes.get(place).cloned();
+            let ordered: Option<Vec<Remote>> = order.into_iter().map(remote).collect();
+            *lock(&self.remotes) = ordered.ok_or(io::ErrorKind::InvalidInput)?;
+            self.learnt.store(false, Ordering::Relaxed);
+        }
+        self.files.adopt(&allowed);
+        if let Some(scripts) = &self.scripts {
+            lock(scripts).allow(allowed.scripts.unwrap_or_default());
+        }
+        Ok(())
     }
 
     fn serve_network(&self, channel: &Channel, request: NetworkRequest) -> io::Result<()> {
@@ -182,7 +209,8 @@ impl Helper {
     }
 
     fn open(&self, channel: &Channel, remote: usize, attempt: usize) -> io::Result<()> {
-        let (Some(target), Some(udp)) = (self.remotes.get(remote), &self.udp) else {
+        let target = lock(&self.remotes).get(remote).cloned();
+        let (Some(target), Some(udp)) = (target, &self.udp) else {
             let why = OpenFailure::Unreachable(format!("there is no remote number {remote}"));
             return channel.send(&Opening::Failed(why));
         };
@@ -192,7 +220,7 @@ impl Helper {
         };
         let resolving = self.resolving();
         self.learn_ahead(&resolving);
-        match opener::open(target, attempt, udp, (&self.known, &resolving), prepare) {
+        match opener::open(&target, attempt, udp, (&self.known, &resolving), prepare) {
             Ok(Opened::Udp(socket, address)) => {
                 channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
             }
@@ -212,10 +240,11 @@ impl Helper {
 
     /// Resolves the names of all remotes while the system's resolver works, once: later it may be in a dead tunnel.
     fn learn_ahead(&self, resolving: &Resolving) {
-        if self.remotes.len() < 2 || self.learnt.swap(true, Ordering::Relaxed) {
+        let remotes = lock(&self.remotes).clone();
+        if remotes.len() < 2 || self.learnt.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (known, remotes, resolving) = (self.known.clone(), self.remotes.clone(), resolving.clone());
+        let (known, resolving) = (self.known.clone(), resolving.clone());
         let work = move || known.learn(&remotes, &resolving);
         // Without it the names are resolved when they are needed.
         let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
@@ -238,4 +267,64 @@ impl Helper {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Family;
+    use crate::testing::Scratch;
+
+    fn remote(host: &str) -> Remote {
+        Remote {
+            host: host.to_owned(),
+            random_hostname: false,
+            port: 1194,
+            transport: Transport::Udp,
+            family: Family::Any,
+            bind: None,
+            connect_timeout: std::time::Duration::from_secs(1),
+        }
+    }
+
+    /// A file of which each line is a remote; an empty one has a mistake.
+    fn gather(path: &Path) -> io::Result<Gathered> {
+        let text = fs::read_to_string(path)?;
+        let remotes: Vec<Remote> = text.lines().map(remote).collect();
+        let allowed = (!remotes.is_empty()).then(|| Allowed { remotes, ..Allowed::default() });
+        Ok(Gathered { text: text.into_bytes(), files: Vec::new(), allowed })
+    }
+
+    #[test]
+    fn what_a_file_allows_holds_when_the_tunnel_takes_it() {
+        let scratch = Scratch::new("adopt");
+        let path = scratch.path().join("client.conf");
+        fs::write(&path, "b\nc\n").unwrap();
+        let policy = Policy {
+            remotes: vec![remote("a")],
+            configuration: Some(path.clone()),
+            without_sandbox: true,
+            ..Policy::default()
+        };
+        let (helper, _) = start(policy, Rights::OfTheProcess, gather).unwrap();
+        let hosts = || lock(&helper.remotes).iter().map(|remote| remote.host.clone()).collect::<Vec<_>>();
+        assert!(helper.adopt(None).is_err(), "nothing was read");
+        helper.read_configuration().unwrap();
+        assert_eq!(hosts(), ["a"], "it may still be refused");
+        helper.adopt(None).unwrap();
+        assert_eq!(hosts(), ["a"], "the same as before, in the order of before");
+        helper.read_configuration().unwrap();
+        assert!(helper.adopt(Some(vec![2])).is_err() && hosts() == ["a"], "there is no third");
+        helper.read_configuration().unwrap();
+        helper.adopt(Some(vec![1, 0])).unwrap();
+        assert_eq!(hosts(), ["c", "b"]);
+        fs::write(&path, "").unwrap();
+        helper.read_configuration().unwrap();
+        assert!(
+            helper.adopt(Some(Vec::new())).is_err() && hosts() == ["c", "b"],
+            "a mistake changes nothing"
+        );
+    }
 }

@@ -36,7 +36,7 @@ pub(super) fn is_caught(settings: &TunnelSettings, address: IpAddr) -> bool {
     in_main(settings, address) && settings.routes.iter().any(caught)
 }
 
-/// Whether there are routes around the tunnel, for its server or one of `bypassed`, or for others.
+/// Whether there are bypass routes, for the tunnel's server or one of `bypassed`, or for others.
 pub(super) fn has_bypass_routes(settings: &TunnelSettings, bypassed: &[IpAddr]) -> bool {
     let redirect = settings.redirect.unwrap_or_default();
     redirect.block_local
@@ -45,7 +45,7 @@ pub(super) fn has_bypass_routes(settings: &TunnelSettings, bypassed: &[IpAddr]) 
 }
 
 impl Routing {
-    /// The routes around the tunnel, as the network is now.
+    /// The bypass routes, as the network is now.
     pub(super) fn bypass_routes(
         &mut self,
         settings: &TunnelSettings,

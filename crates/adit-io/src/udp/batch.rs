@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_to_several_peers_arrive_whole_and_in_order() {
+    fn gso_batches_to_several_peers_arrive_whole_and_in_order() {
         for offloads in [true, false] {
             let (from, one, two) = (bind(offloads), bind(false), bind(offloads));
             let (to_one, to_two) = (one.local_address().unwrap(), two.local_address().unwrap());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_train_is_cut_and_the_rest_follows() {
+    fn a_refused_gso_batch_is_cut_and_the_rest_follows() {
         in_fresh_network(|| {
             let (tun, _routing) = narrow_link(600);
             let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();

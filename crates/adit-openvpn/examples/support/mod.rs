@@ -9,9 +9,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use adit_core::{Cipher, Command, DataEvent, Event, Instant, Path, Protocol, Transport, UnixTime};
+use adit_core::{Command, Instant, Path, Protocol, Transport, UnixTime, drive_with};
+use adit_openvpn::codec::Codec;
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls, server_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, RemoteParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, Server, TlsConfig};
 use rcgen::{
@@ -19,7 +21,6 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::time_provider::DefaultTimeProvider;
-use zeroize::Zeroizing;
 
 /// The clock by which certificates are valid or not.
 pub fn environment() -> TlsEnvironment {
@@ -85,40 +86,29 @@ pub fn client(credentials: &Credentials) -> Client {
     Client::new(ClientParams::new(control, vec![remote]), Instant::ORIGIN, [1; 32])
 }
 
-/// The keys of a session, which an end gives its data plane.
-pub struct Keys {
-    pub cipher: Cipher,
-    pub seal: Zeroizing<Vec<u8>>,
-    pub open: Zeroizing<Vec<u8>>,
+/// Carries out what a client asks for: opens its remote, and keeps the parameters of the session that it installs. Gives
+/// the datagrams that it sends.
+pub fn run_client(now: Instant, client: &mut Client, codec: &mut Option<Codec>) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    let on_event = |client: &mut Client, event: Event| match event {
+        Event::Open { .. } => client.handle_command(now, Command::Opened { path: SERVER }),
+        Event::Data(DataEvent::Install(session)) => *codec = Some(session.codec),
+        _ => {}
+    };
+    drive_with(client, on_event, |_, datagram| datagrams.push(datagram.to_vec()));
+    datagrams
 }
 
-/// Serves a client's events: opens what it asks for, and gives the keys of the session that it installs.
-pub fn serve_client(now: Instant, client: &mut Client) -> Option<Keys> {
-    let mut keys = None;
-    while let Some(event) = client.poll_event() {
-        match event {
-            Event::Open { .. } => client.handle_command(now, Command::Opened { path: SERVER }),
-            Event::Data(DataEvent::Install(session)) => {
-                keys = Some(Keys { cipher: session.cipher, seal: session.seal.key, open: session.open.key });
-            }
-            _ => {}
-        }
+/// Takes a server's events, of which the example needs none, and gives the datagrams that it sends.
+pub fn run_server(server: &mut Server) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    drive_with(server, |_, _| {}, |_, datagram| datagrams.push(datagram.to_vec()));
+    datagrams
+}
+
+/// Gives an end the datagrams of the other, which it sees come from `source`.
+pub fn deliver(now: Instant, datagrams: &[Vec<u8>], to: &mut impl Protocol, source: Path) {
+    for datagram in datagrams {
+        to.handle_datagram(now, source, datagram).unwrap();
     }
-    keys
-}
-
-/// Takes a server's events, of which the example needs none.
-pub fn serve_server(server: &mut Server) {
-    while server.poll_event().is_some() {}
-}
-
-/// Takes all datagrams that an end has to send to the other, which sees them come from `source`.
-pub fn carry(now: Instant, from: &mut impl Protocol, to: &mut impl Protocol, source: Path) -> usize {
-    let (mut datagram, mut carried) = (Vec::new(), 0);
-    while from.poll_transmit(&mut datagram).is_some() {
-        to.handle_datagram(now, source, &datagram).unwrap();
-        datagram.clear();
-        carried += 1;
-    }
-    carried
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Instant, Notice, Path, PeerId, Rejected, Report, SessionLimits, Severity, Transport,
-    TunnelSettings,
+    Cipher, Instant, Notice, Path, PeerId, PeerLimits, Rejected, Report, Severity, Transport, TunnelSettings,
 };
 use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
@@ -18,6 +17,7 @@ use zeroize::Zeroizing;
 
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
+use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::{ControlMessage, PushAssembler, split};
 use crate::data_keys::{Agreement, DataKeys};
 use crate::data_message;
@@ -27,16 +27,15 @@ use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, UserPassword};
-use crate::session::{Session, SessionOutput};
-use crate::wire::Role;
+use crate::wire::TlsRole;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
 const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
 /// After which time to ask for the second time: OpenVPN 2.4's server takes the first question, if it comes as soon
 /// as the keys are there, for the beginning of its work and answers the next.
 const PUSH_REQUEST_AGAIN: Duration = Duration::from_secs(1);
-/// How long a goodbye may take.
-const GOODBYE_TIME: Duration = Duration::from_secs(1);
+/// How long the exit notice may take.
+const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 /// What came of the last input.
 pub(super) enum Outcome {
@@ -58,8 +57,8 @@ pub(super) enum Outcome {
     Refused(String),
     /// Trying again is of no use.
     Fatal(String),
-    /// We said goodbye and may go.
-    Goodbye,
+    /// The exit notice is sent: we may go.
+    Exited,
 }
 
 /// The server waits for more than a password.
@@ -107,16 +106,16 @@ struct Terms {
     cc_exit: bool,
     exit_notify: bool,
     settings: TunnelSettings,
-    limits: SessionLimits,
+    limits: PeerLimits,
 }
 
-/// One connection to one server, from the first reset to the last goodbye.
+/// One connection to one server, from the first reset to the exit notice.
 pub(super) struct Connection {
     path: Path,
     remote: RemoteParams,
     params: Arc<ClientParams>,
-    session: Session,
-    link: DataKeys,
+    channel: ControlChannel,
+    data_keys: DataKeys,
     liveness: Liveness,
     lifetime: Lifetime,
     started: Instant,
@@ -127,7 +126,7 @@ pub(super) struct Connection {
     pending: Option<Pending>,
     up: Option<Up>,
     last_handshake: Instant,
-    goodbye_until: Option<Instant>,
+    exit_until: Option<Instant>,
     verdict: Option<Outcome>,
     /// Where the server's data comes from now (`float`), until the data plane was told.
     moved_to: Option<Path>,
@@ -153,15 +152,15 @@ impl Connection {
             hello.username.clone_from(&credentials.username);
             hello.password.clone_from(&credentials.password);
         }
-        let mut session = Session::client(now, control, hello, rng)?;
+        let mut channel = ControlChannel::client(now, control, hello, rng)?;
         if !params.pull {
-            session.let_server_begin();
+            channel.let_server_begin();
         }
         Ok(Connection {
             path,
             remote,
-            session,
-            link: DataKeys::new(PeerId::SERVER, Role::Client),
+            channel,
+            data_keys: DataKeys::new(PeerId::SERVER, TlsRole::Client),
             // Until the push arrives, the hand window watches.
             liveness: Liveness::new(now, Keepalive::default()),
             lifetime: Lifetime::default(),
@@ -172,7 +171,7 @@ impl Connection {
             pending: None,
             up: None,
             last_handshake: now,
-            goodbye_until: None,
+            exit_until: None,
             verdict: None,
             moved_to: None,
             token: None,
@@ -198,7 +197,7 @@ impl Connection {
 
     /// Answers the server's question.
     pub(super) fn respond(&mut self, now: Instant, answer: &str) {
-        self.session.send_message(now, &response_message(answer));
+        self.channel.send_message(now, &response_message(answer));
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -206,7 +205,7 @@ impl Connection {
     }
 
     pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
-        self.session.is_revoked(lists)
+        self.channel.is_revoked(lists)
     }
 
     pub(super) fn peer_info(&self) -> Option<PeerInfo> {
@@ -216,14 +215,14 @@ impl Connection {
             path: self.path,
             addresses: up.addresses.clone(),
             cipher: up.cipher,
-            rekeys: self.link.rekeys(),
+            rekeys: self.data_keys.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
             heard: self.liveness.last_heard(),
             routes: Vec::new(),
             detail: PeerDetail {
                 epochs: up.epochs,
-                tls: self.session.tls_description().to_owned(),
+                tls: self.channel.tls_description().to_owned(),
                 username: self.username.clone(),
                 number: 0,
             },
@@ -248,7 +247,7 @@ impl Connection {
         if path != self.path && !self.may_answer_from(path) {
             return Err(Rejected::Unexpected("not from our server's address"));
         }
-        self.session.handle(now, datagram)?;
+        self.channel.handle(now, datagram)?;
         self.path = path;
         self.liveness.heard(now);
         Ok(())
@@ -261,7 +260,7 @@ impl Connection {
             (Path::Udp { socket, .. }, Path::Udp { socket: other, .. }) => socket == other,
             _ => false,
         };
-        self.params.float && same_socket && !self.session.heard()
+        self.params.float && same_socket && !self.channel.heard()
     }
 
     /// The server's data comes from another address, and `float` says to go after it.
@@ -276,26 +275,26 @@ impl Connection {
 
     pub(super) fn handle_notice(&mut self, now: Instant, notice: &Notice) {
         let limits = self.params.control.reneg_use;
-        let Connection { session, link, liveness, lifetime, .. } = self;
-        match (Hearing { session, link, liveness, lifetime, limits }).hear(now, notice) {
+        let Connection { channel, data_keys, liveness, lifetime, .. } = self;
+        match (Hearing { channel, data_keys, liveness, lifetime, limits }).hear(now, notice) {
             Heard::Nothing => {}
-            Heard::Goodbye => self.verdict = Some(retry("the server said goodbye")),
+            Heard::ExitNotice => self.verdict = Some(retry("the server left (exit notice)")),
             // Without `float`, a client follows its server only by connecting anew.
             Heard::Moved(path) => self.moved_to = self.params.float.then_some(path),
         }
     }
 
     pub(super) fn rekey(&mut self, now: Instant) {
-        self.session.rekey(now);
+        self.channel.rekey(now);
     }
 
     /// Tells the server, as far as it can be told, and ends soon.
-    pub(super) fn say_goodbye(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        self.goodbye_until.get_or_insert(now);
+    pub(super) fn send_exit_notice(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        self.exit_until.get_or_insert(now);
         let Some(up) = &self.up else { return };
         if up.cc_exit {
-            self.session.send_message(now, "EXIT");
-            self.goodbye_until = Some(now + GOODBYE_TIME);
+            self.channel.send_message(now, "EXIT");
+            self.exit_until = Some(now + EXIT_NOTICE_TIME);
         } else if up.exit_notify && self.path.transport() == Transport::Udp {
             let payload = data_message::occ_exit();
             events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
@@ -303,25 +302,25 @@ impl Connection {
     }
 
     /// Whether it was told to end.
-    pub(super) fn says_goodbye(&self) -> bool {
-        self.goodbye_until.is_some()
+    pub(super) fn is_exiting(&self) -> bool {
+        self.exit_until.is_some()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        self.session.handle_timeout(now);
+        self.channel.handle_timeout(now);
         if self.ask_at.is_some_and(|at| now >= at) {
             self.ask_at = Some(now + PUSH_REQUEST_INTERVAL);
-            self.session.send_message(now, "PUSH_REQUEST");
+            self.channel.send_message(now, "PUSH_REQUEST");
         }
         if self.up.is_none() {
             self.check_patience(now);
             return;
         }
-        if self.says_goodbye() {
+        if self.is_exiting() {
             return;
         }
         if let Some(why) = self.lifetime.over(now) {
-            return self.end_session(now, &why, events);
+            return self.end_as_configured(now, &why, events);
         }
         match self.liveness.poll(now) {
             Some(Due::Ping) => {
@@ -329,18 +328,18 @@ impl Connection {
                 events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
             }
             Some(Due::Timeout) if self.liveness.exits() => {
-                self.end_session(now, &self.silence("ping-exit"), events);
+                self.end_as_configured(now, &self.silence("ping-exit"), events);
             }
             Some(Due::Timeout) => self.verdict = Some(retry(&self.silence("ping-restart"))),
             None => {}
         }
     }
 
-    /// The session is over, as the configuration wants it to be: that ends the client for good, and is no failure
+    /// The connection is over, as the configuration wants it to be: that ends the client for good, and is no failure
     /// (as in OpenVPN, which ends itself by SIGTERM here and exits with 0).
-    fn end_session(&mut self, now: Instant, why: &str, events: &mut VecDeque<Event>) {
+    fn end_as_configured(&mut self, now: Instant, why: &str, events: &mut VecDeque<Event>) {
         self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
-        self.say_goodbye(now, events);
+        self.send_exit_notice(now, events);
     }
 
     fn silence(&self, directive: &str) -> String {
@@ -349,7 +348,7 @@ impl Connection {
     }
 
     fn check_patience(&mut self, now: Instant) {
-        if !self.session.heard() && now >= self.started + self.remote.poll_timeout {
+        if !self.channel.heard() && now >= self.started + self.remote.poll_timeout {
             let seconds = self.remote.poll_timeout.as_secs();
             let reason = format!(
                 "no answer within {seconds} s (server-poll-timeout): a firewall is in the way, the server is not running there, or its tls-auth/tls-crypt key is another"
@@ -364,27 +363,27 @@ impl Connection {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let mut next = earliest(self.session.poll_timeout(), self.ask_at);
-        next = earliest(next, self.goodbye_until);
-        if self.up.is_some() && self.says_goodbye() {
+        let mut next = earliest(self.channel.poll_timeout(), self.ask_at);
+        next = earliest(next, self.exit_until);
+        if self.up.is_some() && self.is_exiting() {
             return next;
         }
         if self.up.is_some() {
             return earliest(earliest(next, self.lifetime.poll_timeout()), self.liveness.poll_timeout());
         }
-        let unheard = (!self.session.heard()).then(|| self.started + self.remote.poll_timeout);
+        let unheard = (!self.channel.heard()).then(|| self.started + self.remote.poll_timeout);
         earliest(earliest(next, unheard), self.push_deadline)
     }
 
     pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Path> {
-        self.session.poll_transmit(now, buf).then_some(self.path)
+        self.channel.poll_transmit(now, buf).then_some(self.path)
     }
 
-    /// Works through what the session reported, up to a question, which the client takes before what follows it.
+    /// Works through what the control channel reported, up to a question, which the client takes before what follows it.
     pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
         self.follow(events);
         while self.verdict.is_none() && self.challenge.is_none() {
-            let Some(output) = self.session.poll_output() else { break };
+            let Some(output) = self.channel.poll_output() else { break };
             if let Err(error) = self.handle_output(now, output, events) {
                 self.verdict = Some(retry(&error.to_string()));
             }
@@ -392,8 +391,8 @@ impl Connection {
         if let Some(verdict) = self.verdict.take() {
             return verdict;
         }
-        match self.goodbye_until {
-            Some(until) if now >= until || self.session.is_quiet() => Outcome::Goodbye,
+        match self.exit_until {
+            Some(until) if now >= until || self.channel.is_quiet() => Outcome::Exited,
             _ => Outcome::Continue,
         }
     }
@@ -401,19 +400,19 @@ impl Connection {
     fn handle_output(
         &mut self,
         now: Instant,
-        output: SessionOutput,
+        output: ControlOutput,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         match output {
-            SessionOutput::Hello { .. } => {}
-            SessionOutput::Secured { key_id } => self.link.prepare(key_id, &self.session, events)?,
-            SessionOutput::Established { key_id } => {
+            ControlOutput::Hello { .. } => {}
+            ControlOutput::Secured { key_id } => self.data_keys.prepare(key_id, &self.channel, events)?,
+            ControlOutput::Established { key_id } => {
                 self.last_handshake = now;
-                self.link.established(key_id, &self.session, events)?;
-                if self.link.rekeys() > 0 {
+                self.data_keys.established(key_id, &self.channel, events)?;
+                if self.data_keys.rekeys() > 0 {
                     self.tell(
                         Severity::Info,
-                        format!("renegotiated keys (number {})", self.link.rekeys()),
+                        format!("renegotiated keys (number {})", self.data_keys.rekeys()),
                         events,
                     );
                 }
@@ -422,22 +421,22 @@ impl Connection {
                 }
                 if self.up.is_none() && self.params.pull && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
-                    self.session.send_message(now, "PUSH_REQUEST");
+                    self.channel.send_message(now, "PUSH_REQUEST");
                     self.ask_at = Some(now + PUSH_REQUEST_AGAIN);
                     self.push_deadline = Some(now + self.params.control.hand_window);
                 }
             }
-            SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
-            SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
-            SessionOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
-            SessionOutput::Unfinished { known } => {
-                self.tell(Severity::Warning, self.session.unfinished_text(known), events);
+            ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
+            ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
+            ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
+            ControlOutput::Unfinished { known } => {
+                self.tell(Severity::Warning, self.channel.unfinished_text(known), events);
             }
-            SessionOutput::Failed { reason, .. } if self.params.tls_exit => {
+            ControlOutput::Failed { reason, .. } if self.params.tls_exit => {
                 self.verdict = Some(Outcome::Fatal(format!("{reason} (tls-exit)")));
             }
-            SessionOutput::Failed { reason, refused: true } => self.verdict = Some(Outcome::Refused(reason)),
-            SessionOutput::Failed { reason, refused: false } => self.verdict = Some(retry(&reason)),
+            ControlOutput::Failed { reason, refused: true } => self.verdict = Some(Outcome::Refused(reason)),
+            ControlOutput::Failed { reason, refused: false } => self.verdict = Some(retry(&reason)),
         }
         Ok(())
     }
@@ -489,11 +488,11 @@ impl Connection {
                 self.verdict = Some(Outcome::Restart { reason, advance, keep_token });
             }
             ControlMessage::Halt(how) => {
-                let text = format!("the server ended the session (HALT): {}", how.reason);
+                let text = format!("the server ended the connection (HALT): {}", how.reason);
                 self.tell(Severity::Warning, text.trim_end_matches([':', ' ']).to_owned(), events);
-                self.verdict = Some(Outcome::Goodbye);
+                self.verdict = Some(Outcome::Exited);
             }
-            ControlMessage::Exit => self.verdict = Some(retry("the server said goodbye")),
+            ControlMessage::Exit => self.verdict = Some(retry("the server left (exit notice)")),
             ControlMessage::InfoPre(text) | ControlMessage::Info(text) => self.be_told(&text, events),
             _ => {}
         }
@@ -542,7 +541,7 @@ impl Connection {
         }
         let Some(password) = password else { return };
         let token = UserPassword { username: self.username.clone(), password };
-        self.session.set_credentials(&token);
+        self.channel.set_credentials(&token);
         self.token = Some(token);
     }
 

@@ -1,6 +1,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::SessionLimits;
+use adit_core::PeerLimits;
 use ipnet::{IpNet, Ipv6Net};
 
 /// What holds for one peer of a server alone: `client-config-dir` has a file for each client.
@@ -17,8 +17,8 @@ pub struct PeerSettings {
     pub routes: Vec<IpNet>,
     /// What it is pushed otherwise than the other peers, in order.
     pub push: Vec<PushChange>,
-    /// How long its session may last.
-    pub limits: SessionLimits,
+    /// How long it may stay connected.
+    pub limits: PeerLimits,
 }
 
 /// One change to what is pushed.

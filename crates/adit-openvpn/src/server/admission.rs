@@ -15,19 +15,19 @@ use crate::request::ScriptId;
 use crate::wire::Sid;
 
 impl Server {
-    /// A control packet that belongs to no session. `None`: it was answered, and that is all for now.
+    /// A control packet that belongs to no control channel. `None`: it was answered, and that is all for now.
     pub(super) fn admit(
         &mut self,
         (path, sid): (Path, Sid),
         datagram: &[u8],
     ) -> Result<Option<PeerId>, Rejected> {
-        if self.goodbye_until.is_some() {
+        if self.exit_until.is_some() {
             return Err(Rejected::Limited("the server is shutting down"));
         }
         if !self.may_be_at(path) {
             return Err(Rejected::Unexpected("not from the address that `remote` names (without `float`)"));
         }
-        if self.up > 0 && self.params.point.as_ref().is_some_and(|point| point.single) {
+        if self.up > 0 && self.params.point_to_point.as_ref().is_some_and(|point| point.single) {
             return Err(Rejected::Limited("one peer, which is here (single-session)"));
         }
         if self.tls_crypt_v2_verify.keep((path, sid), datagram) {
@@ -39,7 +39,7 @@ impl Server {
                 let (now, foresee) = (self.now, AnswerLimit::foresee);
                 self.pre_auth.check_answer(now, &self.params, path, larger, foresee, &mut self.events)?;
             }
-            PreCheck::Session => self.half_open.check_room(path, false)?,
+            PreCheck::ControlChannel => self.half_open.check_room(path, false)?,
             PreCheck::Open => {}
         }
         let pending = match self.pre_auth.handle_initial_packet(
@@ -68,7 +68,7 @@ impl Server {
         Ok(None)
     }
 
-    /// Gives a pending client a session.
+    /// Gives a pending client a control channel.
     fn enter(&mut self, path: Path, pending: PendingClient) -> Result<PeerId, Rejected> {
         let proven = pending.cookie.is_some() || path.transport() == Transport::Tcp;
         self.half_open.check_room(path, proven)?;
@@ -76,12 +76,12 @@ impl Server {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let sid = pending.sid;
-        let mut session = [0; 12];
+        let mut login_id = [0; 12];
         if self.params.access.tokens.is_some() {
-            self.rng.fill_bytes(&mut session);
+            self.rng.fill_bytes(&mut login_id);
         }
         self.admitted += 1;
-        let authentication = Authentication::new(self.params.clone(), self.admitted, session);
+        let authentication = Authentication::new(self.params.clone(), self.admitted, login_id);
         let peer = Peer::new(
             self.now,
             id,
@@ -91,7 +91,7 @@ impl Server {
             self.control.clone(),
             ChaCha20Rng::from_seed(seed),
         )
-        .map_err(|_| Rejected::Limited("TLS cannot start a session"))?;
+        .map_err(|_| Rejected::Limited("TLS cannot start"))?;
         self.peers.insert(id, peer);
         self.by_sid.insert((path, sid), id);
         self.silent.remove(path);
@@ -115,7 +115,7 @@ impl Server {
 
     /// The key of a pending client was accepted.
     pub(super) fn let_through(&mut self, path: Path, pending: PendingClient, datagrams: &[Vec<u8>]) {
-        if self.goodbye_until.is_some() {
+        if self.exit_until.is_some() {
             return;
         }
         match self.enter(path, pending) {

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use self::management::{ManagementAuth, sanitized};
 use super::environment::Environment;
 use crate::access::{AccessParams, PasswordScript};
-use crate::auth_token::{self, TokenSession, Verified, is_token};
+use crate::auth_token::{self, Login, Verified, is_token};
 use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::ServerParams;
@@ -92,8 +92,8 @@ pub(super) struct Authentication {
     locked: bool,
     /// The username may be told by the client alone, as its token holds none.
     nameless: bool,
-    token: Option<TokenSession>,
-    fresh_session: [u8; 12],
+    token: Option<Login>,
+    fresh_login: [u8; 12],
     can_wait: bool,
     knows_temporary: bool,
     sso: String,
@@ -121,8 +121,8 @@ fn exported(der: &[u8]) -> ScriptFile {
 }
 
 impl Authentication {
-    /// `owner` is used for no other client. `fresh_session` is random.
-    pub(super) fn new(params: Arc<ServerParams>, owner: u64, fresh_session: [u8; 12]) -> Self {
+    /// `owner` is used for no other client. `fresh_login` is random.
+    pub(super) fn new(params: Arc<ServerParams>, owner: u64, fresh_login: [u8; 12]) -> Self {
         Authentication {
             params,
             owner,
@@ -136,7 +136,7 @@ impl Authentication {
             locked: false,
             nameless: false,
             token: None,
-            fresh_session,
+            fresh_login,
             can_wait: false,
             knows_temporary: false,
             sso: String::new(),
@@ -309,11 +309,11 @@ impl Authentication {
             Some(verified) if verified.expired => {
                 Err(refused("SESSION: token expired", "its token has run out".to_owned()))
             }
-            Some(verified) if self.token.is_some_and(|known| known.id != verified.session.id) => {
-                Err(refused("", "its token is of another session".to_owned()))
+            Some(verified) if self.token.is_some_and(|known| known.id != verified.login.id) => {
+                Err(refused("", "its token is of another login".to_owned()))
             }
             Some(verified) => {
-                self.token = Some(verified.session);
+                self.token = Some(verified.login);
                 self.nameless = verified.nameless;
                 if verified.nameless {
                     self.username.clear();
@@ -332,7 +332,7 @@ impl Authentication {
         let hello = request.hello;
         let mut env = self.told.clone();
         if self.params.access.tokens.as_ref().is_some_and(|tokens| tokens.external) {
-            self.tell_session(&mut env, token);
+            self.tell_login(&mut env, token);
         }
         let control = |variable| ScriptFile {
             content: Zeroizing::default(),
@@ -361,8 +361,8 @@ impl Authentication {
         run
     }
 
-    fn session_id(&self) -> [u8; 12] {
-        self.token.map_or(self.fresh_session, |token| token.id)
+    fn login_id(&self) -> [u8; 12] {
+        self.token.map_or(self.fresh_login, |token| token.id)
     }
 
     fn environment(&self, request: &AuthRequest<'_>) -> Environment {
@@ -473,10 +473,10 @@ impl Authentication {
             return None;
         }
         let wall = self.wall(now);
-        let id = self.session_id();
-        let session = self.token.get_or_insert(TokenSession { id, since: wall });
+        let id = self.login_id();
+        let login = self.token.get_or_insert(Login { id, since: wall });
         let name = if self.nameless { "" } else { self.username.as_str() };
-        Some(session.token(tokens, name, wall))
+        Some(login.token(tokens, name, wall))
     }
 
     fn wall(&self, now: Instant) -> u64 {
@@ -489,7 +489,7 @@ fn refused(told: &str, reason: String) -> AuthResult {
 }
 
 /// The words for it in OpenVPN's `session_state`.
-fn session_state(token: Option<Option<Verified>>) -> &'static str {
+fn login_state(token: Option<Option<Verified>>) -> &'static str {
     match token {
         None => "Initial",
         Some(None) => "Invalid",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::{FixedAddresses, IpNet, Lease, LeaseOwner, PeerId, Severity};
+use adit_core::{FixedAddresses, IpNet, Lease, PeerId, Severity};
 
 use super::Server;
 use super::connect::Connected;
@@ -65,12 +65,14 @@ impl Server {
             return self.assign_addresses(id, &settings, asked);
         }
         let name = peer.known_name().map(str::to_owned);
-        self.take_over(id);
+        if !self.take_over(id) {
+            return;
+        }
         if self.up >= self.params.max_clients {
             return self.find_no_room(id);
         }
-        if self.params.point.is_some() {
-            let lease = ClientLease::new(Lease::empty(lease_owner(id)), Vec::new());
+        if self.params.point_to_point.is_some() {
+            let lease = ClientLease::new(Lease::empty(self.pool.owner(id)), Vec::new());
             return self.bring_up(id, lease, settings);
         }
         // Where names may come twice, a name has no address of its own (OpenVPN pool.c).
@@ -79,24 +81,15 @@ impl Server {
             v4: settings.ipv4.map(|(address, _)| address),
             v6: settings.ipv6.map(|(network, _)| network),
         };
-        let Some(addresses) = self.pool.lease(lease_owner(id), remembered, fixed) else {
+        let Some(addresses) = self.pool.lease(id, remembered, fixed) else {
             let reason = "no free address in the pool (server, ifconfig-pool); refused";
             return self.remove(id, reason, Severity::Warning);
         };
         let mut lease = ClientLease::new(addresses, settings.routes.clone());
-        let wanted = lease.addresses.fixed();
-        for other in self.holders(&lease.addresses) {
-            let theirs = self.peers.get(&other);
-            let fixed = theirs.and_then(Peer::lease).map(|theirs| theirs.addresses.fixed());
-            if fixed.is_some_and(|theirs| theirs.iter().any(|address| wanted.contains(address))) {
-                let other = theirs.map_or_else(String::new, |peer| peer.name().to_owned());
-                let reason = format!("{other} has the same address by ifconfig-push; refused");
-                self.pool.release(&lease.addresses);
-                return self.remove(id, &reason, Severity::Warning);
-            }
-            let name = name.as_deref().unwrap_or("another client");
-            let reason = format!("its address belongs to {name} by ifconfig-push");
-            self.remove(other, &reason, Severity::Warning);
+        if let Err(other) = self.evict_holders(&lease.addresses, name.as_deref()) {
+            let reason = format!("{other} has the same address by ifconfig-push; refused");
+            self.pool.release(&lease.addresses);
+            return self.remove(id, &reason, Severity::Warning);
         }
         self.pool.reserve(&mut lease.addresses);
         match self.peers.get_mut(&id) {
@@ -122,8 +115,8 @@ impl Server {
     }
 
     /// A script answered about a client's key.
-    fn obey(&mut self, ruling: KeyVerdict) {
-        match ruling {
+    fn apply_key_verdict(&mut self, verdict: KeyVerdict) {
+        match verdict {
             KeyVerdict::Enter { path, pending, datagrams } => self.let_through(path, *pending, &datagrams),
             KeyVerdict::Refused { paths, reason } => self.turn_away(&paths, &reason),
         }
@@ -132,8 +125,8 @@ impl Server {
     /// A script answered.
     pub(super) fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
         let remembered = self.params.control.hand_window;
-        if let Some(rulings) = self.tls_crypt_v2_verify.answered(self.now, script, outcome, remembered) {
-            return rulings.into_iter().for_each(|ruling| self.obey(ruling));
+        if let Some(verdicts) = self.tls_crypt_v2_verify.answered(self.now, script, outcome, remembered) {
+            return verdicts.into_iter().for_each(|verdict| self.apply_key_verdict(verdict));
         }
         let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
         let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
@@ -147,8 +140,10 @@ impl Server {
                 return self.settle(id);
             }
             Learned::All { lease, settings } => {
-                self.take_over(id);
-                return self.establish(id, *lease, &settings);
+                if self.take_over(id) {
+                    self.establish(id, *lease, &settings);
+                }
+                return;
             }
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -172,18 +167,20 @@ impl Server {
                     return self.assign_addresses(id, &settings, true);
                 }
                 lease.routes.clone_from(&settings.routes);
-                self.take_over(id);
-                return self.bring_up(id, lease, &settings);
+                if self.take_over(id) {
+                    self.bring_up(id, lease, &settings);
+                }
+                return;
             }
         }
         self.settle(id);
     }
 
     /// A program judged a client.
-    pub(super) fn ruled(&mut self, client: u64, key: u32, ruling: &ClientDecision) {
+    pub(super) fn decided(&mut self, client: u64, key: u32, decision: &ClientDecision) {
         let found = self.peers.iter_mut().find(|(_, peer)| peer.number() == client);
         let Some((&id, peer)) = found else { return };
-        peer.ruled(self.now, key, ruling, &mut self.events);
+        peer.decided(self.now, key, decision, &mut self.events);
         self.settle(id);
     }
 
@@ -192,8 +189,9 @@ impl Server {
         if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
             return self.establish(id, lease, settings);
         }
+        let elsewhere = self.pool.announce(id, &lease.networks());
         if let Some(peer) = self.peers.get_mut(&id) {
-            let mut before = self.vacated.keys().copied().collect();
+            let mut before = self.vacated.keys().copied().chain(elsewhere).collect();
             peer.ask_learn_address(self.now, lease, settings, &mut before, &mut self.events);
             self.vacated.retain(|network, _| before.contains(network));
         }
@@ -225,23 +223,25 @@ impl Server {
         self.settle(id);
     }
 
-    /// The client's earlier connections make room for this one.
-    fn take_over(&mut self, id: PeerId) {
+    /// The client's earlier connections make room for this one, at other endpoints of the tunnel too. False if it is
+    /// gone itself, as a later one took over from it there.
+    fn take_over(&mut self, id: PeerId) -> bool {
         for old in self.replaced_by(id) {
-            self.replace(old);
+            self.replace(old, "replaced by a new connection of the same client");
         }
+        self.claim_name(id)
     }
 
-    fn replace(&mut self, old: PeerId) {
+    pub(super) fn replace(&mut self, old: PeerId, reason: &str) {
         self.peers.get_mut(&old).into_iter().for_each(Peer::fall_silent);
-        self.remove(old, "replaced by a new connection of the same client", Severity::Info);
+        self.remove(old, reason, Severity::Info);
     }
 
     fn replaced_by(&self, id: PeerId) -> Vec<PeerId> {
         let Some(peer) = self.peers.get(&id) else { return Vec::new() };
         let (name, path) = (peer.known_name(), peer.path());
         let same_name = name.and_then(|name| self.by_name.get(name)).copied();
-        let only = self.params.point.is_some().then(|| self.by_data_id(id));
+        let only = self.params.point_to_point.is_some().then(|| self.by_data_id(id));
         // An earlier one that scripts still judge holds addresses that are this one's now.
         let is_same = |peer: &Peer| name.is_some() && peer.known_name() == name;
         let judged = |peer: &Peer| !self.params.duplicate_cn && peer.is_judged() && is_same(peer);
@@ -251,33 +251,18 @@ impl Server {
         replaced.into_iter().filter(|other| *other != id).collect()
     }
 
-    /// The other clients that use an address of this lease.
-    fn holders(&self, lease: &Lease) -> Vec<PeerId> {
-        if lease.fixed().is_empty() {
-            // The pool gives no client an address that another has.
-            return Vec::new();
-        }
-        let holders = self.pool.holders(lease).into_iter().map(|owner| owner.peer);
-        holders.filter(|other| self.peers.get(other).is_some_and(Peer::is_up)).collect()
-    }
-
     /// These addresses are free now.
     fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let source = peer.path().remote().ip();
-        let scripts = networks.into_iter().map(|network| (network, (peer.next_script(), source)));
-        self.vacated.extend(scripts);
+        let gone = networks.into_iter().filter(|network| self.pool.withdraw(id, network));
+        self.vacated.extend(gone.map(|network| (network, (peer.next_script(), source))));
     }
 
-    /// Addresses that no later session took over are dropped.
+    /// Addresses that no later control channel took over are dropped.
     pub(super) fn forget_vacated(&mut self) {
         for (network, script) in std::mem::take(&mut self.vacated) {
             delete_address(&self.params, script, network, &mut self.events);
         }
     }
-}
-
-/// The owner of a client's lease. The pool is this server's alone.
-fn lease_owner(id: PeerId) -> LeaseOwner {
-    LeaseOwner { endpoint: 0, peer: id }
 }

@@ -26,7 +26,7 @@ impl Server {
         self.remove(id, "made room for others (see docs/LIMITS.md)", Severity::Debug);
     }
 
-    /// Closes a connection that no session uses.
+    /// Closes a connection that no control channel uses.
     pub(super) fn close_unused(&mut self, path: Path) {
         if self.silent.remove(path) {
             self.events.push_back(Event::Close { path });
@@ -35,11 +35,11 @@ impl Server {
 
     /// A TCP connection was accepted.
     pub(super) fn opened(&mut self, path: Path) {
-        if self.goodbye_until.is_some() || !self.may_be_at(path) {
+        if self.exit_until.is_some() || !self.may_be_at(path) {
             return self.events.push_back(Event::Close { path });
         }
         if let Some(evicted) = self.silent.opened(self.now, path) {
-            self.report_full("TCP connections without a session");
+            self.report_full("TCP connections without a control channel");
             self.events.push_back(Event::Close { path: evicted });
         }
     }

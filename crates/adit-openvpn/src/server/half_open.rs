@@ -42,6 +42,11 @@ impl HalfOpen {
         }
     }
 
+    /// Takes another limit of connected clients.
+    pub(super) fn set_max_clients(&mut self, max_clients: usize) {
+        self.put_off.set_shares(limits::put_off(max_clients));
+    }
+
     /// Whether one more client may begin its handshake there.
     pub(super) fn check_room(&mut self, path: Path, proven: bool) -> Result<(), Rejected> {
         if !proven && !self.unproven.has_room(path.remote().ip()) {

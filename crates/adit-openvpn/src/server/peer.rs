@@ -21,6 +21,7 @@ use super::connect::Connecting;
 use super::half_open::{HalfOpenState, Progress};
 use super::pre_auth::PendingClient;
 use crate::client_hello::server_hello;
+use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::{ControlMessage, split};
 use crate::data_keys::DataKeys;
 use crate::data_message;
@@ -36,8 +37,7 @@ use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::request::{
     ClientDecision, DataEvent, Event, PeerDetail, PeerInfo, PeerSettings, ScriptId, ScriptOutcome,
 };
-use crate::session::{Session, SessionOutput};
-use crate::wire::{Role, Sid};
+use crate::wire::{Sid, TlsRole};
 
 /// How long a client that is refused or halted gets to hear why.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
@@ -77,8 +77,8 @@ pub(super) struct Peer {
     /// It was seen to receive at its address.
     proven: bool,
     params: Arc<ServerParams>,
-    session: Session,
-    link: DataKeys,
+    channel: ControlChannel,
+    data_keys: DataKeys,
     liveness: Liveness,
     lifetime: Lifetime,
     abilities: PeerAbilities,
@@ -125,7 +125,7 @@ impl Peer {
         control: Arc<ControlParams>,
         rng: ChaCha20Rng,
     ) -> Result<Self, KeyStateError> {
-        let id = if authentication.params().point.is_some() { PeerId::SERVER } else { id };
+        let id = if authentication.params().point_to_point.is_some() { PeerId::SERVER } else { id };
         Ok(Peer {
             params: authentication.params().clone(),
             authentication,
@@ -137,8 +137,8 @@ impl Peer {
             path,
             sid: pending.sid,
             proven: path.transport() == Transport::Tcp || pending.cookie.is_some(),
-            session: Session::server(now, control, pending.wrap, (pending.sid, pending.cookie), rng)?,
-            link: DataKeys::new(id, Role::Server),
+            channel: ControlChannel::server(now, control, pending.wrap, (pending.sid, pending.cookie), rng)?,
+            data_keys: DataKeys::new(id, TlsRole::Server),
             liveness: Liveness::new(now, Keepalive::default()),
             lifetime: Lifetime::default(),
             abilities: PeerAbilities::default(),
@@ -163,11 +163,16 @@ impl Peer {
         &self.params
     }
 
-    /// Takes other settings, which hold where they do not depend on what was agreed.
+    /// Takes other settings, which hold where they do not depend on what was agreed. A client of many was told when to
+    /// ping; the other end of a point-to-point tunnel was not, and is judged by the new times.
     pub(super) fn reconfigure(&mut self, params: &Arc<ServerParams>) {
         self.params = Arc::clone(params);
+        if params.point_to_point.is_some() && self.up.is_some() {
+            self.liveness.set_keepalive(params.keepalive);
+            self.lifetime.set_limits(params.limits);
+        }
         self.authentication.set_params(Arc::clone(params));
-        self.session.reconfigure(&params.control);
+        self.channel.reconfigure(&params.control);
     }
 
     /// Its addresses, wherever they wait to be its own.
@@ -194,12 +199,12 @@ impl Peer {
 
     /// How far it is on its way in; `None` once it is up, or was.
     pub(super) fn half_open_state(&self) -> Option<HalfOpenState> {
-        let progress = match (self.session.is_identified(), self.session.has_answered_tls()) {
+        let progress = match (self.channel.is_identified(), self.channel.has_answered_tls()) {
             (true, _) => Progress::Identified,
             (false, true) => Progress::Tls,
             (false, false) => Progress::Begun,
         };
-        let proven = self.proven || self.session.reset_is_acknowledged();
+        let proven = self.proven || self.channel.reset_is_acknowledged();
         (!self.authenticated).then(|| HalfOpenState { progress, proven, put_off: self.is_put_off() })
     }
 
@@ -227,7 +232,7 @@ impl Peer {
     /// has no later one.
     pub(super) fn known_name(&self) -> Option<&str> {
         let username = Some(self.authentication.username()).filter(|name| !name.is_empty());
-        let certified = self.session.peer_name();
+        let certified = self.channel.peer_name();
         if self.params.access.username_as_name { username.or(certified) } else { certified.or(username) }
     }
 
@@ -251,11 +256,11 @@ impl Peer {
     }
 
     pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
-        self.session.is_revoked(lists)
+        self.channel.is_revoked(lists)
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.session.is_quiet()
+        self.channel.is_quiet()
     }
 
     pub(super) fn lease(&self) -> Option<&ClientLease> {
@@ -277,9 +282,9 @@ impl Peer {
         self.waits_until.take().is_some()
     }
 
-    /// Another session took its place: what it still has to say would only confuse the client.
+    /// Another control channel took its place: what it still has to say would only confuse the client.
     pub(super) fn fall_silent(&mut self) {
-        self.session.fall_silent();
+        self.channel.fall_silent();
     }
 
     /// It is being sent away.
@@ -306,20 +311,20 @@ impl Peer {
     }
 
     pub(super) fn info(&self) -> Option<PeerInfo> {
-        let (up, agreement) = (self.up.as_ref()?, self.link.agreement()?);
+        let (up, agreement) = (self.up.as_ref()?, self.data_keys.agreement()?);
         Some(PeerInfo {
             name: self.name().to_owned(),
             path: self.path,
             addresses: self.inner_addresses(&up.lease),
             cipher: agreement.cipher,
-            rekeys: self.link.rekeys(),
+            rekeys: self.data_keys.rekeys(),
             last_handshake: self.last_handshake,
             since: up.since,
             heard: self.liveness.last_heard(),
             routes: up.lease.routes.clone(),
             detail: PeerDetail {
                 epochs: agreement.epoch,
-                tls: self.session.tls_description().to_owned(),
+                tls: self.channel.tls_description().to_owned(),
                 username: self.authentication.username().to_owned(),
                 number: self.authentication.number(),
             },
@@ -327,7 +332,7 @@ impl Peer {
     }
 
     pub(super) fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
-        self.session.handle(now, datagram)?;
+        self.channel.handle(now, datagram)?;
         self.liveness.heard(now);
         Ok(())
     }
@@ -337,24 +342,24 @@ impl Peer {
             self.bytes = (*received_bytes, *sent_bytes);
         }
         let limits = self.params.control.reneg_use;
-        let Peer { session, link, liveness, lifetime, .. } = self;
-        match (Hearing { session, link, liveness, lifetime, limits }).hear(now, notice) {
-            Heard::Goodbye => self.verdict = Some(goodbye()),
+        let Peer { channel, data_keys, liveness, lifetime, .. } = self;
+        match (Hearing { channel, data_keys, liveness, lifetime, limits }).hear(now, notice) {
+            Heard::ExitNotice => self.verdict = Some(exit_notice()),
             // The server follows it, as others may be where it is now.
             Heard::Nothing | Heard::Moved(_) => {}
         }
     }
 
     pub(super) fn rekey(&mut self, now: Instant) {
-        self.session.rekey(now);
+        self.channel.rekey(now);
     }
 
     pub(super) fn send_message(&mut self, now: Instant, text: &str) {
-        self.session.send_message(now, text);
+        self.channel.send_message(now, text);
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        self.session.handle_timeout(now);
+        self.channel.handle_timeout(now);
         if self.refused_until.is_some_and(|until| now >= until) {
             // The log said why when it was refused.
             let reason = "was refused".to_owned();
@@ -374,7 +379,7 @@ impl Peer {
             return;
         }
         if let Some(why) = self.lifetime.over(now) {
-            return self.end_session(now, why, events);
+            return self.end_as_configured(now, why, events);
         }
         match self.liveness.poll(now) {
             Some(Due::Ping) => {
@@ -383,11 +388,11 @@ impl Peer {
             }
             Some(Due::Timeout) => {
                 let seconds = self.liveness.timeout().as_secs();
-                if self.params.point.is_some() && self.liveness.exits() {
+                if self.params.point_to_point.is_some() && self.liveness.exits() {
                     let why = format!("not heard for {seconds} s (ping-exit)");
-                    return self.end_session(now, why, events);
+                    return self.end_as_configured(now, why, events);
                 }
-                self.session.fall_silent();
+                self.channel.fall_silent();
                 let reason = format!("not heard for {seconds} s (ping-restart)");
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Info });
             }
@@ -397,19 +402,19 @@ impl Peer {
 
     /// `inactive` or `session-timeout`: the client goes; in a point-to-point tunnel that is the end, and no failure,
     /// as with `ping-exit`.
-    fn end_session(&mut self, now: Instant, why: String, events: &mut VecDeque<Event>) {
-        if self.params.point.is_none() {
-            self.session.fall_silent();
+    fn end_as_configured(&mut self, now: Instant, why: String, events: &mut VecDeque<Event>) {
+        if self.params.point_to_point.is_none() {
+            self.channel.fall_silent();
             self.verdict = Some(Verdict::Remove { reason: why, severity: Severity::Info });
             return;
         }
         self.tell(Severity::Info, format!("{}: {why}; this ends the tunnel", self.name()), events);
-        self.say_goodbye(now, events);
+        self.send_exit_notice(now, events);
         self.verdict = Some(Verdict::End(Ended::Shutdown));
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let next = earliest(earliest(self.session.poll_timeout(), self.refused_until), self.waits_until);
+        let next = earliest(earliest(self.channel.poll_timeout(), self.refused_until), self.waits_until);
         let next = earliest(next, self.authentication.deadline());
         if self.up.is_none() {
             return next;
@@ -418,13 +423,13 @@ impl Peer {
     }
 
     pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
-        self.session.poll_transmit(now, buf)
+        self.channel.poll_transmit(now, buf)
     }
 
-    /// Works through what the session reported.
+    /// Works through what the control channel reported.
     pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Verdict {
         while self.verdict.is_none() {
-            let Some(output) = self.session.poll_output() else { break };
+            let Some(output) = self.channel.poll_output() else { break };
             if let Err(error) = self.handle_output(now, output, events) {
                 self.verdict =
                     Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
@@ -436,31 +441,32 @@ impl Peer {
     fn handle_output(
         &mut self,
         now: Instant,
-        output: SessionOutput,
+        output: ControlOutput,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         match output {
-            SessionOutput::Hello { key_id, message } => self.answer_hello(now, key_id, &message, events),
-            SessionOutput::Established { key_id } => {
+            ControlOutput::Hello { key_id, message } => self.answer_hello(now, key_id, &message, events),
+            ControlOutput::Established { key_id } => {
                 self.last_handshake = now;
-                self.link.established(key_id, &self.session, events)?;
-                if self.link.rekeys() > 0 {
-                    let text = format!("{}: renegotiated keys (number {})", self.name(), self.link.rekeys());
+                self.data_keys.established(key_id, &self.channel, events)?;
+                if self.data_keys.rekeys() > 0 {
+                    let text =
+                        format!("{}: renegotiated keys (number {})", self.name(), self.data_keys.rekeys());
                     self.tell(Severity::Info, text, events);
                 }
                 self.established = true;
                 self.proceed();
             }
             // A server's keys are in the data plane before it sends its key method 2.
-            SessionOutput::Secured { .. } => {}
-            SessionOutput::Activate { key_id } => self.link.activate(key_id, events),
-            SessionOutput::Retire { key_id } => self.link.retire(key_id, events),
-            SessionOutput::Message(bytes) => self.handle_record(now, bytes, events),
-            SessionOutput::Unfinished { known } => {
-                let text = format!("{}: {}", self.name(), self.session.unfinished_text(known));
+            ControlOutput::Secured { .. } => {}
+            ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
+            ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
+            ControlOutput::Message(bytes) => self.handle_record(now, bytes, events),
+            ControlOutput::Unfinished { known } => {
+                let text = format!("{}: {}", self.name(), self.channel.unfinished_text(known));
                 self.tell(Severity::Warning, text, events);
             }
-            SessionOutput::Failed { reason, .. } => {
+            ControlOutput::Failed { reason, .. } => {
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
             }
         }
@@ -496,16 +502,16 @@ impl Peer {
     }
 
     /// A program judges the client, which has this number.
-    pub(super) fn ruled(
+    pub(super) fn decided(
         &mut self,
         now: Instant,
         key: u32,
-        ruling: &ClientDecision,
+        decision: &ClientDecision,
         events: &mut VecDeque<Event>,
     ) {
         // What it says of one that is being sent away changes nothing.
         if !self.is_refused()
-            && let Some(auth_result) = self.authentication.ruled(now, key, ruling, events)
+            && let Some(auth_result) = self.authentication.decided(now, key, decision, events)
         {
             self.follow(now, auth_result, events);
         }
@@ -517,7 +523,7 @@ impl Peer {
         }
         match auth_result {
             AuthResult::Pending(messages) => {
-                messages.iter().for_each(|message| self.session.send_message(now, message));
+                messages.iter().for_each(|message| self.channel.send_message(now, message));
             }
             AuthResult::Passed if self.known_name().is_none() && !self.authentication.is_vouched_for() => {
                 let reason = "nothing names it: there is neither a certificate nor a username";
@@ -525,7 +531,7 @@ impl Peer {
             }
             AuthResult::Passed if self.up.is_some() => {
                 if let Some(token) = self.authentication.token(now) {
-                    self.session.send_message(now, &format!("PUSH_REPLY,auth-token {}", *token));
+                    self.channel.send_message(now, &format!("PUSH_REPLY,auth-token {}", *token));
                 }
             }
             AuthResult::Passed => self.proceed(),
@@ -543,22 +549,22 @@ impl Peer {
             self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
             self.abilities.proto = known_proto(&self.params.data, self.abilities.proto);
-            if !self.session.may_export() {
+            if !self.channel.may_export() {
                 self.abilities.proto &= !iv_proto::EXPORTS;
             }
             let options = parse_options(&hello.options);
             self.occ_cipher = options.get("cipher").map(|name| (*name).to_owned());
             // The word stands for every kind of compression (OpenVPN ssl.c, `remote_usescomp`).
-            let may_migrate = self.params.data.migrate && self.params.point.is_none();
+            let may_migrate = self.params.data.migrate && self.params.point_to_point.is_none();
             self.migrates = may_migrate && options.contains_key("comp-lzo");
         }
-        self.session.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
+        self.channel.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
         // A refused client is not judged again: whether `AUTH_FAILED` follows would tell if its password was right.
         if self.is_refused() {
             return;
         }
-        let chain = self.session.peer_certificates();
-        let certified = self.session.peer_name();
+        let chain = self.channel.peer_certificates();
+        let certified = self.channel.peer_name();
         let request = AuthRequest { now, path: self.path, hello, certified, chain: &chain };
         let auth_result = self.authentication.judge(&request, events);
         self.follow(now, auth_result, events);
@@ -568,7 +574,7 @@ impl Peer {
     /// hear it. The log says `reason`. Judges that have not answered are asked no more.
     pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
         let comma = if told.is_empty() { "" } else { "," };
-        self.session.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
+        self.channel.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
         self.authentication.forget(events);
@@ -582,9 +588,9 @@ impl Peer {
     /// CLIENT_HALT (cliproto.hpp `recv_halt_restart`). RESTART would have both try again without end, each time refused
     /// by an alert of TLS that says less.
     pub(super) fn halt(&mut self, now: Instant, told: &str) {
-        self.session.send_message(now, &format!("HALT,{told}"));
+        self.channel.send_message(now, &format!("HALT,{told}"));
         self.up = None;
-        self.link = DataKeys::new(self.id, Role::Server);
+        self.data_keys = DataKeys::new(self.id, TlsRole::Server);
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
     }
 
@@ -599,7 +605,7 @@ impl Peer {
                         self.tell(Severity::Warning, text, events);
                     }
                 }
-                Ok(ControlMessage::Exit) => self.verdict = Some(goodbye()),
+                Ok(ControlMessage::Exit) => self.verdict = Some(exit_notice()),
                 Ok(_) => {}
                 Err(error) => {
                     let text = format!("{}: a control message was dropped: {error}", self.name());
@@ -610,6 +616,6 @@ impl Peer {
     }
 }
 
-fn goodbye() -> Verdict {
-    Verdict::Remove { reason: "said goodbye".to_owned(), severity: Severity::Info }
+fn exit_notice() -> Verdict {
+    Verdict::Remove { reason: "left (exit notice)".to_owned(), severity: Severity::Info }
 }

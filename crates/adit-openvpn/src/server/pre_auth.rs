@@ -1,7 +1,7 @@
-//! Before authentication: an initial packet gets an answer that costs no memory, or begins a session.
+//! Before authentication: an initial packet gets an answer that costs no memory, or begins a control channel.
 //!
 //! Over UDP a first packet proves nothing. It is answered with a reset whose session id is a cookie, and
-//! forgotten; a session begins with the third packet, which returns the cookie. Sources: OpenVPN mudp.c
+//! forgotten; a control channel begins with the third packet, which returns the cookie. Sources: OpenVPN mudp.c
 //! (`do_pre_decrypt_check`), ssl_pkt.c (`tls_pre_decrypt_lite`).
 
 use std::collections::VecDeque;
@@ -26,10 +26,10 @@ const MAX_ANSWERS: usize = 256;
 /// Answers to one address that are no larger than what they answer. They are of no use for amplification, but an
 /// attacker who replays one recorded first packet could make the server send many.
 const SMALL_ANSWERS: Rate = Rate { count: 50, period: Duration::from_secs(1) };
-/// The highest packet id in the three packets that begin a session.
+/// The highest packet id in the three packets that begin a control channel.
 const LAST_FIRST_ID: u32 = 1;
 
-/// A client that shall have a session.
+/// A client that shall have a control channel.
 pub(super) struct PendingClient {
     /// Its session id.
     pub(super) sid: Sid,
@@ -46,7 +46,7 @@ pub(super) struct PendingClient {
 pub(super) enum PreAuthOutcome {
     /// It was answered; nothing of it is left but the answer.
     Answered,
-    /// It begins a session.
+    /// It begins a control channel.
     Enter(PendingClient),
 }
 
@@ -77,7 +77,7 @@ impl PreAuth {
         }
     }
 
-    /// All that was answered so far is void: no session begins by it any more.
+    /// All that was answered so far is void: no control channel begins by it any more.
     pub(super) fn renew(&mut self, params: &ServerParams, secret: Zeroizing<[u8; 32]>) {
         self.cookies = CookieMaker::new(secret, params.control.hand_window);
         self.answers.clear();
@@ -95,7 +95,7 @@ impl PreAuth {
         self.answers.pop_front()
     }
 
-    /// A control packet that belongs to no session. What is worth a line in the log goes to `events`, at most
+    /// A control packet that belongs to no control channel. What is worth a line in the log goes to `events`, at most
     /// one line in each period of a limit.
     pub(super) fn handle_initial_packet(
         &mut self,
@@ -110,7 +110,7 @@ impl PreAuth {
         let is_reset = matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3);
         let may_begin = is_reset || matches!(opcode, Opcode::Control | Opcode::Ack | Opcode::ControlWkc);
         if !may_begin || key_id != 0 {
-            return Err(Rejected::Unexpected("no session here has this session id"));
+            return Err(Rejected::Unexpected("no control channel here has this session id"));
         }
         let body = ControlBody::decode(opcode, &first.opened.body)?;
         if is_reset && (body.packet_id != Some(0) || !body.acks.is_empty()) {
@@ -124,7 +124,7 @@ impl PreAuth {
                 PendingClient { sid: opened.sid, wrap, cookie: None, metadata }
             }
             (false, Transport::Tcp) => {
-                return Err(Rejected::Unexpected("no session here has this session id"));
+                return Err(Rejected::Unexpected("no control channel here has this session id"));
             }
             (true, Transport::Udp) => match self.answer(now, params, path, datagram.len(), first, events)? {
                 Some(old_client) => old_client,
@@ -142,7 +142,7 @@ impl PreAuth {
     }
 
     /// Answers a first packet over UDP. A tls-crypt-v2 client before OpenVPN 2.6 cannot bring its key a second
-    /// time: it gets a session at once.
+    /// time: it gets a control channel at once.
     fn answer(
         &mut self,
         now: Instant,
@@ -213,12 +213,14 @@ impl PreAuth {
     ) -> Result<PendingClient, Rejected> {
         let early = |id: &u32| *id <= LAST_FIRST_ID;
         if !body.acks.iter().all(early) || !body.packet_id.iter().all(early) {
-            return Err(Rejected::Unexpected("no session here has this session id"));
+            return Err(Rejected::Unexpected("no control channel here has this session id"));
         }
         let client = first.opened.sid;
         let cookie = body.peer_sid.filter(|cookie| self.cookies.is_ours(now, path, client, *cookie));
         let Some(cookie) = cookie else {
-            return Err(Rejected::Unexpected("no session here has this session id, nor is it our cookie"));
+            return Err(Rejected::Unexpected(
+                "no control channel here has this session id, nor is it our cookie",
+            ));
         };
         check_age(now, params, &first)?;
         let places = self.cookies.places(path.source_prefix());
@@ -258,7 +260,7 @@ fn open(params: &ServerParams, datagram: &[u8]) -> Result<FirstPacket, Rejected>
         .and_then(|(_, rest)| wrapped_key_at_end(rest))
         .ok_or(Rejected::Malformed("the length of the tls-crypt-v2 client key"))?;
     let (key, metadata) = key.unwrap(wrapped)?;
-    let wrap = WrapConfig::tls_crypt_v2_session(&key);
+    let wrap = WrapConfig::tls_crypt_v2_of_client(&key);
     Ok(FirstPacket { opened: wrap.open(datagram)?, wrap, metadata: Some(metadata) })
 }
 

@@ -19,8 +19,8 @@ const ANSWER_BODY: usize = 1 + 4 + 8 + 4;
 pub(super) enum PreCheck {
     /// An answer; `larger` than the packet, or not.
     Answer { larger: bool },
-    /// A session at once, without a proof of the address: a tls-crypt-v2 client before OpenVPN 2.6.
-    Session,
+    /// A control channel at once, without a proof of the address: a tls-crypt-v2 client before OpenVPN 2.6.
+    ControlChannel,
     /// That depends on what is inside.
     Open,
 }
@@ -43,7 +43,7 @@ pub(super) fn pre_check(params: &ServerParams, path: Path, datagram: &[u8]) -> R
             Some(_) if v2.force_cookie => {
                 return Err(Rejected::Unexpected("a client too old for the cookie (force-cookie)"));
             }
-            Some(_) => PreCheck::Session,
+            Some(_) => PreCheck::ControlChannel,
             None => PreCheck::Open,
         },
         _ => PreCheck::Open,

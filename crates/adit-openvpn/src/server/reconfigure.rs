@@ -3,34 +3,71 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{AddressPool, PoolRanges};
+use adit_core::{PeerId, PoolRanges, Severity};
 
-use super::Server;
-use crate::params::ServerParams;
+use super::{Server, settings};
+use crate::params::{LocalSettings, PointToPointParams, ServerParams};
+use crate::request::Event;
+
+/// What a point-to-point tunnel takes for its device at its next restart.
+pub(super) struct AtRestart {
+    local: LocalSettings,
+    tun_mtu: u16,
+    told_mtu: Option<u16>,
+}
 
 impl Server {
     /// Takes other settings. They hold for clients that connect from now on, and for connected ones where they do not
-    /// depend on what was agreed: TLS at their next renegotiation, scripts, limits.
+    /// depend on what was agreed: TLS at their next renegotiation, scripts, limits. The other end of a point-to-point
+    /// tunnel is judged by the new `ping-restart` and `session-timeout` at once.
     ///
     /// What belongs to the device and to the data plane stays, whatever `params` say: our addresses, the MTU, our own
-    /// routes, `client-to-client`, and whether this is a point-to-point tunnel. [`crate::params::ControlParams::revocations`]
-    /// must be those of before.
+    /// routes, `client-to-client`, and whether this is a point-to-point tunnel. Such a tunnel takes its own addresses,
+    /// routes and MTU at the next [`adit_core::Command::Restart`]; [`PointToPointParams::only_from`] stays. Who is on other
+    /// [`crate::params::ControlParams::revocations`] than before goes.
     pub fn reconfigure(&mut self, params: ServerParams) {
         let old = Arc::clone(&self.params);
+        let point_to_point = match (&old.point_to_point, params.point_to_point) {
+            (Some(old), Some(new)) => {
+                self.at_restart = Some(AtRestart {
+                    local: new.local,
+                    tun_mtu: params.data.tun_mtu,
+                    told_mtu: params.data.told_mtu,
+                });
+                let (local, only_from) = (old.local.clone(), old.only_from.clone());
+                Some(PointToPointParams {
+                    local,
+                    only_from,
+                    exit_notify: new.exit_notify,
+                    single: new.single,
+                })
+            }
+            (old, _) => old.clone(),
+        };
         let mut params = ServerParams {
             address4: old.address4,
             address6: old.address6,
             routes: old.routes.clone(),
             client_to_client: old.client_to_client,
-            point: old.point.clone(),
+            point_to_point,
             ..params
         };
         params.data.tun_mtu = old.data.tun_mtu;
         params.data.told_mtu = old.data.told_mtu;
-        let has_other_pool = (params.pool4, params.pool6) != (old.pool4, old.pool6);
+        if (params.pool4, params.pool6) != (old.pool4, old.pool6) && !self.set_pool(&params) {
+            (params.pool4, params.pool6) = (old.pool4, old.pool6);
+            let text = "the pool (server, ifconfig-pool) is shared with other endpoints of the tunnel: other ranges hold \
+                        when adit is started again";
+            self.report(Severity::Warning, None, text.to_owned());
+        }
+        let has_other_lists = match (&params.control.revocations, &old.control.revocations) {
+            (Some(lists), Some(before)) => !lists.is_same(before),
+            (lists, _) => lists.is_some(),
+        };
         let params = Arc::new(params);
         self.control = Arc::new(params.control.clone());
         self.pre_auth.set_limits(&params);
+        self.half_open.set_max_clients(params.max_clients);
         // Connected clients keep what their keys were agreed by.
         let mut with_old_data = BTreeMap::new();
         for peer in self.peers.values_mut() {
@@ -39,13 +76,33 @@ impl Server {
             });
             peer.reconfigure(own);
         }
-        if has_other_pool {
-            let ranges = PoolRanges { v4: params.pool4, v6: params.pool6 };
-            self.pool = AddressPool::new(ranges, &[]).in_place_of(&self.pool);
-            for peer in self.peers.values_mut() {
-                peer.leases_mut().for_each(|lease| self.pool.adopt(&mut lease.addresses));
-            }
-        }
         self.params = params;
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.note_deadline(id));
+        if has_other_lists {
+            self.remove_revoked();
+        }
+    }
+
+    /// The peers are gone: what waited for that holds now.
+    pub(super) fn take_what_waits(&mut self) {
+        let Some(AtRestart { local, tun_mtu, told_mtu }) = self.at_restart.take() else { return };
+        let mut params = ServerParams::clone(&self.params);
+        (params.data.tun_mtu, params.data.told_mtu) = (tun_mtu, told_mtu);
+        if let Some(point) = &mut params.point_to_point {
+            point.local = local;
+        }
+        let tunnel = settings::tunnel(&params);
+        if tunnel != settings::tunnel(&self.params) {
+            self.events.push_back(Event::Up(tunnel));
+        }
+        self.params = Arc::new(params);
+    }
+
+    /// False, and nothing changes, while other endpoints use the pool.
+    fn set_pool(&mut self, params: &ServerParams) -> bool {
+        let ranges = PoolRanges { v4: params.pool4, v6: params.pool6 };
+        let leases = self.peers.values_mut().flat_map(|peer| peer.leases_mut());
+        self.pool.set_ranges(ranges, leases.map(|lease| &mut lease.addresses))
     }
 }

@@ -2,17 +2,18 @@
 
 use std::net::Ipv4Addr;
 
-use adit_core::{CompressionFraming, IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
 
+use crate::codec::Compression;
 use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
 use crate::negotiate::{PeerAbilities, iv_proto};
-use crate::params::{PointParams, ServerParams};
+use crate::params::{PointToPointParams, ServerParams};
 use crate::request::{PeerSettings, PushChange};
 
 /// The server's end of the tunnel.
 pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
-    if let Some(PointParams { local, .. }) = &params.point {
+    if let Some(PointToPointParams { local, .. }) = &params.point_to_point {
         return TunnelSettings {
             addresses: local.addresses.clone(),
             peer_address: local.peer_address,
@@ -86,11 +87,11 @@ fn particular(params: &ServerParams, of: &PushOf<'_>) -> Vec<String> {
 }
 
 /// What a client is pushed that leaves compression for that framing (`compress migrate`).
-fn migration(framing: CompressionFraming) -> Option<&'static str> {
+fn migration(framing: Compression) -> Option<&'static str> {
     match framing {
-        CompressionFraming::StubV2 => Some("compress stub-v2"),
-        CompressionFraming::LzoNo => Some("comp-lzo no"),
-        CompressionFraming::None | CompressionFraming::Stub => None,
+        Compression::StubV2 => Some("compress stub-v2"),
+        Compression::LzoNo => Some("comp-lzo no"),
+        Compression::None | Compression::Stub => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accepted TCP connections that no session uses yet.
+//! Accepted TCP connections that no control channel uses yet.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct SilentConnections {
 impl SilentConnections {
     pub(super) fn new() -> Self {
         SilentConnections {
-            table: PrefixTable::new("TCP connections without a session", limits::SILENT_CONNECTIONS),
+            table: PrefixTable::new("TCP connections without a control channel", limits::SILENT_CONNECTIONS),
             deadlines: BTreeSet::new(),
         }
     }
@@ -49,7 +49,7 @@ impl SilentConnections {
         }
     }
 
-    /// A session uses it, or it is closed. False if it is none of these.
+    /// A control channel uses it, or it is closed. False if it is none of these.
     pub(super) fn remove(&mut self, path: Path) -> bool {
         let Some(deadline) = self.table.remove(&path) else { return false };
         self.deadlines.remove(&(deadline, path))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Notice, Path, Protocol, Transport};
+use adit_core::{Instant, Notice, Path, Protocol, Transport, drive_with};
 use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -12,16 +12,16 @@ use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use super::Server;
 use crate::access::PasswordScript;
 use crate::client_hello::client_hello;
+use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::credentials::server_tls;
 use crate::params::{ClientParams, ControlParams, ServerParams};
 use crate::request::{DataEvent, Event, PeerSettings, Reply, Request, ScriptId, ScriptOutcome, UserPassword};
-use crate::session::{Session, SessionOutput};
-use crate::support::{Authority, client_params, environment, server_params};
+use crate::testing::{Authority, client_params, environment, server_params};
 use crate::tls::TlsConfig;
 use crate::wrap::WrapConfig;
 
 struct Rogue {
-    session: Session,
+    channel: ControlChannel,
     server: Server,
     path: Path,
     now: Instant,
@@ -63,11 +63,11 @@ impl Rogue {
         hello.username.push_str("ann");
         hello.password.push_str("s3 cret");
         let control = Arc::new(client.control.clone());
-        let session = Session::client(now, control, hello, ChaCha20Rng::from_seed([1; 32])).unwrap();
-        let mut rogue = Rogue { session, server, path, now, events: Vec::new(), heard: Vec::new() };
+        let channel = ControlChannel::client(now, control, hello, ChaCha20Rng::from_seed([1; 32])).unwrap();
+        let mut rogue = Rogue { channel, server, path, now, events: Vec::new(), heard: Vec::new() };
         rogue.exchange();
         // It takes for granted what it was not told.
-        rogue.session.agreed(now, false).unwrap();
+        rogue.channel.agreed(now, false).unwrap();
         rogue
     }
 
@@ -75,49 +75,50 @@ impl Rogue {
         loop {
             let mut idle = true;
             let mut datagram = Vec::new();
-            while let Some(output) = self.session.poll_output() {
-                if let SessionOutput::Message(message) = output {
+            while let Some(output) = self.channel.poll_output() {
+                if let ControlOutput::Message(message) = output {
                     self.heard.push(String::from_utf8_lossy(&message).into_owned());
                 }
             }
-            while self.session.poll_transmit(self.now, &mut datagram) {
+            while self.channel.poll_transmit(self.now, &mut datagram) {
                 idle = false;
                 let _ = self.server.handle_datagram(self.now, self.path, &datagram);
                 datagram.clear();
             }
-            self.drain_events();
-            while self.server.poll_transmit(&mut datagram).is_some() {
-                idle = false;
-                let _ = self.session.handle(self.now, &datagram);
-                datagram.clear();
-            }
+            drive_with(
+                &mut self.server,
+                |_, event| self.events.push(event),
+                |_, datagram| {
+                    idle = false;
+                    let _ = self.channel.handle(self.now, datagram);
+                },
+            );
             if idle {
                 return;
             }
         }
     }
 
+    /// What the server sends stays with it.
     fn drain_events(&mut self) {
-        while let Some(event) = self.server.poll_event() {
-            self.events.push(event);
-        }
+        self.events.extend(std::iter::from_fn(|| self.server.poll_event()));
     }
 
     fn advance(&mut self, time: Duration) {
         self.now += time;
         self.server.handle_timeout(self.now);
-        self.session.handle_timeout(self.now);
+        self.channel.handle_timeout(self.now);
         self.exchange();
     }
 
     /// The server let it in, and has told it so.
     fn is_told(&mut self) {
         assert_eq!(self.server.peers().len(), 1, "{:?}", self.events);
-        self.session.agreed(self.now, true).unwrap();
+        self.channel.agreed(self.now, true).unwrap();
     }
 
     fn renegotiate(&mut self) {
-        self.session.rekey(self.now);
+        self.channel.rekey(self.now);
         self.exchange();
     }
 
@@ -291,7 +292,7 @@ fn a_client_that_changes_its_username_goes() {
     rogue.ends(VERIFY, 0);
     rogue.is_told();
     let bob = UserPassword { username: "bob".to_owned(), password: "s3 cret".to_owned().into() };
-    rogue.session.set_credentials(&bob);
+    rogue.channel.set_credentials(&bob);
     rogue.renegotiate();
     assert_eq!((rogue.scripts(VERIFY).len(), rogue.server.peers().len()), (1, 0));
     assert!(rogue.log_says("it was ann and now says to be bob"), "{:?}", rogue.events);
@@ -312,7 +313,7 @@ fn a_client_that_proves_another_name_goes() {
         });
         rogue.ends(VERIFY, 0);
         rogue.is_told();
-        rogue.session.set_control(Rogue::control(&authority, second));
+        rogue.channel.set_control(Rogue::control(&authority, second));
         rogue.renegotiate();
         let stays = first == second;
         assert_eq!(rogue.server.peers().len(), usize::from(stays), "{first:?} then {second:?}");
@@ -330,7 +331,7 @@ fn later_exchanges_do_not_put_off_the_first_deadline() {
     let mut control = Rogue::control(&authority, Some("alice"));
     // It uses new keys soon, and so may begin the next exchange.
     control.reneg = Some(Duration::from_secs(2));
-    rogue.session.set_control(control);
+    rogue.channel.set_control(control);
     for _ in 0..5 {
         rogue.advance(Duration::from_secs(10));
         rogue.renegotiate();
@@ -361,7 +362,7 @@ fn scripts_of_an_earlier_exchange_are_dropped() {
 fn scripts_about_a_client_that_leaves_are_dropped() {
     let mut rogue = Rogue::new(|_| {});
     let scripts = rogue.scripts(VERIFY);
-    rogue.session.send_message(rogue.now, "EXIT");
+    rogue.channel.send_message(rogue.now, "EXIT");
     rogue.exchange();
     assert_eq!(rogue.server.half_open(), 0);
     let dropped =

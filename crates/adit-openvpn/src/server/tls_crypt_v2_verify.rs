@@ -1,5 +1,5 @@
 //! `tls-crypt-v2-verify`: a script judges what a client's own key says of itself, before the client gets a
-//! session. Only who has a key that this server wrapped, and receives at its address, comes this far.
+//! control channel. Only who has a key that this server wrapped, and receives at its address, comes this far.
 //!
 //! The script is told of the key alone, so its answer holds for all who bring that key: it runs once for those that wait
 //! at the same time, and a key that it refused is refused for a while without asking again.
@@ -65,7 +65,7 @@ pub(super) struct TlsCryptV2Verify {
 
 /// What the script said.
 pub(super) enum KeyVerdict {
-    /// The client may have a session, which begins with these packets.
+    /// The client may have a control channel, which begins with these packets.
     Enter { path: Path, pending: Box<PendingClient>, datagrams: Vec<Vec<u8>> },
     /// These may not, and why.
     Refused { paths: Vec<Path>, reason: String },
@@ -91,7 +91,7 @@ impl TlsCryptV2Verify {
         true
     }
 
-    /// Whether a packet that may begin a session is looked at: not when the script refused its key.
+    /// Whether a packet that may begin a control channel is looked at: not when the script refused its key.
     pub(super) fn check(&self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
         if self.refused.is_empty() {
             return Ok(());

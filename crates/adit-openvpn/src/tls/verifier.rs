@@ -1,4 +1,4 @@
-//! The judgement of certificates by [`adit_pki`], as rustls asks for it.
+//! The verdict of [`adit_pki`] on certificates, as rustls asks for it.
 
 use std::sync::Arc;
 

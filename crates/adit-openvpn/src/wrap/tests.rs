@@ -36,7 +36,7 @@ fn auth(direction: KeyDirection) -> WrapConfig {
     WrapConfig::tls_auth(&key(), HmacDigest::Sha1, direction)
 }
 
-fn crypt(role: Role) -> WrapConfig {
+fn crypt(role: TlsRole) -> WrapConfig {
     WrapConfig::tls_crypt(&key(), role)
 }
 
@@ -93,18 +93,18 @@ fn tls_auth_seals_the_vector() {
 #[test]
 fn tls_crypt_opens_and_seals_the_vector() {
     let vector = bytes(RESET_TLS_CRYPT);
-    let opened = crypt(Role::Server).open(&vector).unwrap();
+    let opened = crypt(TlsRole::Server).open(&vector).unwrap();
     assert_eq!(opened.wrap_id, Some(WrapId { id: 1, time: 0x61d3_f8e1 }));
     assert_eq!(ControlBody::decode(opened.header.opcode, &opened.body), Ok(reset_body()));
 
-    let mut client = crypt(Role::Client).instantiate(UnixTime(0x61d3_f8e1));
+    let mut client = crypt(TlsRole::Client).instantiate(UnixTime(0x61d3_f8e1));
     let mut out = Vec::new();
     client.seal(opened.header, opened.sid, &opened.body, &mut out).unwrap();
     assert_eq!(out, vector);
 
-    assert!(matches!(crypt(Role::Client).open(&vector), Err(Rejected::Unauthentic(_))));
-    assert!(matches!(crypt(Role::Server).open(&bytes(RESET_TLS_AUTH)), Err(Rejected::Malformed(_))));
-    assert!(matches!(crypt(Role::Server).open(&bytes(RESET_PLAIN)), Err(Rejected::Malformed(_))));
+    assert!(matches!(crypt(TlsRole::Client).open(&vector), Err(Rejected::Unauthentic(_))));
+    assert!(matches!(crypt(TlsRole::Server).open(&bytes(RESET_TLS_AUTH)), Err(Rejected::Malformed(_))));
+    assert!(matches!(crypt(TlsRole::Server).open(&bytes(RESET_PLAIN)), Err(Rejected::Malformed(_))));
 }
 
 // Values from OpenVPN's tests/unit_tests/openvpn/test_tls_crypt.c (`test_tls_crypt_secure_reneg_key`): exported
@@ -116,7 +116,7 @@ fn dynamic_tls_crypt_vector() {
     );
     let exported = StaticKey::from_bytes(&[0xba; 256]);
     let seal = |key: &StaticKey| {
-        let WrapConfig::TlsCrypt(keys) = WrapConfig::tls_crypt(key, Role::Client) else { unreachable!() };
+        let WrapConfig::TlsCrypt(keys) = WrapConfig::tls_crypt(key, TlsRole::Client) else { unreachable!() };
         let mut out = Vec::new();
         keys.seal(&[], &WrapId { id: 1, time: 0 }.to_wire(), b"1234567890", &mut out);
         out
@@ -150,8 +150,8 @@ fn captured_from_openvpn_2_6() {
              436bdc3a1ffe859e9b49a1f84b00e4dcac7372fa177d41cfb6887f56151dba5f000000016b0162f70000000000",
         ),
         (
-            crypt(Role::Server),
-            crypt(Role::Client),
+            crypt(TlsRole::Server),
+            crypt(TlsRole::Client),
             "38ec9341b70a457e4d000000016b0162f7cf2e38a52e59d3d30b517d226c2a0eb61c0de09ddd849546\
              b94e90eb8447c0a3ee8813cc96",
         ),
@@ -170,7 +170,7 @@ fn captured_from_openvpn_2_6() {
 #[test]
 fn any_changed_byte_is_refused() {
     for (config, vector) in
-        [(auth(KeyDirection::Normal), RESET_TLS_AUTH), (crypt(Role::Server), RESET_TLS_CRYPT)]
+        [(auth(KeyDirection::Normal), RESET_TLS_AUTH), (crypt(TlsRole::Server), RESET_TLS_CRYPT)]
     {
         for at in 0..vector.len() / 2 {
             let mut datagram = bytes(vector);
@@ -199,12 +199,12 @@ fn client_keys_zero_sids_and_data_are_refused() {
 
 #[test]
 fn ids_count_up_and_run_out() {
-    let config = crypt(Role::Client);
+    let config = crypt(TlsRole::Client);
     let header = Header { opcode: Opcode::Control, key_id: 3 };
     let mut wrap = config.instantiate_after(UnixTime(5), u32::MAX - 1);
     let mut out = Vec::new();
     wrap.seal(header, Sid([1; 8]), b"body", &mut out).unwrap();
-    let opened = crypt(Role::Server).open(&out).unwrap();
+    let opened = crypt(TlsRole::Server).open(&out).unwrap();
     assert_eq!(opened.wrap_id, Some(WrapId { id: u32::MAX, time: 5 }));
     let sealed = out.clone();
     assert_eq!(wrap.seal(header, Sid([1; 8]), b"body", &mut out), Err(WrapExhausted));
@@ -213,12 +213,13 @@ fn ids_count_up_and_run_out() {
 
 #[test]
 fn debug_hides_keys() {
-    let text = format!("{:?} {:?}", auth(KeyDirection::Normal), crypt(Role::Client));
+    let text = format!("{:?} {:?}", auth(KeyDirection::Normal), crypt(TlsRole::Client));
     assert_eq!(text, "TlsAuth(AuthKeys { digest: Sha1, .. }) TlsCrypt(CryptKeys { .. })");
 }
 
 fn pairs() -> Vec<(WrapConfig, WrapConfig)> {
-    let mut pairs = vec![(WrapConfig::Plain, WrapConfig::Plain), (crypt(Role::Client), crypt(Role::Server))];
+    let mut pairs =
+        vec![(WrapConfig::Plain, WrapConfig::Plain), (crypt(TlsRole::Client), crypt(TlsRole::Server))];
     for digest in HmacDigest::ALL {
         let with = |direction| WrapConfig::tls_auth(&key(), digest, direction);
         pairs.push((with(KeyDirection::Bidirectional), with(KeyDirection::Bidirectional)));

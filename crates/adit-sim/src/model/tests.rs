@@ -1,6 +1,6 @@
-use adit_core::{
-    Cipher, CompressionFraming, DirectionKey, Framing, MacKey, OpenVpnFraming, OpenVpnHeader, ReplayWindow,
-    SessionId,
+use adit_core::{Cipher, ReplayWindow};
+use adit_openvpn::codec::{
+    Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, MacKey, session_id,
 };
 
 use super::*;
@@ -128,21 +128,17 @@ fn a_lost_packet_is_missed_once_it_is_late() {
 }
 
 fn install(seed: u8) -> Install {
-    let framing = OpenVpnFraming {
-        header: OpenVpnHeader::V2 { peer_id: 7 },
-        key_id: 1,
-        compression: CompressionFraming::None,
-    };
+    let header = DataHeader::V2 { peer_id: 7 };
+    let framing = DataFraming { header, key_id: 1, compression: Compression::None };
     let key = |seed| DirectionKey::aead(vec![seed; 16].into(), [seed; 8]);
-    Install {
-        peer: PeerId(7),
-        session: SessionId::openvpn(PeerId(7), 1),
-        framing: Framing::OpenVpn(framing),
+    let codec = Codec {
+        framing: Framing::Data(framing),
         cipher: Cipher::Aes128Gcm,
         seal: key(seed),
         open: key(seed ^ 0x80),
         replay_window: ReplayWindow::default(),
-    }
+    };
+    Install { peer: PeerId(7), session: session_id(PeerId(7), 1), codec }
 }
 
 fn sealed(peer: u8, id: u8) -> [u8; 24] {
@@ -178,7 +174,7 @@ fn a_point_has_one_peer() {
     let mut model = model(false);
     model.point_to_point = true;
     let mut install = install(1);
-    (install.peer, install.session) = (PeerId::SERVER, SessionId::openvpn(PeerId::SERVER, 1));
+    (install.peer, install.session) = (PeerId::SERVER, session_id(PeerId::SERVER, 1));
     model.install(NOW, SERVER, &install).unwrap();
     assert_eq!(model.sealed(NOW, SERVER, &sealed(99, 1)), Ok(()));
     assert!(text(model.sealed(NOW, SERVER, &sealed(98, 1))).contains("packet id 1 after 1"));
@@ -189,7 +185,7 @@ fn no_iv_comes_twice_under_a_key() {
     let mut model = model(false);
     let mut install = install(1);
     let digest = Digest::Sha1;
-    install.seal.mac = Some(MacKey { digest, key: vec![1; 20].into(), iv_key: [1; 16].into() });
+    install.codec.seal.mac = Some(MacKey { digest, key: vec![1; 20].into(), iv_key: [1; 16].into() });
     model.install(NOW, SERVER, &install).unwrap();
     let mut datagram = [0; 60];
     datagram[..4].copy_from_slice(&sealed(7, 0)[..4]);
@@ -207,7 +203,7 @@ fn new_keys_are_taken_into_use() {
     let mut model = model(false);
     model.install(NOW, SERVER, &install(1)).unwrap();
     let mut next = install(2);
-    next.session = SessionId::openvpn(PeerId(7), 2);
+    next.session = session_id(PeerId(7), 2);
     model.install(NOW, SERVER, &next).unwrap();
     let late = NOW + Duration::from_secs(60);
     assert_eq!(model.sealed(late, SERVER, &sealed(7, 1)), Ok(()));

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit, SessionLimits, Transport};
+use adit_core::{Cipher, Digest, IdleLimit, PeerLimits, Transport};
+use adit_openvpn::codec::Compression;
 use adit_openvpn::wrap::HmacDigest;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -69,7 +70,8 @@ impl Scenario {
         let (delay, jitter) = (rng.millis(1, 200), rng.pick(&[0, 0, 20, 200].map(Duration::from_millis)));
         let latency = latency(rng);
         let attack = rng.pick(&[None, None, Some(2000), Some(100)]).map(Duration::from_millis);
-        let network = Network { delay, jitter, mtu, fixed_port: rng.chance(300), faults: Vec::new() };
+        let delay = Delay { least: delay, jitter };
+        let network = Network { delay, mtu, fixed_port: rng.chance(300), faults: Vec::new() };
         Scenario {
             clients,
             remotes,
@@ -78,7 +80,7 @@ impl Scenario {
             control,
             data,
             liveness,
-            limits: SessionLimits::default(),
+            limits: PeerLimits::default(),
             server,
             auth: auth(seed, passwords),
             network,
@@ -136,7 +138,7 @@ impl Scenario {
     fn use_third_party_clients(&mut self, rng: &mut Rng) {
         // They answer no challenges, and know no limits that are pushed.
         let fit =
-            self.point_to_point.is_none() && !self.auth.challenges && self.limits == SessionLimits::default();
+            self.point_to_point.is_none() && !self.auth.challenges && self.limits == PeerLimits::default();
         let server = rng.chance(80);
         if !fit || !rng.chance(400) {
             if fit && server {
@@ -184,12 +186,12 @@ impl Scenario {
 
     fn use_limits(&mut self, rng: &mut Rng) {
         let idle = Some(IdleLimit { after: rng.secs(20, 60), bytes: 0 });
-        // Shorter sessions would fill hours of calm with handshakes.
+        // Shorter connections would fill hours of calm with handshakes.
         let length = Some(rng.secs(45, 200).max(Duration::from_secs(self.phases.calm.as_secs() / 20)));
         self.limits = match rng.below(3) {
-            0 => SessionLimits { idle, length: None },
-            1 => SessionLimits { idle: None, length },
-            _ => SessionLimits { idle, length },
+            0 => PeerLimits { idle, length: None },
+            1 => PeerLimits { idle: None, length },
+            _ => PeerLimits { idle, length },
         };
         self.server.pushes_limits = self.point_to_point.is_none() && rng.chance(400);
         if self.limits.idle.is_some() {
@@ -216,11 +218,11 @@ fn data(rng: &mut Rng, extra: &mut Rng) -> Data {
     Data {
         ciphers: ciphers(rng),
         compression: rng.pick(&[
-            CompressionFraming::None,
-            CompressionFraming::None,
-            CompressionFraming::LzoNo,
-            CompressionFraming::Stub,
-            CompressionFraming::StubV2,
+            Compression::None,
+            Compression::None,
+            Compression::LzoNo,
+            Compression::Stub,
+            Compression::StubV2,
         ]),
         digest: extra.pick(&[Digest::Sha1, Digest::Sha256, Digest::Sha512]),
         before_2_7: [false; 2],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::UnixTime;
-use adit_openvpn::Role;
+use adit_openvpn::TlsRole;
 use adit_openvpn::params::TlsCryptV2;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
@@ -53,7 +53,7 @@ impl Wrapping {
             }
             Wrapping::TlsCryptV2 { .. } => own_key(number, &Metadata::User(client_name(number).into_bytes())),
             Wrapping::TlsCryptBoth if number % 2 == 1 => own_key(number, &Metadata::Other(Vec::new())),
-            Wrapping::TlsCrypt | Wrapping::TlsCryptBoth => Ok(WrapConfig::tls_crypt(&key, Role::Client)),
+            Wrapping::TlsCrypt | Wrapping::TlsCryptBoth => Ok(WrapConfig::tls_crypt(&key, TlsRole::Client)),
         }
     }
 
@@ -67,11 +67,11 @@ impl Wrapping {
         match self {
             Wrapping::Plain => (WrapConfig::Plain, None),
             Wrapping::TlsAuth(digest) => (WrapConfig::tls_auth(&key, digest, KeyDirection::Normal), None),
-            Wrapping::TlsCrypt => (WrapConfig::tls_crypt(&key, Role::Server), None),
+            Wrapping::TlsCrypt => (WrapConfig::tls_crypt(&key, TlsRole::Server), None),
             Wrapping::TlsCryptV2 { dated, force_cookie } => {
                 (WrapConfig::Plain, v2(force_cookie, dated.then_some(MAX_AGE)))
             }
-            Wrapping::TlsCryptBoth => (WrapConfig::tls_crypt(&key, Role::Server), v2(false, None)),
+            Wrapping::TlsCryptBoth => (WrapConfig::tls_crypt(&key, TlsRole::Server), v2(false, None)),
         }
     }
 }

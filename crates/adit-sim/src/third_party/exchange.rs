@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::Instant;
-use adit_openvpn::Role;
+use adit_openvpn::TlsRole;
 use adit_openvpn::key_method::KeyMethod2;
 use adit_openvpn::keys::{KeyMaterial, KeySource, derive_prf};
 use adit_openvpn::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
@@ -46,7 +46,7 @@ pub(super) struct Exchange {
     /// TLS failed.
     pub(super) failed: bool,
     brings_key: bool,
-    role: Role,
+    role: TlsRole,
     /// A second reset answers the peer's (MirageVPN's server, in what it began).
     answers_reset: bool,
     send: SendWindow,
@@ -68,11 +68,11 @@ impl Exchange {
     ) -> Result<Self, rustls::Error> {
         let part = |from: usize, to: usize| hello.random.get(from..to).unwrap_or_default();
         let role = match params.tls {
-            TlsConfig::Client(_) => Role::Client,
-            TlsConfig::Server(_) => Role::Server,
+            TlsConfig::Client(_) => TlsRole::Client,
+            TlsConfig::Server(_) => TlsRole::Server,
         };
         let source = KeySource {
-            pre_master: part(0, 48).try_into().ok().filter(|_| role == Role::Client),
+            pre_master: part(0, 48).try_into().ok().filter(|_| role == TlsRole::Client),
             random1: part(48, 80).try_into().unwrap_or_default(),
             random2: part(80, 112).try_into().unwrap_or_default(),
         };
@@ -169,11 +169,11 @@ impl Exchange {
 
     /// Each state waits until all that was sent is acknowledged (`post_ack_action`).
     fn advance(&mut self, now: Instant) {
-        if self.state == State::WaitResetAck && (self.send.is_empty() || self.role == Role::Server) {
+        if self.state == State::WaitResetAck && (self.send.is_empty() || self.role == TlsRole::Server) {
             self.state = State::WaitAuth;
         }
         // A server answers the client's.
-        let turn = self.role == Role::Client || self.has_keys();
+        let turn = self.role == TlsRole::Client || self.has_keys();
         if self.state == State::WaitAuth
             && turn
             && !self.tls.is_handshaking()

@@ -9,10 +9,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, Ended, Framing, Instant, IpNet, Ipv4Net, Notice, OpenVpnFraming, OpenVpnHeader, Path,
-    PeerConfig, PeerId, Protocol, Rejected, ReplayWindow, SessionId, TableUsage, TunnelSettings, UnixTime,
+    Cipher, Command, Ended, Instant, IpNet, Ipv4Net, Notice, Path, PeerConfig, PeerId, Protocol, Rejected,
+    ReplayWindow, TableUsage, TunnelSettings, UnixTime,
 };
-use adit_openvpn::Role;
+use adit_openvpn::TlsRole;
+use adit_openvpn::codec::{Codec, DataFraming, DataHeader, Framing, session_id};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::keys::KeyMaterial;
 use adit_openvpn::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
@@ -159,7 +160,7 @@ impl ThirdPartyServer {
         for message in connection.keys.take_messages() {
             match message.strip_suffix(b"\0").unwrap_or(&message) {
                 b"PUSH_REQUEST" => self.establish(),
-                b"EXIT" => return self.drop_client("said goodbye"),
+                b"EXIT" => return self.drop_client("left (exit notice)"),
                 _ => {}
             }
         }
@@ -193,11 +194,11 @@ impl ThirdPartyServer {
             let event = match change {
                 Change::Install(key_id) => self.install(key_id),
                 Change::Seal(key_id) => {
-                    let session = SessionId::openvpn(PEER, key_id);
+                    let session = session_id(PEER, key_id);
                     Some(DataEvent::Activate { peer: PEER, session })
                 }
                 Change::Drop(key_id) => {
-                    let session = SessionId::openvpn(PEER, key_id);
+                    let session = session_id(PEER, key_id);
                     Some(DataEvent::Retire { peer: PEER, session })
                 }
             };
@@ -209,18 +210,12 @@ impl ThirdPartyServer {
         let cipher = self.cipher();
         let exchange = self.connection.as_mut()?.keys.find(key_id)?;
         let material = KeyMaterial::from_bytes(&exchange.export::<256>(EXPORT_DATA_KEYS)?);
-        let (seal, open) = material.directions(Role::Server, cipher, self.params.digest);
-        let header = OpenVpnHeader::V2 { peer_id: PEER.0 };
-        let framing = OpenVpnFraming { header, key_id, compression: self.params.compression };
-        Some(DataEvent::Install(Box::new(Install {
-            peer: PEER,
-            session: SessionId::openvpn(PEER, key_id),
-            framing: Framing::OpenVpn(framing),
-            cipher,
-            seal,
-            open,
-            replay_window: ReplayWindow::default(),
-        })))
+        let (seal, open) = material.directions(TlsRole::Server, cipher, self.params.digest);
+        let header = DataHeader::V2 { peer_id: PEER.0 };
+        let framing = Framing::Data(DataFraming { header, key_id, compression: self.params.compression });
+        let codec = Codec { framing, cipher, seal, open, replay_window: ReplayWindow::default() };
+        let session = session_id(PEER, key_id);
+        Some(DataEvent::Install(Box::new(Install { peer: PEER, session, codec })))
     }
 
     fn take_datagram(&mut self, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
@@ -237,7 +232,7 @@ impl ThirdPartyServer {
         let opened = connection.wrap.open(datagram)?;
         let body = ControlBody::decode(header.opcode, &opened.body)?;
         if opened.sid != connection.peer_sid || body.peer_sid.is_some_and(|sid| sid != connection.own_sid) {
-            return Err(Rejected::Unexpected("another session"));
+            return Err(Rejected::Unexpected("another control channel"));
         }
         if let Some(id) = opened.wrap_id {
             connection.replay.check(now, id)?;
@@ -258,7 +253,7 @@ impl Protocol for ThirdPartyServer {
     type Request = Request;
     type Reply = Reply;
     type Detail = PeerDetail;
-    type Codec = Framing;
+    type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.now = now;

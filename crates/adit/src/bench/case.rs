@@ -61,7 +61,7 @@ impl Case {
     /// Datagrams a batch: what the driver puts into one system call.
     pub(crate) fn batch(self) -> usize {
         match self.load {
-            // As many full segments as one super-packet of less than 64 KiB has and one train takes.
+            // As many full segments as one super-packet of less than 64 KiB has and one GSO batch takes.
             Load::Flow => 44,
             Load::Packets | Load::Epochs | Load::MirageVpn => {
                 (BATCH_BYTES / self.bytes).clamp(1, BATCH_PACKETS)

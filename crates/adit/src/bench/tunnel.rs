@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use adit_core::{
-    Cipher, CompressionFraming, ConnectionId, DataEvent, DirectionKey, Framing, Install, MacKey, Notice,
-    OpenVpnFraming, OpenVpnHeader, Path, PeerConfig, PeerId, ReplayWindow, SessionId, Transport,
+    Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, ReplayWindow, Transport,
 };
-use adit_dataplane::codec::openvpn;
+use adit_dataplane::aead::AeadError;
+use adit_dataplane::codec::SessionCodec;
+use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -21,12 +22,12 @@ use super::packets;
 const PEER: PeerId = PeerId(1);
 
 /// A key for both directions. It protects nothing.
-pub(crate) fn key(cipher: Cipher) -> DirectionKey {
+pub(crate) fn key(cipher: Cipher) -> Key {
     let mac =
         MacKey { digest: DIGEST, key: vec![0x3c; DIGEST.output_len()].into(), iv_key: [0xc3; 16].into() };
-    DirectionKey {
+    Key {
         mac: (!cipher.is_aead()).then_some(mac),
-        ..DirectionKey::aead(vec![0x5a; cipher.key_len()].into(), [0xa5; 8])
+        ..Key::aead(vec![0x5a; cipher.key_len()].into(), [0xa5; 8])
     }
 }
 
@@ -75,12 +76,12 @@ impl Tunnel {
         let (_, mut ingress, counters) = adit_dataplane::new(Config::new(openvpn::Server));
         let mut transmit_batch = TransmitBatch::new();
         for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
-            if let (Some(event), _) = split(event) {
+            if let (Some(event), _) = split(event, make_codec) {
                 egress.apply(event, &mut transmit_batch);
             }
         }
         for event in session(PEER, path, IpNet::V4(packets::CLIENT.into()), case) {
-            if let (_, Some(event)) = split(event) {
+            if let (_, Some(event)) = split(event, make_codec) {
                 ingress.apply(event);
             }
         }
@@ -211,28 +212,29 @@ fn path(transport: Transport) -> Path {
     }
 }
 
+/// What the codec of a session is made of.
+struct Codec {
+    framing: Framing,
+    cipher: Cipher,
+    key: Key,
+}
+
+fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
+    let Codec { framing, cipher, key } = &install.codec;
+    openvpn::session(*framing, *cipher, (key, key), ReplayWindow::default())
+}
+
 /// Orders that bring up one end.
-fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent; 3] {
-    let session = SessionId::openvpn(peer, 0);
-    let framing = OpenVpnFraming {
-        header: OpenVpnHeader::V2 { peer_id: PEER.0 },
-        key_id: 0,
-        compression: CompressionFraming::None,
-    };
+fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Codec>; 3] {
+    let session = openvpn::session_id(peer, 0);
+    let framing =
+        DataFraming { header: DataHeader::V2 { peer_id: PEER.0 }, key_id: 0, compression: Compression::None };
     let (framing, key) = match case.load {
         // The secret of the first epoch: as long for every cipher as the longest key.
-        Load::Epochs => (Framing::OpenVpnEpoch(framing), key(Cipher::ChaCha20Poly1305)),
-        _ => (Framing::OpenVpn(framing), key(case.cipher)),
+        Load::Epochs => (Framing::Epoch(framing), key(Cipher::ChaCha20Poly1305)),
+        _ => (Framing::Data(framing), key(case.cipher)),
     };
-    let install = Install {
-        peer,
-        session,
-        framing,
-        cipher: case.cipher,
-        seal: key.clone(),
-        open: key,
-        replay_window: ReplayWindow::default(),
-    };
+    let install = Install { peer, session, codec: Codec { framing, cipher: case.cipher, key } };
     [
         DataEvent::AddPeer(PeerConfig {
             peer,

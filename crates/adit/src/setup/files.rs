@@ -1,3 +1,5 @@
+mod fault;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -5,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-#[cfg(test)]
-use super::faults::before_change;
+use self::fault::before_change;
 use super::{SetupError, random};
 
 /// Only the owner enters.
@@ -268,33 +269,6 @@ fn sync_directory_of(path: &Path) -> Result<(), SetupError> {
         .and_then(|()| File::open(parent))
         .and_then(|directory| directory.sync_all())
         .map_err(failed("write", parent))
-}
-
-/// Comes before each change of the file system. In unit tests it may fail; in debug builds the environment may have it
-/// fail, too.
-#[cfg(not(test))]
-fn before_change() -> io::Result<()> {
-    #[cfg(debug_assertions)]
-    injected_fault()?;
-    Ok(())
-}
-
-/// The fault that `ADIT_TEST_FAULT` asks for: `kill N` is SIGKILL before change N, `full N` a full disk from change N on.
-#[cfg(all(not(test), debug_assertions))]
-fn injected_fault() -> io::Result<()> {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static CHANGES: AtomicU32 = AtomicU32::new(0);
-    let Ok(order) = std::env::var("ADIT_TEST_FAULT") else { return Ok(()) };
-    let Some((fault, number)) = order.split_once(' ') else { return Ok(()) };
-    let (change, from) = (CHANGES.fetch_add(1, Ordering::Relaxed), number.parse().unwrap_or(u32::MAX));
-    match fault {
-        "kill" if change == from => {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-            Ok(())
-        }
-        "full" if change >= from => Err(rustix::io::Errno::NOSPC.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Writes a file's content, in two parts, so that tests can have a fault between them.

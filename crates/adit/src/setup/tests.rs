@@ -1,3 +1,5 @@
+mod renewal;
+
 use super::*;
 
 #[test]

@@ -22,6 +22,10 @@ pub(crate) struct Report {
     pub(crate) role: String,
     /// The TUN device.
     pub(crate) device: String,
+    /// The names of all endpoints of its tunnel, if it has several. Each has a report: `peers` and `tables` are its own,
+    /// the counts those of the tunnel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) endpoints: Vec<String>,
     /// Each offload by the name that `adit up --no-offload` knows it by.
     pub(crate) offloads: BTreeMap<String, Switch>,
     /// Destinations whose path lately refused UDP_SEGMENT or segments of full length.
@@ -34,7 +38,7 @@ pub(crate) struct Report {
     /// What was lost outside the data plane, by reason.
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) peers: Vec<Peer>,
-    /// The tables that anybody can fill by sending packets (docs/LIMITS.md).
+    /// The tables that unauthenticated peers can fill (docs/LIMITS.md).
     #[serde(default)]
     pub(crate) tables: Vec<Table>,
     /// Certificates and revocation lists that have expired or will in less than 60 days.
@@ -45,7 +49,7 @@ pub(crate) struct Report {
     pub(crate) sandbox: BTreeMap<String, Switch>,
 }
 
-/// How full a table is that anybody can fill.
+/// How full a table is that unauthenticated peers can fill.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Table {
     /// What its entries are.
@@ -167,6 +171,7 @@ impl Report {
             pid: std::process::id(),
             role: P::ROLE.to_owned(),
             device: io_status.tun_name.clone(),
+            endpoints: Vec::new(),
             offloads: offloads(io_status),
             gso_limited_destinations: io_status.gso_limited_destinations,
             sent: direction(&snapshot.egress),

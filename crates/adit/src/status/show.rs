@@ -7,33 +7,59 @@ use adit_core::escaped;
 
 use super::report::{Direction, Peer, Report, Switch, Worker};
 
-/// The whole report, without a line end at its end.
-pub(super) fn text(report: &Report) -> String {
+/// A tunnel by the reports of its endpoints, without a line end at its end.
+pub(super) fn tunnel(endpoints: &[&Report]) -> String {
     let mut out = String::new();
+    let Some(first) = endpoints.first() else { return out };
     // Writing to a String cannot fail.
-    let [name, role, device] = [&report.name, &report.role, &report.device].map(|text| escaped(text));
-    let _ = writeln!(out, "{name} ({role}, pid {}) on {device}", report.pid);
-    let _ = writeln!(out, "  offloads   {}", switches(&report.offloads));
-    if report.gso_limited_destinations > 0 {
-        let count = report.gso_limited_destinations;
-        let _ = writeln!(out, "  udp-gso    limited for {count} of the destinations, whose path is narrow");
+    let _ = writeln!(out, "{}", title(endpoints, first));
+    let _ = writeln!(out, "  offloads   {}", switches(&first.offloads));
+    let limited: usize = endpoints.iter().map(|report| report.gso_limited_destinations).sum();
+    if limited > 0 {
+        let _ = writeln!(out, "  udp-gso    limited for {limited} of the destinations, whose path is narrow");
     }
-    if !report.sandbox.is_empty() {
-        let _ = writeln!(out, "  sandbox    {}", switches(&report.sandbox));
+    if !first.sandbox.is_empty() {
+        let _ = writeln!(out, "  sandbox    {}", switches(&first.sandbox));
     }
-    for expiring in &report.expiring {
+    for expiring in endpoints.iter().flat_map(|report| &report.expiring) {
         let _ = writeln!(out, "  warning    {}", escaped(&expiring.to_string()));
     }
-    line(&mut out, "sent", &report.sent);
-    line(&mut out, "received", &report.received);
-    if report.workers.len() > 1 {
-        for (number, each) in report.workers.iter().enumerate() {
+    line(&mut out, "sent", &first.sent);
+    line(&mut out, "received", &first.received);
+    if first.workers.len() > 1 {
+        for (number, each) in first.workers.iter().enumerate() {
             worker(&mut out, number, each);
         }
     }
-    dropped(&mut out, "dropped sending", &report.sent.drops);
-    dropped(&mut out, "dropped receiving", &report.received.drops);
-    dropped(&mut out, "lost", &report.losses);
+    dropped(&mut out, "dropped sending", &first.sent.drops);
+    dropped(&mut out, "dropped receiving", &first.received.drops);
+    for report in endpoints {
+        if endpoints.len() > 1 {
+            let _ = writeln!(out, "  endpoint   {}", escaped(&report.name));
+        }
+        dropped(&mut out, "lost", &report.losses);
+        who(&mut out, report);
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// The first line. The counts are those of all endpoints.
+fn title(endpoints: &[&Report], first: &Report) -> String {
+    let [role, device] = [&first.role, &first.device].map(|text| escaped(text));
+    let names: Vec<_> = endpoints.iter().map(|report| escaped(&report.name)).collect();
+    let names = names.join(", ");
+    let all: Vec<_> = first.endpoints.iter().map(|name| escaped(name)).collect();
+    match (endpoints.len(), all.len()) {
+        (1, 0..2) => format!("{names} ({role}, pid {}) on {device}", first.pid),
+        (1, _) => format!("{names} ({role}, pid {}) on {device}, one of {}", first.pid, all.join(", ")),
+        _ => format!("{names} ({role}, pid {}), endpoints of one tunnel on {device}", first.pid),
+    }
+}
+
+/// An endpoint's tables and peers.
+fn who(out: &mut String, report: &Report) {
     for table in &report.tables {
         let _ = writeln!(out, "  limit      {}", escaped(&table.to_string()));
     }
@@ -44,9 +70,8 @@ pub(super) fn text(report: &Report) -> String {
         if index > 0 {
             out.push('\n');
         }
-        peer(&mut out, each);
+        peer(out, each);
     }
-    out
 }
 
 fn switches(states: &BTreeMap<String, Switch>) -> String {
@@ -161,6 +186,7 @@ pub(super) mod tests {
             pid: 1,
             role: wild("server"),
             device: wild("tun0"),
+            endpoints: vec![wild("office"), wild("tcp")],
             offloads: BTreeMap::from([(wild("tun-tso"), Switch::Failed { why: wild("why") })]),
             gso_limited_destinations: 1,
             sent: counts(),
@@ -183,12 +209,35 @@ pub(super) mod tests {
 
     #[test]
     fn a_name_makes_no_line_and_commands_no_terminal() {
-        let text = text(&wild_report());
+        let text = tunnel(&[&wild_report()]);
         assert!(text.contains("  bob\\n  alice\\u{1b}[2J\\u{202e} at udp"), "{text}");
         let table = "  limit      handshakes: 3 of 1024 (128 of one source), 9 evicted, 0 refused\n";
         assert!(text.contains(table), "{text}");
         assert!(text.split('\n').all(|line| !line.contains(adit_core::is_unprintable)), "{text}");
         assert!(!text.lines().any(|line| line.starts_with("  alice")), "{text}");
+    }
+
+    #[test]
+    fn endpoints_of_one_tunnel_are_shown_together() {
+        let report = |name: &str| Report {
+            name: name.to_owned(),
+            role: "server".to_owned(),
+            device: "tun0".to_owned(),
+            endpoints: vec!["udp".to_owned(), "tcp".to_owned()],
+            ..wild_report()
+        };
+        let [udp, tcp] = ["udp", "tcp"].map(report);
+        let text = tunnel(&[&udp, &tcp]);
+        assert!(text.starts_with("udp, tcp (server, pid 1), endpoints of one tunnel on tun0\n"), "{text}");
+        let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(
+            (lines("  sent "), lines("  endpoint   udp"), lines("  endpoint   tcp")),
+            (1, 1, 1),
+            "{text}"
+        );
+        assert_eq!(lines("  bob"), 2, "{text}");
+        let alone = tunnel(&[&udp]);
+        assert!(alone.starts_with("udp (server, pid 1) on tun0, one of udp, tcp\n"), "{alone}");
     }
 
     #[test]

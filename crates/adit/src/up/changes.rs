@@ -1,182 +1,26 @@
-//! What changed in a configuration that was read again: what holds at once, and what only a new start can change.
+//! What changed in a configuration that was read again: what holds at once, and from when on the rest does.
 
-use adit_config::openvpn::{Config, Parsed, Role, ServerConfig};
+#[cfg(test)]
+mod audit;
+mod fixed;
 
-use super::scripts;
+use adit_config::Disposition;
+use adit_config::openvpn::{Config, Parsed, Role};
 
-/// Something that a running tunnel cannot change: it belongs to its device, its sockets, or the process.
-struct Fixed {
-    /// The directives that say it.
-    directives: &'static [&'static str],
-    /// Makes the first configuration say what the second says. True if it did not.
-    keep: fn(&mut Config, &Config) -> bool,
-}
-
-/// Replaces a value; true if it was another.
-fn keep<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
-    let changed = new != old;
-    if changed {
-        new.clone_from(old);
-    }
-    changed
-}
-
-/// The same for a value that only servers have.
-fn keep_of_server<T: Clone + PartialEq>(
-    new: &mut Config,
-    old: &Config,
-    value: impl Fn(&mut ServerConfig) -> &mut T,
-) -> bool {
-    let (Role::Server(new), Role::Server(old)) = (&mut new.role, &old.role) else { return false };
-    let mut old = old.clone();
-    keep(value(new), value(&mut old))
-}
-
-/// What no kind of tunnel changes while it runs.
-const FIXED: &[Fixed] = &[
-    Fixed { directives: &["dev"], keep: |new, old| keep(&mut new.device.name, &old.device.name) },
-    Fixed {
-        directives: &["tun-mtu"],
-        keep: |new, old| {
-            keep(&mut new.device.mtu, &old.device.mtu) | keep(&mut new.device.told_mtu, &old.device.told_mtu)
-        },
-    },
-    Fixed {
-        directives: &["txqueuelen"],
-        keep: |new, old| keep(&mut new.device.txqueuelen, &old.device.txqueuelen),
-    },
-    Fixed { directives: &["sndbuf"], keep: |new, old| keep(&mut new.socket.sndbuf, &old.socket.sndbuf) },
-    Fixed { directives: &["rcvbuf"], keep: |new, old| keep(&mut new.socket.rcvbuf, &old.socket.rcvbuf) },
-    Fixed {
-        directives: &["multihome"],
-        keep: |new, old| keep(&mut new.socket.multihome, &old.socket.multihome),
-    },
-    Fixed { directives: &["user"], keep: |new, old| keep(&mut new.process.user, &old.process.user) },
-    Fixed { directives: &["group"], keep: |new, old| keep(&mut new.process.group, &old.process.group) },
-    Fixed {
-        directives: &["log", "log-append", "syslog", "daemon"],
-        keep: |new, old| keep(&mut new.process.log, &old.process.log),
-    },
-    Fixed {
-        directives: &["suppress-timestamps"],
-        keep: |new, old| keep(&mut new.process.stamps, &old.process.stamps),
-    },
-    Fixed {
-        directives: &["status", "status-version"],
-        keep: |new, old| keep(&mut new.process.status, &old.process.status),
-    },
-    Fixed {
-        directives: &["writepid"],
-        keep: |new, old| keep(&mut new.process.pid_file, &old.process.pid_file),
-    },
-    Fixed { directives: &["nice"], keep: |new, old| keep(&mut new.process.nice, &old.process.nice) },
-    Fixed {
-        directives: &["mlock"],
-        keep: |new, old| keep(&mut new.process.lock_memory, &old.process.lock_memory),
-    },
-    Fixed { directives: &["tmp-dir"], keep: |new, old| keep(&mut new.process.tmp_dir, &old.process.tmp_dir) },
-    Fixed {
-        directives: &["management"],
-        keep: |new, old| keep(&mut new.process.management, &old.process.management),
-    },
-    Fixed { directives: &["secret"], keep: |new, old| keep(&mut new.secret, &old.secret) },
-    Fixed { directives: &["crl-verify"], keep: |new, old| keep(&mut new.tls.crl, &old.tls.crl) },
-];
-
-/// A helper without scripts has given up running programs.
-fn keep_from_first_scripts(new: &mut Config, old: &Config) -> bool {
-    let (Role::Server(server), Role::Server(before)) = (&new.role, &old.role) else { return false };
-    let first = scripts::any(&server.access) && !scripts::any(&before.access);
-    first && keep_of_server(new, old, |server| &mut server.access)
-}
-
-/// What a server does not change besides.
-const FIXED_OF_SERVER: &[Fixed] = &[
-    Fixed {
-        directives: &[
-            "auth-user-pass-verify",
-            "client-connect",
-            "client-disconnect",
-            "learn-address",
-            "tls-verify",
-            "tls-crypt-v2-verify",
-            "client-crresponse",
-        ],
-        keep: keep_from_first_scripts,
-    },
-    Fixed {
-        directives: &["local", "port", "lport", "proto"],
-        keep: |new, old| keep_of_server(new, old, |server| &mut server.listen),
-    },
-    Fixed {
-        directives: &["server", "ifconfig"],
-        keep: |new, old| {
-            let address = |config: &Config| match &config.role {
-                Role::Server(server) => server.ipv4.map(|own| own.address),
-                Role::Client(_) | Role::Point(_) => None,
-            };
-            address(new) != address(old) && keep_of_server(new, old, |server| &mut server.ipv4)
-        },
-    },
-    Fixed {
-        directives: &["server-ipv6", "ifconfig-ipv6"],
-        keep: |new, old| {
-            let address = |config: &Config| match &config.role {
-                Role::Server(server) => server.ipv6.map(|own| own.address),
-                Role::Client(_) | Role::Point(_) => None,
-            };
-            address(new) != address(old) && keep_of_server(new, old, |server| &mut server.ipv6)
-        },
-    },
-    Fixed {
-        directives: &["client-to-client"],
-        keep: |new, old| keep_of_server(new, old, |server| &mut server.client_to_client),
-    },
-    Fixed {
-        directives: &["ifconfig-pool-persist"],
-        keep: |new, old| keep_of_server(new, old, |server| &mut server.per_client.pool_file),
-    },
-    Fixed { directives: &["route", "route-ipv6"], keep: |new, old| keep(&mut new.routes, &old.routes) },
-    Fixed {
-        directives: &["route", "route-ipv6"],
-        keep: |new, old| keep(&mut new.named_routes, &old.named_routes),
-    },
-];
-
-/// What a client does not change besides.
-const FIXED_OF_CLIENT: &[Fixed] = &[
-    Fixed {
-        directives: &["route", "route-ipv6"],
-        keep: |new, old| keep(&mut new.named_routes, &old.named_routes),
-    },
-    Fixed {
-        directives: &["auth-user-pass", "auth-retry", "auth-nocache", "static-challenge"],
-        keep: |new, old| match (&mut new.role, &old.role) {
-            (Role::Client(new), Role::Client(old)) => keep(&mut new.auth, &old.auth),
-            _ => false,
-        },
-    },
-    Fixed {
-        directives: &["remote", "proto", "port", "local", "lport", "bind"],
-        keep: |new, old| match (&mut new.role, &old.role) {
-            (Role::Client(new), Role::Client(old)) => {
-                keep(&mut new.remotes, &old.remotes)
-                    | keep(&mut new.remote_random_hostname, &old.remote_random_hostname)
-            }
-            _ => false,
-        },
-    },
-];
+pub(super) use fixed::Since;
+use fixed::{Fixed, OF_ALL, OF_CLIENT, OF_POINT, OF_SERVER, OF_STATIC_POINT};
 
 /// What reading a configuration again came to.
 #[derive(Debug)]
 pub(super) struct Changes {
-    /// What can hold now: the new configuration, with what a running tunnel cannot change as it was.
+    /// The new configuration, with what only a new start of adit can change as it was.
     pub(super) now: Config,
     /// Whether that differs from what holds.
     pub(super) any: bool,
-    /// The directives that need a new start: those of each setting that differs.
-    pub(super) later: Vec<&'static [&'static str]>,
+    /// Whether it differs in what does not wait for a restart.
+    pub(super) at_once: bool,
+    /// The directives of each setting that differs and does not hold at once, and from when on it does.
+    pub(super) later: Vec<(&'static [&'static str], Since)>,
 }
 
 /// Compares a configuration with the one that holds.
@@ -184,21 +28,63 @@ pub(super) struct Changes {
 /// # Errors
 /// When the new one is of another kind of tunnel.
 pub(super) fn compare(new: &Parsed, old: &Config) -> Result<Changes, &'static str> {
-    let more = match (&new.config.role, &old.role) {
-        (Role::Client(_), Role::Client(_)) => FIXED_OF_CLIENT,
-        (Role::Server(_), Role::Server(_)) => FIXED_OF_SERVER,
-        (Role::Point(_), Role::Point(_)) => &[],
-        _ => return Err("it is another kind of tunnel now"),
-    };
     let mut now = new.config.clone();
+    // What holds until the next restart.
+    let mut until_restart = now.clone();
     let mut later = Vec::new();
-    for fixed in FIXED.iter().chain(more) {
-        if (fixed.keep)(&mut now, old) && !later.contains(&fixed.directives) {
-            later.push(fixed.directives);
+    for Fixed { directives, since, keep } in fixed_settings(&now, old)?.into_iter().flatten() {
+        let changed = match since {
+            Since::Restart => keep(&mut until_restart, old),
+            Since::Start(_) => keep(&mut until_restart, old) | keep(&mut now, old),
+        };
+        if changed && !later.contains(&(*directives, *since)) {
+            later.push((*directives, *since));
         }
     }
-    let any = now != *old;
-    Ok(Changes { now, any, later })
+    Ok(Changes { any: now != *old, at_once: until_restart != *old, now, later })
+}
+
+/// Where a setting changed, and by which directive.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place<'a> {
+    /// In the new file.
+    Changed(&'a Disposition),
+    /// It is not in the new file: where it was before.
+    Removed(&'a Disposition),
+}
+
+/// Finds where the setting of these directives changed: the first line that the other file has not, or else, where the
+/// content of a named file changed, the first of them.
+pub(super) fn place<'a>(new: &'a Parsed, old: &'a Parsed, directives: &[&str]) -> Option<Place<'a>> {
+    let first_beyond = |one: &'a Parsed, other: &Parsed| {
+        one.report.iter().filter(|entry| directives.contains(&entry.directive.as_str())).find(|entry| {
+            let is_same = |before: &Disposition| {
+                (&before.directive, before.fingerprint) == (&entry.directive, entry.fingerprint)
+            };
+            !other.report.iter().any(is_same)
+        })
+    };
+    let first_of = |directive: &&str| new.report.iter().find(|entry| entry.directive == **directive);
+    first_beyond(new, old)
+        .map(Place::Changed)
+        .or_else(|| first_beyond(old, new).map(Place::Removed))
+        .or_else(|| directives.iter().find_map(first_of).map(Place::Changed))
+}
+
+/// What a tunnel of that kind does not change at once.
+fn fixed_settings(new: &Config, old: &Config) -> Result<Vec<&'static [Fixed]>, &'static str> {
+    let kind = match (&new.role, &old.role) {
+        (Role::Client(_), Role::Client(_)) => OF_CLIENT,
+        (Role::Server(_), Role::Server(_)) => OF_SERVER,
+        (Role::PointToPoint(_), Role::PointToPoint(_)) => OF_POINT,
+        _ => return Err("it is another kind of tunnel now"),
+    };
+    let of_secret: &[Fixed] = match (&new.secret, &old.secret) {
+        (Some(_), Some(_)) if matches!(new.role, Role::PointToPoint(_)) => OF_STATIC_POINT,
+        (Some(_), Some(_)) | (None, None) => &[],
+        _ => return Err("it is another kind of tunnel now: one of both has a static key (`secret`)"),
+    };
+    Ok(vec![OF_ALL, kind, of_secret])
 }
 
 #[cfg(test)]
@@ -252,13 +138,114 @@ mod tests {
             ("route 10.5.0.0 255.255.0.0\n", "route"),
         ] {
             let changes = of("", &format!("{lines}max-clients 7\n"));
-            assert!(changes.later.iter().any(|one| one[0] == directive), "{lines}: {:?}", changes.later);
+            assert!(changes.later.iter().any(|(one, _)| one[0] == directive), "{lines}: {:?}", changes.later);
             let Role::Server(now) = &changes.now.role else { panic!("a server") };
             assert_eq!(now.max_clients, 7, "the rest holds");
             assert!(!of("", lines).any || lines == "proto tcp\n", "{lines}");
         }
         let changes = of("", "").now;
         assert_eq!(changes, server("").config);
+    }
+
+    /// What becomes of these lines at the end of a point-to-point tunnel that waits, with a static key or with TLS.
+    fn of_point(is_static: bool, old: &str, new: &str) -> Changes {
+        let parse = |lines: &str| {
+            let block = |name: &str, label: &str, body: &str| {
+                format!("<{name}>\n-----BEGIN {label}-----\n{body}\n-----END {label}-----\n</{name}>\n")
+            };
+            let [ca, cert] = ["ca", "cert"].map(|name| block(name, "CERTIFICATE", "AAAA"));
+            let key = block("key", "PRIVATE KEY", "AAAA");
+            let secret = block("secret", "OpenVPN Static key V1", &"5a".repeat(256));
+            let text = match is_static {
+                true => format!("dev tun0\nallow-deprecated-insecure-static-crypto\n{secret}{lines}"),
+                false => format!("dev tun0\ntls-server\ndh none\n{ca}{cert}{key}{lines}"),
+            };
+            let none = |_: &Path| Err("no such file".to_owned());
+            adit_config::openvpn::parse("p.conf", text.as_bytes(), &none).expect("a good file")
+        };
+        compare(&parse(new), &parse(old).config).expect("of one kind")
+    }
+
+    #[test]
+    fn what_the_end_that_waits_changes_at_once_and_with_a_restart() {
+        const BASE: &str = "ifconfig 10.4.0.1 10.4.0.2\ncipher AES-256-CBC\nauth SHA256\n";
+        const START: Since = Since::Start("");
+        // For TLS and for a static key: at once, or from when on.
+        for (lines, tls, is_static) in [
+            ("ping 5\n", None, None),
+            ("inactive 100\n", None, None),
+            ("verb 5\n", None, None),
+            ("explicit-exit-notify\n", None, None),
+            ("mssfix 1300\n", None, None),
+            ("tun-mtu 1400\n", Some(Since::Restart), Some(Since::Restart)),
+            ("route 10.5.0.0 255.255.0.0\n", Some(Since::Restart), Some(Since::Restart)),
+            ("ifconfig-ipv6 fd00::1/64 fd00::2\n", Some(Since::Restart), Some(Since::Restart)),
+            ("ifconfig-nowarn\n", Some(Since::Restart), Some(Since::Restart)),
+            ("replay-window 128\n", None, Some(Since::Restart)),
+            ("comp-lzo no\n", None, Some(Since::Restart)),
+            ("key-direction 1\n", None, Some(Since::Restart)),
+            ("port 1195\n", Some(START), Some(START)),
+            ("local 192.0.2.1\n", Some(START), Some(START)),
+            ("float\n", Some(START), Some(START)),
+            ("sndbuf 100000\n", Some(START), Some(START)),
+        ] {
+            for (kind, since) in [(false, tls), (true, is_static)] {
+                if (kind, lines) == (false, "key-direction 1\n") {
+                    continue;
+                }
+                let changes = of_point(kind, BASE, &format!("{BASE}{lines}"));
+                let found = changes.later.first().map(|(_, since)| match since {
+                    Since::Start(_) => START,
+                    Since::Restart => Since::Restart,
+                });
+                assert_eq!((found, changes.at_once), (since, since.is_none()), "{lines} {kind}");
+                assert_eq!(changes.any, since != Some(START), "{lines}: what waits for a restart is kept");
+            }
+        }
+        for (lines, is_static) in [
+            (BASE.replace("CBC", "CBC\ncipher AES-128-CBC"), true),
+            (BASE.replace("SHA256", "SHA512"), true),
+            (BASE.replace("10.4.0.1", "10.4.0.3"), false),
+        ] {
+            let changes = of_point(is_static, BASE, &lines);
+            assert!(
+                matches!(changes.later[..], [(_, Since::Restart)]) && !changes.at_once,
+                "{lines} {changes:?}"
+            );
+        }
+        let (one, other) = (server(""), of_point(false, BASE, BASE).now);
+        assert!(compare(&one, &other).is_err());
+    }
+
+    #[test]
+    fn the_line_that_changed_is_named() {
+        const ROUTES: &[&str] = &["route", "route-ipv6"];
+        let one = "route 10.5.0.0 255.255.0.0\n";
+        let two = "route 10.6.0.0 255.255.0.0\n";
+        let line =
+            |old: &str, new: &str, directives: &[&str]| match place(&server(new), &server(old), directives) {
+                Some(Place::Changed(entry)) => (true, entry.line, entry.directive.clone()),
+                Some(Place::Removed(entry)) => (false, entry.line, entry.directive.clone()),
+                None => (false, 0, String::new()),
+            };
+        let route = |is_new, line| (is_new, line, "route".to_owned());
+        assert_eq!(line(one, &format!("{one}{two}"), ROUTES), route(true, 5));
+        assert_eq!(line(one, &format!("{two}{one}"), ROUTES), route(true, 4));
+        assert_eq!(line(&format!("{one}{two}"), two, ROUTES), route(false, 4));
+        // A block's content counts as well.
+        let key = |digit: &str| {
+            let digits = digit.repeat(512);
+            format!(
+                "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n{digits}\n\
+                 -----END OpenVPN Static key V1-----\n</tls-auth>\n"
+            )
+        };
+        let found = line(&key("a"), &key("b"), &["key-direction", "tls-auth"]);
+        assert_eq!(found, (true, 4, "tls-auth".to_owned()));
+        // What changed is the file that it names.
+        assert_eq!(line(one, one, &["cert", "ca"]), (true, 10, "cert".to_owned()));
+        let shown = format!("{:?}", server(&key("c")).report);
+        assert!(shown.contains("Fingerprint(..)"), "{shown}");
     }
 
     #[test]

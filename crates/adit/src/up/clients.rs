@@ -33,16 +33,17 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Starts the thread. `remembered` is what the pool's file said.
+    /// Starts the thread. `remembered` is what the pool's file said, `leases` what the endpoints of the tunnel remember
+    /// together.
     pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         (files, helper): (Arc<Mutex<PerClient>>, HelperFiles),
-        remembered: Vec<PoolEntry>,
+        (remembered, leases): (Vec<PoolEntry>, Leases),
         handle: Handle<P>,
         log: Logger,
     ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let pool_file = lock(&files).pool_file.clone();
-        let mut leases = PoolLeases::new(pool_file, remembered);
+        let mut leases = PoolLeases::new(pool_file, remembered, leases);
         let work = move || {
             let mut log = log;
             loop {
@@ -133,46 +134,81 @@ pub(super) fn read_pool_file(file: Option<&PoolFile>) -> io::Result<Vec<PoolEntr
     }
 }
 
-/// Who has which address, and the file that says so.
+/// Who has which address of a tunnel's pool. Clones are the same: the endpoints of a tunnel remember together, in one file
+/// or in one each.
+#[derive(Clone, Default)]
+pub(super) struct Leases(Arc<Mutex<Entries>>);
+
+#[derive(Default)]
+struct Entries {
+    by_address: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
+    /// Changes so far.
+    changes: u64,
+}
+
+impl Entries {
+    /// An address has one owner, and a name one address.
+    fn note(&mut self, entry: PoolEntry) {
+        let key = (entry.ipv4, entry.ipv6);
+        if self.by_address.get(&key) == Some(&entry) {
+            return;
+        }
+        self.by_address.retain(|_, other| other.name != entry.name);
+        self.by_address.insert(key, entry);
+        self.changes += 1;
+    }
+}
+
+impl Leases {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The file that says who has which address.
 struct PoolLeases {
     file: Option<PoolFile>,
-    entries: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
+    leases: Leases,
+    /// Changes that the file has.
+    written: u64,
+    /// Since when there are others.
     changed: Option<Instant>,
 }
 
 impl PoolLeases {
-    fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>) -> Self {
-        let mut leases = PoolLeases { file, entries: BTreeMap::new(), changed: None };
-        remembered.into_iter().for_each(|entry| leases.note(entry));
-        leases.changed = None;
-        leases
+    fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>, leases: Leases) -> Self {
+        let mut entries = leases.lock();
+        // Of a name that another endpoint knows by now, its own file says nothing newer.
+        let is_first = entries.by_address.is_empty();
+        remembered.into_iter().for_each(|entry| entries.note(entry));
+        let written = if is_first { entries.changes } else { 0 };
+        drop(entries);
+        PoolLeases { file, leases, written, changed: None }
     }
 
-    /// An address has one owner, and a name one address.
     fn note(&mut self, entry: PoolEntry) {
-        let key = (entry.ipv4, entry.ipv6);
-        if self.entries.get(&key) == Some(&entry) {
-            return;
-        }
-        self.entries.retain(|_, other| other.name != entry.name);
-        self.entries.insert(key, entry);
-        self.changed.get_or_insert_with(Instant::now);
+        self.leases.lock().note(entry);
     }
 
-    fn next_write(&self) -> Duration {
+    /// When to look whether there is something to write. Other endpoints may note leases meanwhile.
+    fn next_write(&mut self) -> Duration {
         let every = self.file.as_ref().and_then(|file| file.every);
-        match (every, self.changed) {
-            (Some(every), Some(changed)) => every.saturating_sub(changed.elapsed()),
-            _ => Duration::from_secs(3600),
+        let Some(every) = every else { return Duration::from_secs(3600) };
+        if self.leases.lock().changes == self.written {
+            return every;
         }
+        every.saturating_sub(self.changed.get_or_insert_with(Instant::now).elapsed())
     }
 
     fn write(&mut self, helper: &HelperFiles, log: &mut Logger) {
         let Some(file) = self.file.as_ref().filter(|file| file.every.is_some()) else { return };
-        if self.changed.take().is_none() {
+        // Held while it is written, as another endpoint's file may be the same.
+        let entries = self.leases.lock();
+        self.changed = None;
+        if std::mem::replace(&mut self.written, entries.changes) == entries.changes {
             return;
         }
-        let text = print_pool_file(self.entries.values());
+        let text = print_pool_file(entries.by_address.values());
         if let Err(error) = helper.write_pool(&text) {
             let path = file.path.display();
             log.log(

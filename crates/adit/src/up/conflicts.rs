@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use adit_config::openvpn::{Family, Listen, Log, ManagementAddress, Parsed, Process, Role};
 use adit_core::Transport;
 
+use super::endpoints;
 use super::tunnel::place;
 
 /// Something that one tunnel of the machine alone can have.
@@ -67,7 +68,7 @@ fn overlap(one: IpAddr, other: IpAddr) -> bool {
 ///
 /// # Errors
 /// When there is any.
-pub(super) fn check(all: &[(&Path, &Parsed)]) -> Result<(), String> {
+pub(crate) fn check(all: &[(&Path, &Parsed)]) -> Result<(), String> {
     let mut problems = Vec::new();
     for (number, (file, parsed)) in all.iter().enumerate() {
         for (other_file, other) in all.iter().take(number) {
@@ -86,20 +87,18 @@ fn compare(
         problems.push(format!("{}: the same file is named twice", file.display()));
         return;
     }
+    let one_tunnel = endpoints::are_one_tunnel(parsed, other);
+    if one_tunnel {
+        problems.extend(endpoints::contradictions((file, parsed), (other_file, other)));
+    }
     for (resource, directives) in resources(parsed) {
-        let Some((_, of_other)) = resources(other).into_iter().find(|(theirs, _)| resource.excludes(theirs))
-        else {
-            continue;
+        let is_taken = |(theirs, of_other): &(Resource, &'static [&'static str])| {
+            let shared = one_tunnel && directives == *of_other && SHARED.contains(&directives);
+            resource.excludes(theirs) && !shared
         };
+        let Some((_, of_other)) = resources(other).into_iter().find(is_taken) else { continue };
         let (here, there) = (place(parsed, file, directives), place(other, other_file, of_other));
-        let way_out = match (&resource, has_same_network(parsed, other)) {
-            (Resource::Device(_), true) => {
-                "several endpoints of one tunnel (servers with the same `dev` and the same `server` network) are not \
-                 supported yet"
-            }
-            _ => "each tunnel needs its own",
-        };
-        problems.push(format!("{here}: {resource} is that of {there} too: {way_out}"));
+        problems.push(format!("{here}: {resource} is that of {there} too: each tunnel needs its own"));
     }
     for (directives, value) in settings(&parsed.config.process) {
         let theirs = settings(&other.config.process).into_iter().find(|(same, _)| *same == directives);
@@ -120,17 +119,8 @@ fn same_file(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-fn has_same_network(one: &Parsed, other: &Parsed) -> bool {
-    match (&one.config.role, &other.config.role) {
-        (Role::Server(one), Role::Server(other)) => {
-            let address = |server: &adit_config::openvpn::ServerConfig| {
-                (server.ipv4.map(|own| own.address), server.ipv6.map(|own| own.address))
-            };
-            address(one) == address(other)
-        }
-        _ => false,
-    }
-}
+/// The directives of what the endpoints of one tunnel share.
+const SHARED: [&[&str]; 2] = [&["dev"], &["ifconfig-pool-persist"]];
 
 /// What a tunnel takes for itself, and the directives that say so.
 fn resources(parsed: &Parsed) -> Vec<(Resource, &'static [&'static str])> {
@@ -143,7 +133,7 @@ fn resources(parsed: &Parsed) -> Vec<(Resource, &'static [&'static str])> {
         Role::Server(server) => {
             resources.extend(server.listen.iter().filter_map(listened).map(|it| (it, ADDRESS)))
         }
-        Role::Point(point) => {
+        Role::PointToPoint(point) => {
             resources.extend(point.listen.iter().filter_map(listened).map(|it| (it, ADDRESS)))
         }
         Role::Client(client) => {
@@ -293,19 +283,24 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_one_tunnel_are_told_apart_from_tunnels_with_one_device() {
+    fn endpoints_of_one_tunnel_share_its_device_and_what_is_remembered() {
         let server = |name: &str, lines: &str| {
             let key = "dh none\n<cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
                        <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n";
-            parse(name, &format!("dev tun0\n{lines}{key}"))
+            parse(name, &format!("dev tun0\nifconfig-pool-persist /var/pool\n{lines}{key}"))
         };
         let udp = server("udp.conf", "server 10.8.0.0 255.255.255.0\nproto udp\n");
-        let tcp = server("tcp.conf", "server 10.8.0.0 255.255.255.0\nproto tcp\n");
-        let other = server("other.conf", "server 10.9.0.0 255.255.255.0\nproto tcp\nport 1195\n");
-        let check = |name: &str, second: &Parsed| {
-            check(&[(Path::new("udp.conf"), &udp), (Path::new(name), second)]).expect_err("the same device")
+        let check = |lines: &str| {
+            let other = server("other.conf", lines);
+            check(&[(Path::new("udp.conf"), &udp), (Path::new("other.conf"), &other)])
         };
-        assert!(check("tcp.conf", &tcp).contains("several endpoints"), "{}", check("tcp.conf", &tcp));
-        assert!(check("other.conf", &other).ends_with("each tunnel needs its own"));
+        assert_eq!(check("server 10.8.0.0 255.255.255.0\nproto tcp\n"), Ok(()));
+        let why = check("server 10.8.0.0 255.255.255.0\nproto udp\n").expect_err("one port");
+        assert!(why.starts_with("other.conf:4: UDP port 1194 is that of udp.conf:4 too"), "{why}");
+        let why = check("server 10.9.0.0 255.255.255.0\nproto tcp\n").expect_err("another network");
+        assert!(why.contains("endpoints of one tunnel"), "{why}");
+        let why =
+            check("server 10.8.0.0 255.255.255.0\nproto tcp\nstatus /var/pool\n").expect_err("one file");
+        assert!(why.contains("the file /var/pool is that of udp.conf:2 too"), "{why}");
     }
 }

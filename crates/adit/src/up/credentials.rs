@@ -99,7 +99,7 @@ impl CredentialPrompt {
         self.source.get(None, signals)
     }
 
-    /// Asks for username and password, and gives the protocol the answer, without keeping anybody waiting.
+    /// Asks for username and password, and gives the protocol the answer; the calling thread does not wait.
     pub(super) fn ask<P: Protocol<Reply = Reply> + 'static>(
         &mut self,
         reason: Option<String>,

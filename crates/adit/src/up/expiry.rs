@@ -64,7 +64,7 @@ impl Renewal {
                 "get a new profile from the server's administrator (adit renew DIR NAME)",
                 "get a new profile from the server's administrator",
             ),
-            Role::Server(_) | Role::Point(_) => (
+            Role::Server(_) | Role::PointToPoint(_) => (
                 "get a new certificate from its authority (adit renew DIR, where `adit init` made it)",
                 "make a new certificate for the authority with the same name and key, which keeps all others valid, \
                  and bring it to the server and each client",

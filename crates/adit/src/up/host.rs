@@ -12,6 +12,7 @@ use adit_core::Severity;
 use adit_io::{KillSwitch, Routing};
 
 use super::conflicts;
+use super::endpoints;
 use super::notify;
 use super::signals::{Order, StartupSignals};
 use super::startup::{Member, Startup};
@@ -41,7 +42,8 @@ fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
     forbid_core_files()?;
     let parsed = tunnel::read(file)?;
     let mut log = open_log(&mut Logs::default(), &parsed, None)?;
-    turn_kill_switch_on(args, file, &parsed, &mut log)?;
+    check_kill_switch(args, &[(file, &parsed)])?;
+    turn_kill_switch_on(args, &mut log)?;
     // Names are looked up later.
     Routing::recover();
     notify::connect();
@@ -49,7 +51,7 @@ fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
     let name = stem(file);
     let parsed = Arc::new(parsed);
     let as_read = Arc::clone(&parsed);
-    let tunnel = Tunnel { args, file, name, has_others: false, parsed, as_read, log };
+    let tunnel = Tunnel { args, file, name, has_others: false, parsed, as_read, log, shared: None };
     tunnel.run(startup.member())
 }
 
@@ -62,10 +64,6 @@ struct Readable<'a> {
 
 fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     forbid_core_files()?;
-    if args.kill_switch.is_some() {
-        let why = "--kill-switch is for one configuration: each would hold back what the others send";
-        return Err(Failure::Configuration(why.to_owned()));
-    }
     let (readable, mut first) = read_all(files);
     if args.exit_with_first
         && let Some(code) = first
@@ -74,8 +72,10 @@ fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     }
     let all: Vec<(&Path, &Parsed)> = readable.iter().map(|one| (one.file, &one.parsed)).collect();
     conflicts::check(&all).map_err(Failure::Configuration)?;
+    check_kill_switch(args, &all)?;
     let (tunnels, log) = with_logs(args, readable, &mut first);
-    let Some(log) = log else { return Ok(first.unwrap_or(ExitCode::FAILURE)) };
+    let Some(mut log) = log else { return Ok(first.unwrap_or(ExitCode::FAILURE)) };
+    turn_kill_switch_on(args, &mut log)?;
     adit_io::allow_many_descriptors();
     Routing::recover();
     notify::connect();
@@ -134,13 +134,15 @@ fn with_logs<'a>(
     first: &mut Option<ExitCode>,
 ) -> (Vec<Tunnel<'a>>, Option<Logger>) {
     let (mut logs, mut tunnels, mut own) = (Logs::default(), Vec::new(), None);
-    for Readable { file, name, parsed } in readable {
+    let named: Vec<(&str, &Parsed)> = readable.iter().map(|one| (one.name.as_str(), &one.parsed)).collect();
+    let shared = endpoints::share(&named);
+    for (Readable { file, name, parsed }, shared) in readable.into_iter().zip(shared) {
         match open_log(&mut logs, &parsed, Some(&name)) {
             Ok(log) => {
                 own = own.or_else(|| open_log(&mut logs, &parsed, None).ok());
                 let parsed = Arc::new(parsed);
                 let as_read = Arc::clone(&parsed);
-                tunnels.push(Tunnel { args, file, name, has_others: true, parsed, as_read, log });
+                tunnels.push(Tunnel { args, file, name, has_others: true, parsed, as_read, log, shared });
             }
             Err(failure) => {
                 let code = failure.exit();
@@ -191,18 +193,29 @@ fn watch_signals() -> Result<StartupSignals, Failure> {
     StartupSignals::watch().map_err(|error| Failure::World(format!("signals cannot be watched: {error}")))
 }
 
-/// `--kill-switch`, before anything else that reaches the network.
-fn turn_kill_switch_on(args: &Args, file: &Path, parsed: &Parsed, log: &mut Logger) -> Result<(), Failure> {
-    let Some(scope) = args.kill_switch else { return Ok(()) };
-    if !matches!(parsed.config.role, Role::Client(_)) {
-        let why = "--kill-switch is for clients: a server's answers would not leave";
-        return Err(Failure::Configuration(why.to_owned()));
+/// `--kill-switch` holds back what servers answer.
+fn check_kill_switch(args: &Args, all: &[(&Path, &Parsed)]) -> Result<(), Failure> {
+    let is_client = |parsed: &Parsed| matches!(parsed.config.role, Role::Client(_));
+    match all.iter().find(|(_, parsed)| args.kill_switch.is_some() && !is_client(parsed)) {
+        None => Ok(()),
+        Some((file, _)) => {
+            let file = file.display();
+            let why = format!("{file}: --kill-switch is for clients: a server's answers would not leave");
+            Err(Failure::Configuration(why))
+        }
     }
-    let switch = KillSwitch::new(file, scope == KillSwitchScope::Lan);
+}
+
+/// `--kill-switch`, before anything else that reaches the network: one for all files, also those with a mistake.
+fn turn_kill_switch_on(args: &Args, log: &mut Logger) -> Result<(), Failure> {
+    let Some(scope) = args.kill_switch else { return Ok(()) };
+    let files: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    let switch = KillSwitch::new(&files, scope == KillSwitchScope::Lan);
     switch.on().map_err(|error| Failure::World(error.to_string()))?;
-    let file = file.display();
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let (whose, files) = (if files.len() > 1 { "these tunnels'" } else { "this tunnel's" }, files.join(" "));
     let text = format_args!(
-        "kill switch on: only this tunnel's packets leave, until `adit kill-switch off {file}` (nftables {})",
+        "kill switch on: only {whose} packets leave, until `adit kill-switch off {files}` (nftables {})",
         switch.table()
     );
     log.log(Severity::Info, text);

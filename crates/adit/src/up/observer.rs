@@ -79,8 +79,8 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             }
             // `adit up` says why as its last word.
             Event::Ended(Ended::Failed(_)) | Event::Open { .. } | Event::Close { .. } => {}
-            // They go elsewhere: to the data plane, and to `request`.
-            Event::Data(_) | Event::Request(_) => {}
+            // They go elsewhere: to the data plane, to `request`, to the other endpoints.
+            Event::Data(_) | Event::Request(_) | Event::LeasesMoved => {}
         }
     }
 

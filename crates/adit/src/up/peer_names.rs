@@ -33,7 +33,7 @@ pub(super) struct PeerNames {
 impl PeerNames {
     /// Looks up what the file names; `None` if the peer may be anywhere.
     pub(super) fn look_up(config: &Config) -> Option<Self> {
-        let Role::Point(point) = &config.role else { return None };
+        let Role::PointToPoint(point) = &config.role else { return None };
         if config.socket.float || point.remotes.is_empty() {
             return None;
         }

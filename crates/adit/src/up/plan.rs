@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::openvpn::{ClientConfig, PointConfig, Role, ServerConfig, SharedSecret};
+use adit_config::openvpn::{ClientConfig, Parsed, PointToPointConfig, Role, ServerConfig, SharedSecret};
 use adit_core::{Severity, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials};
 use adit_openvpn::params::ClientParams;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::credentials::CredentialPrompt;
 use super::management::{Management, PendingQueries};
 use super::peer_names::PeerNames;
-use super::reload::{self, ClientKind, Reloads, ServerKind};
+use super::reload::{self, ClientKind, PointKind, Reloads, Remotes, ServerKind, StaticKind, Trust};
 use super::run::Watched;
 use super::startup::Member;
 use super::terminal::Terminal;
@@ -50,7 +50,7 @@ impl Tunnel<'_> {
         match &parsed.config.role {
             Role::Client(client) => self.run_client(client, ingredients, management, member),
             Role::Server(server) => self.run_server(server, ingredients, management, member),
-            Role::Point(point) => self.run_point(point, ingredients, management, member),
+            Role::PointToPoint(point) => self.run_point_to_point(point, ingredients, management, member),
         }
     }
 
@@ -60,13 +60,19 @@ impl Tunnel<'_> {
         management: Option<Management>,
         member: Member<'_>,
     ) -> Result<(), Failure> {
-        let (config, seed) = (&self.parsed.config, seed()?);
+        let (config, seed, wall) = (&self.parsed.config, seed()?, wall());
         let names = PeerNames::look_up(config);
         let only_from = names.as_ref().map(PeerNames::addresses);
-        let params = static_tunnel::params(config, secret, self.resolve_timeout(), (wall(), only_from));
+        let timeout = resolve_timeout(&self.parsed);
+        let params = static_tunnel::params(config, secret, timeout, (wall, only_from));
         let expiry = Expiry::new(self.file, &config.role);
         let watched = Watched { revocations: None, expiry, names };
-        self.run_protocol(watched, (None, management, None), member, |now| {
+        let (remotes, waits) = (Remotes::of(config), matches!(config.role, Role::PointToPoint(_)));
+        let reloads: Reloads<StaticTunnel> = Box::new(move |source, handle| match waits {
+            true => reload::reload(source, StaticKind::<false> { handle, remotes, wall }),
+            false => reload::reload(source, StaticKind::<true> { handle, remotes, wall }),
+        });
+        self.run_protocol(watched, (None, management, reloads), member, |now| {
             StaticTunnel::new(params, now, seed)
         })
     }
@@ -104,7 +110,7 @@ impl Tunnel<'_> {
         member: Member<'_>,
     ) -> Result<(), Failure> {
         let Ingredients { credentials, lists, watched, questions, wall, seed } = with;
-        let timeout = self.resolve_timeout();
+        let timeout = resolve_timeout(&self.parsed);
         let mut params =
             translate::client_params(&self.parsed.config, client, &credentials, timeout, lists, wall)
                 .map_err(|error| self.locate(&error))?;
@@ -121,10 +127,12 @@ impl Tunnel<'_> {
         }
         say_what_can_be_asked(client, &mut params);
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
+        let remotes = Remotes::of(&self.parsed.config);
         let reloads: Reloads<Client> = Box::new(move |source, handle| {
-            reload::reload(source, ClientKind { handle, credentials, lists, timeout, wall, expiry })
+            let trust = Trust { credentials, lists, expiry };
+            reload::reload(source, ClientKind { handle, remotes, trust, wall })
         });
-        let with = (Some(prompt), management, Some(reloads));
+        let with = (Some(prompt), management, reloads);
         self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
     }
 
@@ -146,40 +154,48 @@ impl Tunnel<'_> {
         params.per_client.remembered = remembered;
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let reloads: Reloads<Server> = Box::new(move |source, handle| {
-            reload::reload(source, ServerKind { handle, credentials, lists, secret, wall, expiry })
+            let trust = Trust { credentials, lists, expiry };
+            reload::reload(source, ServerKind { handle, trust, secret, wall })
         });
-        let with = (None, management, Some(reloads));
-        self.run_protocol(watched, with, member, |now| Server::new(params, now, seed))
+        let with = (None, management, reloads);
+        let pool = self.shared.as_ref().map(|shared| shared.pool.clone()).unwrap_or_default();
+        self.run_protocol(watched, with, member, move |now| Server::with_pool(params, &pool, now, seed))
     }
 
-    fn run_point(
+    fn run_point_to_point(
         self,
-        point: &PointConfig,
+        point: &PointToPointConfig,
         with: Ingredients,
         management: Option<Management>,
         member: Member<'_>,
     ) -> Result<(), Failure> {
         let Ingredients { credentials, lists, watched, wall, seed, .. } = with;
         let only_from = watched.names.as_ref().map(PeerNames::addresses);
+        let beside = (wall, only_from);
         let params =
-            translate::point_params(&self.parsed.config, point, &credentials, lists, (wall, only_from))
+            translate::point_to_point_params(&self.parsed.config, point, &credentials, lists.clone(), beside)
                 .map_err(|error| self.locate(&error))?;
-        self.run_protocol(watched, (None, management, None), member, |now| Server::new(params, now, seed))
-    }
-
-    /// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
-    /// says so.
-    fn resolve_timeout(&self) -> Option<Duration> {
-        let mentioned = self.parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
-        match &self.parsed.config.role {
-            Role::Client(client) if mentioned => client.resolve_retry,
-            _ => Some(Duration::ZERO),
-        }
+        let expiry = watched.expiry.clone();
+        let reloads: Reloads<Server> = Box::new(move |source, handle| {
+            let trust = Trust { credentials, lists, expiry };
+            reload::reload(source, PointKind { handle, trust, wall })
+        });
+        self.run_protocol(watched, (None, management, reloads), member, |now| Server::new(params, now, seed))
     }
 
     /// An error of the credentials, with the line of the directive at fault.
     fn locate(&self, error: &CredentialError) -> Failure {
         self.at_line(error.directive(), error)
+    }
+}
+
+/// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
+/// says so.
+pub(super) fn resolve_timeout(parsed: &Parsed) -> Option<Duration> {
+    let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
+    match &parsed.config.role {
+        Role::Client(client) if mentioned => client.resolve_retry,
+        _ => Some(Duration::ZERO),
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
 use adit_core::{EventOf, IpNet, Protocol, RouteVia};
-use adit_io::{Account, Confined, Helper, Observer, Policy, Scripts};
+use adit_io::{Account, Confined, Helper, Observer, Policy, Remote, Scripts};
 
-use super::scripts;
+use super::{scripts, translate};
 use crate::helper;
 
 /// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
@@ -34,7 +34,7 @@ pub(super) fn settle_in(process: &Process) -> Result<(), String> {
 /// settings are applied once, while it is still root.
 pub(super) fn needs_network(config: &Config) -> bool {
     match &config.role {
-        Role::Client(_) | Role::Point(_) => true,
+        Role::Client(_) | Role::PointToPoint(_) => true,
         Role::Server(server) => config.routes.iter().any(|route| match route.via {
             RouteVia::Tunnel => false,
             RouteVia::Gateway(gateway) => !inner_networks(server).any(|network| network.contains(&gateway)),
@@ -73,6 +73,14 @@ pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
         prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
     })
+}
+
+/// The remotes of a client, as its file has them.
+pub(crate) fn remotes(config: &Config) -> Vec<Remote> {
+    match &config.role {
+        Role::Client(client) => translate::remotes(client),
+        Role::Server(_) | Role::PointToPoint(_) => Vec::new(),
+    }
 }
 
 /// Starts the helper.

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use adit_config::openvpn::Crl;
 use adit_core::{Protocol, Severity};
-use adit_io::{Handle, HelperFiles, Mark};
+use adit_io::{Handle, HelperAccess, HelperFiles, Mark};
 use adit_openvpn::credentials;
 use adit_openvpn::request::Reply;
 use adit_pki::{RevocationError, Revocations};
 
 use super::ending::Ending;
 use super::expiry::Expiry;
+use super::terminal::{Turn, Turns};
 use crate::configuration;
 use crate::log::Logger;
 
@@ -66,9 +67,96 @@ fn unusable(error: &RevocationError) -> String {
     format!("crl-verify: {error}")
 }
 
+/// What a configuration that is read again says of lists.
+pub(super) struct Other {
+    /// The lists.
+    pub(super) lists: Option<Revocations>,
+    content: Vec<u8>,
+    source: Option<Source>,
+}
+
+/// The lists that a configuration names which the helper has read, but not adopted yet.
+pub(super) fn again(
+    crl: Option<&Crl>,
+    file: &Path,
+    files: &HelperFiles,
+    expiry: &Expiry,
+) -> Result<Other, String> {
+    let source = match crl {
+        None => return Ok(Other { lists: None, content: Vec::new(), source: None }),
+        Some(Crl::Inline(lists)) => {
+            let content = lists.text().as_bytes().to_vec();
+            let lists = Revocations::from_lists(&content).map_err(|error| unusable(&error))?;
+            return Ok(Other { lists: Some(lists), content, source: None });
+        }
+        Some(Crl::File(path)) => Source::unread(configuration::find(file, path), false, expiry),
+        Some(Crl::Directory(path)) => Source::unread(configuration::find(file, path), true, expiry),
+    };
+    let content = files.proposed_revocations().map_err(|error| source.unreadable(&error))?;
+    let lists = match source.directory {
+        true => Revocations::from_serials(&content),
+        false => Revocations::from_lists(&content).map_err(|error| unusable(&error))?,
+    };
+    Ok(Other { lists: Some(lists), content, source: Some(source) })
+}
+
+/// Watches what `crl-verify` names, one file or directory at a time. Copies do the same.
+#[derive(Clone)]
+pub(super) struct Watch {
+    helper: HelperAccess,
+    ending: Ending,
+    log: Logger,
+    turns: Turns,
+}
+
+impl Watch {
+    /// Watches nothing yet, and nothing after the end of the tunnel.
+    pub(super) fn new(helper: HelperAccess, ending: Ending, log: Logger) -> Self {
+        Watch { helper, ending, log, turns: Turns::default() }
+    }
+
+    /// Watches that, in place of what was watched before.
+    ///
+    /// # Errors
+    /// When the helper is gone, or there are no more threads.
+    pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
+        &self,
+        source: Source,
+        handle: Handle<P>,
+    ) -> io::Result<()> {
+        let turn = self.turns.next();
+        let files = self.helper.files()?;
+        source.watch(files, handle, (self.log.clone(), self.ending.clone(), turn))
+    }
+
+    /// Watches what another configuration names, or nothing.
+    pub(super) fn change<P: Protocol<Reply = Reply> + 'static>(
+        &self,
+        Other { content, source, .. }: Other,
+        handle: Handle<P>,
+        (ca, expiry): (&[u8], &Expiry),
+    ) {
+        let Some(mut source) = source else {
+            drop(self.turns.next());
+            return expiry.note_lists(&content);
+        };
+        source.set_authorities(ca);
+        source.note(&content);
+        if let Err(error) = self.start(source, handle) {
+            let text = format_args!("crl-verify: changes of it are not seen: {error}");
+            self.log.clone().log(Severity::Warning, text);
+        }
+    }
+}
+
 impl Source {
+    /// One that counts as changed when it is looked at first.
+    fn unread(path: PathBuf, directory: bool, expiry: &Expiry) -> Self {
+        Source { path, directory, seen: None, expiry: expiry.clone(), ca: Vec::new() }
+    }
+
     fn new(path: PathBuf, directory: bool, expiry: &Expiry) -> Self {
-        let mut source = Source { path, directory, seen: None, expiry: expiry.clone(), ca: Vec::new() };
+        let mut source = Source::unread(path, directory, expiry);
         source.seen = source.mark().ok();
         source
     }
@@ -129,15 +217,18 @@ impl Source {
 
     /// Tells the protocol of each change that the helper sees, until the tunnel has ended. What cannot be read is told in the log,
     /// once; the lists read before stay in force, as with OpenVPN.
-    pub(super) fn watch<P: Protocol<Reply = Reply> + 'static>(
+    fn watch<P: Protocol<Reply = Reply> + 'static>(
         mut self,
         files: HelperFiles,
         handle: Handle<P>,
-        (mut log, ending): (Logger, Ending),
+        (mut log, ending, turn): (Logger, Ending, Turn),
     ) -> io::Result<()> {
         let mut complained = false;
         thread::Builder::new().name("adit-crl".to_owned()).spawn(move || {
             loop {
+                if turn.is_over() {
+                    return;
+                }
                 let looked = files.revocation_mark().and_then(|mark| match self.seen == Some(mark) {
                     true => Ok(None),
                     false => files.revocations().map(|content| Some((mark, content))),

@@ -20,7 +20,7 @@ use super::reload::{Reload, Reloads, Source};
 use super::scripts::{self, Scripts};
 use super::startup::Member;
 use super::tunnel::Tunnel;
-use super::{Failure, privileges, revocations, signals, status_file, translate};
+use super::{Failure, codec, plan, privileges, revocations, signals, status_file, translate};
 use crate::configuration;
 use crate::status::{self, OtherTables, StatusSource};
 
@@ -49,7 +49,7 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: StatusSource>(
         mut self,
         watched: Watched,
-        (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Option<Reloads<P>>),
+        (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Reloads<P>),
         member: Member<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
@@ -70,10 +70,12 @@ impl Tunnel<'_> {
             prompt.use_helper(access.clone());
         }
         let clients = self.start_clients(per_client.clone(), &access, &handle)?;
-        let reload = self.reload(reloads, (per_client, &access), &handle)?;
-        let receiver = signals::receiver(handle.clone(), shown.form, (self.log.clone(), reload));
+        let ending = Ending::default();
+        let crl = revocations::Watch::new(access.clone(), ending.clone(), self.log.clone());
+        let reload = self.reload(reloads, (per_client, &access, crl.clone()), &handle)?;
+        let receiver = signals::receiver(handle.clone(), shown.form, (self.log.clone(), reload.clone()));
         member.take_orders(receiver).map_err(no_signals)?;
-        let _ending = self.watch(watched, &access, &handle)?;
+        let _ending = self.watch(watched, &access, &handle, (&crl, &ending))?;
         if let Some(output) = shown.status_file.take() {
             output.start(handle.clone(), self.log.clone()).map_err(no_thread)?;
         }
@@ -83,7 +85,8 @@ impl Tunnel<'_> {
         let scripts = self.start_scripts(&access, &handle, &shown.tables)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
-        let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, self.log.clone()));
+        let beside = (self.log.clone(), reload);
+        let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
         let (asks, log) = ((prompt, scripts), self.log.clone());
         let observer = LogObserver::new((log, notifier), handle.clone(), clients, asks, watcher);
         let begin = || member.set_up(account);
@@ -110,7 +113,11 @@ impl Tunnel<'_> {
         config.resolv_conf.clone_from(&args.resolv_conf);
         config.kill_switch = args.kill_switch.is_some();
         privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
-        Driver::new(config).map_err(world)
+        match &self.shared {
+            None => Driver::new(config, codec::openvpn),
+            Some(shared) => Driver::join(config, codec::openvpn, &shared.device),
+        }
+        .map_err(world)
     }
 
     /// `writepid`, the socket of `adit status`, and the status file.
@@ -124,8 +131,13 @@ impl Tunnel<'_> {
         let tables = OtherTables::default();
         let usage = self.log.clone();
         tables.add(move || usage.usage());
-        let beside = (member.startup().confinement.clone(), tables.clone());
-        let socket = match status::serve(&self.name, handle.clone(), expiry.clone(), beside) {
+        let beside = status::Beside {
+            expiry: expiry.clone(),
+            confinement: member.startup().confinement.clone(),
+            tables: tables.clone(),
+            endpoints: self.shared.as_ref().map(|shared| shared.names.clone()).unwrap_or_default(),
+        };
+        let socket = match status::serve(&self.name, handle.clone(), beside) {
             Ok(socket) => Some(socket),
             // A tunnel that cannot be asked for its status is still a tunnel.
             Err(error) => {
@@ -217,29 +229,32 @@ impl Tunnel<'_> {
         let pool_file = files.lock().unwrap_or_else(PoisonError::into_inner).pool_file.clone();
         let remembered = clients::read_pool_file(pool_file.as_ref()).unwrap_or_default();
         let helper = helper.files().map_err(no_helper)?;
-        Clients::start((files, helper), remembered, handle.clone(), self.log.clone())
+        let leases = self.shared.as_ref().map(|shared| shared.leases.clone()).unwrap_or_default();
+        Clients::start((files, helper), (remembered, leases), handle.clone(), self.log.clone())
             .map(Some)
             .map_err(no_thread)
     }
 
-    /// What SIGHUP does, unless it makes the tunnel connect anew as SIGUSR1 does.
+    /// What SIGHUP does.
     fn reload<P: StatusSource>(
         &self,
-        reloads: Option<Reloads<P>>,
-        (per_client, helper): (Option<Arc<Mutex<PerClient>>>, &HelperAccess),
+        reloads: Reloads<P>,
+        (per_client, helper, crl): (Option<Arc<Mutex<PerClient>>>, &HelperAccess, revocations::Watch),
         handle: &Handle<P>,
-    ) -> Result<Option<Reload>, Failure> {
-        let Some(reloads) = reloads else { return Ok(None) };
+    ) -> Result<Reload, Failure> {
         let known = self.as_read.config.routes.len();
         let source = Source {
             file: self.file.to_owned(),
+            start: Arc::clone(&self.as_read),
+            resolve_timeout: plan::resolve_timeout(&self.as_read),
             holds: Arc::clone(&self.as_read),
             looked_up: self.parsed.config.routes.get(known..).unwrap_or_default().to_vec(),
             per_client,
+            crl,
             files: helper.files().map_err(no_helper)?,
             log: self.log.clone(),
         };
-        Ok(Some(reloads(source, handle.clone())))
+        Ok(reloads(source, handle.clone()))
     }
 
     fn start_scripts<P: StatusSource>(
@@ -264,15 +279,14 @@ impl Tunnel<'_> {
         Watched { revocations, expiry, names }: Watched,
         helper: &HelperAccess,
         handle: &Handle<P>,
+        (crl, ending): (&revocations::Watch, &Ending),
     ) -> Result<EndOnDrop, Failure> {
-        let ending = Ending::default();
         let beside = || (self.log.clone(), ending.clone());
         if let Some(source) = revocations {
             let no_watch = |error: io::Error| {
                 Failure::World(format!("no thread to watch what crl-verify names: {error}"))
             };
-            let files = helper.files().map_err(no_helper)?;
-            source.watch(files, handle.clone(), beside()).map_err(no_watch)?;
+            crl.start(source, handle.clone()).map_err(no_watch)?;
         }
         expiry.watch(self.log.clone(), expiry::EVERY, ending.clone()).map_err(no_thread)?;
         if let Some(names) = names {
@@ -304,7 +318,7 @@ fn status_form(config: &Config) -> status_file::Form {
         Role::Server(_) => {
             status_file::Form::Clients(config.process.status.as_ref().map_or(1, |status| status.version))
         }
-        Role::Client(_) | Role::Point(_) => status_file::Form::Statistics,
+        Role::Client(_) | Role::PointToPoint(_) => status_file::Form::Statistics,
     }
 }
 

@@ -95,7 +95,7 @@ impl Waiting for StartupSignals {
 /// What a signal asks of each tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// End, with a goodbye (SIGTERM, SIGINT).
+    /// End, with the exit notice (SIGTERM, SIGINT).
     Shutdown,
     /// Connect anew (SIGUSR1).
     Restart,
@@ -150,19 +150,15 @@ impl Tunnels {
 pub(super) fn receiver<P: Protocol + StatusSource>(
     handle: Handle<P>,
     form: Form,
-    (mut log, reload): (Logger, Option<Reload>),
+    (mut log, reload): (Logger, Reload),
 ) -> Receiver {
     Box::new(move |order| match order {
         Order::Shutdown => handle.command(Command::Shutdown),
         Order::Restart => handle.command(Command::Restart),
-        Order::Reload => match &reload {
-            Some(reload) => {
-                reload.begin();
-                true
-            }
-            // Its file is read at its start alone.
-            None => handle.command(Command::Restart),
-        },
+        Order::Reload => {
+            reload.begin();
+            true
+        }
         Order::Status => {
             status_file::tell(form, &handle, &mut log);
             true
@@ -170,7 +166,7 @@ pub(super) fn receiver<P: Protocol + StatusSource>(
     })
 }
 
-/// SIGTERM and SIGINT end the tunnels with a goodbye (a second one at once), SIGUSR1 makes them connect anew, SIGHUP has
+/// SIGTERM and SIGINT end the tunnels with the exit notice (a second one at once), SIGUSR1 makes them connect anew, SIGHUP has
 /// them read their files again, SIGUSR2 writes their state to the log.
 pub(super) fn watch(tunnels: Tunnels) -> io::Result<()> {
     let stopping = Arc::new(AtomicBool::new(false));

@@ -8,7 +8,9 @@ use adit_core::UnixTime;
 use adit_openvpn::params::{DataParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
 
-use super::translate::{data, keepalive, key_direction, local_settings, point_settings, remote_params};
+use super::translate::{
+    data, keepalive, key_direction, local_settings, point_to_point_settings, remote_params,
+};
 
 /// The parameters of a tunnel with a static key.
 pub(super) fn params(
@@ -40,8 +42,8 @@ pub(super) fn params(
             retry_max: client.connect_retry_max,
             ..waiting
         },
-        Role::Point(point) => StaticParams {
-            local: point_settings(config, point),
+        Role::PointToPoint(point) => StaticParams {
+            local: point_to_point_settings(config, point),
             only_from,
             exit_notify: point.exit_notify > 0,
             ..waiting

@@ -2,27 +2,29 @@
 
 mod client_options;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_config::TokenSecret;
 use adit_config::openvpn as file;
-use adit_config::openvpn::{ClientConfig, Config, PointConfig, ServerConfig};
+use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfig};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
+use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
-    PerClientParams, PointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
+    PerClientParams, PointToPointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
 };
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
-use adit_openvpn::{Role, TlsConfig, UseLimits};
+use adit_openvpn::{TlsConfig, TlsRole, UseLimits};
 use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Purpose, Revocations};
 use zeroize::Zeroizing;
 
@@ -38,14 +40,10 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         file::Role::Server(server) => {
             (server.client_to_client, server.listen.iter().map(listen).collect(), Vec::new())
         }
-        file::Role::Point(point) => (false, point.listen.iter().map(listen).collect(), Vec::new()),
+        file::Role::PointToPoint(point) => (false, point.listen.iter().map(listen).collect(), Vec::new()),
     };
     DriverConfig {
-        tun: TunConfig {
-            name: config.device.name.clone(),
-            txqueuelen: config.device.txqueuelen.unwrap_or(TXQUEUELEN),
-            offloads,
-        },
+        tun: TunConfig { name: config.device.name.clone(), txqueuelen: txqueuelen(config), offloads },
         single_peer: matches!(config.role, file::Role::Client(_)),
         changes_routing: matches!(config.role, file::Role::Client(_)),
         listen,
@@ -57,11 +55,17 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
-        workers: if matches!(config.role, file::Role::Point(_)) { 1 } else { workers },
+        workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
         dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+        demultiplexers: BTreeMap::new(),
     }
+}
+
+/// Packets that may wait in the device.
+pub(super) fn txqueuelen(config: &Config) -> u32 {
+    config.device.txqueuelen.unwrap_or(TXQUEUELEN)
 }
 
 /// How the data plane tells apart what arrives at the sockets.
@@ -70,7 +74,7 @@ fn demultiplexer(config: &Config) -> Arc<dyn Demultiplexer> {
         (Some(_), _) => Arc::new(openvpn_codec::StaticKey),
         (None, file::Role::Server(_)) => Arc::new(openvpn_codec::Server),
         // One peer, whatever peer-id it sends.
-        (None, file::Role::Client(_) | file::Role::Point(_)) => Arc::new(openvpn_codec::Client),
+        (None, file::Role::Client(_) | file::Role::PointToPoint(_)) => Arc::new(openvpn_codec::Client),
     }
 }
 
@@ -80,7 +84,7 @@ fn max_connections(role: &file::Role) -> usize {
     const UNAUTHENTICATED: usize = 4096;
     let clients = match role {
         file::Role::Server(server) => usize::try_from(server.max_clients).unwrap_or(usize::MAX),
-        file::Role::Client(_) | file::Role::Point(_) => 1,
+        file::Role::Client(_) | file::Role::PointToPoint(_) => 1,
     };
     clients.saturating_mul(2).saturating_add(UNAUTHENTICATED)
 }
@@ -96,7 +100,8 @@ fn listen(listen: &file::Listen) -> Listen {
     }
 }
 
-fn remotes(client: &ClientConfig) -> Vec<Remote> {
+/// The remotes, as the helper and the driver reach them.
+pub(super) fn remotes(client: &ClientConfig) -> Vec<Remote> {
     let remote = |remote: &file::Remote| Remote {
         host: remote.host.clone(),
         random_hostname: client.remote_random_hostname,
@@ -141,7 +146,7 @@ pub(super) fn client_params(
     let requirements = requirements(config, revocations.clone());
     let tls = client_tls(credentials, requirements, &environment(config))?;
     Ok(ClientParams {
-        control: control(config, TlsConfig::Client(tls), Role::Client, revocations, wall)?,
+        control: control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)?,
         data: data(config),
         remotes: client.remotes.iter().map(remote_params).collect(),
         keepalive: keepalive(config),
@@ -211,9 +216,9 @@ fn own_addresses(
 }
 
 /// The parameters of the listening end of a point-to-point tunnel.
-pub(super) fn point_params(
+pub(super) fn point_to_point_params(
     config: &Config,
-    point: &PointConfig,
+    point: &PointToPointConfig,
     credentials: &Credentials,
     revocations: Option<Revocations>,
     (wall, only_from): (UnixTime, Option<Vec<IpAddr>>),
@@ -235,8 +240,8 @@ pub(super) fn point_params(
     // There are no tokens to make.
     let no_secret = [0; 32];
     Ok(ServerParams {
-        point: Some(PointParams {
-            local: point_settings(config, point),
+        point_to_point: Some(PointToPointParams {
+            local: point_to_point_settings(config, point),
             only_from,
             exit_notify: point.exit_notify > 0,
             single: point.single,
@@ -246,7 +251,7 @@ pub(super) fn point_params(
 }
 
 /// What the file says of the waiting end of a point-to-point tunnel.
-pub(super) fn point_settings(config: &Config, point: &PointConfig) -> LocalSettings {
+pub(super) fn point_to_point_settings(config: &Config, point: &PointToPointConfig) -> LocalSettings {
     let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
@@ -269,7 +274,7 @@ pub(super) fn server_params(
     let requirements = requirements(config, revocations.clone());
     let tls = server_tls(credentials, requirements, &environment(config))?;
     Ok(ServerParams {
-        control: control(config, TlsConfig::Server(tls), Role::Server, revocations, wall)?,
+        control: control(config, TlsConfig::Server(tls), TlsRole::Server, revocations, wall)?,
         data: data(config),
         address4: server.ipv4.map(|v4| v4.address),
         pool4: server.ipv4.and_then(|v4| v4.pool),
@@ -290,7 +295,7 @@ pub(super) fn server_params(
         access: access(config, server, secret),
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
-        point: None,
+        point_to_point: None,
     })
 }
 
@@ -355,7 +360,7 @@ pub(super) fn warnings(
 ) -> Vec<String> {
     let purpose = match &config.role {
         file::Role::Client(_) => Purpose::Server,
-        file::Role::Server(_) | file::Role::Point(_) => Purpose::Client,
+        file::Role::Server(_) | file::Role::PointToPoint(_) => Purpose::Client,
     };
     let now = rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0));
     credentials::warnings(credentials, purpose, now, lists)
@@ -363,7 +368,7 @@ pub(super) fn warnings(
 
 fn demand(config: &Config) -> CertificateDemand {
     match &config.role {
-        file::Role::Client(_) | file::Role::Point(_) => CertificateDemand::Require,
+        file::Role::Client(_) | file::Role::PointToPoint(_) => CertificateDemand::Require,
         file::Role::Server(server) => match server.access.certificates {
             file::ClientCertificates::Require => CertificateDemand::Require,
             file::ClientCertificates::Optional => CertificateDemand::Optional,
@@ -405,7 +410,7 @@ fn name_fields(config: &Config) -> NameFields {
 fn control(
     config: &Config,
     tls: TlsConfig,
-    role: Role,
+    role: TlsRole,
     revocations: Option<Revocations>,
     wall_at_origin: UnixTime,
 ) -> Result<ControlParams, CredentialError> {
@@ -423,7 +428,7 @@ fn control(
     Ok(params)
 }
 
-fn wrap(config: &Config, role: Role) -> Result<WrapConfig, CredentialError> {
+fn wrap(config: &Config, role: TlsRole) -> Result<WrapConfig, CredentialError> {
     Ok(match &config.wrap {
         file::Wrap::None => WrapConfig::Plain,
         file::Wrap::TlsAuth { key, direction } => {
@@ -455,7 +460,7 @@ pub(super) fn data(config: &Config) -> DataParams {
         fallback: config.data.fallback,
         cipher: config.data.cipher,
         digest: config.data.auth,
-        compression: config.data.compression,
+        compression: compression(config.data.compression),
         migrate: config.data.migrate,
         before_2_6: config.data.before_2_6,
         before_2_7: config.data.before_2_7,
@@ -469,6 +474,15 @@ pub(super) fn data(config: &Config) -> DataParams {
             file::Mssfix::Fixed(size) => MssFix::Fixed(size),
         },
         replay_window: config.data.replay_window,
+    }
+}
+
+fn compression(compression: file::Compression) -> Compression {
+    match compression {
+        file::Compression::None => Compression::None,
+        file::Compression::LzoNo => Compression::LzoNo,
+        file::Compression::Stub => Compression::Stub,
+        file::Compression::StubV2 => Compression::StubV2,
     }
 }
 

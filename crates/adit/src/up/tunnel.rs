@@ -7,6 +7,7 @@ use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::Severity;
 use rand_core::{OsRng, TryRngCore as _};
 
+use super::endpoints::Shared;
 use super::management::Management;
 use super::signals::StartupSignals;
 use super::startup::Member;
@@ -32,6 +33,8 @@ pub(super) struct Tunnel<'a> {
     pub(super) as_read: Arc<Parsed>,
     /// Its log.
     pub(super) log: Logger,
+    /// What it shares with other files, as endpoints of one tunnel.
+    pub(super) shared: Option<Shared>,
 }
 
 /// Reads a configuration for a tunnel.
@@ -76,6 +79,11 @@ impl Tunnel<'_> {
     fn start(mut self, member: Member<'_>) -> Result<(), Failure> {
         for warning in &self.parsed.warnings {
             self.log.log(Severity::Warning, warning);
+        }
+        if let Some(shared) = &self.shared {
+            let device = self.parsed.config.device.name.as_deref().unwrap_or_default();
+            let text = format_args!("an endpoint of the tunnel {device}: {}", shared.names.join(", "));
+            self.log.log(Severity::Info, text);
         }
         let Some(management) = self.open_management()? else { return self.run_plan(None, member) };
         let early = &member.startup().early;
@@ -129,7 +137,7 @@ pub(super) fn place(parsed: &Parsed, file: &Path, directives: &[&str]) -> String
 }
 
 /// `remote-random`: the servers in any order (Fisher–Yates).
-fn shuffle(config: &mut Config) -> Result<(), Failure> {
+pub(super) fn shuffle(config: &mut Config) -> Result<(), Failure> {
     let Role::Client(client) = &mut config.role else { return Ok(()) };
     if client.remote_random {
         for last in (1..client.remotes.len()).rev() {

@@ -1,4 +1,7 @@
-//! `adit` as its users run it: errors, several tunnels in one process, a file that is read again.
+//! `adit` as its users run it: errors, several tunnels and endpoints in one process, a file that is read again.
 
+pub(crate) mod endpoints;
 pub(crate) mod errors;
+pub(crate) mod reload;
+pub(crate) mod shared;
 pub(crate) mod tunnels;

@@ -9,6 +9,7 @@ mod admission;
 mod authentication;
 mod certificates;
 mod command_line;
+mod connections;
 mod denial_of_service;
 mod handshake;
 mod management;
@@ -16,7 +17,6 @@ mod peers;
 mod privileges;
 mod profiles;
 mod routing;
-mod sessions;
 mod support;
 
 use support::{bed, options, relay};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit, ReplayWindow};
+use adit_core::{Cipher, Digest, IdleLimit, ReplayWindow};
 
 use crate::openvpn::directives::args::Args;
 use crate::openvpn::directives::{Effect, done, done_but, skip};
 use crate::openvpn::draft::Draft;
-use crate::openvpn::model::{Mssfix, OnTimeout};
+use crate::openvpn::model::{Compression, Mssfix, OnTimeout};
 
 type Done = Result<Effect, String>;
 
@@ -98,8 +98,9 @@ pub(crate) fn auth(draft: &mut Draft, args: &Args<'_>) -> Done {
         draft.data.no_auth = Some(args.entry.at.clone());
         return skip("`data-ciphers` authenticate themselves; `tls-auth` needs a digest and takes SHA1");
     }
-    draft.data.auth = Digest::from_name(name)
+    let digest = Digest::from_name(name)
         .ok_or_else(|| args.bad(name, "`SHA1`, `SHA224`, `SHA256`, `SHA384` or `SHA512`"))?;
+    draft.data.auth = Some(digest);
     done()
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn compat_mode(draft: &mut Draft, args: &Args<'_>) -> Done {
 const NEVER_COMPRESSES: &str = "only the framing: adit does not compress, and drops what the peer compressed; turn compression off there";
 
 pub(crate) fn comp_lzo(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.data.compression = CompressionFraming::LzoNo;
+    draft.data.compression = Compression::LzoNo;
     draft.data.migrate = false;
     match args.opt(0) {
         Some("no") => done(),
@@ -135,12 +136,12 @@ pub(crate) fn compress(draft: &mut Draft, args: &Args<'_>) -> Done {
     // OpenVPN puts the byte of `lz4` where `stub` has its own, that of `lz4-v2` where `stub-v2` has its own,
     // and that of `lzo` where `comp-lzo` has its own.
     let (framing, compresses) = match args.opt(0) {
-        None | Some("stub") => (CompressionFraming::Stub, false),
-        Some("stub-v2") => (CompressionFraming::StubV2, false),
-        Some("lz4") => (CompressionFraming::Stub, true),
-        Some("lz4-v2") => (CompressionFraming::StubV2, true),
-        Some("lzo") => (CompressionFraming::LzoNo, true),
-        Some("migrate") => (CompressionFraming::None, false),
+        None | Some("stub") => (Compression::Stub, false),
+        Some("stub-v2") => (Compression::StubV2, false),
+        Some("lz4") => (Compression::Stub, true),
+        Some("lz4-v2") => (Compression::StubV2, true),
+        Some("lzo") => (Compression::LzoNo, true),
+        Some("migrate") => (Compression::None, false),
         Some(other) => return Err(args.bad(other, "`stub-v2` or `stub`")),
     };
     draft.data.compression = framing;

@@ -84,10 +84,14 @@ pub(crate) fn tmp_dir(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// What a lost connection does: adit connects anew, and so does OpenVPN after SIGHUP.
+/// What a lost connection does. OpenVPN may read its file again then; adit does that on SIGHUP alone, as it can be told to
+/// at any time.
 pub(crate) fn remap_usr1(_: &mut Draft, args: &Args<'_>) -> Done {
     match args.choice(0, &[("SIGHUP", true), ("SIGTERM", false)])? {
-        true => skip("SIGUSR1 and SIGHUP are the same to adit: it connects anew"),
+        true => skip(
+            "SIGUSR1 and a lost connection make adit connect anew, without reading this file again; send it SIGHUP to \
+             have it read again",
+        ),
         false => Err(
             "`remap-usr1 SIGTERM`: adit connects anew when it loses the other end; write `ping-exit` for \
                       `ping-restart`, or `connect-retry-max 1`, to have it end"

@@ -323,5 +323,5 @@ pub(crate) fn push_peer_info(draft: &mut Draft, _: &Args<'_>) -> Done {
 
 pub(crate) fn single_session(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.server.single = true;
-    done_but("it holds for a point-to-point tunnel; elsewhere each client has one session anyway")
+    done_but("it holds for a point-to-point tunnel; elsewhere each client has one connection anyway")
 }

@@ -139,7 +139,7 @@ pub struct Remote {
     pub bind: Option<Bind>,
     /// How long one attempt may take until the server answers (`connect-timeout`; default 120 s).
     pub connect_timeout: Duration,
-    /// How many times to say goodbye on exit over UDP (`explicit-exit-notify`); 0 not at all.
+    /// How many exit notices to send over UDP (`explicit-exit-notify`); 0 not at all.
     pub exit_notify: u8,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Digest, ReplayWindow};
+use adit_core::{Cipher, Digest, ReplayWindow};
 
 /// The data channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +15,10 @@ pub struct DataChannel {
     pub fallback: Option<Cipher>,
     /// `auth`: for `tls-auth`, and for data ciphers that do not authenticate themselves.
     pub auth: Digest,
-    /// The compression byte that the file asks for. adit never compresses.
-    pub compression: CompressionFraming,
+    /// The compression framing that the file asks for.
+    pub compression: Compression,
     /// A server pushes to clients that announce compression to send none (`compress migrate`). Then `compression` is
-    /// [`CompressionFraming::None`].
+    /// [`Compression::None`].
     pub migrate: bool,
     /// Speak as OpenVPN before 2.6 did (`compat-mode`): data keys by its own derivation, nothing newer offered.
     pub before_2_6: bool,
@@ -28,6 +28,20 @@ pub struct DataChannel {
     pub replay_window: ReplayWindow,
     /// Largest TCP segments inside.
     pub mssfix: Mssfix,
+}
+
+/// What `comp-lzo` and `compress` add to each payload. adit never compresses: it speaks the framing alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Nothing.
+    #[default]
+    None,
+    /// The byte of `comp-lzo no`.
+    LzoNo,
+    /// The byte of `compress stub`.
+    Stub,
+    /// The escapes of `compress stub-v2`.
+    StubV2,
 }
 
 /// `mssfix`, in bytes.

@@ -7,7 +7,7 @@ use adit_core::Ipv4Net;
 use super::server::listen;
 use crate::openvpn::directives::args::prefix_of;
 use crate::openvpn::draft::Draft;
-use crate::openvpn::model::{PointConfig, StaticIpv4, TlsCryptV2};
+use crate::openvpn::model::{PointToPointConfig, StaticIpv4, TlsCryptV2};
 use crate::openvpn::parser::Parser;
 
 /// Our IPv4 address from `ifconfig`; a wrong netmask is a problem.
@@ -41,7 +41,7 @@ pub(super) fn point_to_point(
     tls_crypt_v2: Option<TlsCryptV2>,
     file: &str,
     parser: &mut Parser<'_>,
-) -> Option<PointConfig> {
+) -> Option<PointToPointConfig> {
     let before = parser.problems.len();
     check_tcp_end(draft, true, parser);
     let mut remotes = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn point_to_point(
              `server NETWORK NETMASK` for a server of clients",
         );
     }
-    (parser.problems.len() == before).then(|| PointConfig {
+    (parser.problems.len() == before).then(|| PointToPointConfig {
         listen,
         remotes,
         ipv4,

@@ -177,14 +177,14 @@ mod tests {
     fn an_end_without_remote_listens() {
         let key = StaticKey::from_bytes([7; 256]).to_text();
         let parsed = good(&format!("port 5000\ncipher AES-128-CBC\n<secret>\n{}</secret>", key.as_str()));
-        let Role::Point(point) = &parsed.config.role else { panic!("it waits") };
+        let Role::PointToPoint(point) = &parsed.config.role else { panic!("it waits") };
         assert_eq!((point.listen[0].port, point.listen[0].transport), (5000, Transport::Udp));
         assert_eq!(parsed.config.secret.unwrap().direction, None);
         assert!(parsed.warnings.iter().any(|warning| warning.text.contains("without a direction")));
 
         let key = "secret static.key 0\ncipher AES-192-CBC";
         let tcp = good(&format!("proto tcp-server\nremote 192.0.2.1\n{key}"));
-        assert!(matches!(tcp.config.role, Role::Point(point) if point.remotes == ["192.0.2.1"]));
+        assert!(matches!(tcp.config.role, Role::PointToPoint(point) if point.remotes == ["192.0.2.1"]));
         let tcp = good(&format!("proto tcp-client\nremote 192.0.2.1\n{key}"));
         assert!(matches!(tcp.config.role, Role::Client(_)));
     }

@@ -1,4 +1,4 @@
-//! The ends that connect: a client, and one end of a tunnel between two points. The other end waits.
+//! The ends that connect: a client, and one end of a point-to-point tunnel. The other end waits.
 
 use adit_core::{Dns, Transport};
 
@@ -81,7 +81,7 @@ pub(crate) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: boo
     }
 }
 
-pub(crate) fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) {
+pub(crate) fn print_point_to_point(out: &mut Out, point: &PointToPointConfig, has_secret: bool) {
     match has_secret {
         false => out.flag("tls-server"),
         // An end with `remote` connects, unless this line comes first.
@@ -109,7 +109,7 @@ pub(crate) fn print_point(out: &mut Out, point: &PointConfig, has_secret: bool) 
 fn print_remote(out: &mut Out, remote: &Remote, pull: bool) {
     out.flag("<connection>");
     let proto = protocol(remote.transport, remote.family);
-    // Between two points OpenVPN wants to hear who connects.
+    // In a point-to-point tunnel OpenVPN wants to hear who connects.
     let side = if !pull && remote.transport == Transport::Tcp { "-client" } else { "" };
     out.line("remote", &[&remote.host, &remote.port.to_string(), &format!("{proto}{side}")]);
     match remote.bind {

@@ -1,6 +1,6 @@
 //! The data channel: its ciphers, and when its keys are renewed and its peer is taken for gone.
 
-use adit_core::{Cipher, CompressionFraming, IdleLimit, ReplayWindow, SessionLimits};
+use adit_core::{Cipher, IdleLimit, PeerLimits, ReplayWindow};
 
 use super::Out;
 use crate::openvpn::model::*;
@@ -19,11 +19,11 @@ pub(crate) fn print_data(out: &mut Out, data: &DataChannel) {
     }
     out.one("auth", data.auth);
     match data.compression {
-        CompressionFraming::None if data.migrate => out.one("compress", "migrate"),
-        CompressionFraming::None => {}
-        CompressionFraming::LzoNo => out.one("comp-lzo", "no"),
-        CompressionFraming::Stub => out.one("compress", "stub"),
-        CompressionFraming::StubV2 => out.one("compress", "stub-v2"),
+        Compression::None if data.migrate => out.one("compress", "migrate"),
+        Compression::None => {}
+        Compression::LzoNo => out.one("comp-lzo", "no"),
+        Compression::Stub => out.one("compress", "stub"),
+        Compression::StubV2 => out.one("compress", "stub-v2"),
     }
     let ReplayWindow { packets, time } = data.replay_window;
     out.line("replay-window", &[packets.to_string(), time.as_secs().to_string()]);
@@ -49,7 +49,7 @@ pub(crate) fn print_liveness(out: &mut Out, liveness: &Liveness) {
     }
 }
 
-pub(crate) fn print_limits(out: &mut Out, limits: &SessionLimits) {
+pub(crate) fn print_limits(out: &mut Out, limits: &PeerLimits) {
     if let Some(IdleLimit { after, bytes }) = limits.idle {
         out.line("inactive", &[after.as_secs().to_string(), bytes.to_string()]);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::{CompressionFraming, RouteVia};
+use adit_core::RouteVia;
 
 use crate::Kind;
 use crate::openvpn::*;
@@ -75,7 +75,7 @@ fn two_points() {
     let point = |text: &str| {
         let parsed = good(&format!("tls-server\nifconfig 10.4.0.1 10.4.0.2\n{text}"));
         match parsed.config.role.clone() {
-            Role::Point(point) => (parsed, *point),
+            Role::PointToPoint(point) => (parsed, *point),
             _ => panic!("a point"),
         }
     };
@@ -118,11 +118,11 @@ fn compress_migrate_is_no_framing_of_its_own() {
         let data = server(text).0.data;
         (data.compression, data.migrate)
     };
-    assert_eq!(compression(""), (CompressionFraming::None, false));
-    assert_eq!(compression("compress migrate"), (CompressionFraming::None, true));
+    assert_eq!(compression(""), (Compression::None, false));
+    assert_eq!(compression("compress migrate"), (Compression::None, true));
     // Of two the last counts.
-    assert_eq!(compression("compress stub\ncompress migrate"), (CompressionFraming::None, true));
-    assert_eq!(compression("compress migrate\ncomp-lzo no"), (CompressionFraming::LzoNo, false));
+    assert_eq!(compression("compress stub\ncompress migrate"), (Compression::None, true));
+    assert_eq!(compression("compress migrate\ncomp-lzo no"), (Compression::LzoNo, false));
 }
 
 #[test]
@@ -443,7 +443,8 @@ fn sizes_of_control_datagrams_hold_for_packets_too() {
 
 #[test]
 fn a_lost_connection_is_no_end() {
-    client("remap-usr1 SIGHUP");
+    let report = good("client\nremote a\nremote-cert-tls server\nremap-usr1 SIGHUP").report;
+    assert!(report.iter().any(|line| line.reason.contains("send it SIGHUP")), "{report:?}");
     assert!(bad("client\nremote a\nremap-usr1 SIGTERM")[0].contains("write `ping-exit`"));
 }
 

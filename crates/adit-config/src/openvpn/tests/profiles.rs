@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use adit_core::{Cipher, CompressionFraming, Digest, Transport};
+use adit_core::{Cipher, Digest, Transport};
 
 use crate::Kind;
 use crate::openvpn::*;
@@ -110,7 +110,7 @@ fn provider_client() {
         + &static_key("tls-auth").replace('\n', "\r\n")
         + &blocks().replace('\n', "\r\n");
     let (config, client, parsed) = client(&text);
-    assert_eq!(config.data.compression, CompressionFraming::LzoNo);
+    assert_eq!(config.data.compression, Compression::LzoNo);
     assert_eq!(config.data.mssfix, Mssfix::Payload(1450));
     assert_eq!(config.data.auth, Digest::Sha512);
     assert!(matches!(config.wrap, Wrap::TlsAuth { direction: Some(KeyDirection::Inverse), .. }));

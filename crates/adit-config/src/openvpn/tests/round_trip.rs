@@ -61,11 +61,11 @@ fn static_ipv4() -> impl Strategy<Value = StaticIpv4> {
     ]
 }
 
-fn point() -> impl Strategy<Value = PointConfig> {
+fn point() -> impl Strategy<Value = PointToPointConfig> {
     let remotes = vec("[a-z]{1,9}|10\\.0\\.0\\.[1-9]|fd00::[1-9]", 0..3);
     let addresses = (static_ipv4(), option::of((net6(), any::<Ipv6Addr>())));
     (vec(listen(), 1..3), remotes, addresses, (0..3u8, any::<bool>()), admission()).prop_map(
-        |(listen, remotes, (ipv4, ipv6), (exit_notify, single), admission)| PointConfig {
+        |(listen, remotes, (ipv4, ipv6), (exit_notify, single), admission)| PointToPointConfig {
             single,
             listen,
             remotes,
@@ -112,8 +112,8 @@ fn with_secret(config: Config, secret: SharedSecret) -> Config {
                 ..*client
             }))
         }
-        Role::Point(point) => {
-            Role::Point(Box::new(PointConfig { tls_crypt_v2: None, single: false, ..*point }))
+        Role::PointToPoint(point) => {
+            Role::PointToPoint(Box::new(PointToPointConfig { tls_crypt_v2: None, single: false, ..*point }))
         }
         Role::Server(_) => return config,
     };
@@ -133,7 +133,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
     let role = prop_oneof![
         client().prop_map(|client| Role::Client(Box::new(client))),
         server().prop_map(|server| Role::Server(Box::new(server))),
-        point().prop_map(|point| Role::Point(Box::new(point))),
+        point().prop_map(|point| Role::PointToPoint(Box::new(point))),
     ];
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
     (role, device(), tls(), wrap(), data(), timers(), socket(), routes, process()).prop_map(
@@ -150,7 +150,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
         )| {
             let (liveness, limits, rekey) = timers;
             // A server's tls-crypt-v2 stands beside the wrapping.
-            if let (Role::Server(_) | Role::Point(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
+            if let (Role::Server(_) | Role::PointToPoint(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
                 wrap = Wrap::None;
             }
             if let (Some(size), Mssfix::Default) = (socket.control_size, data.mssfix) {
@@ -168,7 +168,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
             // A default metric holds for every route that names none.
             let metric = match &role {
                 Role::Client(client) => client.route_metric,
-                Role::Server(_) | Role::Point(_) => None,
+                Role::Server(_) | Role::PointToPoint(_) => None,
             };
             for route in routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
                 route.metric = route.metric.or(metric);

@@ -88,8 +88,8 @@ impl Ivs {
         key.map(Ivs).map_err(|_| AeadError::Refused)
     }
 
-    /// A packet's IV: the number of the packet, encrypted with a key that serves for nothing else. Nobody
-    /// without that key can foretell it, and it is another for each packet (NIST SP 800-38A, appendix C).
+    /// A packet's IV: the number of the packet, encrypted with a key that serves for nothing else. It cannot
+    /// be foretold without that key, and it is another for each packet (NIST SP 800-38A, appendix C).
     fn iv(&self, number: u64) -> Option<[u8; BLOCK]> {
         let mut iv = u128::from(number).to_be_bytes();
         self.0.less_safe_encrypt(&mut iv, EncryptionContext::None).ok()?;
@@ -235,7 +235,7 @@ impl Opener {
             None => (u64::from(counter), PACKET_ID),
             Some(own) => {
                 let number = number(u32::from_be_bytes(*rest.first_chunk()?), counter);
-                // Where both directions have one key, anybody can send us what we sent.
+                // Where both directions have one key, what we sent can be sent back to us.
                 if own.iv(number)? == *iv {
                     return Some(Err(DropReason::Replay));
                 }

@@ -23,7 +23,7 @@ impl<P: Protocol> Control<'_, P> {
             workers,
             connections: self.connections.len(),
             tables: self.tables(),
-            losses: self.losses.snapshot(),
+            losses: self.losses.snapshot().plus(&self.workers.membership().device.losses.snapshot()),
         };
         inspection(&self.protocol, &snapshot, &status);
     }
@@ -46,7 +46,7 @@ impl<P: Protocol> Control<'_, P> {
         let most = self.max_connections;
         let queue = ("control datagrams that wait", &self.losses.control_full);
         let mut tables = Vec::new();
-        if self.first_opened > 0 {
+        if !self.listening.is_empty() {
             tables.push(table(queue.0, waiting, DATAGRAM_LIMIT / 2, DATAGRAM_LIMIT, queue.1));
         }
         if !self.listeners.is_empty() {

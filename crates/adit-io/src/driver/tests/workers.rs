@@ -8,54 +8,61 @@ use adit_dataplane::Snapshot;
 use super::*;
 
 /// Its clients say hello with `[CONTROL, number, header]`.
-struct Many {
+pub(super) struct Many {
     events: VecDeque<Event>,
     transmits: VecDeque<(Path, Vec<u8>)>,
+    /// Added to the number of a client, it makes its inner address.
+    shift: u8,
+    /// Hears what the data plane says.
+    heard: Option<Sender<Notice>>,
 }
 
-/// How a client marks its data.
+impl Many {
+    pub(super) fn new(shift: u8, heard: Option<Sender<Notice>>) -> Self {
+        let addresses = vec!["10.9.0.1/24".parse().unwrap()];
+        let up = Event::Up(TunnelSettings { addresses, mtu: 1400, ..TunnelSettings::default() });
+        Many { events: [up].into(), transmits: VecDeque::new(), shift, heard }
+    }
+}
+
+/// How a client marks its data, as [`Header`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Marks {
-    PeerId,
-    /// `DATA_V2` with the peer-id that says nothing.
-    NoPeerId,
-    /// `DATA_V1`.
-    Old,
+pub(super) enum Marks {
+    Number,
+    NoNumber,
+    Bare,
 }
 
 /// Every client: its number, which worker serves it, and its marks.
 const CLIENTS: [(u8, Marks); 6] = [
-    (0, Marks::PeerId),
-    (1, Marks::PeerId),
-    (2, Marks::NoPeerId),
-    (3, Marks::NoPeerId),
-    (4, Marks::Old),
-    (5, Marks::Old),
+    (0, Marks::Number),
+    (1, Marks::Number),
+    (2, Marks::NoNumber),
+    (3, Marks::NoNumber),
+    (4, Marks::Bare),
+    (5, Marks::Bare),
 ];
 
-fn inner(number: u8) -> [u8; 4] {
+pub(super) fn inner(number: u8) -> [u8; 4] {
     [10, 9, 0, 10 + number]
 }
 
 /// The sessions of client `number`, as it or the server has them.
-fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
+pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u8) -> [DataEvent<Codec>; 3] {
     let peer = if role == Role::Server { PeerId(number.into()) } else { PeerId::SERVER };
     let header = match (marks, role) {
-        (Marks::Old, _) => OpenVpnHeader::V1,
-        (Marks::NoPeerId, Role::Client) => OpenVpnHeader::V2 { peer_id: 0x00ff_ffff },
-        _ => OpenVpnHeader::V2 { peer_id: number.into() },
+        (Marks::Bare, _) => Header::Bare,
+        (Marks::NoNumber, Role::Client) => Header::NoNumber,
+        _ => Header::Number(number.into()),
     };
-    let key = |byte: u8| DirectionKey::aead(vec![byte; 32].into(), [byte; 8]);
-    let (up, down) = (key(number), key(0x80 | number));
+    let (up, down) = (number, 0x80 | number);
     let (seal, open) = if role == Role::Client { (up, down) } else { (down, up) };
-    let framing =
-        Framing::OpenVpn(OpenVpnFraming { header, key_id: 0, compression: CompressionFraming::None });
     let routes = match role {
         Role::Client => vec!["0.0.0.0/0".parse().unwrap()],
-        Role::Server => vec![IpNet::from(IpAddr::from(inner(number)))],
+        Role::Server => vec![IpNet::from(IpAddr::from(inner(shift + number)))],
     };
-    let id = SessionId::openvpn(peer, 0);
-    let cipher = Cipher::Aes256Gcm;
+    let session = session_id(peer);
+    let codec = Codec { header, seal, open };
     [
         DataEvent::AddPeer(PeerConfig {
             peer,
@@ -65,16 +72,8 @@ fn session(role: Role, number: u8, marks: Marks, path: Path) -> [DataEvent; 3] {
             roams: true,
             staging: false,
         }),
-        DataEvent::Install(Box::new(Install {
-            peer,
-            session: id,
-            framing,
-            cipher,
-            seal,
-            open,
-            replay_window: ReplayWindow::default(),
-        })),
-        DataEvent::Activate { peer, session: id },
+        DataEvent::Install(Box::new(Install { peer, session, codec })),
+        DataEvent::Activate { peer, session },
     ]
 }
 
@@ -82,12 +81,13 @@ impl Protocol for Many {
     type Request = ();
     type Reply = ();
     type Detail = ();
-    type Codec = Framing;
+    type Codec = Codec;
 
     fn handle_datagram(&mut self, _now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         let [_, number, marks] = *datagram else { return Err(Rejected::Malformed("no hello")) };
-        let marks = [Marks::PeerId, Marks::NoPeerId, Marks::Old][usize::from(marks)];
-        self.events.extend(session(Role::Server, number, marks, path).into_iter().map(Event::Data));
+        let marks = [Marks::Number, Marks::NoNumber, Marks::Bare][usize::from(marks)];
+        let session = session(Role::Server, number, marks, path, self.shift);
+        self.events.extend(session.into_iter().map(Event::Data));
         self.transmits.push_back((path, vec![CONTROL, b'!']));
         Ok(())
     }
@@ -100,7 +100,11 @@ impl Protocol for Many {
 
     fn handle_reply(&mut self, _now: Instant, (): ()) {}
 
-    fn handle_notice(&mut self, _now: Instant, _notice: Notice) {}
+    fn handle_notice(&mut self, _now: Instant, notice: Notice) {
+        if let Some(heard) = &self.heard {
+            let _ = heard.send(notice);
+        }
+    }
 
     fn handle_timeout(&mut self, _now: Instant) {}
 
@@ -147,8 +151,8 @@ impl Client {
         let path = Path::Udp { socket: 0, remote: server };
         let (egress, ingress, _) = adit_dataplane::new(config(Role::Client).dataplane);
         let mut peer = Peer { egress, ingress, transmit_batch: TransmitBatch::new() };
-        for event in session(Role::Client, number, marks, path) {
-            let (out, into) = split(event);
+        for event in session(Role::Client, number, marks, path, 0) {
+            let (out, into) = split(event, make_codec);
             out.into_iter().for_each(|event| peer.egress.apply(event, &mut peer.transmit_batch));
             into.into_iter().for_each(|event| peer.ingress.apply(event));
         }
@@ -173,7 +177,7 @@ impl Client {
 }
 
 /// From port 7 to port 5000, without a UDP checksum.
-fn udp_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
+pub(super) fn udp_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
     let length = |headers: usize| u16::try_from(headers + payload.len()).unwrap().to_be_bytes();
     let [total, udp] = [length(28), length(8)];
     let mut header = vec![0x45, 0, total[0], total[1], 0, 0, 0x40, 0, 64, 17, 0, 0];
@@ -186,7 +190,7 @@ fn udp_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
     [&header[..], &[0, 7, 0x13, 0x88, udp[0], udp[1], 0, 0], payload].concat()
 }
 
-fn look(handle: &Handle<Many>) -> (Snapshot, IoStatus) {
+pub(super) fn look(handle: &Handle<Many>) -> (Snapshot, IoStatus) {
     let (tell, told) = channel();
     handle.inspect(Box::new(move |_, snapshot, status| {
         let _ = tell.send((snapshot.clone(), status.clone()));
@@ -200,11 +204,9 @@ fn two_workers_serve_all_clients() {
         let mut config = server_config(Transport::Udp, "127.0.0.1:0");
         config.workers = 2;
         config.dataplane.client_to_client = true;
-        let driver = Driver::new(config).unwrap();
+        let driver = Driver::new(config, make_codec).unwrap();
         let (handle, server) = (driver.handle(), driver.local_addresses()[0]);
-        let addresses = vec!["10.9.0.1/24".parse().unwrap()];
-        let up = Event::Up(TunnelSettings { addresses, mtu: 1400, ..TunnelSettings::default() });
-        let protocol = Many { events: [up].into(), transmits: VecDeque::new() };
+        let protocol = Many::new(0, None);
         let (heard, log) = channel();
         let thread = thread::spawn(move || driver.run(protocol, &mut Log(heard)));
         let up = |heard| matches!(heard, Heard::Event(word) if word.starts_with("up"));
@@ -222,7 +224,7 @@ fn two_workers_serve_all_clients() {
         assert_eq!(by_peer, (0..6).map(|number| (number, 25)).collect());
         assert_eq!(status.losses, Losses::default());
         let [even, odd] = status.workers[..] else { panic!("{status:?}") };
-        // 1 and 3; an old client's datagrams arrive at the first worker, which therefore serves it.
+        // 1 and 3; the datagrams of a client without numbers arrive at the first worker, which therefore serves it.
         assert_eq!((even.peers, odd.peers), (4, 2));
         assert_eq!((even.packets_received, odd.packets_received), (100, 50));
         // All that client 2 sends comes to the second worker, and is served by the first.
@@ -256,7 +258,7 @@ fn through_the_device(clients: &mut [Client]) {
     }
 }
 
-/// Each client whose datagrams bear its peer-id gets a new address and receives the first reply there, although this
+/// Each client whose datagrams bear its number gets a new address and receives the first reply there, although this
 /// protocol never answers [`Notice::Moved`].
 fn from_new_addresses(clients: &mut [Client]) {
     let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
@@ -301,11 +303,11 @@ fn too_many_workers_are_refused_and_a_client_has_one() {
     in_fresh_network(|| {
         let mut config = server_config(Transport::Udp, "127.0.0.1:0");
         config.workers = MAX_WORKERS + 1;
-        let error = Driver::<Toy>::new(config).unwrap_err().to_string();
+        let error = Driver::<Toy>::new(config, make_codec).unwrap_err().to_string();
         assert!(error.contains("9 workers") && error.contains('8'), "{error}");
         let mut config = client_config(Transport::Udp, "127.0.0.1:9".parse().unwrap());
         config.workers = MAX_WORKERS + 1;
-        let driver = Driver::<Toy>::new(config).unwrap();
-        assert!(driver.queues.is_empty());
+        let driver = Driver::<Toy>::new(config, make_codec).unwrap();
+        assert_eq!(driver.device.workers.len(), 1);
     });
 }

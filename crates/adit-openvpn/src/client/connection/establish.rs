@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, OpenVpnHeader, PeerConfig, PeerId, Severity};
+use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, PeerId, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
+use crate::codec::DataHeader;
 use crate::control_message::redacted;
 use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
@@ -58,7 +59,7 @@ impl Connection {
             return Ok(());
         }
         let compression = pushed.compression.unwrap_or(data.compression);
-        let header = pushed.peer_id.map_or(OpenVpnHeader::V1, |peer_id| OpenVpnHeader::V2 { peer_id });
+        let header = pushed.peer_id.map_or(DataHeader::V1, |peer_id| DataHeader::V2 { peer_id });
         let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
         let agreement = Agreement {
             cipher,
@@ -98,12 +99,12 @@ impl Connection {
             roams: self.params.float,
             staging: false,
         })));
-        self.session.agreed(now, terms.dynamic)?;
-        self.link.agree(agreement, &self.session, events)?;
+        self.channel.agreed(now, terms.dynamic)?;
+        self.data_keys.agree(agreement, &self.channel, events)?;
         self.liveness = Liveness::new(now, terms.keepalive);
         self.lifetime = Lifetime::new(now, terms.limits);
         self.up = Some(Up {
-            name: self.session.peer_name().unwrap_or("server").to_owned(),
+            name: self.channel.peer_name().unwrap_or("server").to_owned(),
             addresses: settings.addresses.iter().map(IpNet::addr).collect(),
             cipher: agreement.cipher,
             epochs: agreement.epoch,
@@ -128,7 +129,7 @@ impl Connection {
 
     /// The cipher that both ends will use; none, and the end of this connection, if there is none.
     fn accept_cipher(&mut self, pushed: Option<Cipher>) -> Option<Cipher> {
-        let found = client_cipher(&self.params.data, pushed, self.session.peer_options());
+        let found = client_cipher(&self.params.data, pushed, self.channel.peer_options());
         found.map_err(|reason| self.verdict = Some(Outcome::Fatal(reason))).ok()
     }
 }

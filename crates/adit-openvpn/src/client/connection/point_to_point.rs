@@ -7,10 +7,10 @@ use adit_core::Instant;
 use super::{Connection, Outcome, Terms};
 use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
-use crate::negotiate::{PeerAbilities, iv_proto, point_terms};
+use crate::negotiate::{PeerAbilities, iv_proto, point_to_point_terms};
 use crate::pushed::Pushed;
 use crate::request::Event;
-use crate::wire::Role;
+use crate::wire::TlsRole;
 
 impl Connection {
     /// Both ends' key method 2 are there: the tunnel can come up.
@@ -19,18 +19,18 @@ impl Connection {
         now: Instant,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let mut theirs = PeerAbilities::parse(self.session.peer_info().unwrap_or_default());
-        if !self.session.may_export() {
+        let mut theirs = PeerAbilities::parse(self.channel.peer_info().unwrap_or_default());
+        if !self.channel.may_export() {
             theirs.proto &= !iv_proto::EXPORTS;
         }
-        let terms = match point_terms(Role::Client, &self.params.data, &theirs) {
+        let terms = match point_to_point_terms(TlsRole::Client, &self.params.data, &theirs) {
             Ok(terms) => terms,
             Err(reason) => {
                 self.verdict = Some(Outcome::Fatal(reason));
                 return Ok(());
             }
         };
-        let agreement = Agreement::of_point_to_point(&terms, &self.params.data, &self.session)?;
+        let agreement = Agreement::of_point_to_point(&terms, &self.params.data, &self.channel)?;
         let data = &self.params.data;
         // Nothing was pushed.
         let pushed = Pushed::default();

@@ -7,8 +7,8 @@ use adit_core::Instant;
 use zeroize::Zeroizing;
 
 use super::challenge::MAX_RESPONSES;
-use super::{AuthRequest, AuthResult, Authentication, Verified, refused, session_state};
-use crate::auth_token::TokenSession;
+use super::{AuthRequest, AuthResult, Authentication, Verified, login_state, refused};
+use crate::auth_token::Login;
 use crate::params::ControlParams;
 use crate::request::{ClientDecision, ClientEvent, ClientStep, Event, PeerSettings, Request};
 use crate::server::environment::Environment;
@@ -73,7 +73,7 @@ impl Authentication {
     }
 
     /// Something to tell the program.
-    pub(in crate::server) fn news(&self, step: ClientStep, env: Environment) -> Event {
+    pub(in crate::server) fn client_event(&self, step: ClientStep, env: Environment) -> Event {
         Event::Request(Request::Client(Box::new(ClientEvent {
             client: self.number(),
             step,
@@ -90,34 +90,34 @@ impl Authentication {
     ) {
         let mut env = self.told.clone();
         env.server(&self.params);
-        self.tell_session(&mut env, token);
+        self.tell_login(&mut env, token);
         (self.management.asked, self.management.waits) = (true, true);
         let password = sanitized(&request.hello.password);
         let step = ClientStep::AuthRequest { key: self.management.key, again: self.open, password };
-        events.extend([self.news(step, env)]);
+        events.extend([self.client_event(step, env)]);
     }
 
     /// What those are told who judge tokens too.
-    pub(super) fn tell_session(&self, env: &mut Environment, token: Option<Option<Verified>>) {
+    pub(super) fn tell_login(&self, env: &mut Environment, token: Option<Option<Verified>>) {
         let Some(tokens) = &self.params.access.tokens else { return };
-        let shown = TokenSession { id: self.session_id(), since: 0 }.token(tokens, "", 0);
-        env.set("session_state", session_state(token));
-        // The session id is the beginning of a token: 12 bytes are 16 letters.
+        let shown = Login { id: self.login_id(), since: 0 }.token(tokens, "", 0);
+        env.set("session_state", login_state(token));
+        // The login's id is the beginning of a token: 12 bytes are 16 letters.
         env.set("session_id", shown.get(11..27).unwrap_or_default());
     }
 
     /// The program speaks. `None` if it was not asked about these keys, or has answered.
-    pub(in crate::server) fn ruled(
+    pub(in crate::server) fn decided(
         &mut self,
         now: Instant,
         key: u32,
-        ruling: &ClientDecision,
+        decision: &ClientDecision,
         events: &mut impl Extend<Event>,
     ) -> Option<AuthResult> {
         if !self.management.asked || key != self.management.key {
             return None;
         }
-        match ruling {
+        match decision {
             // As in OpenVPN, it may change its mind.
             ClientDecision::Deny { reason, told } => {
                 self.forget(events);
@@ -159,7 +159,7 @@ impl Authentication {
         }
         let response = sanitized(response);
         let step = ClientStep::ChallengeResponse { key: self.management.key, response };
-        events.extend([self.news(step, self.told.clone())]);
+        events.extend([self.client_event(step, self.told.clone())]);
         Ok(())
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Instant, OpenVpnHeader, PeerConfig, Severity};
+use adit_core::{Instant, PeerConfig, Severity};
 
 use super::{Peer, Up, Verdict};
+use crate::codec::DataHeader;
 use crate::control_message::encode_push_reply;
 use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
@@ -27,7 +28,7 @@ impl Peer {
         settings: &PeerSettings,
         events: &mut VecDeque<Event>,
     ) {
-        if self.params.point.is_some() {
+        if self.params.point_to_point.is_some() {
             return self.establish_without_push(now, lease, events);
         }
         let Some(agreement) = self.agree() else {
@@ -35,8 +36,8 @@ impl Peer {
             return;
         };
         let peer_id = match agreement.header {
-            OpenVpnHeader::V1 => None,
-            OpenVpnHeader::V2 { peer_id } => Some(peer_id),
+            DataHeader::V1 => None,
+            DataHeader::V2 { peer_id } => Some(peer_id),
         };
         let data = &self.params.data;
         let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
@@ -77,9 +78,9 @@ impl Peer {
     ) {
         self.liveness = Liveness::new(now, self.params.keepalive);
         let outcome = self
-            .session
+            .channel
             .agreed(now, dynamic)
-            .and_then(|()| self.link.agree(agreement, &self.session, events));
+            .and_then(|()| self.data_keys.agree(agreement, &self.channel, events));
         if let Err(error) = outcome {
             self.verdict = Some(Verdict::Remove { reason: error.to_string(), severity: Severity::Warning });
             return;
@@ -95,8 +96,8 @@ impl Peer {
         let cipher =
             choose_cipher(&data.ciphers, data.fallback, &self.abilities, self.occ_cipher.as_deref())?;
         let header = match self.abilities.has(iv_proto::DATA_V2) {
-            true => OpenVpnHeader::V2 { peer_id: self.id.0 },
-            false => OpenVpnHeader::V1,
+            true => DataHeader::V2 { peer_id: self.id.0 },
+            false => DataHeader::V1,
         };
         Some(Agreement {
             cipher,
@@ -134,7 +135,7 @@ impl Peer {
         }
         up.pushed_at = Some(now);
         for message in &up.push_messages {
-            self.session.send_message(now, message);
+            self.channel.send_message(now, message);
         }
     }
 }

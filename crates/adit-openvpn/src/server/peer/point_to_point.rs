@@ -10,9 +10,9 @@ use crate::data_keys::Agreement;
 use crate::data_message;
 use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
-use crate::negotiate::{iv_proto, max_mss, point_terms};
+use crate::negotiate::{iv_proto, max_mss, point_to_point_terms};
 use crate::request::{DataEvent, Event};
-use crate::wire::Role;
+use crate::wire::TlsRole;
 
 impl Peer {
     /// Both ends' key method 2 are there: the tunnel can come up.
@@ -23,14 +23,14 @@ impl Peer {
         events: &mut VecDeque<Event>,
     ) {
         let data = &self.params.data;
-        let terms = match point_terms(Role::Server, data, &self.abilities) {
+        let terms = match point_to_point_terms(TlsRole::Server, data, &self.abilities) {
             Ok(terms) => terms,
             Err(reason) => {
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
                 return;
             }
         };
-        let agreement = match Agreement::of_point_to_point(&terms, data, &self.session) {
+        let agreement = match Agreement::of_point_to_point(&terms, data, &self.channel) {
             Ok(agreement) => agreement,
             Err(error) => {
                 let reason = error.to_string();
@@ -43,7 +43,7 @@ impl Peer {
             path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
             max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, &agreement),
-            roams: self.params.point.as_ref().is_some_and(|point| point.only_from.is_none()),
+            roams: self.params.point_to_point.as_ref().is_some_and(|point| point.only_from.is_none()),
             staging: false,
         })));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
@@ -54,20 +54,20 @@ impl Peer {
 
     /// The inner addresses that it is known by.
     pub(super) fn inner_addresses(&self, lease: &ClientLease) -> Vec<IpAddr> {
-        match &self.params.point {
+        match &self.params.point_to_point {
             Some(point) => point.local.peer_address.into_iter().collect(),
             None => lease.addresses(),
         }
     }
 
     /// Tells the other end that this one stops, if it shall be told.
-    pub(in crate::server) fn say_goodbye(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        let (Some(up), Some(point)) = (&self.up, &self.params.point) else { return };
+    pub(in crate::server) fn send_exit_notice(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        let (Some(up), Some(point)) = (&self.up, &self.params.point_to_point) else { return };
         if !point.exit_notify {
             return;
         }
         if up.cc_exit {
-            self.session.send_message(now, "EXIT");
+            self.channel.send_message(now, "EXIT");
         } else if self.path.transport() == Transport::Udp {
             let payload = data_message::occ_exit();
             events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));

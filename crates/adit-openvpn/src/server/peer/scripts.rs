@@ -17,7 +17,7 @@ impl Peer {
     pub(super) fn environment(&self) -> Environment {
         let mut env = Environment::new(&self.params.access.env);
         env.peer_info(&self.peer_info);
-        env.certificates(&self.session.peer_certificates());
+        env.certificates(&self.channel.peer_certificates());
         env.place(self.path, false);
         env.place(self.path, true);
         env.set("common_name", self.known_name().unwrap_or_default());
@@ -95,7 +95,7 @@ impl Peer {
         // As in OpenVPN: of one that its token let in, no addresses are told, nor its end.
         let networks = up.lease.networks().into_iter().filter(|_| self.authentication.has_asked_program());
         let networks = networks.map(|network| (network, is_own(&network))).collect();
-        events.push_back(self.authentication.news(ClientStep::Established { networks }, env));
+        events.push_back(self.authentication.client_event(ClientStep::Established { networks }, env));
     }
 
     /// The client goes: the lease that it would have had, if any. The results of its scripts are no longer needed. Of one that was halted
@@ -114,7 +114,7 @@ impl Peer {
         if self.authentication.has_asked_program() {
             // As in OpenVPN: of one that never was in, no more is said.
             events.push_back(
-                self.authentication.news(ClientStep::Disconnected, env.clone().unwrap_or_default()),
+                self.authentication.client_event(ClientStep::Disconnected, env.clone().unwrap_or_default()),
             );
         }
         if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {

@@ -96,7 +96,7 @@ pub(super) fn run(
         ("client-deny", Ok(subject)) => {
             let (reason, told) = (text(2).to_owned(), text(3).to_owned());
             let there = context.pending_auths.is_there(subject.client, subject.key);
-            let denied = there && rule(subject, ClientDecision::Deny { reason, told }, context);
+            let denied = there && decide(subject, ClientDecision::Deny { reason, told }, context);
             if denied {
                 context.pending_auths.judged(subject.client);
             }
@@ -117,11 +117,11 @@ fn answer(name: &str, done: bool) -> String {
     }
 }
 
-fn rule(Subject { client, key }: Subject, ruling: ClientDecision, context: &CommandContext) -> bool {
+fn decide(Subject { client, key }: Subject, decision: ClientDecision, context: &CommandContext) -> bool {
     context
         .tunnel()
         .as_ref()
-        .is_some_and(|tunnel| tunnel.reply(Reply::ClientDecision { client, key, decision: ruling }))
+        .is_some_and(|tunnel| tunnel.reply(Reply::ClientDecision { client, key, decision }))
 }
 
 fn tell_fault(context: &mut CommandContext, why: &str) {
@@ -140,7 +140,7 @@ fn accept(subject: Subject, text: &str, context: &mut CommandContext, out: &mut 
         }
     };
     let waits = context.pending_auths.waits(subject.client, subject.key);
-    let accepted = waits && rule(subject, ClientDecision::Accept(settings), context);
+    let accepted = waits && decide(subject, ClientDecision::Accept(settings), context);
     if accepted {
         context.pending_auths.judged(subject.client);
     }
@@ -166,10 +166,10 @@ fn settings(text: &str, context: &mut CommandContext) -> Result<Option<Box<PeerS
 /// The client is to do something first.
 fn put_off(subject: Subject, extra: &str, timeout: &str, context: &CommandContext, out: &mut Output) {
     let Ok(seconds) = timeout.parse::<u32>() else { return out.line("ERROR: cannot parse TIMEOUT") };
-    let ruling =
+    let decision =
         ClientDecision::Pending { text: extra.to_owned(), timeout: Duration::from_secs(seconds.into()) };
     let good = extra.len() <= MAX_EXTRA && context.pending_auths.waits(subject.client, subject.key);
-    match good && rule(subject, ruling, context) {
+    match good && decide(subject, decision, context) {
         true => out.line(&answer("client-pending-auth", true)),
         false => {
             out.line(&format!("{}. Extra parameter might be too long", answer("client-pending-auth", false)))

@@ -230,11 +230,11 @@ fn killable(name: &str, context: &CommandContext) -> Result<Vec<Peer>, String> {
 }
 
 /// Disconnects the clients with these numbers, and tells them to come back. (OpenVPN's `kill` leaves them to find out.)
-fn dismiss(context: &CommandContext, victims: impl Iterator<Item = u64>, message: &str) -> usize {
+fn kill_clients(context: &CommandContext, clients: impl Iterator<Item = u64>, message: &str) -> usize {
     let tunnel = context.tunnel();
     let Some(tunnel) = tunnel.as_ref() else { return 0 };
     let order = |client| Reply::KillClient { client, message: message.to_owned() };
-    victims.filter(|client| tunnel.reply(order(*client))).count()
+    clients.filter(|client| tunnel.reply(order(*client))).count()
 }
 
 /// The numbers of those whom that holds for.
@@ -247,7 +247,7 @@ fn kill(victim: &str, context: &CommandContext, out: &mut Output) {
         Ok(peers) => peers,
         Err(why) => return out.line(&why),
     };
-    let of_name = dismiss(context, numbers(&peers, |peer| peer.name == victim), "RESTART");
+    let of_name = kill_clients(context, numbers(&peers, |peer| peer.name == victim), "RESTART");
     if of_name > 0 {
         return out.line(&format!("SUCCESS: common name '{victim}' found, {of_name} client(s) killed"));
     }
@@ -265,7 +265,7 @@ fn kill(victim: &str, context: &CommandContext, out: &mut Output) {
         let (ip, port) = (peer.remote.ip().to_canonical(), peer.remote.port());
         (ip, port) == (address.ip(), address.port()) && transport.is_none_or(|it| it == peer.transport)
     };
-    match dismiss(context, numbers(&peers, is_there), "RESTART") {
+    match kill_clients(context, numbers(&peers, is_there), "RESTART") {
         0 => out.line(&format!("ERROR: client at address {victim} not found")),
         number => out.line(&format!("SUCCESS: {number} client(s) at address {victim} killed")),
     }
@@ -296,28 +296,26 @@ fn client_kill(number: &str, message: Option<&str>, context: &CommandContext, ou
     // Those that are in, and those that a program judges.
     let is_there = peers.iter().any(|peer| peer.number == number) || context.pending_auths.knows(number);
     let victim = Some(number).filter(|_| is_there && message.len() <= MAX_MESSAGE);
-    match dismiss(context, victim.into_iter(), message) {
+    match kill_clients(context, victim.into_iter(), message) {
         0 => out.line("ERROR: client-kill command failed"),
         _ => out.line("SUCCESS: client-kill command succeeded"),
     }
 }
 
 fn signal(name: &str, context: &CommandContext, out: &mut Output) {
-    let command = match name {
-        "SIGTERM" | "SIGINT" => Some(Command::Shutdown),
-        "SIGUSR1" | "SIGHUP" => Some(Command::Restart),
-        "SIGUSR2" => None,
-        _ => return out.line(&format!("ERROR: signal '{name}' is not a known signal type")),
-    };
-    let mut tunnel = context.tunnel();
-    let thrown = match (tunnel.as_mut(), command) {
-        (Some(tunnel), Some(command)) => tunnel.command(command),
-        (Some(tunnel), None) => {
+    if !matches!(name, "SIGTERM" | "SIGINT" | "SIGUSR1" | "SIGHUP" | "SIGUSR2") {
+        return out.line(&format!("ERROR: signal '{name}' is not a known signal type"));
+    }
+    let thrown = match (context.tunnel().as_mut(), name) {
+        (Some(tunnel), "SIGUSR1") => tunnel.command(Command::Restart),
+        (Some(tunnel), "SIGHUP") => tunnel.reload(),
+        (Some(tunnel), "SIGUSR2") => {
             tunnel.tell_status();
             true
         }
+        (Some(tunnel), _) => tunnel.command(Command::Shutdown),
         // Nothing runs yet: the process ends, or waits on.
-        (None, Some(Command::Shutdown)) => context.end_process(),
+        (None, "SIGTERM" | "SIGINT") => context.end_process(),
         (None, _) => false,
     };
     match thrown {

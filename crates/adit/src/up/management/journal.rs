@@ -12,8 +12,8 @@ use super::pending_auths::Told;
 
 /// Lines that wait to be sent, at most. Further ones are lost: who does not read must not make us remember.
 const MOST_WAITING: usize = 1024;
-/// What waits to be told of clients, at most, in bytes. More than all clients make that may knock at once.
-const MOST_NEWS: usize = 8 << 20;
+/// Client events that wait to be sent, at most, in bytes. More than all clients make that may connect at once.
+const MOST_CLIENT_EVENTS: usize = 8 << 20;
 /// Longest remembered entry in bytes.
 const MAX_ENTRY: usize = 1000;
 /// States that are remembered (OpenVPN manage.h).
@@ -62,8 +62,8 @@ struct History {
     attended: bool,
     waiting: VecDeque<String>,
     /// What happened to clients, and about how many bytes that is.
-    news: VecDeque<Told>,
-    news_size: usize,
+    client_events: VecDeque<Told>,
+    client_events_size: usize,
     /// Some of it was lost.
     overrun: bool,
     closing: bool,
@@ -92,8 +92,8 @@ impl Journal {
             pages,
             attended: false,
             waiting: VecDeque::new(),
-            news: VecDeque::new(),
-            news_size: 0,
+            client_events: VecDeque::new(),
+            client_events_size: 0,
             overrun: false,
             closing: false,
         };
@@ -156,27 +156,27 @@ impl Journal {
         if !history.attended {
             return;
         }
-        let size = history.news_size + told.size();
-        if size > MOST_NEWS {
+        let size = history.client_events_size + told.size();
+        if size > MOST_CLIENT_EVENTS {
             history.overrun = true;
         } else {
-            history.news_size = size;
-            history.news.push_back(told);
+            history.client_events_size = size;
+            history.client_events.push_back(told);
         }
         drop(history);
         self.wake();
     }
 
     /// Whether there is something to tell of clients.
-    pub(super) fn has_news(&self) -> bool {
-        !self.history().news.is_empty()
+    pub(super) fn has_client_event(&self) -> bool {
+        !self.history().client_events.is_empty()
     }
 
     /// What is to be told next of clients.
-    pub(super) fn next_news(&self) -> Option<Told> {
+    pub(super) fn next_client_event(&self) -> Option<Told> {
         let mut history = self.history();
-        let told = history.news.pop_front()?;
-        history.news_size = history.news_size.saturating_sub(told.size());
+        let told = history.client_events.pop_front()?;
+        history.client_events_size = history.client_events_size.saturating_sub(told.size());
         Some(told)
     }
 
@@ -203,8 +203,8 @@ impl Journal {
         let mut history = self.history();
         history.attended = attended;
         history.waiting.clear();
-        history.news.clear();
-        (history.news_size, history.overrun) = (0, false);
+        history.client_events.clear();
+        (history.client_events_size, history.overrun) = (0, false);
         history.pages.iter_mut().for_each(|page| page.followed = false);
     }
 
@@ -289,7 +289,7 @@ mod tests {
     fn what_clients_do_is_told_in_order_and_not_without_end() {
         let (journal, _woken) = journal(3);
         let told = |client| Told {
-            news: ClientEvent {
+            event: ClientEvent {
                 client,
                 step: ClientStep::Disconnected,
                 env: vec![("x".to_owned(), "y".repeat(1000))],
@@ -299,21 +299,21 @@ mod tests {
             since: unix_now(),
         };
         journal.tell(told(1));
-        assert!(!journal.has_news(), "no client");
+        assert!(!journal.has_client_event(), "no client");
         journal.attend(true);
         journal.tell(told(1));
         journal.tell(told(2));
-        let order = [journal.next_news(), journal.next_news(), journal.next_news()];
-        assert_eq!(order.map(|told| told.map(|told| told.news.client)), [Some(1), Some(2), None]);
-        let most = u64::try_from(MOST_NEWS / 1000).expect("a number");
+        let order = [journal.next_client_event(), journal.next_client_event(), journal.next_client_event()];
+        assert_eq!(order.map(|told| told.map(|told| told.event.client)), [Some(1), Some(2), None]);
+        let most = u64::try_from(MOST_CLIENT_EVENTS / 1000).expect("a number");
         (0..most).for_each(|client| journal.tell(told(client)));
         assert!(journal.is_overrun());
-        assert!(std::iter::from_fn(|| journal.next_news()).count() < MOST_NEWS / 1000);
+        assert!(std::iter::from_fn(|| journal.next_client_event()).count() < MOST_CLIENT_EVENTS / 1000);
         assert!(journal.is_overrun(), "what is lost stays lost");
         journal.attend(true);
         assert!(!journal.is_overrun());
         journal.tell(told(3));
-        assert!(journal.has_news());
+        assert!(journal.has_client_event());
     }
 
     #[test]

@@ -25,6 +25,7 @@ use adit_core::{Protocol, Severity};
 use adit_io::Handle;
 use signal_hook::consts::SIGTERM;
 
+use super::reload::Reload;
 use super::status_file::Form;
 use super::terminal::Waiting;
 use super::unlock;
@@ -151,9 +152,9 @@ impl Management {
         &self,
         handle: Handle<P>,
         form: Form,
-        log: Logger,
+        (log, reload): (Logger, Reload),
     ) -> Watcher {
-        let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log });
+        let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log, reload });
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
         Watcher::new(self.journal.clone(), self.pending_auths.clone(), matches!(form, Form::Clients(_)))
     }
@@ -179,7 +180,7 @@ fn pipe() -> std::io::Result<(UnixStream, UnixStream)> {
 fn auth_retry(config: &Config) -> &'static str {
     let auth = match &config.role {
         Role::Client(client) => client.auth.as_ref(),
-        Role::Server(_) | Role::Point(_) => None,
+        Role::Server(_) | Role::PointToPoint(_) => None,
     };
     match auth.map(|auth| auth.retry).unwrap_or_default() {
         AuthRetry::None => "none",

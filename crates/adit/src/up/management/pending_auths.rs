@@ -29,13 +29,13 @@ impl PendingAuths {
     }
 
     /// Something happened to a client.
-    pub(super) fn note(&self, news: &ClientEvent) {
-        match news.step {
+    pub(super) fn note(&self, event: &ClientEvent) {
+        match event.step {
             ClientStep::AuthRequest { key, .. } => {
-                self.clients().insert(news.client, PendingAuth { key, waits: true });
+                self.clients().insert(event.client, PendingAuth { key, waits: true });
             }
             ClientStep::Disconnected => {
-                self.clients().remove(&news.client);
+                self.clients().remove(&event.client);
             }
             ClientStep::Established { .. } | ClientStep::ChallengeResponse { .. } => {}
         }
@@ -66,7 +66,7 @@ impl PendingAuths {
 
 /// What the program is told, all of it or nothing.
 pub(super) struct Told {
-    pub(super) news: ClientEvent,
+    pub(super) event: ClientEvent,
     /// How many clients there are.
     pub(super) clients: usize,
     /// The tunnel's device.
@@ -78,8 +78,8 @@ pub(super) struct Told {
 impl Told {
     /// About how many bytes it takes up.
     pub(super) fn size(&self) -> usize {
-        let env: usize = self.news.env.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
-        let step = match &self.news.step {
+        let env: usize = self.event.env.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
+        let step = match &self.event.step {
             ClientStep::AuthRequest { password, .. } => password.len(),
             ClientStep::ChallengeResponse { response, .. } => response.len(),
             ClientStep::Established { networks } => networks.len() * size_of::<(IpNet, bool)>(),
@@ -90,7 +90,7 @@ impl Told {
 
     /// Writes it, with as much of the environment as the program wants (`env-filter`).
     pub(super) fn print(&self, level: i64, out: &mut Output) {
-        let ClientEvent { client, step, .. } = &self.news;
+        let ClientEvent { client, step, .. } = &self.event;
         match step {
             ClientStep::AuthRequest { key, again, .. } => {
                 let what = if *again { "REAUTH" } else { "CONNECT" };
@@ -112,7 +112,7 @@ impl Told {
     }
 
     fn print_env(&self, level: i64, out: &mut Output) {
-        let ClientEvent { step, env, .. } = &self.news;
+        let ClientEvent { step, env, .. } = &self.event;
         let mut print = |name: &str, value: &str| {
             // What a client tells of itself passes every filter, as long as it is being judged.
             let told = matches!(step, ClientStep::AuthRequest { .. } | ClientStep::ChallengeResponse { .. });
@@ -186,7 +186,7 @@ mod tests {
     fn told(step: ClientStep, env: &[(&str, &str)]) -> Told {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Told {
-            news: ClientEvent { client: 7, step, env },
+            event: ClientEvent { client: 7, step, env },
             clients: 2,
             device: "tun3".to_owned(),
             since: UnixTime(77),
@@ -285,13 +285,13 @@ mod tests {
         let pending_auths = PendingAuths::default();
         let stands = |key| (pending_auths.is_there(7, key), pending_auths.waits(7, key));
         assert_eq!(stands(1), (false, false));
-        pending_auths.note(&told(asks(1, false), &[]).news);
+        pending_auths.note(&told(asks(1, false), &[]).event);
         assert_eq!((stands(1), stands(2)), ((true, true), (false, false)));
         pending_auths.judged(7);
         assert_eq!(stands(1), (true, false));
-        pending_auths.note(&told(asks(2, true), &[]).news);
+        pending_auths.note(&told(asks(2, true), &[]).event);
         assert_eq!((stands(1), stands(2)), ((false, false), (true, true)));
-        pending_auths.note(&told(ClientStep::Disconnected, &[]).news);
+        pending_auths.note(&told(ClientStep::Disconnected, &[]).event);
         assert_eq!(stands(2), (false, false));
         pending_auths.judged(7);
         assert!(pending_auths.clients().is_empty());

@@ -71,7 +71,7 @@ impl Server {
                 self.accept();
             }
         }
-        self.say_goodbye();
+        self.send_exit_notice();
     }
 
     /// Waits until there is something to do.
@@ -86,9 +86,9 @@ impl Server {
                 flags.set(PollFlags::IN, client.session.room(&client.out) > 0);
                 flags.set(PollFlags::OUT, !client.out.waiting().is_empty());
                 fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
-                let stuck = (!client.out.waiting().is_empty()).then(|| client.moved + WRITE_TIMEOUT);
+                let unwritten = (!client.out.waiting().is_empty()).then(|| client.moved + WRITE_TIMEOUT);
                 let busy = client.has_work(&self.context).then(Instant::now);
-                due = [due, busy, stuck, client.session.due()].into_iter().flatten().min();
+                due = [due, busy, unwritten, client.session.due()].into_iter().flatten().min();
             }
         }
         let timeout = due.map(|due| {
@@ -158,7 +158,7 @@ impl Server {
     }
 
     /// The tunnel has ended: what there is to say of it is said.
-    fn say_goodbye(mut self) {
+    fn send_exit_notice(mut self) {
         let Some(mut client) = self.client.take() else { return };
         client.take_notices(&self.context);
         let until = Instant::now() + FAREWELL_TIMEOUT;
@@ -225,7 +225,7 @@ impl ManagementClient {
 
     /// There is work that waits for nothing.
     fn has_work(&self, context: &CommandContext) -> bool {
-        self.session.is_busy(&self.out) || (!self.out.is_full() && context.journal.has_news())
+        self.session.is_busy(&self.out) || (!self.out.is_full() && context.journal.has_client_event())
     }
 
     /// What happened meanwhile. While there is no room, it is lost, but not what happens to clients.
@@ -236,7 +236,7 @@ impl ManagementClient {
             }
         }
         while !self.out.is_full()
-            && let Some(told) = context.journal.next_news()
+            && let Some(told) = context.journal.next_client_event()
         {
             told.print(self.session.env_filter(), &mut self.out);
         }

@@ -19,6 +19,7 @@ use crate::up::status_file::Form;
 pub(super) enum Order {
     Command(Command),
     Reply(Reply),
+    Reload,
 }
 
 /// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
@@ -61,6 +62,11 @@ impl Tunnel for Played {
 
     fn reply(&self, reply: Reply) -> bool {
         self.told.lock().expect("no thread panicked").push(Order::Reply(reply));
+        true
+    }
+
+    fn reload(&self) -> bool {
+        self.told.lock().expect("no thread panicked").push(Order::Reload);
         true
     }
 

@@ -143,18 +143,18 @@ fn clients_are_killed_by_name_address_and_number() {
 
 #[test]
 fn signals_become_commands() {
-    for (signal, command) in [
-        ("SIGTERM", Command::Shutdown),
-        ("SIGINT", Command::Shutdown),
-        ("SIGUSR1", Command::Restart),
-        ("SIGHUP", Command::Restart),
+    for (signal, order) in [
+        ("SIGTERM", Order::Command(Command::Shutdown)),
+        ("SIGINT", Order::Command(Command::Shutdown)),
+        ("SIGUSR1", Order::Command(Command::Restart)),
+        ("SIGHUP", Order::Reload),
     ] {
         let (mut context, told) = desk_of(Form::Statistics);
         assert_eq!(
             answers(&mut context, &format!("signal {signal}")),
             [format!("SUCCESS: signal {signal} thrown")]
         );
-        assert_eq!(*told.lock().expect("no thread panicked"), [Order::Command(command)]);
+        assert_eq!(*told.lock().expect("no thread panicked"), [order]);
     }
 }
 
@@ -288,7 +288,7 @@ fn states_are_noted() {
     let ended = || Event::Ended(Ended::Failed("no luck".to_owned()));
     let end = [Event::Open { remote: 0 }, peer_up(), Event::Close { path }, Event::Down, ended()];
     assert_eq!(states(false, &end)[3..], ["EXITING,error,,,,,"], "no word of coming back");
-    // The listening end of a point-to-point tunnel; a stranger's connection is closed there.
+    // The listening end of a point-to-point tunnel; the connection of an unauthenticated peer is closed there.
     let down = Event::PeerDown { peer: PeerId::SERVER, reason: "silent".to_owned() };
     assert_eq!(
         states(false, &[peer_up(), Event::Close { path }, down, failure()])[1..],
@@ -313,20 +313,20 @@ fn clients_are_told_of() {
     let context = context();
     let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), true);
     context.journal.attend(true);
-    let news = |step| Request::Client(Box::new(ClientEvent { client: 9, step, env: Vec::new() }));
+    let event = |step| Request::Client(Box::new(ClientEvent { client: 9, step, env: Vec::new() }));
     let (peer, reason) = (PeerId(4), "gone".to_owned());
     watcher.request(
-        &news(ClientStep::AuthRequest { key: 1, again: false, password: Zeroizing::default() }),
+        &event(ClientStep::AuthRequest { key: 1, again: false, password: Zeroizing::default() }),
         "tun0",
     );
     assert!(context.pending_auths.waits(9, 1));
     watcher.event(&Event::PeerUp { peer, info: info("192.0.2.1:4000") });
-    watcher.request(&news(ClientStep::Established { networks: Vec::new() }), "tun0");
-    watcher.request(&news(ClientStep::Disconnected), "tun0");
+    watcher.request(&event(ClientStep::Established { networks: Vec::new() }), "tun0");
+    watcher.request(&event(ClientStep::Disconnected), "tun0");
     watcher.event(&Event::PeerDown { peer, reason });
     assert!(!context.pending_auths.is_there(9, 1));
-    watcher.request(&news(ClientStep::Established { networks: Vec::new() }), "tun1");
-    let told: Vec<_> = std::iter::from_fn(|| context.journal.next_news()).collect();
+    watcher.request(&event(ClientStep::Established { networks: Vec::new() }), "tun1");
+    let told: Vec<_> = std::iter::from_fn(|| context.journal.next_client_event()).collect();
     assert_eq!(told.iter().map(|told| told.clients).collect::<Vec<_>>(), [0, 1, 1, 0]);
     assert_eq!((told[0].device.as_str(), told[3].device.as_str()), ("tun0", "tun1"));
 }

@@ -8,6 +8,7 @@ use adit_openvpn::request::{PeerInfo, Reply};
 
 use crate::log::Logger;
 use crate::status::StatusSource;
+use crate::up::reload::Reload;
 use crate::up::status_file::{self, Form};
 
 /// A tunnel that can be asked and commanded.
@@ -26,6 +27,9 @@ pub(super) trait Tunnel: Send {
 
     /// Gives the protocol an order that only it knows. False when it has ended.
     fn reply(&self, reply: Reply) -> bool;
+
+    /// Has it read its file again. False when it has ended.
+    fn reload(&self) -> bool;
 
     /// Writes its state to the log.
     fn tell_status(&mut self);
@@ -62,6 +66,7 @@ pub(super) struct Running<P: Protocol> {
     pub(super) handle: Handle<P>,
     pub(super) form: Form,
     pub(super) log: Logger,
+    pub(super) reload: Reload,
 }
 
 impl<P: Protocol + StatusSource> Tunnel for Running<P> {
@@ -90,6 +95,11 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
 
     fn reply(&self, reply: Reply) -> bool {
         self.handle.reply(reply)
+    }
+
+    fn reload(&self) -> bool {
+        self.reload.begin();
+        true
     }
 
     fn tell_status(&mut self) {

@@ -62,10 +62,10 @@ impl Watcher {
     pub(in crate::up) fn request(&mut self, request: &Request, device: &str) {
         self.failed = false;
         self.come_back();
-        if let Request::Client(news) = request {
-            self.pending_auths.note(news);
-            let (news, device) = (ClientEvent::clone(news), device.to_owned());
-            self.journal.tell(Told { news, clients: self.clients, device, since: self.since });
+        if let Request::Client(event) = request {
+            self.pending_auths.note(event);
+            let (event, device) = (ClientEvent::clone(event), device.to_owned());
+            self.journal.tell(Told { event, clients: self.clients, device, since: self.since });
         }
     }
 

@@ -18,14 +18,14 @@ const PATIENT: &str = "hand-window 30\nreneg-sec 0\n";
 
 /// What the management client gets about a client.
 #[derive(Debug)]
-struct News {
+struct ClientEvent {
     client: String,
     /// The number of its keys, where there is one.
     key: String,
     env: Vec<(String, String)>,
 }
 
-impl News {
+impl ClientEvent {
     fn get(&self, name: &str) -> Option<&str> {
         self.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -35,8 +35,8 @@ impl News {
     }
 }
 
-/// The next news of that kind, with its environment.
-fn hears(talk: &mut Talk<UnixStream>, kind: &str) -> News {
+/// The next client event of that kind, with its environment.
+fn hears(talk: &mut Talk<UnixStream>, kind: &str) -> ClientEvent {
     let line = talk.until(&format!(">CLIENT:{kind},"));
     let mut words = line.split(',').skip(1).map(str::to_owned);
     let (client, key) = (words.next().unwrap(), words.next().unwrap_or_default());
@@ -46,7 +46,7 @@ fn hears(talk: &mut Talk<UnixStream>, kind: &str) -> News {
         let line = talk.line();
         let pair = line.strip_prefix(">CLIENT:ENV,").unwrap_or_else(|| panic!("{line}"));
         if pair == "END" {
-            return News { client, key, env };
+            return ClientEvent { client, key, env };
         }
         let (name, value) = pair.split_once('=').unwrap();
         env.push((name.to_owned(), value.to_owned()));
@@ -54,8 +54,8 @@ fn hears(talk: &mut Talk<UnixStream>, kind: &str) -> News {
 }
 
 /// The program says this of those keys.
-fn says(talk: &mut Talk<UnixStream>, command: &str, news: &News, rest: &str) -> Vec<String> {
-    talk.answer(&format!("{command} {} {}{rest}", news.client, news.key))
+fn says(talk: &mut Talk<UnixStream>, command: &str, event: &ClientEvent, rest: &str) -> Vec<String> {
+    talk.answer(&format!("{command} {} {}{rest}", event.client, event.key))
 }
 
 /// A server that asks at that socket, and a client, with these lines.
@@ -76,7 +76,7 @@ fn place() -> (Scratch, PathBuf) {
 }
 
 /// First the client must wait, then it is accepted with a route of its own, then it leaves. The events of the three.
-fn lets_in(server: Program, client: Program) -> [News; 3] {
+fn lets_in(server: Program, client: Program) -> [ClientEvent; 3] {
     let (_scratch, socket) = place();
     let mut bed = bed([server, client], &socket, PATIENT, &format!("{GOOD}{PATIENT}setenv IV_SSO webauth\n"));
     bed.server.start().unwrap();

@@ -127,7 +127,7 @@ fn openvpn_server_gives_adit_client_a_token() {
     for round in 0..2 {
         let mark = if round == 0 { 0 } else { bed.clients[0].process().mark() };
         if round == 1 {
-            bed.clients[0].process().hang_up();
+            bed.clients[0].process().restart();
         }
         let came_up = bed.clients[0].process().wait_for_line(mark, "tunnel up: ", WAIT);
         assert!(came_up.is_ok(), "{}", bed.logs());

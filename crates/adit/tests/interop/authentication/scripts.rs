@@ -155,7 +155,7 @@ fn tls_crypt_v2_verify_decides_about_keys() {
         std::thread::sleep(Duration::from_millis(300));
         let server = "10.8.0.1".parse().unwrap();
         assert!(wait_until_reachable(&bed.clients[0].namespace, server, Duration::from_millis(10)).is_err());
-        // The client tries again later, with a session of its own.
+        // The client tries again later, with a control channel of its own.
         std::fs::write(scratch.path().join("good"), "").unwrap();
         bed.clients[0].process().kill().unwrap();
         bed.clients[0].no_device_left().unwrap();

@@ -1,9 +1,8 @@
 //! Several tunnels in one process: servers in one namespace, a client of each in a namespace of its own.
 
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -17,20 +16,20 @@ use serde_json::Value;
 use crate::bed::PROGRAMS;
 use crate::privileges::user_and_group::rights_of_threads;
 
-const WAIT: Duration = Duration::from_secs(20);
+pub(super) const WAIT: Duration = Duration::from_secs(20);
 /// The device that joins a client to the server.
 const WIRE: &str = "wire";
 
 /// A namespace with servers, and namespaces with a client each.
-struct Hub {
-    namespace: Namespace,
-    clients: Vec<Namespace>,
-    scratch: Scratch,
-    authority: Authority,
-    identity: Identity,
+pub(super) struct Hub {
+    pub(super) namespace: Namespace,
+    pub(super) clients: Vec<Namespace>,
+    pub(super) scratch: Scratch,
+    pub(super) authority: Authority,
+    pub(super) identity: Identity,
 }
 
-fn blocks(authority: &Authority, identity: &Identity) -> String {
+pub(super) fn blocks(authority: &Authority, identity: &Identity) -> String {
     let blocks = [("ca", &authority.certificate), ("cert", &identity.certificate), ("key", &identity.key)];
     let block = |(name, content): (&str, &String)| format!("<{name}>\n{content}</{name}>\n");
     blocks.into_iter().map(block).collect()
@@ -38,7 +37,7 @@ fn blocks(authority: &Authority, identity: &Identity) -> String {
 
 impl Hub {
     /// For so many tunnels.
-    fn build(tunnels: usize) -> Self {
+    pub(super) fn build(tunnels: usize) -> Self {
         let authority = Authority::create(KeyKind::Ecdsa).unwrap();
         let identity = authority.issue("server", Purpose::Server, Validity::Now).unwrap();
         let namespace = Namespace::create("hub").unwrap();
@@ -54,7 +53,7 @@ impl Hub {
     }
 
     /// Writes the server file of that number, with these lines besides.
-    fn server(&self, number: usize, lines: &str) -> PathBuf {
+    pub(super) fn server(&self, number: usize, lines: &str) -> PathBuf {
         let mut text = format!(
             "dev tun{number}\nport {}\nserver 10.80.{number}.0 255.255.255.0\ntopology subnet\ndh none\nverb 3\n\
              keepalive 1 5\nexplicit-exit-notify 1\n{lines}",
@@ -65,7 +64,7 @@ impl Hub {
     }
 
     /// Writes the client file for the server of that number.
-    fn client(&self, number: usize) -> PathBuf {
+    pub(super) fn client(&self, number: usize) -> PathBuf {
         let name = format!("client{number}");
         let identity = self.authority.issue(&name, Purpose::Client, Validity::Now).unwrap();
         let mut text = format!(
@@ -77,14 +76,14 @@ impl Hub {
         self.scratch.write(&format!("c{number}.conf"), &text).unwrap()
     }
 
-    fn up(&self, arguments: &[&str], files: &[PathBuf]) -> Process {
+    pub(super) fn up(&self, arguments: &[&str], files: &[PathBuf]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
         command.arg("up").args(arguments).args(files);
         self.namespace.spawn("tunnels", command).unwrap()
     }
 
     /// Starts the client of that number, and waits until it reaches its server.
-    fn connect(&self, number: usize) -> Process {
+    pub(super) fn connect(&self, number: usize) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
         command.arg("up").arg(self.client(number));
         let namespace = &self.clients[number - 1];
@@ -100,12 +99,12 @@ impl Hub {
 }
 
 /// The server's inner address.
-fn inner(number: usize) -> IpAddr {
+pub(super) fn inner(number: usize) -> IpAddr {
     format!("10.80.{number}.1").parse().unwrap()
 }
 
 /// The tunnels of that process that `adit status` shows.
-fn tunnels_of(pid: u32) -> Vec<Value> {
+pub(super) fn tunnels_of(pid: u32) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_adit")).args(["status", "--json"]).output().unwrap();
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     all.as_array().unwrap().iter().filter(|tunnel| tunnel["pid"] == pid).cloned().collect()
@@ -224,55 +223,4 @@ fn files_that_contradict_each_other_start_nothing() {
         "{log}"
     );
     assert!(!log.contains("listening"), "{log}");
-}
-
-/// A file that only root can read is read again by a server that is `nobody`; its clients lose nothing.
-#[test]
-fn a_file_that_is_read_again_changes_what_it_can_and_drops_no_client() {
-    if !can_run("SIGHUP", &PROGRAMS) {
-        return;
-    }
-    let hub = Hub::build(2);
-    let lines = |more: &str| format!("user nobody\ngroup nogroup\nduplicate-cn\n{more}");
-    let file = hub.server(1, &lines(""));
-    let private = || fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    private();
-    let mut process = hub.up(&[], std::slice::from_ref(&file));
-    process.wait_for_line(0, "listening on", WAIT).unwrap();
-    let mut first = hub.connect(1);
-
-    let report = std::thread::scope(|scope| {
-        let ping = Ping::new(2000, Duration::from_millis(2));
-        let (hub, client) = (&hub, &hub.clients[0]);
-        let busy = scope.spawn(move || ping.run(client, inner(1)).unwrap());
-        // A mistake changes nothing, and has its line.
-        hub.server(1, &lines("max-clients many\n"));
-        let mark = process.mark();
-        process.hang_up();
-        process.wait_for_line(mark, "s1.conf:12: ", WAIT).unwrap();
-        process.wait_for_line(mark, "s1.conf changes nothing", WAIT).unwrap();
-        // What new clients are told changes; the port does not.
-        hub.server(1, &lines("push \"route 10.77.0.0 255.255.0.0\"\nport 1300\nverb 6\n"));
-        private();
-        let mark = process.mark();
-        process.hang_up();
-        process.wait_for_line(mark, "s1.conf was read again, and what changed holds", WAIT).unwrap();
-        process.wait_for_line(mark, "`port` changed: it holds when adit is started again", WAIT).unwrap();
-        busy.join().unwrap()
-    });
-    assert!(report.is_clean(), "{report:?}\n{}", process.log());
-    assert_eq!(tunnels_of(process.id())[0]["peers"].as_array().unwrap().len(), 1);
-    let routes = |client: &Namespace| client.ip(&["route", "show"]).unwrap();
-    assert!(!routes(&hub.clients[0]).contains("10.77.0.0/16"), "it was told before");
-    let mark = first.mark();
-    first.hang_up();
-    first.wait_for_line(mark, "tunnel up: ", WAIT).unwrap();
-    assert!(routes(&hub.clients[0]).contains("10.77.0.0/16"), "{}", first.log());
-
-    // Once more, with nothing new.
-    let mark = process.mark();
-    process.hang_up();
-    process.wait_for_line(mark, "there is nothing new in it", WAIT).unwrap();
-    assert_eq!(process.terminate(WAIT).unwrap().code(), Some(0), "{}", process.log());
-    let _ = first.kill();
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adit_core::{Command as Order, Event, Path, Protocol, Transport, UnixTime};
+use adit_core::{Command as Order, Event, Path, Protocol, Transport, UnixTime, drive_with};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{AuthRetry, ClientParams, ControlParams, RemoteParams, UserAuth};
 use adit_openvpn::request::UserPassword;
@@ -53,7 +53,7 @@ fn idle_tcp_connections_of_one_address_keep_no_client_out() {
     let connect = || (0..1100).map(|_| TcpStream::connect("10.9.1.1:1194").unwrap()).collect();
     let idle: Vec<TcpStream> = bed.clients[0].namespace.enter(connect).unwrap();
     reaches_the_server(&mut bed, 1);
-    let silent = table(&mut bed, "TCP connections without a session");
+    let silent = table(&mut bed, "TCP connections without a control channel");
     assert!(silent["evicted"].as_u64().unwrap() >= 1000, "{silent:#}");
     assert!(silent["entries"].as_u64().unwrap() <= 64 && silent["share"] == 64, "{silent:#}");
     drop(idle);
@@ -85,17 +85,17 @@ fn logs_in_and_leaves(params: ClientParams, number: u8) {
     let start = Instant::now();
     let now = || adit_core::Instant::ORIGIN + Duration::from_secs(1) + start.elapsed();
     let mut client = Client::new(params, now(), [number; 32]);
-    let (mut datagram, mut buffer) = (Vec::new(), [0; 2000]);
+    let mut buffer = [0; 2000];
     loop {
-        while let Some(event) = client.poll_event() {
-            if let Event::Open { .. } = event {
-                client.handle_command(now(), Order::Opened { path });
-            }
-        }
-        while client.poll_transmit(&mut datagram).is_some() {
-            socket.send(&datagram).unwrap();
-            datagram.clear();
-        }
+        drive_with(
+            &mut client,
+            |client, event| {
+                if let Event::Open { .. } = event {
+                    client.handle_command(now(), Order::Opened { path });
+                }
+            },
+            |_, datagram| assert_eq!(socket.send(datagram).unwrap(), datagram.len()),
+        );
         match socket.recv(&mut buffer) {
             Ok(length) => drop(client.handle_datagram(now(), path, &buffer[..length])),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,

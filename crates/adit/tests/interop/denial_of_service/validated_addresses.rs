@@ -45,8 +45,8 @@ fn place(options: &Options, lines: [&str; 2]) -> Place {
 }
 
 impl Place {
-    /// Sessions without a certificate that follow the protocol so far.
-    fn sessions(&self, behaviour: Behaviour, pace: Pace) -> Attack {
+    /// Control channels without a certificate that follow the protocol so far.
+    fn channels(&self, behaviour: Behaviour, pace: Pace) -> Attack {
         let credentials = Credentials {
             ca: self.authority.clone().into_bytes(),
             certificate: Vec::new(),
@@ -55,7 +55,7 @@ impl Place {
         let tls = attack::tls(&credentials).unwrap();
         let mut plan = Plan::new(behaviour, WrapConfig::Plain, tls).unwrap();
         plan.username = "mallory".to_owned();
-        Attack::Sessions { plan, sources: Sources::One, pace }
+        Attack::ControlChannels { plan, sources: Sources::One, pace }
     }
 
     /// Begins the attack, waits until it is `ready`, and lets the client connect.
@@ -100,7 +100,7 @@ fn abandoned_logins_do_not_keep_clients_out() {
         verifier.display()
     );
     let mut place = place(&Options::BASE, [&lines, GOOD]);
-    let attack = place.sessions(Behaviour::Exit, Pace { at_once: 16, per_second: 100 });
+    let attack = place.channels(Behaviour::Exit, Pace { at_once: 16, per_second: 100 });
     // Eight scripts run at once: those of 300 logins take 37 s.
     place.withstands(attack, |attackers| attackers.done() >= 300);
 }
@@ -119,6 +119,6 @@ fn clients_put_off_do_not_keep_others_out() {
         verifier.display()
     );
     let mut place = place(&Options::BASE, [&lines, GOOD]);
-    let attack = place.sessions(Behaviour::PutOff, Pace { at_once: 16, per_second: 100 });
+    let attack = place.channels(Behaviour::PutOff, Pace { at_once: 16, per_second: 100 });
     place.withstands(attack, |attackers| attackers.begun() >= 100 && attackers.done() > 0);
 }

@@ -8,7 +8,7 @@ use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport, Wrap};
 use crate::profiles::variants::{BOTH_WAYS, check, comes_back, name_each_other, options_strings_agree};
 
-/// Makes a server and its client two points.
+/// Makes a server and its client the ends of a point-to-point tunnel.
 pub(crate) fn points(texts: &mut [String; 2]) {
     let [server, client] = texts;
     *server = server

@@ -85,10 +85,10 @@ fn openvpn3_renegotiates_over_a_lossy_link() {
     check("openvpn3_renegotiates_over_a_lossy_link", OPENVPN3, &rows, AT_ONCE);
 }
 
-/// Its goodbye comes on the first exchange, until the new keys are its primary ones, but wrapped like a later one.
+/// Its exit notice comes on the first exchange, until the new keys are its primary ones, but wrapped like a later one.
 #[test]
-fn openvpn3_says_goodbye_after_a_renegotiation() {
-    if !is_named("openvpn3_says_goodbye_after_a_renegotiation", OPENVPN3) {
+fn openvpn3_sends_the_exit_notice_after_a_renegotiation() {
+    if !is_named("openvpn3_sends_the_exit_notice_after_a_renegotiation", OPENVPN3) {
         return;
     }
     std::thread::scope(|scope| {
@@ -100,7 +100,8 @@ fn openvpn3_says_goodbye_after_a_renegotiation() {
                 let renegotiated = bed.server.process().wait_for_line(0, "renegotiated keys", WAIT);
                 assert!(renegotiated.is_ok(), "{wrap:?}: {}", bed.logs());
                 bed.clients[0].stop().unwrap();
-                let heard = bed.server.process().wait_for_line(0, "said goodbye", Duration::from_secs(3));
+                let heard =
+                    bed.server.process().wait_for_line(0, "left (exit notice)", Duration::from_secs(3));
                 assert!(heard.is_ok(), "{wrap:?}: {}", bed.logs());
             });
         }

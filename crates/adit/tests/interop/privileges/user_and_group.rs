@@ -103,7 +103,7 @@ fn run(bed: &mut Bed, resolv_conf: &Path) -> Result<(), String> {
 
     // It comes back after a break: a new socket, routes again.
     let mark = bed.clients[0].process().mark();
-    bed.clients[0].process().hang_up();
+    bed.clients[0].process().restart();
     bed.clients[0].process().wait_for_line(mark, "tunnel up: ", WAIT).map_err(text)?;
     wait_until_reachable(&bed.clients[0].namespace, server, WAIT).map_err(text)?;
 

@@ -1,6 +1,6 @@
 //! Any data channel and any times.
 
-use adit_core::{Cipher, CompressionFraming, Digest, IdleLimit, ReplayWindow, SessionLimits};
+use adit_core::{Cipher, Digest, IdleLimit, PeerLimits, ReplayWindow};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -11,11 +11,11 @@ use crate::openvpn::model::*;
 pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
     let all = Cipher::ALL.to_vec();
     let framings = vec![
-        (CompressionFraming::None, false),
-        (CompressionFraming::None, true),
-        (CompressionFraming::LzoNo, false),
-        (CompressionFraming::Stub, false),
-        (CompressionFraming::StubV2, false),
+        (Compression::None, false),
+        (Compression::None, true),
+        (Compression::LzoNo, false),
+        (Compression::Stub, false),
+        (Compression::StubV2, false),
     ];
     let mssfix = prop_oneof![
         Just(Mssfix::Default),
@@ -63,7 +63,7 @@ fn replay_window() -> impl Strategy<Value = ReplayWindow> {
     (1..=65_536u32, seconds(0..601)).prop_map(|(packets, time)| ReplayWindow { packets, time })
 }
 
-pub(crate) fn timers() -> impl Strategy<Value = (Liveness, SessionLimits, Rekey)> {
+pub(crate) fn timers() -> impl Strategy<Value = (Liveness, PeerLimits, Rekey)> {
     let liveness = (
         option::of(seconds(1..100)),
         option::of(seconds(1..100)),
@@ -89,6 +89,6 @@ pub(crate) fn timers() -> impl Strategy<Value = (Liveness, SessionLimits, Rekey)
     let idle =
         (seconds(0..9000), any::<u32>()).prop_map(|(after, bytes)| IdleLimit { after, bytes: bytes.into() });
     let limits = (option::of(idle), option::of(seconds(0..9000)))
-        .prop_map(|(idle, length)| SessionLimits { idle, length });
+        .prop_map(|(idle, length)| PeerLimits { idle, length });
     (liveness, limits, rekey)
 }

@@ -117,6 +117,6 @@ fn pings_are_keepalives_and_still_messages() {
     let notices = server.receive(udp(1), &sealed, sealed.len()).notices;
     let is_ping = |notice: &Notice| matches!(notice, Notice::Message { payload, .. } if *payload == ping);
     assert_eq!(notices.iter().filter(|notice| is_ping(notice)).count(), 1);
-    assert_eq!(server.counters.liveness(PeerId(1)).map(|liveness| liveness.received.keepalives), Some(1));
-    assert_eq!(one.counters.liveness(PeerId::SERVER).map(|liveness| liveness.sent.keepalives), Some(1));
+    assert_eq!(server.counters.activity(PeerId(1)).map(|activity| activity.received.keepalives), Some(1));
+    assert_eq!(one.counters.activity(PeerId::SERVER).map(|activity| activity.sent.keepalives), Some(1));
 }

@@ -1,0 +1,103 @@
+use std::net::Ipv4Addr;
+
+use super::*;
+
+fn ranges() -> PoolRanges {
+    let v4 = (Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 5));
+    PoolRanges { v4: Some(v4), v6: None }
+}
+
+fn two() -> [EndpointPool; 2] {
+    let pool = SharedPool::default();
+    [pool.join(ranges(), &[]), pool.join(ranges(), &[])]
+}
+
+/// What `peer` gets of the pool under its name.
+fn take(pool: &EndpointPool, peer: u32, name: &str) -> Option<Lease> {
+    pool.lease(PeerId(peer), Some(name), FixedAddresses::default())
+}
+
+fn v4(lease: &Lease) -> u8 {
+    lease.v4().unwrap().octets()[3]
+}
+
+#[test]
+fn a_name_that_comes_by_another_endpoint_has_its_address_at_once() {
+    let [udp, tcp] = two();
+    // The same id at both endpoints is two peers.
+    assert_eq!(udp.claim(PeerId(1), "anna"), Claim::Granted);
+    let older = take(&udp, 1, "anna").unwrap();
+    assert_eq!(tcp.claim(PeerId(1), "berta"), Claim::Granted);
+    let berta = take(&tcp, 1, "berta").unwrap();
+    assert_eq!((v4(&older), v4(&berta)), (2, 3), "one pool");
+
+    assert_eq!(tcp.claim(PeerId(2), "anna"), Claim::Moved);
+    let newer = take(&tcp, 2, "anna").unwrap();
+    assert_eq!(v4(&newer), 2);
+    assert_eq!(udp.claim(PeerId(1), "anna"), Claim::Lost, "it is the newer one's");
+    assert_eq!(udp.evictions(), [(PeerId(1), Eviction::Replaced)]);
+    assert_eq!((udp.evictions(), tcp.evictions()), (vec![], vec![]), "said once");
+
+    // The end of the older one leaves the newer one what it has.
+    udp.leave(PeerId(1));
+    udp.release(&older);
+    assert_eq!(v4(&take(&udp, 3, "clara").unwrap()), 4);
+    assert_eq!(udp.claim(PeerId(1), "anna"), Claim::Moved);
+    assert_eq!(tcp.evictions(), [(PeerId(2), Eviction::Replaced)]);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_evicted_no_more() {
+    let [udp, tcp] = two();
+    udp.claim(PeerId(1), "anna");
+    assert_eq!(tcp.claim(PeerId(1), "anna"), Claim::Moved);
+    udp.leave(PeerId(1));
+    // Its id is another's now.
+    assert_eq!(udp.claim(PeerId(1), "berta"), Claim::Granted);
+    assert!(udp.evictions().is_empty());
+    // And who left has no name any more.
+    tcp.leave(PeerId(1));
+    assert_eq!(udp.claim(PeerId(2), "anna"), Claim::Granted);
+}
+
+#[test]
+fn an_address_by_settings_is_taken_from_a_peer_of_another_endpoint() {
+    let [udp, tcp] = two();
+    udp.claim(PeerId(1), "anna");
+    let anna = take(&udp, 1, "anna").unwrap();
+    let fixed = FixedAddresses { v4: anna.v4(), v6: None };
+    let mut berta = tcp.lease(PeerId(1), Some("berta"), fixed).unwrap();
+    let holders = tcp.holders(&berta);
+    assert_eq!(holders, BTreeMap::from([(udp.owner(PeerId(1)), false)]), "by the pool");
+    tcp.evict(udp.owner(PeerId(1)), "berta");
+    tcp.reserve(&mut berta);
+    assert_eq!(udp.evictions(), [(PeerId(1), Eviction::AddressOf("berta".to_owned()))]);
+    udp.release(&anna);
+    let again = udp.lease(PeerId(2), Some("dora"), fixed).unwrap();
+    assert_eq!(udp.holders(&again), BTreeMap::from([(tcp.owner(PeerId(1)), true)]), "by its settings");
+}
+
+#[test]
+fn networks_are_withdrawn_by_the_peer_that_they_were_announced_for_last() {
+    let [udp, tcp] = two();
+    let networks: Vec<IpNet> = ["10.8.0.2/32", "10.50.0.0/16"].map(|net| net.parse().unwrap()).to_vec();
+    assert!(udp.announce(PeerId(1), &networks).is_empty());
+    assert_eq!(tcp.announce(PeerId(1), &networks[..1]), BTreeSet::from([networks[0]]));
+    assert!(!udp.withdraw(PeerId(1), &networks[0]), "it is the other endpoint's now");
+    assert!(udp.withdraw(PeerId(1), &networks[1]));
+    assert!(tcp.withdraw(PeerId(1), &networks[0]));
+}
+
+#[test]
+fn an_endpoint_leaves_what_its_peers_had() {
+    let [udp, tcp] = two();
+    udp.claim(PeerId(1), "anna");
+    let given = take(&udp, 1, "anna").unwrap();
+    assert!(tcp.has_others());
+    let other = PoolRanges { v4: Some(([10, 8, 0, 2].into(), [10, 8, 0, 3].into())), v6: None };
+    assert!(!tcp.set_ranges(other, std::iter::empty()), "they are the other endpoint's too");
+    drop(udp);
+    assert_eq!(tcp.claim(PeerId(7), "anna"), Claim::Granted);
+    assert_eq!(v4(&take(&tcp, 7, "anna").unwrap()), v4(&given), "remembered by name");
+    assert!(!tcp.has_others() && tcp.set_ranges(other, std::iter::empty()));
+}

@@ -1,0 +1,116 @@
+//! TCP connections: accepted or opened; and the end of paths.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+
+use adit_core::{Command, ConnectionId, Instant, Path, Protocol, Severity};
+use adit_dataplane::StreamError;
+
+use super::Control;
+use crate::clock;
+use crate::driver::mail::DataMail;
+use crate::driver::status::count;
+use crate::poller::{Interest, Token};
+
+/// Connections accepted before the rest has its turn.
+const ACCEPT_BATCH: usize = 16;
+
+impl<P: Protocol> Control<'_, P> {
+    pub(super) fn add_connection(&mut self, stream: TcpStream, remote: SocketAddr) -> Path {
+        let membership = self.workers.membership();
+        let (endpoint, connection) = (membership.id, ConnectionId(membership.device.next_connection()));
+        let path = Path::Tcp { connection, remote };
+        self.connections.insert(connection, path);
+        self.workers.post_first(DataMail::AddConnection { endpoint, connection, stream, path });
+        self.workers.wake();
+        path
+    }
+
+    /// The protocol uses the path no more.
+    pub(super) fn close(&mut self, path: Path) {
+        match path {
+            Path::Udp { socket, .. } if self.listening.contains(&socket) => {}
+            Path::Udp { socket, .. } => {
+                self.sockets.remove(&socket);
+                self.workers.remove_sockets(socket);
+            }
+            Path::Tcp { connection, .. } => self.forget(connection),
+        }
+    }
+
+    pub(super) fn forget(&mut self, connection: ConnectionId) {
+        if self.connections.remove(&connection).is_some() {
+            self.workers.post_first(DataMail::CloseConnection(connection));
+        }
+    }
+
+    pub(super) fn broken(&mut self, now: Instant, connection: ConnectionId, reason: String) {
+        let Some(path) = self.connections.get(&connection).copied() else { return };
+        self.forget(connection);
+        self.workers.wake();
+        self.protocol.handle_command(now, Command::Closed { path, reason });
+    }
+
+    /// A client hears it by its protocol. A server's protocol has nothing to say of a connection before its first
+    /// control packet, and what comes after one may be as wrong.
+    pub(super) fn not_framed(&mut self, now: Instant, connection: ConnectionId, error: StreamError) {
+        if let Some(path) = self.connections.get(&connection).copied()
+            && !self.listeners.is_empty()
+        {
+            count(&self.losses.rejected);
+            self.complain(now, path, format!("closed a connection: {error}"));
+        }
+        self.broken(now, connection, error.to_string());
+    }
+
+    pub(super) fn accept(&mut self, number: u32) {
+        for _ in 0..ACCEPT_BATCH {
+            let Some(listener) = usize::try_from(number).ok().and_then(|index| self.listeners.get(index))
+            else {
+                return;
+            };
+            match listener.accept() {
+                Ok(_) if self.connections.len() >= self.max_connections => {
+                    count(&self.losses.connections_refused)
+                }
+                Ok((stream, remote)) => {
+                    let path = self.add_connection(stream, remote);
+                    self.protocol.handle_command(clock(), Command::Opened { path });
+                    self.pump();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_of_the_peer(&error) => {}
+                Err(error) => {
+                    self.rest_listeners();
+                    let text = format!("cannot accept TCP connections for a moment: {error}");
+                    return self.report(Severity::Warning, None, text);
+                }
+            }
+        }
+    }
+
+    pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
+        for (number, listener) in (0..).zip(&self.listeners) {
+            self.poller.add(listener, Token::Listener(number), Interest::Read)?;
+        }
+        self.listeners_rest = false;
+        Ok(())
+    }
+
+    pub(super) fn rest_listeners(&mut self) {
+        self.listeners.iter().for_each(|listener| self.poller.remove(listener));
+        self.listeners_rest = true;
+    }
+}
+
+/// The connection failed before it was accepted, or a signal came; the listener is well.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}

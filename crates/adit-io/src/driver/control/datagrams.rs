@@ -1,0 +1,116 @@
+//! Control datagrams, received and sent, and the UDP sockets.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{Command, Instant, Path, Protocol, Rejected, Severity};
+use adit_dataplane::codec::Demultiplexer;
+
+use super::Control;
+use crate::clock;
+use crate::driver::mail::DataMail;
+use crate::driver::status::count;
+use crate::udp::UdpSocket;
+
+/// Between two lines in the log about datagrams that do not parse or verify.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// Datagrams handled before mails are taken again.
+const DATAGRAM_BATCH: usize = 32;
+/// Between two lines in the log about datagrams that a listening socket could not send.
+const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+impl<P: Protocol> Control<'_, P> {
+    /// Whether more datagrams wait than are handled in a moment.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.datagrams.is_empty() || self.mail.waiting() >= DATAGRAM_BATCH
+    }
+
+    /// Handles some of the datagrams that wait. One that comes meanwhile waits for these.
+    pub(super) fn handle_datagrams(&mut self) {
+        for _ in 0..DATAGRAM_BATCH {
+            if self.ended.is_some() {
+                return;
+            }
+            let Some((path, bytes)) = self.datagrams.take() else { return };
+            self.datagram(clock(), path, &bytes);
+            self.pump();
+        }
+    }
+
+    pub(super) fn datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
+        if let Err(why) = self.protocol.handle_datagram(now, path, bytes) {
+            self.rejected(now, path, why);
+        }
+    }
+
+    /// Counts a datagram that the protocol did not take. That ends use different keys, or one of them none, would
+    /// show nowhere else; but anyone can send such datagrams, so the log hears of few.
+    fn rejected(&mut self, now: Instant, path: Path, why: Rejected) {
+        count(&self.losses.rejected);
+        if matches!(why, Rejected::Unauthentic(_) | Rejected::Malformed(_)) {
+            self.complain(now, path, format!("dropped a control datagram: {why}"));
+        }
+    }
+
+    /// Says in the log what is wrong with what an unauthenticated peer sent, if nothing was said for a while.
+    pub(super) fn complain(&mut self, now: Instant, path: Path, text: String) {
+        if now >= self.next_complaint {
+            self.next_complaint = now + COMPLAIN_EVERY;
+            self.report(Severity::Warning, Some(path), text);
+        }
+    }
+
+    pub(super) fn send(&mut self, path: Path, datagram: &[u8]) {
+        match path {
+            Path::Udp { socket, remote } => {
+                let Some(socket) = self.sockets.get(&socket).and_then(|group| group.first()) else {
+                    return count(&self.losses.no_path);
+                };
+                let result = socket.send(datagram, datagram.len(), remote);
+                self.note_send(path, result);
+            }
+            Path::Tcp { connection, .. } => {
+                self.workers.post_first(DataMail::Control { connection, datagram: datagram.to_vec() });
+            }
+        }
+    }
+
+    /// Reports a failure to send when it is another one than the last time.
+    fn note_send(&mut self, path: Path, result: io::Result<()>) {
+        let error = match result {
+            Ok(()) => return self.send_error = None,
+            Err(error) => error,
+        };
+        count(&self.losses.udp_send);
+        // Anybody can make an answer fail, and another one leave in between.
+        if matches!(path, Path::Udp { socket, .. } if self.listening.contains(&socket)) {
+            let now = clock();
+            if now >= self.next_send_complaint {
+                self.next_send_complaint = now + SEND_COMPLAIN_EVERY;
+                self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
+            }
+            return;
+        }
+        if self.send_error != Some(error.kind()) {
+            self.send_error = Some(error.kind());
+            self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
+        }
+    }
+
+    pub(super) fn add_sockets(
+        &mut self,
+        sockets: Vec<UdpSocket>,
+        demultiplexer: Option<&Arc<dyn Demultiplexer>>,
+    ) -> u32 {
+        let number = self.workers.membership().device.next_socket();
+        let sockets: Vec<Arc<UdpSocket>> = sockets.into_iter().map(Arc::new).collect();
+        self.workers.add_sockets(number, &sockets, demultiplexer);
+        self.workers.wake();
+        if let Some(local) = sockets.first().and_then(|socket| socket.local_address().ok()) {
+            self.protocol.handle_command(clock(), Command::SocketBound { socket: number, local });
+        }
+        self.sockets.insert(number, sockets);
+        number
+    }
+}

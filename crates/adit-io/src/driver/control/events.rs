@@ -1,0 +1,56 @@
+//! What the protocol wants of the data plane, the driver and the program.
+
+use adit_core::{Command, DataEvent, Event, EventOf, Protocol};
+
+use super::Control;
+use crate::clock;
+use crate::driver::mail::Mail;
+use crate::driver::workers::or_install;
+
+impl<P: Protocol> Control<'_, P> {
+    pub(super) fn carry_out(&mut self, event: EventOf<P>) {
+        match event {
+            Event::Data(event) => return self.data(event),
+            Event::Open { remote } => self.open(remote),
+            Event::Close { path } => self.close(path),
+            Event::Up(ref settings) => {
+                // The first packets find the peers that were added before.
+                self.workers.wake();
+                if let Err(reason) = self.up(settings) {
+                    // A tunnel that lacks what it needs is not reported as up.
+                    return self.protocol.handle_command(clock(), Command::NotUp { reason });
+                }
+            }
+            Event::Down => {
+                self.system.undo();
+                self.watch_network();
+            }
+            Event::LeasesMoved => return self.workers.membership().tell_others(|| Mail::LeasesMoved),
+            Event::Request(request) => return self.observer.request(request, self.tun.name()),
+            Event::Ended(ref ended) => self.ended = Some(ended.clone()),
+            Event::PeerUp { .. } | Event::PeerDown { .. } | Event::Report(_) => {}
+        }
+        self.observer.event(&event, self.tun.name());
+    }
+
+    fn data(&mut self, event: DataEvent<P::Codec>) {
+        match &event {
+            DataEvent::AddPeer(config) => {
+                self.peers.entry(config.peer).or_insert((0, 0));
+            }
+            DataEvent::RemovePeer(peer) => {
+                self.peers.remove(peer);
+            }
+            _ => {}
+        }
+        match or_install(event) {
+            Ok(order) => self.workers.order(order),
+            // Keys that do not fit install nothing; what comes with them is counted as without a session.
+            Err(install) => {
+                if let Ok(codec) = (self.make_codec)(&install) {
+                    self.workers.install(install.peer, install.session, codec);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Paths that the protocol asks for: names are resolved and sockets opened by threads of their own, or by the helper.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use adit_core::{Command, Instant, OpenFailure, Path, Protocol};
+
+use super::Control;
+use crate::config::{Remote, UdpSource};
+use crate::driver::mail::Mail;
+use crate::opener::{self, Opened};
+
+impl<P: Protocol> Control<'_, P> {
+    pub(super) fn open(&mut self, remote: usize) {
+        let attempt = self.attempts.entry(remote).or_insert(0);
+        let number = *attempt;
+        *attempt += 1;
+        let mail = self.own_mail.clone();
+        let fail = |reason: String| {
+            self.own_mail.post(Mail::Opened { remote, result: Err(OpenFailure::Unreachable(reason)) });
+            self.own_mail.wake();
+        };
+        let helper = self.helper.clone();
+        let target = self.remotes.get(remote).cloned();
+        // The helper may have others by now.
+        if helper.is_none() && target.is_none() {
+            return fail(format!("there is no remote number {remote}"));
+        }
+        let options = self.udp_options;
+        let known = self.known_addresses.clone();
+        let resolving = self.system.resolving(self.kill_switch);
+        let ahead = if helper.is_none() && self.attempts.len() == 1 && number == 0 {
+            self.remotes.clone()
+        } else {
+            Vec::new()
+        };
+        let work = move || {
+            let prepare = |addresses| {
+                let (go, wait) = mpsc::sync_channel(1);
+                mail.post(Mail::Reaching { addresses, go });
+                mail.wake();
+                // It is answered at once; if the driver ends meanwhile, that is an answer too.
+                let _ = wait.recv();
+            };
+            let result = match (helper, target) {
+                (Some(helper), _) => helper.open(remote, number, &options, prepare),
+                (None, Some(target)) => {
+                    Ok(opener::open(&target, number, &options, (&known, &resolving), prepare))
+                }
+                (None, None) => Err(io::ErrorKind::NotFound.into()),
+            };
+            mail.post(match result {
+                Ok(result) => Mail::Opened { remote, result },
+                Err(error) => Mail::Died { thread: "helper", why: format!("no answer: {error}") },
+            });
+            mail.wake();
+        };
+        if ahead.len() > 1 {
+            self.learn_ahead(ahead);
+        }
+        if let Err(error) = thread::Builder::new().name("adit-open".to_owned()).spawn(work) {
+            fail(format!("cannot start a thread: {error}"));
+        }
+    }
+
+    /// Resolves the names of all servers while the system's resolver works: later it may be in a dead tunnel.
+    fn learn_ahead(&self, remotes: Vec<Remote>) {
+        let (known, resolving) = (self.known_addresses.clone(), self.system.resolving(self.kill_switch));
+        let work = move || known.learn(&remotes, &resolving);
+        // Without it the names are resolved when they are needed.
+        let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
+    }
+
+    pub(super) fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {
+        let command = match result {
+            Ok(Opened::Udp(socket, address)) => {
+                let demultiplexer = self.demultiplexers.get(&UdpSource::Remote(remote)).map(Arc::clone);
+                let socket = self.add_sockets(vec![socket], demultiplexer.as_ref());
+                Command::Opened { path: Path::Udp { socket, remote: address } }
+            }
+            Ok(Opened::Tcp(stream, remote)) => Command::Opened { path: self.add_connection(stream, remote) },
+            Err(failure) => Command::OpenFailed { remote, failure },
+        };
+        self.protocol.handle_command(now, command);
+    }
+}

@@ -1,0 +1,38 @@
+//! The system's settings: set with the tunnel, and followed when the network changes.
+
+use adit_core::{Command, Protocol, TunnelSettings};
+
+use super::Control;
+use crate::clock;
+
+impl<P: Protocol> Control<'_, P> {
+    /// Sets the system up.
+    ///
+    /// # Errors
+    /// What the tunnel cannot be without, and why the system refused it.
+    pub(super) fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
+        let reports = self.system.apply(settings);
+        self.watch_network();
+        let lacks = self.system.lacks();
+        reports.into_iter().for_each(|report| self.tell(report));
+        lacks.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn watch_network(&mut self) {
+        let wanted = self.system.depends_on_network();
+        self.network.set(wanted, &self.poller, || self.system.watch());
+    }
+
+    /// The network may have changed.
+    pub(super) fn follow_network(&mut self) {
+        let now = clock();
+        if self.network.is_due(now, self.system.takes_all(), &self.poller) {
+            self.system.follow();
+            self.network.looked(now, clock());
+            if let Some(reason) = self.system.lacks() {
+                self.protocol.handle_command(clock(), Command::NotUp { reason });
+                self.pump();
+            }
+        }
+    }
+}

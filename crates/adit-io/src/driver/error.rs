@@ -1,0 +1,81 @@
+//! Why a driver fails.
+
+use std::io;
+
+use adit_core::Transport;
+use thiserror::Error;
+
+use super::workers::MAX_WORKERS;
+use crate::config::Listen;
+use crate::tun::TunError;
+
+/// Why the driver cannot start, or had to stop.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// There is no TUN device.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The TUN device exists but cannot be set up.
+    #[error("cannot set up the TUN device {name}: {source}")]
+    Device {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// More workers than there may be.
+    #[error("{0} workers are too many: {MAX_WORKERS} is the most")]
+    Workers(usize),
+    /// More endpoints in one tunnel than there may be.
+    #[error("a tunnel cannot have more than 256 endpoints")]
+    Endpoints,
+    /// A local address cannot be waited at.
+    #[error("{}", listen_text(.listen, .source))]
+    Listen {
+        /// The address.
+        listen: Listen,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused something that every program may ask for.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// The rights that are needed no more could not be given up.
+    #[error("{0}")]
+    NotConfined(String),
+    /// One of the threads failed.
+    #[error("the {thread} thread failed: {why}")]
+    Thread {
+        /// Its name.
+        thread: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+fn listen_text(listen: &Listen, source: &io::Error) -> String {
+    let transport = transport_name(listen.transport);
+    let address = listen.address;
+    let port = address.port();
+    let way_out = match source.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another program uses {transport} port {port} (`ss -lnp 'sport = {port}'` names it); stop it or \
+             choose another `port`"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{} is no address of this machine; correct or remove `local`", address.ip())
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a `port` above {port}")
+        }
+        _ => "check `local` and `port`".to_owned(),
+    };
+    format!("cannot listen on {transport} {address}: {source}: {way_out}")
+}
+
+fn transport_name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Udp => "UDP",
+        Transport::Tcp => "TCP",
+    }
+}

@@ -1,0 +1,98 @@
+//! What the program sees of a running driver: its events, and a way to speak to it.
+
+use std::fmt;
+use std::sync::mpsc;
+
+use adit_core::{Command, EventOf, Instant, Protocol};
+use adit_dataplane::Snapshot;
+
+use super::mail::Mail;
+use super::status::IoStatus;
+use crate::mailbox::Mailbox;
+
+/// The host's and the protocol's adapter's side of a driver: gets its events, on the control thread. It must not block.
+pub trait Observer<P: Protocol> {
+    /// Everything but [`Event::Data`] and [`Event::Request`]. [`Event::Up`] comes after its settings were applied, and
+    /// what could not be applied comes as [`Event::Report`] before it.
+    ///
+    /// [`Event::Data`]: adit_core::Event::Data
+    /// [`Event::Request`]: adit_core::Event::Request
+    /// [`Event::Report`]: adit_core::Event::Report
+    /// [`Event::Up`]: adit_core::Event::Up
+    fn event(&mut self, event: &EventOf<P>, tun_name: &str);
+
+    /// What the protocol asks of its adapter. The answer goes to [`Handle::reply`].
+    fn request(&mut self, request: P::Request, tun_name: &str);
+
+    /// All is set up, and the settings of a server are applied; nothing was received yet. Rights that are needed no
+    /// more can be given up here, once.
+    ///
+    /// # Errors
+    /// Why the driver must not go on.
+    fn started(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A look at the protocol, the data plane's counters and the driver.
+pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
+
+/// A change of the protocol's settings, at that time.
+pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
+
+/// What a [`Handle`] sends to the control thread.
+pub(crate) enum Order<P: Protocol> {
+    Change(Change<P>),
+    Command(Command),
+    Reply(P::Reply),
+    Inspect(Inspection<P>),
+}
+
+/// Speaks to a running driver, from any thread. Orders are carried out in the order in which they were given.
+pub struct Handle<P: Protocol> {
+    pub(super) orders: mpsc::Sender<Order<P>>,
+    pub(super) mail: Mailbox<Mail>,
+}
+
+impl<P: Protocol> Clone for Handle<P> {
+    fn clone(&self) -> Self {
+        Handle { orders: self.orders.clone(), mail: self.mail.clone() }
+    }
+}
+
+impl<P: Protocol> fmt::Debug for Handle<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+impl<P: Protocol> Handle<P> {
+    /// Gives the protocol an order. False when the driver has ended.
+    pub fn command(&self, command: Command) -> bool {
+        self.send(Order::Command(command))
+    }
+
+    /// Gives the protocol an answer to one of its requests, or an order that only it knows. False when the driver has
+    /// ended.
+    pub fn reply(&self, reply: P::Reply) -> bool {
+        self.send(Order::Reply(reply))
+    }
+
+    /// Calls `inspection` soon on the control thread. It is dropped without a call when the driver has ended, or
+    /// ends first.
+    pub fn inspect(&self, inspection: Inspection<P>) -> bool {
+        self.send(Order::Inspect(inspection))
+    }
+
+    /// Changes the protocol's settings soon, on the control thread. The change is dropped unmade when the driver has
+    /// ended, or ends first; false if that is known already.
+    pub fn change(&self, change: Change<P>) -> bool {
+        self.send(Order::Change(change))
+    }
+
+    fn send(&self, order: Order<P>) -> bool {
+        let there = self.orders.send(order).is_ok();
+        self.mail.wake();
+        there
+    }
+}

@@ -1,0 +1,120 @@
+//! The endpoints, as a data thread sees them: what it has for one of them goes to that one's control thread.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use adit_core::{ConnectionId, Notice, Path};
+use adit_dataplane::codec::Demultiplexer;
+
+use super::data::Running;
+use super::ids::{EndpointId, own_notice};
+use super::mail::{Mail, Member};
+use super::status::count;
+
+/// Mails to the control thread that may wait before control datagrams are dropped: 80 ms of a flood of 100,000 a
+/// second, as the thread may wait that long for a processor.
+const CONTROL_LIMIT: usize = 8192;
+/// The same for messages in the data channel, which only authenticated peers send.
+const NOTICE_LIMIT: usize = 4096;
+
+/// An endpoint.
+struct Entry {
+    id: EndpointId,
+    member: Member,
+    /// Its control thread was given something, and is to be woken.
+    to_wake: bool,
+}
+
+/// All endpoints of the device: a handful.
+#[derive(Default)]
+pub(super) struct Members(Vec<Entry>);
+
+impl Members {
+    pub(super) fn add(&mut self, id: EndpointId, member: Member) {
+        self.0.push(Entry { id, member, to_wake: false });
+    }
+
+    pub(super) fn remove(&mut self, id: EndpointId) {
+        self.0.retain(|entry| entry.id != id);
+    }
+
+    fn get(&mut self, id: EndpointId) -> Option<&mut Entry> {
+        self.0.iter_mut().find(|entry| entry.id == id)
+    }
+
+    /// Posts what must not be lost, and wakes the endpoint's control thread. One that is gone needs it no more.
+    pub(super) fn post(&mut self, id: EndpointId, mail: Mail) {
+        if let Some(entry) = self.get(id) {
+            entry.member.control.post(mail);
+            entry.member.control.wake();
+        }
+    }
+
+    /// Gives a control thread a datagram, or drops and counts it when too many wait. [`Members::wake`] must follow.
+    pub(super) fn datagram(&mut self, id: EndpointId, path: Path, bytes: &[u8]) {
+        let Some(entry) = self.get(id) else { return };
+        match entry.member.control.offer(Mail::Datagram { path, bytes: bytes.to_vec() }, CONTROL_LIMIT) {
+            true => entry.to_wake = true,
+            false => count(&entry.member.losses.control_full),
+        }
+    }
+
+    /// Gives a notice to the control thread that it is for, as [`Members::datagram`] does.
+    pub(super) fn notice(&mut self, notice: Notice) {
+        let Some(entry) = self.get(EndpointId::of(notice.peer())) else { return };
+        // A peer can make any number of messages, but of the others at most one a session or change.
+        let limit = if matches!(notice, Notice::Message { .. }) { NOTICE_LIMIT } else { usize::MAX };
+        match entry.member.control.offer(Mail::Notice(own_notice(notice)), limit) {
+            true => entry.to_wake = true,
+            false => count(&entry.member.losses.notices_full),
+        }
+    }
+
+    /// Wakes the control threads that were given something.
+    pub(super) fn wake(&mut self) {
+        for entry in self.0.iter_mut().filter(|entry| entry.to_wake) {
+            entry.to_wake = false;
+            entry.member.control.wake();
+        }
+    }
+}
+
+impl Running {
+    /// Has the socket's own demultiplexer, or else its endpoint's, tell apart what comes by a socket or connection. The
+    /// first endpoint's is that of the whole data plane.
+    pub(super) fn classify_for(
+        &mut self,
+        endpoint: EndpointId,
+        path: &Path,
+        own: Option<Arc<dyn Demultiplexer>>,
+    ) {
+        let of_endpoint = || self.members.get(endpoint)?.member.demultiplexer.clone();
+        if let Some(demultiplexer) = own.or_else(of_endpoint) {
+            self.ingress.set_demultiplexer(path, demultiplexer);
+        }
+    }
+
+    pub(super) fn close_connection(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.links.connection(id) {
+            self.ingress.forget_demultiplexer(&connection.path);
+        }
+        self.links.close(id);
+    }
+
+    /// The endpoint ends: nothing is received for it any more. Its peers are gone already.
+    pub(super) fn remove_endpoint(&mut self, endpoint: EndpointId) {
+        for number in self.links.sockets_of(endpoint) {
+            self.ingress.forget_demultiplexer(&socket_path(number));
+            self.links.remove_socket(number, &self.poller);
+        }
+        for id in self.links.connections_of(endpoint) {
+            self.close_connection(id);
+        }
+        self.members.remove(endpoint);
+    }
+}
+
+/// A path by that socket.
+pub(super) fn socket_path(number: u32) -> Path {
+    Path::Udp { socket: number, remote: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) }
+}

@@ -1,0 +1,215 @@
+use adit_core::TunnelSettings;
+
+use super::self_test::UdpOffloads;
+use super::*;
+use crate::routing::Routing;
+use crate::testing::in_fresh_network;
+use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
+
+pub(super) fn options(offloads: bool) -> UdpOptions {
+    UdpOptions { buffers: Buffers::default(), gso: offloads, gro: offloads }
+}
+
+/// Sends one GSO batch and gives the datagrams that arrive.
+fn carry(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, gso_batch: &[u8]) -> Vec<Vec<u8>> {
+    from.send(gso_batch, 700, address).unwrap();
+    let mut datagrams = Vec::new();
+    let mut buffer = vec![0; RECEIVE_SLOT];
+    let mut total = 0;
+    while total < gso_batch.len() {
+        assert!(wait_readable(to).unwrap(), "only {total} of {} bytes came", gso_batch.len());
+        let received = to.receive_one(&mut buffer).unwrap();
+        assert!(!received.truncated);
+        datagrams.extend(buffer[..received.len].chunks(received.segment).map(<[u8]>::to_vec));
+        total += received.len;
+    }
+    datagrams
+}
+
+#[test]
+fn gso_batches_arrive_with_and_without_offloads() {
+    let gso_batch: Vec<u8> = (0..700 * 5 + 123_u32).map(|index| index.to_le_bytes()[0]).collect();
+    let expected: Vec<Vec<u8>> = gso_batch.chunks(700).map(<[u8]>::to_vec).collect();
+    for (send, receive) in [(true, true), (true, false), (false, true), (false, false)] {
+        let to = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(receive)).unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(send)).unwrap();
+        let address = to.local_address().unwrap();
+        assert_eq!(carry(&from, &to, address, &gso_batch), expected, "gso {send}, gro {receive}");
+    }
+}
+
+#[test]
+fn a_dual_stack_socket_shows_ipv4_as_ipv4() {
+    let server = UdpSocket::bind("[::]:0".parse().unwrap(), &options(true)).unwrap();
+    let port = server.local_address().unwrap().port();
+    let client = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+    client.send(b"hello", 5, ([127, 0, 0, 1], port).into()).unwrap();
+    assert!(wait_readable(&server).unwrap());
+    let mut buffer = [0; 16];
+    let received = server.receive_one(&mut buffer).unwrap();
+    assert_eq!(received.from, client.local_address().unwrap());
+    server.send(b"back", 4, received.from).unwrap();
+    assert!(wait_readable(&client).unwrap());
+    assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
+}
+
+#[test]
+fn a_link_local_peer_is_answered() {
+    in_fresh_network(|| {
+        for command in [
+            "link add left type veth peer name right",
+            "link set left addrgenmode none up",
+            "link set right addrgenmode none up",
+            "addr add fe80::1/64 dev left nodad",
+            "addr add fe80::2/64 dev right nodad",
+        ] {
+            let status = std::process::Command::new("ip").args(command.split(' ')).status().unwrap();
+            assert!(status.success(), "ip {command}");
+        }
+        let mut netlink = crate::netlink::Netlink::open().unwrap();
+        let [left, right] = ["left", "right"].map(|name| netlink.link(name).unwrap().index);
+        let server = UdpSocket::bind("[::]:0".parse().unwrap(), &options(true)).unwrap();
+        let port = server.local_address().unwrap().port();
+        let own = SocketAddrV6::new("fe80::1".parse().unwrap(), 0, 0, left);
+        let client = UdpSocket::bind(own.into(), &options(true)).unwrap();
+        client
+            .send(b"hello", 5, SocketAddrV6::new("fe80::2".parse().unwrap(), port, 0, left).into())
+            .unwrap();
+        assert!(wait_readable(&server).unwrap());
+        let mut buffer = [0; 16];
+        let from = server.receive_one(&mut buffer).unwrap().from;
+        assert!(matches!(from, SocketAddr::V6(v6) if v6.scope_id() == right), "{from}");
+        server.send(b"back", 4, from).unwrap();
+        assert!(wait_readable(&client).unwrap());
+        assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
+    });
+}
+
+#[test]
+fn segments_beyond_the_mtu_go_out_one_by_one() {
+    // The loopback device's MTU is 65,536: two segments do not fit a send at all, so the kernel
+    // refuses, and the fallback must deliver.
+    let to = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+    let from = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+    let gso_batch = vec![7; 2 * 40_000];
+    from.send(&gso_batch, 40_000, to.local_address().unwrap()).unwrap();
+    let mut buffer = vec![0; RECEIVE_SLOT];
+    for _ in 0..2 {
+        assert!(wait_readable(&to).unwrap());
+        assert_eq!(to.receive_one(&mut buffer).unwrap().len, 40_000);
+    }
+}
+
+#[test]
+fn this_kernel_has_the_offloads() {
+    assert_eq!(self_test(), UdpOffloads { gso: Ok(()), gro: Ok(()) });
+}
+
+/// A TUN device without any offload is the only way to 10.5.0.0/24.
+pub(super) fn narrow_link(mtu: u16) -> (Tun, Routing) {
+    let mut config = TunConfig::default();
+    (config.offloads.tun_tcp, config.offloads.tun_udp) = (false, false);
+    let tun = Tun::create(&config).unwrap();
+    let mut routing = Routing::new(tun.name()).unwrap();
+    let addresses = vec!["10.5.0.1/24".parse().unwrap()];
+    let settings = TunnelSettings { addresses, mtu, ..TunnelSettings::default() };
+    assert_eq!(routing.apply(&settings), []);
+    (tun, routing)
+}
+
+/// The next `count` IPv4 packets that come out of the device, without their headers.
+pub(super) fn payloads(tun: &Tun, count: usize) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; READ_BUFFER];
+    let mut found = Vec::new();
+    while found.len() < count {
+        assert!(readable(tun.as_fd()).unwrap(), "only {} of {count} packets came", found.len());
+        let length = tun.read(&mut buffer).unwrap();
+        let packet = &buffer[VNET_HEADER..length];
+        if packet[0] == 0x45 {
+            found.push(packet[20..].to_vec());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_device_without_offloads_gets_every_datagram() {
+    in_fresh_network(|| {
+        let (tun, _routing) = narrow_link(1500);
+        let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        let gso_batch: Vec<u8> = (0..5).flat_map(|number| vec![number; 1000]).chain([9; 300]).collect();
+        for _ in 0..2 {
+            socket.send(&gso_batch, 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+            let payloads = payloads(&tun, 6);
+            assert!(payloads.iter().map(|payload| &payload[8..]).eq(gso_batch.chunks(1000)));
+        }
+    });
+}
+
+#[test]
+fn a_kernel_without_segmentation_is_not_asked_again() {
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+    let to: SocketAddr = "192.0.2.1:9".parse().unwrap();
+    assert!(!socket.learn(&io::Error::from_raw_os_error(libc::ENETUNREACH), 1000, to));
+    assert!(socket.gso_refusal().is_none());
+    assert!(socket.learn(&io::Error::from_raw_os_error(libc::ENOPROTOOPT), 500, to));
+    assert_eq!(socket.gso_refusal().unwrap().raw_os_error(), Some(libc::ENOPROTOOPT));
+    assert_eq!(socket.longest_segment("198.51.100.1:9".parse().unwrap()), 0);
+}
+
+#[test]
+fn what_one_path_refuses_holds_for_that_path_alone() {
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+    let [narrow, plain, other]: [SocketAddr; 3] =
+        ["192.0.2.1:9", "192.0.2.2:9", "192.0.2.3:9"].map(|address| address.parse().unwrap());
+    assert!(socket.learn(&io::Error::from_raw_os_error(libc::EMSGSIZE), 1300, narrow));
+    // What older kernels say of a device without checksum offload.
+    assert!(socket.learn(&io::Error::from_raw_os_error(libc::EIO), 500, plain));
+    let longest = [narrow, plain, other].map(|to| socket.longest_segment(to));
+    assert_eq!(longest, [1299, 0, usize::from(u16::MAX)]);
+    assert!(socket.gso_refusal().is_none(), "other paths use it");
+    assert_eq!(socket.gso_limited_destinations(), 2);
+}
+
+#[test]
+fn a_narrow_path_leaves_the_others_their_large_sends() {
+    in_fresh_network(|| {
+        let (narrow, _routing) = narrow_link(600);
+        let socket = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), &options(true)).unwrap();
+        let receiver = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+        socket.send(&[7; 3000], 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+        payloads(&narrow, 6);
+        assert_eq!(socket.gso_limited_destinations(), 1);
+        socket.send(&[8; 3000], 1000, receiver.local_address().unwrap()).unwrap();
+        assert!(wait_readable(&receiver).unwrap());
+        let received = receiver.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
+        assert_eq!(
+            (received.len, received.segment),
+            (3000, 1000),
+            "one large send, which loopback keeps whole"
+        );
+    });
+}
+
+#[test]
+fn a_peer_at_port_0_changes_nothing_for_its_address() {
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();
+    let _ = socket.send(&[1; 3000], 1000, "127.0.0.1:0".parse().unwrap());
+    assert_eq!(socket.gso_limited_destinations(), 0);
+    assert_eq!(socket.longest_segment("127.0.0.1:9".parse().unwrap()), usize::from(u16::MAX));
+}
+
+#[test]
+fn datagrams_longer_than_the_mtu_travel_in_fragments() {
+    in_fresh_network(|| {
+        let (tun, _routing) = narrow_link(600);
+        let socket = UdpSocket::bind("10.5.0.1:0".parse().unwrap(), &options(true)).unwrap();
+        socket.send(&[7; 3000], 1000, "10.5.0.2:9".parse().unwrap()).unwrap();
+        let total: usize = payloads(&tun, 6).iter().map(Vec::len).sum();
+        assert_eq!(total, 3 * 1008, "three datagrams with a UDP header each");
+        assert_eq!(socket.longest_segment("10.5.0.2:9".parse().unwrap()), 999, "shorter ones are still cut");
+        socket.send(&[8; 1200], 400, "10.5.0.2:9".parse().unwrap()).unwrap();
+        assert!(payloads(&tun, 3).iter().all(|payload| payload.len() == 408));
+    });
+}

@@ -1,0 +1,144 @@
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::{Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, Rate, Route};
+
+use super::{ControlParams, DataParams, Keepalive, LocalSettings};
+use crate::access::AccessParams;
+use crate::wrap::v2::ServerKey;
+
+/// A server.
+#[derive(Clone)]
+pub struct ServerParams {
+    /// The control channel.
+    pub control: ControlParams,
+    /// The data channel.
+    pub data: DataParams,
+    /// Our IPv4 address in the tunnel, with the network's prefix length (`server`).
+    pub address4: Option<Ipv4Net>,
+    /// First and last IPv4 address for clients (`ifconfig-pool`); `None` gives out none.
+    pub pool4: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// Our IPv6 address in the tunnel, with the network's prefix length (`server-ipv6`).
+    pub address6: Option<Ipv6Net>,
+    /// First IPv6 address for clients, with the prefix length they are told (`ifconfig-ipv6-pool`).
+    pub pool6: Option<Ipv6Net>,
+    /// All that is pushed to every client, each one option line; what differs from client to client
+    /// (`ifconfig`, `peer-id`, `cipher`, ...) is added.
+    pub push: Vec<String>,
+    /// Routes of the server's own system into the tunnel.
+    pub routes: Vec<Route>,
+    /// The server's own side of `keepalive`.
+    pub keepalive: Keepalive,
+    /// `inactive` and `session-timeout`: clients whose time is over are dropped.
+    pub limits: PeerLimits,
+    /// `client-to-client`.
+    pub client_to_client: bool,
+    /// `duplicate-cn`: one name may be connected many times.
+    pub duplicate_cn: bool,
+    /// `max-clients`. Default 1024.
+    pub max_clients: usize,
+    /// `explicit-exit-notify`: tell UDP clients when we stop; 2 sends them to their next remote.
+    pub exit_notify: ExitNotify,
+    /// What differs from client to client.
+    pub per_client: PerClientParams,
+    /// Who is let in, besides what TLS says, and which scripts run for it.
+    pub access: AccessParams,
+    /// How initial packets of unauthenticated peers are answered.
+    pub admission: AdmissionParams,
+    /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
+    pub point_to_point: Option<PointToPointParams>,
+}
+
+impl ServerParams {
+    /// OpenVPN's defaults around that control channel: no addresses and nothing pushed.
+    pub fn new(control: ControlParams) -> Self {
+        ServerParams {
+            control,
+            data: DataParams::default(),
+            address4: None,
+            pool4: None,
+            address6: None,
+            pool6: None,
+            push: Vec::new(),
+            routes: Vec::new(),
+            keepalive: Keepalive::default(),
+            limits: PeerLimits::default(),
+            client_to_client: false,
+            duplicate_cn: false,
+            max_clients: 1024,
+            exit_notify: ExitNotify::default(),
+            per_client: PerClientParams::default(),
+            access: AccessParams::default(),
+            admission: AdmissionParams::default(),
+            point_to_point: None,
+        }
+    }
+}
+
+/// The listening end of a point-to-point tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PointToPointParams {
+    /// Our own end of the tunnel.
+    pub local: LocalSettings,
+    /// The only outer addresses that the peer may have (`remote` without `float`), until
+    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
+    pub only_from: Option<Vec<IpAddr>>,
+    /// `explicit-exit-notify`: send the exit notice.
+    pub exit_notify: bool,
+    /// `single-session`: while the peer is connected, no other takes its place.
+    pub single: bool,
+}
+
+/// What differs from client to client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerClientParams {
+    /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
+    pub ask: bool,
+    /// `ifconfig-pool-persist`: who had which address of the pool before.
+    pub remembered: Vec<PoolEntry>,
+}
+
+/// How a server meets clients that it does not know yet.
+#[derive(Clone, Debug)]
+pub struct AdmissionParams {
+    /// `tls-crypt-v2`. Clients with a key of their own then come in beside those whose wrapping
+    /// [`ControlParams::wrap`] names; if it names none, they alone.
+    pub v2: Option<TlsCryptV2>,
+    /// `connect-freq-initial`: answers to first packets, as far as they are larger than the packet, for each
+    /// IPv4 address or IPv6 /64. Default 100 in 10 s.
+    pub answers: Rate,
+    /// `connect-freq`: new clients whose address is proven, all together. Default: no limit.
+    pub clients: Option<Rate>,
+}
+
+impl Default for AdmissionParams {
+    fn default() -> Self {
+        let answers = Rate { count: 100, period: Duration::from_secs(10) };
+        AdmissionParams { v2: None, answers, clients: None }
+    }
+}
+
+/// `tls-crypt-v2` on a server.
+#[derive(Clone, Debug)]
+pub struct TlsCryptV2 {
+    /// The key that wraps clients' keys.
+    pub key: Arc<ServerKey>,
+    /// Turn away clients that cannot bring their key twice (OpenVPN before 2.6), which cost memory before their
+    /// address is proven (`force-cookie`).
+    pub force_cookie: bool,
+    /// Turn away keys that are older, or have no date (`tls-crypt-v2-max-age`).
+    pub max_age: Option<Duration>,
+}
+
+/// What a stopping server tells its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExitNotify {
+    /// Nothing.
+    #[default]
+    Off,
+    /// `RESTART`: come back to me.
+    Restart,
+    /// `RESTART,[N]`: go to your next server.
+    NextServer,
+}

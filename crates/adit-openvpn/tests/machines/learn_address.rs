@@ -1,0 +1,139 @@
+//! `learn-address`: a script hears of each address, before anything is sent there.
+use std::time::Duration;
+
+use adit_core::{Command, IpNet, PeerId, Protocol, Transport};
+use adit_openvpn::params::PerClientParams;
+use adit_openvpn::request::{DataEvent, Event, PeerSettings, Reply, Script, ScriptOutcome};
+use adit_openvpn::testing::judged::{asked, variable};
+use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+
+/// A pair whose server has asked for the client's settings and got a network behind it.
+fn pair() -> Pair {
+    let authority = Authority::new();
+    let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    server.access.learn_address = Some(vec!["/learn".to_owned(), "word".to_owned()]);
+    server.per_client = PerClientParams { ask: true, ..PerClientParams::default() };
+    let mut pair = Pair::new(client, server);
+    tell_settings(&mut pair, PeerId(0));
+    pair
+}
+
+fn tell_settings(pair: &mut Pair, peer: PeerId) {
+    let settings = PeerSettings { routes: vec!["10.66.0.0/16".parse().unwrap()], ..PeerSettings::default() };
+    let settings = Ok(Box::new(settings));
+    pair.server.handle_reply(pair.now, Reply::PeerSettings { peer, name: "alice".to_owned(), settings });
+    pair.exchange();
+}
+
+/// The client loses its connection, of which the server does not hear, and comes in again.
+fn come_again(pair: &mut Pair) {
+    pair.cut = true;
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.exchange();
+    pair.cut = false;
+    pair.advance(Duration::from_secs(3));
+    tell_settings(pair, PeerId(1));
+}
+
+/// The lines for all of the client's addresses: what becomes of them, and the name that follows.
+fn each(what: &str, name: &str) -> Vec<String> {
+    ["10.8.0.2", "fd00:8::1000", "10.66.0.0/16"].map(|net| format!("/learn word {what} {net}{name}")).to_vec()
+}
+
+fn learned(pair: &Pair) -> Vec<&Script> {
+    asked(pair, "learn-address")
+}
+
+fn words(scripts: &[&Script]) -> Vec<String> {
+    scripts.iter().map(|script| script.argv.join(" ")).collect()
+}
+
+/// All scripts asked for from the one of that number on end well, but those about `refused`.
+fn answer(pair: &mut Pair, from: usize, refused: &str) {
+    let ids: Vec<_> = learned(pair)[from..]
+        .iter()
+        .map(|script| (script.id, script.argv.contains(&refused.to_owned())))
+        .collect();
+    for (id, refuses) in ids {
+        let outcome = ScriptOutcome { exit: Ok(i32::from(refuses)), files: Vec::new(), settings: None };
+        pair.server.handle_reply(pair.now, Reply::ScriptDone { id, outcome });
+        pair.exchange();
+    }
+}
+
+fn routes(pair: &Pair) -> Vec<IpNet> {
+    let added = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => Some(config.routes.clone()),
+        _ => None,
+    };
+    pair.server_events.iter().rev().find_map(added).unwrap()
+}
+
+#[test]
+fn each_address_is_told_and_later_taken_back() {
+    let mut pair = pair();
+    assert!(!pair.is_up(), "not before the script has answered");
+    assert_eq!(words(&learned(&pair)), each("add", " alice"));
+    assert!(learned(&pair).iter().all(|script| script.in_order.is_some()));
+    assert_eq!(variable(learned(&pair)[0], "common_name"), Some("alice"));
+    answer(&mut pair, 0, "");
+    assert!(pair.is_up());
+    assert_eq!(routes(&pair).len(), 3);
+
+    pair.client.handle_command(pair.now, Command::Shutdown);
+    pair.exchange();
+    let mut gone = words(&learned(&pair)[3..]);
+    gone.sort();
+    let mut expected = each("delete", "");
+    expected.sort();
+    assert_eq!(gone, expected);
+    assert_eq!(variable(learned(&pair)[3], "common_name"), None, "as OpenVPN has it");
+}
+
+#[test]
+fn nothing_is_sent_where_the_script_says_no() {
+    let mut pair = pair();
+    answer(&mut pair, 0, "10.66.0.0/16");
+    assert!(pair.is_up());
+    let routes: Vec<String> = routes(&pair).iter().map(ToString::to_string).collect();
+    assert_eq!(routes, ["10.8.0.2/32", "fd00:8::1000/128"]);
+    pair.server.handle_command(pair.now, Command::Disconnect { peer: PeerId(0) });
+    pair.exchange();
+    assert_eq!(learned(&pair).len(), 5, "what was refused is not taken back");
+}
+
+#[test]
+fn who_comes_back_in_time_has_its_addresses_updated() {
+    let mut pair = pair();
+    answer(&mut pair, 0, "");
+    come_again(&mut pair);
+    let again = words(&learned(&pair)[3..]);
+    assert_eq!(again.len(), 3, "{again:?}");
+    assert!(again.iter().all(|line| line.contains(" update ") && line.ends_with(" alice")), "{again:?}");
+    answer(&mut pair, 3, "");
+    assert!(pair.is_up());
+}
+
+/// The script has not answered for its first connection yet: that one makes room, and the addresses stay the name's.
+#[test]
+fn who_comes_back_before_the_answer_has_its_addresses() {
+    let mut pair = pair();
+    come_again(&mut pair);
+    assert_eq!(words(&learned(&pair)[3..]), each("update", " alice"));
+    // The answers for the first connection concern nobody any more.
+    answer(&mut pair, 0, "");
+    assert!(pair.is_up());
+    assert_eq!((routes(&pair).len(), learned(&pair).len()), (3, 6));
+}
+
+#[test]
+fn a_client_that_leaves_before_the_answer_leaves_nothing() {
+    let mut pair = pair();
+    pair.server.handle_command(pair.now, Command::Disconnect { peer: PeerId(0) });
+    pair.exchange();
+    assert!(words(&learned(&pair)[3..]).iter().all(|line| line.contains(" delete ")));
+    assert_eq!(learned(&pair).len(), 6);
+}

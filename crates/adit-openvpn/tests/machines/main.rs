@@ -1,0 +1,26 @@
+//! The machines in memory, without I/O: one program, as each links all libraries.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod access;
+mod certificates;
+mod chains;
+mod challenge;
+mod client_auth;
+mod endpoints;
+mod handshake;
+mod learn_address;
+mod lifetime;
+mod limits;
+mod migrate;
+mod not_up;
+mod per_client;
+mod point_to_point;
+mod pre_auth;
+mod renegotiation;
+mod revocation;
+mod security;
+mod security_access;
+mod servers;
+mod static_tunnel;
+mod tls_crypt_v2_verify;

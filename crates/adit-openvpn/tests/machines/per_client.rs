@@ -1,0 +1,147 @@
+//! What a server has for one client alone: addresses, networks, pushes, and whether it may come in.
+
+use std::time::Duration;
+
+use adit_core::{Ended, IpNet, PeerId, PoolEntry, Protocol, TunnelSettings};
+use adit_openvpn::params::{PerClientParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event, PeerSettings, PushChange, Reply, Request};
+use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+
+fn pair(change: impl Fn(&mut ServerParams)) -> Pair {
+    let authority = Authority::new();
+    let client =
+        client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, adit_core::Transport::Udp);
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    change(&mut server);
+    Pair::new(client, server)
+}
+
+fn asking() -> Pair {
+    let pair = pair(|server| server.per_client.ask = true);
+    let asked = |event: &Event| matches!(event, Event::Request(Request::PeerSettings { peer: PeerId(0), name }) if name == "alice");
+    assert_eq!(pair.server_events.iter().filter(|event| asked(event)).count(), 1);
+    assert!(!pair.is_up(), "nobody told yet what holds for alice");
+    pair
+}
+
+fn answer(pair: &mut Pair, name: &str, settings: Result<PeerSettings, &str>) {
+    let settings = settings.map(Box::new).map_err(str::to_owned);
+    let reply = Reply::PeerSettings { peer: PeerId(0), name: name.to_owned(), settings };
+    pair.server.handle_reply(pair.now, reply);
+    pair.exchange();
+}
+
+fn told(pair: &Pair) -> &TunnelSettings {
+    let mut settings = None;
+    for event in &pair.client_events {
+        if let Event::Up(up) = event {
+            settings = Some(up);
+        }
+    }
+    settings.unwrap()
+}
+
+fn routes_at_server(pair: &Pair) -> Vec<String> {
+    let added = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => Some(config.routes.clone()),
+        _ => None,
+    };
+    let routes = pair.server_events.iter().rev().find_map(added).unwrap();
+    routes.iter().map(IpNet::to_string).collect()
+}
+
+#[test]
+fn a_client_gets_what_its_file_says() {
+    let mut pair = asking();
+    let push = |option: &str| PushChange::Add(option.to_owned());
+    let settings = PeerSettings {
+        ipv4: Some(("10.8.0.50".parse().unwrap(), "255.255.255.0".parse().unwrap())),
+        ipv6: Some(("fd00:8::50/64".parse().unwrap(), None)),
+        routes: vec!["192.168.7.0/24".parse().unwrap(), "fd07::/48".parse().unwrap()],
+        push: vec![
+            push("route 172.20.0.0 255.255.0.0"),
+            push("route 192.168.7.0 255.255.255.0"),
+            push("route-ipv6 fd07::/48"),
+            push("dhcp-option DNS 10.8.0.9"),
+            PushChange::Remove("dhcp-option".to_owned()),
+        ],
+        ..PeerSettings::default()
+    };
+    answer(&mut pair, "alice", Ok(settings));
+    assert!(pair.is_up());
+    let told = told(&pair);
+    assert_eq!(told.addresses, ["10.8.0.50/24".parse().unwrap(), "fd00:8::50/64".parse::<IpNet>().unwrap()]);
+    let routes: Vec<String> = told.routes.iter().map(|route| route.destination.to_string()).collect();
+    assert!(routes.contains(&"172.20.0.0/16".to_owned()), "{routes:?}");
+    assert!(
+        !routes.iter().any(|route| route.starts_with("192.168.7") || route.starts_with("fd07")),
+        "{routes:?}"
+    );
+    assert_eq!(told.dns.servers, Vec::<std::net::IpAddr>::new());
+    assert_eq!(routes_at_server(&pair), ["10.8.0.50/32", "fd00:8::50/128", "192.168.7.0/24", "fd07::/48"]);
+}
+
+#[test]
+fn a_peer_address_of_net30_becomes_a_netmask() {
+    let mut pair = asking();
+    let ipv4 = Some(("10.8.0.5".parse().unwrap(), "10.8.0.6".parse().unwrap()));
+    answer(&mut pair, "alice", Ok(PeerSettings { ipv4, ..PeerSettings::default() }));
+    assert_eq!(told(&pair).addresses[0], "10.8.0.5/24".parse::<IpNet>().unwrap());
+}
+
+#[test]
+fn a_disabled_client_and_one_with_a_wrong_file_are_told() {
+    for settings in [
+        Ok(PeerSettings { disabled: true, ..PeerSettings::default() }),
+        Err("ccd/alice:1: there is no directive `disabel`"),
+    ] {
+        let mut pair = asking();
+        answer(&mut pair, "alice", settings);
+        assert!(!pair.is_up());
+        let failed =
+            |event: &Event| matches!(event, Event::Ended(Ended::Failed(why)) if why.contains("AUTH_FAILED"));
+        assert!(pair.client_events.iter().any(failed));
+        pair.advance(Duration::from_secs(10));
+        assert_eq!(pair.server.half_open(), 0);
+    }
+}
+
+#[test]
+fn answers_that_nobody_waits_for_change_nothing() {
+    let mut pair = asking();
+    answer(&mut pair, "mallory", Ok(PeerSettings::default()));
+    assert!(!pair.is_up());
+    answer(&mut pair, "alice", Ok(PeerSettings::default()));
+    assert!(pair.is_up());
+    let address = told(&pair).addresses[0];
+    let ipv4 = Some(("10.8.0.99".parse().unwrap(), "255.255.255.0".parse().unwrap()));
+    answer(&mut pair, "alice", Ok(PeerSettings { ipv4, disabled: true, ..PeerSettings::default() }));
+    assert!(pair.is_up());
+    assert_eq!(pair.server.peers()[0].1.addresses[0], address.addr());
+}
+
+#[test]
+fn without_an_answer_the_client_goes() {
+    let mut pair = asking();
+    pair.cut = true;
+    pair.advance(Duration::from_secs(70));
+    assert_eq!(pair.server.half_open(), 0);
+}
+
+#[test]
+fn a_remembered_address_is_given_again_and_told() {
+    let ipv4 = "10.8.0.77".parse().ok();
+    let entry = PoolEntry { name: "alice".to_owned(), ipv4, ipv6: "fd00:8::104b".parse().ok() };
+    let remembered = vec![
+        PoolEntry { name: "bob".to_owned(), ipv4: "10.8.0.2".parse().ok(), ipv6: None },
+        entry.clone(),
+        PoolEntry { name: "out of range".to_owned(), ipv4: "10.9.0.1".parse().ok(), ipv6: None },
+    ];
+    let pair =
+        pair(|server| server.per_client = PerClientParams { ask: false, remembered: remembered.clone() });
+    assert_eq!(told(&pair).addresses[0], "10.8.0.77/24".parse::<IpNet>().unwrap());
+    let leased = |event: &Event| matches!(event, Event::Request(Request::Leased(leased)) if *leased == entry);
+    assert!(pair.server_events.iter().any(leased), "{:?}", pair.server_events);
+}

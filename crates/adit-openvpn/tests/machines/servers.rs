@@ -1,0 +1,237 @@
+//! Which server a client tries, when, for how long, and from where it takes answers.
+
+use std::time::Duration;
+
+use adit_core::{
+    Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Transport, drive_with,
+};
+use adit_openvpn::Client;
+use adit_openvpn::params::{ClientParams, PullAction, RemoteParams};
+use adit_openvpn::request::{DataEvent, Event};
+use adit_openvpn::testing::{Authority, Pair, client_params, roams, server_params};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose;
+
+const START: Instant = Instant::from_nanos(1_000_000_000);
+
+/// A client of these many servers, none of which answers.
+struct Alone {
+    client: Client,
+    now: Instant,
+    /// Which server was tried when, in whole seconds since the start.
+    tried: Vec<(usize, u64)>,
+    ended: Option<Ended>,
+}
+
+impl Alone {
+    fn new(servers: usize, change: impl FnOnce(&mut ClientParams)) -> Self {
+        let authority = Authority::new();
+        let mut params = client_params(
+            &authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth),
+            WrapConfig::Plain,
+            Transport::Udp,
+        );
+        params.remotes = (0..servers)
+            .map(|number| RemoteParams::new(format!("server {number}"), Transport::Udp))
+            .collect();
+        change(&mut params);
+        Alone { client: Client::new(params, START, [1; 32]), now: START, tried: Vec::new(), ended: None }
+    }
+
+    /// Answers each wish to open with what `answer` says of the server, until then.
+    fn run(&mut self, seconds: u64, answer: impl Fn(usize) -> Option<OpenFailure>) {
+        let end = START + Duration::from_secs(seconds);
+        loop {
+            let on_event = |client: &mut Client, event| match event {
+                Event::Open { remote } => {
+                    self.tried.push((remote, (self.now - START).as_secs()));
+                    let socket = self.tried.len() as u32;
+                    let path = Path::Udp { socket, remote: ([192, 0, 2, 1], 1194).into() };
+                    let command = match answer(remote) {
+                        None => Command::Opened { path },
+                        Some(failure) => Command::OpenFailed { remote, failure },
+                    };
+                    client.handle_command(self.now, command);
+                }
+                Event::Ended(ended) => self.ended = Some(ended),
+                _ => {}
+            };
+            drive_with(&mut self.client, on_event, |_, _| {});
+            match self.client.poll_timeout() {
+                Some(at) if at <= end => self.now = self.now.max(at),
+                _ => return,
+            }
+            self.client.handle_timeout(self.now);
+        }
+    }
+
+    fn why(&self) -> &str {
+        match &self.ended {
+            Some(Ended::Failed(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn unreachable(_: usize) -> Option<OpenFailure> {
+    Some(OpenFailure::Unreachable("no route".to_owned()))
+}
+
+fn unknown(_: usize) -> Option<OpenFailure> {
+    Some(OpenFailure::UnknownName("no such host".to_owned()))
+}
+
+#[test]
+fn servers_are_tried_in_turn_with_waits_that_grow() {
+    let mut alone = Alone::new(2, |params| params.retry = (Duration::from_secs(1), Duration::from_secs(5)));
+    alone.run(60, unreachable);
+    let order: Vec<usize> = alone.tried.iter().take(6).map(|(server, _)| *server).collect();
+    assert_eq!(order, [0, 1, 0, 1, 0, 1]);
+    let waits: Vec<u64> = alone.tried.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    // Five rounds at the first wait, then twice as long each round, at most the longest.
+    assert_eq!(waits[..10], [1; 10]);
+    assert_eq!(waits[10..16], [2, 2, 4, 4, 5, 5]);
+}
+
+#[test]
+fn connect_retry_max_counts_rounds_over_all_servers() {
+    let mut alone = Alone::new(3, |params| params.retry_max = Some(2));
+    alone.run(60, unreachable);
+    assert_eq!(alone.tried.len(), 6);
+    assert!(alone.why().contains("connect-retry-max"), "{}", alone.why());
+}
+
+#[test]
+fn each_server_has_its_own_time_to_answer() {
+    let mut alone = Alone::new(2, |params| {
+        params.remotes[0].poll_timeout = Duration::from_secs(2);
+        params.remotes[1].poll_timeout = Duration::from_secs(7);
+        params.retry = (Duration::ZERO, Duration::ZERO);
+    });
+    alone.run(11, |_| None);
+    assert_eq!(alone.tried, [(0, 0), (1, 2), (0, 9), (1, 11)]);
+}
+
+#[test]
+fn resolv_retry_is_how_long_unknown_names_are_tried() {
+    let mut at_once = Alone::new(1, |_| {});
+    at_once.run(60, unknown);
+    assert_eq!(at_once.tried.len(), 1);
+    assert!(at_once.why().contains("resolv-retry infinite"), "{}", at_once.why());
+
+    let mut later = Alone::new(1, |params| params.resolve_timeout = Some(Duration::from_secs(5)));
+    later.run(60, unknown);
+    assert_eq!(later.tried.last(), Some(&(0, 5)));
+    assert!(later.ended.is_some());
+
+    let mut never = Alone::new(1, |params| params.resolve_timeout = None);
+    never.run(600, unknown);
+    assert!(never.ended.is_none() && never.tried.len() > 5);
+}
+
+#[test]
+fn an_unknown_name_is_not_the_end_while_another_server_may_come() {
+    let mut alone = Alone::new(2, |_| {});
+    alone.run(30, |server| if server == 1 { unknown(server) } else { unreachable(server) });
+    assert!(alone.ended.is_none() && alone.tried.len() > 4, "{:?}", alone.tried);
+    let mut alone = Alone::new(2, |_| {});
+    alone.run(30, unknown);
+    assert_eq!(alone.tried.len(), 2, "both are unknown");
+    assert!(alone.ended.is_some());
+}
+
+/// A client whose server answers, and both their parameters changed.
+fn pair(change: impl FnOnce(&mut ClientParams), push: &[&str]) -> Pair {
+    let authority = Authority::new();
+    let mut client = client_params(
+        &authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth),
+        WrapConfig::Plain,
+        Transport::Udp,
+    );
+    let mut server =
+        server_params(&authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth), WrapConfig::Plain);
+    server.push.extend(push.iter().map(|option| (*option).to_owned()));
+    change(&mut client);
+    Pair::new(client, server)
+}
+
+fn elsewhere(pair: &Pair) -> Path {
+    let Some((_, info)) = pair.client.peers().pop() else { panic!("not up") };
+    match info.path {
+        Path::Udp { socket, .. } => Path::Udp { socket, remote: ([192, 0, 2, 99], 1194).into() },
+        path => panic!("{path}"),
+    }
+}
+
+#[test]
+fn with_float_a_client_follows_its_servers_data() {
+    for float in [false, true] {
+        let mut pair = pair(|client| client.float = float, &[]);
+        let path = elsewhere(&pair);
+        assert_eq!((roams(&pair.client_events), roams(&pair.server_events)), (Some(float), Some(true)));
+        pair.client_events.clear();
+        pair.client.handle_notice(pair.now, Notice::Moved { peer: PeerId::SERVER, path });
+        pair.exchange();
+        let moves = pair.client_events.iter().filter(
+            |event| matches!(event, Event::Data(DataEvent::MovePeer { path: to, .. }) if *to == path),
+        );
+        assert_eq!(moves.count(), usize::from(float));
+        let at = pair.client.peers()[0].1.path;
+        assert_eq!(at == path, float);
+        // Control packets come from where its data comes from, and from nowhere else.
+        let other = if float { at.remote() } else { path.remote() };
+        let outcome =
+            pair.client.handle_datagram(pair.now, Path::Udp { socket: 77, remote: other }, &[0x28; 40]);
+        assert_eq!(outcome, Err(Rejected::Unexpected("not from our server's address")));
+    }
+}
+
+#[test]
+fn pull_filters_and_route_nopull_decide_what_is_taken() {
+    let told = |pair: &Pair| {
+        let up = pair.client_events.iter().rev().find_map(|event| match event {
+            Event::Up(settings) => Some(settings.clone()),
+            _ => None,
+        });
+        up.unwrap()
+    };
+    let push = ["dhcp-option DNS 10.8.0.1", "redirect-gateway def1", "route 10.30.0.0 255.255.0.0"];
+    let all = told(&pair(|_| {}, &push));
+    assert_eq!((all.routes.len(), all.dns.servers.len()), (2, 1));
+    assert!(all.redirect.is_some());
+
+    let none = told(&pair(|client| client.route_nopull = true, &push));
+    assert_eq!((none.routes.len(), none.dns.servers.len()), (0, 0));
+    assert!(none.redirect.is_none() && !none.addresses.is_empty());
+
+    let some = told(&pair(
+        |client| {
+            client.pull_filters = vec![
+                (PullAction::Accept, "route 10.30.".to_owned()),
+                (PullAction::Ignore, "route ".to_owned()),
+                (PullAction::Ignore, "redirect-gateway".to_owned()),
+            ];
+        },
+        &push,
+    ));
+    assert_eq!(some.routes.len(), 1);
+    assert!(some.redirect.is_none() && some.dns.servers.len() == 1);
+
+    let refused =
+        pair(|client| client.pull_filters = vec![(PullAction::Reject, "dhcp-option".to_owned())], &push);
+    assert!(!refused.is_up());
+}
+
+#[test]
+fn unknown_pushed_options_are_warnings() {
+    let pair = pair(|_| {}, &["frobnicate 1 2 3", "dhcp-option FROB x", "route 1.2.3"]);
+    assert!(pair.is_up());
+    let told = |words: &str| {
+        pair.client_events.iter().any(
+            |event| matches!(event, Event::Report(report) if report.text.contains(words) && report.severity == adit_core::Severity::Warning),
+        )
+    };
+    assert!(
+        told("\"frobnicate 1 2 3\" is ignored") && told("\"dhcp-option FROB x\"") && told("\"route 1.2.3\"")
+    );
+}

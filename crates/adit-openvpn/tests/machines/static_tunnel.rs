@@ -1,0 +1,559 @@
+//! A tunnel with a static key: who finds whom, who is lost, and when.
+use std::time::Duration;
+
+use adit_core::{
+    Activity, Cipher, Command, ConnectionId, Digest, Ended, IdleLimit, Instant, Notice, OpenFailure, Path,
+    PeerActivity, PeerConfig, PeerId, PeerLimits, Protocol, SessionId, Severity, Transport, UnixTime,
+};
+use adit_openvpn::StaticTunnel;
+use adit_openvpn::codec::{DirectionKey, Framing, StaticFraming, session_id};
+use adit_openvpn::data_message::{self, DataMessage};
+use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, StaticParams};
+use adit_openvpn::request::{DataEvent, Event, Install};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::KeyDirection;
+
+const WALL: u64 = 1_790_000_000;
+const SESSION: SessionId = session_id(PeerId::SERVER, 0);
+
+fn at(seconds: u64) -> Instant {
+    Instant::ORIGIN + Duration::from_secs(seconds)
+}
+
+fn udp(last: u8) -> Path {
+    Path::Udp { socket: 0, remote: ([192, 0, 2, last], 1194).into() }
+}
+
+fn tcp(number: u32) -> Path {
+    Path::Tcp { connection: ConnectionId(number), remote: ([192, 0, 2, 1], 4000).into() }
+}
+
+/// One that waits for the other.
+fn waiting() -> StaticParams {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    StaticParams {
+        digest: Digest::Sha256,
+        keepalive: Keepalive {
+            ping: Some(Duration::from_secs(10)),
+            timeout: Some(Duration::from_secs(60)),
+            exit: false,
+        },
+        local: LocalSettings {
+            addresses: vec!["10.4.0.1/32".parse().unwrap()],
+            peer_address: Some("10.4.0.2".parse().unwrap()),
+            ..LocalSettings::default()
+        },
+        exit_notify: true,
+        ..StaticParams::new(key, KeyDirection::Normal, Cipher::Aes256Cbc, UnixTime(WALL))
+    }
+}
+
+/// One that looks for the other at two places.
+fn connecting(transport: Transport) -> StaticParams {
+    let remote =
+        |name: &str| RemoteParams { exit_notify: true, ..RemoteParams::new(name.to_owned(), transport) };
+    StaticParams {
+        direction: KeyDirection::Inverse,
+        remotes: vec![remote("east"), remote("far east")],
+        ..waiting()
+    }
+}
+
+/// A tunnel's machine with what it said so far.
+struct End {
+    machine: StaticTunnel,
+    events: Vec<Event>,
+}
+
+impl End {
+    fn new(params: StaticParams, now: Instant) -> Self {
+        let mut end = End { machine: StaticTunnel::new(params, now, [3; 32]), events: Vec::new() };
+        end.drain();
+        end
+    }
+
+    fn drain(&mut self) {
+        self.events.extend(std::iter::from_fn(|| self.machine.poll_event()));
+    }
+
+    /// What came of it.
+    fn after(&mut self, act: impl FnOnce(&mut StaticTunnel)) -> Vec<Event> {
+        self.events.clear();
+        act(&mut self.machine);
+        self.drain();
+        self.events.clone()
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Vec<Event> {
+        self.after(|machine| machine.handle_command(now, command))
+    }
+
+    fn notice(&mut self, now: Instant, notice: Notice) -> Vec<Event> {
+        self.after(|machine| machine.handle_notice(now, notice))
+    }
+
+    fn traffic(&mut self, now: Instant, received: u64, sent: u64) -> Vec<Event> {
+        let (received_bytes, sent_bytes) = (100 * received, 100 * sent);
+        let peer = PeerId::SERVER;
+        let last = |count: u64| Activity { last_data: (count > 0).then_some(now), ..Activity::default() };
+        let activity = PeerActivity { received: last(received), sent: last(sent) };
+        let message_bytes = 0;
+        let notice =
+            Notice::Traffic { peer, received, sent, received_bytes, sent_bytes, message_bytes, activity };
+        self.notice(now, notice)
+    }
+
+    fn timeout(&mut self, now: Instant) -> Vec<Event> {
+        self.after(|machine| machine.handle_timeout(now))
+    }
+
+    fn opened(&mut self, now: Instant, path: Path) -> Vec<Event> {
+        self.command(now, Command::Opened { path })
+    }
+
+    fn moved(&mut self, now: Instant, path: Path) -> Vec<Event> {
+        self.notice(now, Notice::Moved { peer: PeerId::SERVER, path })
+    }
+
+    fn first_opened(&mut self, now: Instant) -> Vec<Event> {
+        self.notice(now, Notice::FirstOpened { peer: PeerId::SERVER, session: SESSION })
+    }
+
+    fn is_up(&self) -> bool {
+        !self.machine.peers().is_empty()
+    }
+}
+
+/// Where the data plane shall send.
+fn reached(events: &[Event]) -> Vec<Path> {
+    let path = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => *path,
+        _ => None,
+    };
+    events.iter().filter_map(path).collect()
+}
+
+/// Whether the data plane may follow the peer by itself, wherever it sends to.
+fn roams(events: &[Event]) -> Vec<bool> {
+    let roams = |event: &Event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => Some(config.roams),
+        _ => None,
+    };
+    events.iter().filter_map(roams).collect()
+}
+
+fn installs(events: &[Event]) -> Vec<&Install> {
+    let install = |event| match event {
+        &Event::Data(DataEvent::Install(ref install)) => Some(&**install),
+        _ => None,
+    };
+    events.iter().filter_map(install).collect()
+}
+
+fn began(install: &Install) -> u64 {
+    match install.codec.framing {
+        Framing::StaticKey(StaticFraming { began, .. }) => began.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn activates(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Data(DataEvent::Activate { .. })))
+}
+
+fn closed(events: &[Event]) -> Vec<Path> {
+    let path = |event: &Event| match event {
+        Event::Close { path } => Some(*path),
+        _ => None,
+    };
+    events.iter().filter_map(path).collect()
+}
+
+fn injected(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::Data(DataEvent::Inject { .. }))).count()
+}
+
+fn ended(events: &[Event]) -> Option<Ended> {
+    events.iter().find_map(|event| match event {
+        Event::Ended(ended) => Some(ended.clone()),
+        _ => None,
+    })
+}
+
+fn loudest(events: &[Event]) -> Option<Severity> {
+    let severity = |event: &Event| match event {
+        Event::Report(report) => Some(report.severity),
+        _ => None,
+    };
+    events.iter().filter_map(severity).max()
+}
+
+/// What the log is told.
+fn told(events: &[Event]) -> String {
+    let text = |event: &Event| match event {
+        Event::Report(report) => Some(report.text.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(text).collect()
+}
+
+#[test]
+fn who_waits_sends_nothing_before_the_other_was_heard() {
+    let mut end = End::new(waiting(), at(5));
+    assert!(end.events.iter().any(|event| matches!(event, Event::Up(_))), "as OpenVPN, at once");
+    assert_eq!(installs(&end.events).len(), 1);
+    assert_eq!(began(installs(&end.events)[0]), WALL + 5);
+    assert!(!activates(&end.events) && !end.is_up());
+    assert_eq!(end.machine.poll_timeout(), None);
+
+    assert!(!activates(&end.first_opened(at(6))));
+    let events = end.moved(at(6), udp(1));
+    assert_eq!(reached(&events), [udp(1)]);
+    assert!(activates(&events) && installs(&events).is_empty());
+    assert_eq!(end.machine.peers()[0].1.path, udp(1));
+    assert_eq!(end.machine.peers()[0].1.addresses, ["10.4.0.2".parse::<std::net::IpAddr>().unwrap()]);
+    // Pings, and in the end nothing more is sent.
+    assert_eq!(end.machine.poll_timeout(), Some(at(16)));
+    assert_eq!(injected(&end.timeout(at(16))), 1);
+    let events = end.timeout(at(66));
+    assert_eq!(loudest(&events), Some(Severity::Warning));
+    assert!(!end.is_up() && installs(&events).is_empty(), "no session begins: that would run ahead of time");
+    assert_eq!(end.machine.poll_timeout(), None);
+    // It comes back, from elsewhere.
+    let events = end.moved(at(70), udp(2));
+    assert_eq!(reached(&events), [udp(2)]);
+    assert!(end.is_up());
+    // It moves.
+    assert_eq!(reached(&end.moved(at(80), udp(3))), [udp(3)]);
+    assert_eq!(end.machine.peers()[0].1.path, udp(3));
+}
+
+#[test]
+fn remote_says_where_the_other_end_may_be() {
+    let only_from = Some(vec!["192.0.2.1".parse().unwrap()]);
+    let mut end = End::new(StaticParams { only_from, ..waiting() }, at(0));
+    end.first_opened(at(1));
+    let events = end.moved(at(1), udp(2));
+    assert!(reached(&events).is_empty() && !end.is_up());
+    assert_eq!(loudest(&events), Some(Severity::Warning));
+    assert!(told(&events).contains("it gets no answer") && told(&events).contains("`float`"), "{events:?}");
+    assert_eq!(loudest(&end.moved(at(1), udp(3))), None, "once");
+    assert_eq!(roams(&end.moved(at(2), udp(1))), [false]);
+    assert!(end.is_up());
+    let mut end = End::new(waiting(), at(0));
+    assert_eq!(roams(&end.moved(at(1), udp(2))), [true]);
+    assert_eq!(roams(&end.command(at(2), Command::Restart)), [false], "it is nowhere");
+
+    for float in [false, true] {
+        let mut end = End::new(StaticParams { float, ..connecting(Transport::Udp) }, at(0));
+        assert_eq!(roams(&end.opened(at(0), udp(1))), [float]);
+        end.first_opened(at(1));
+        let events = end.moved(at(1), udp(2));
+        assert_eq!(told(&events).contains("answers still go to 192.0.2.1:1194 alone"), !float, "{events:?}");
+        assert_eq!(end.machine.peers()[0].1.path, if float { udp(2) } else { udp(1) });
+    }
+}
+
+#[test]
+fn who_connects_seals_at_once_and_tries_again() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    assert!(end.events.iter().any(|event| matches!(event, Event::Open { remote: 0 })));
+    let events = end.opened(at(1), udp(1));
+    assert_eq!(reached(&events), [udp(1)]);
+    assert!(activates(&events));
+    assert!(
+        events.iter().any(|event| matches!(event, Event::Up(up) if up.server == Some(udp(1).remote().ip())))
+    );
+    assert!(!end.is_up());
+    end.first_opened(at(2));
+    assert!(end.is_up());
+    // Silence.
+    let events = end.timeout(at(61));
+    assert_eq!(closed(&events), [udp(1)]);
+    assert!(!end.is_up());
+    let again = end.machine.poll_timeout().unwrap();
+    assert!(
+        end.timeout(again).iter().any(|event| matches!(event, Event::Open { remote: 0 })),
+        "where it was"
+    );
+    let events = end.opened(again, udp(4));
+    assert!(installs(&events).is_empty(), "the same session");
+    end.traffic(at(63), 0, 3);
+    assert!(!end.is_up());
+    // Never heard there: the next remote.
+    let events = end.timeout(again + Duration::from_secs(60));
+    assert_eq!(closed(&events), [udp(4)]);
+    let again = end.machine.poll_timeout().unwrap();
+    assert!(end.timeout(again).iter().any(|event| matches!(event, Event::Open { remote: 1 })));
+    // The exit notice ends it.
+    end.opened(again, udp(5));
+    end.traffic(again, 1, 4);
+    assert!(end.is_up());
+    let exit_notice =
+        [0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c, 6];
+    let payload = exit_notice.to_vec();
+    end.notice(again, Notice::Message { peer: PeerId::SERVER, session: SESSION, payload });
+    assert!(!end.is_up());
+}
+
+#[test]
+fn attempts_end_where_the_file_says() {
+    let unknown = || OpenFailure::UnknownName("there is no east".to_owned());
+    let mut end = End::new(connecting(Transport::Tcp), at(0));
+    assert_eq!(ended(&end.command(at(0), Command::OpenFailed { remote: 0, failure: unknown() })), None);
+    end.timeout(at(1));
+    let events = end.command(at(1), Command::OpenFailed { remote: 1, failure: unknown() });
+    assert!(matches!(ended(&events), Some(Ended::Failed(why)) if why.contains("resolv-retry infinite")));
+
+    let mut end = End::new(StaticParams { retry_max: Some(1), ..connecting(Transport::Tcp) }, at(0));
+    let refused = || OpenFailure::Unreachable("refused".to_owned());
+    end.command(at(0), Command::OpenFailed { remote: 0, failure: refused() });
+    end.timeout(at(1));
+    let events = end.command(at(1), Command::OpenFailed { remote: 1, failure: refused() });
+    assert!(matches!(ended(&events), Some(Ended::Failed(why)) if why.contains("connect-retry-max")));
+}
+
+#[test]
+fn a_broken_connection_is_made_anew() {
+    let mut end = End::new(connecting(Transport::Tcp), at(0));
+    end.opened(at(0), tcp(0));
+    end.traffic(at(1), 1, 1);
+    assert!(end.is_up());
+    end.command(at(2), Command::Closed { path: tcp(0), reason: "reset".to_owned() });
+    assert!(!end.is_up());
+    assert_eq!(end.machine.poll_timeout(), Some(at(3)));
+    end.timeout(at(3));
+    assert_eq!(reached(&end.opened(at(3), tcp(1))), [tcp(1)]);
+}
+
+#[test]
+fn unauthenticated_connections_do_not_take_the_peers_place() {
+    let mut end = End::new(waiting(), at(0));
+    // The first may be the peer's: it may wait for us to speak.
+    assert!(activates(&end.opened(at(1), tcp(0))));
+    assert!(!end.is_up());
+    // The peer comes by another one, and is heard there.
+    assert_eq!(reached(&end.opened(at(2), tcp(1))), [tcp(1)]);
+    end.first_opened(at(3));
+    assert!(end.is_up());
+    for number in 2..100 {
+        let events = end.opened(at(4), tcp(number));
+        assert!(reached(&events).is_empty() && installs(&events).is_empty());
+        // Those that came first go first.
+        let oldest = (number >= 9).then(|| tcp(if number == 9 { 0 } else { number - 8 }));
+        assert_eq!(closed(&events), Vec::from_iter(oldest), "{number}");
+    }
+    assert_eq!(end.machine.peers()[0].1.path, tcp(1));
+    // The end of an unauthenticated peer's connection changes nothing, and is not logged.
+    let gone = Command::Closed { path: tcp(95), reason: "gone".to_owned() };
+    assert_eq!(end.command(at(5), gone).len(), 0);
+    // The peer begins anew: what it seals comes by the last one.
+    let events = end.moved(at(6), tcp(99));
+    assert_eq!((closed(&events), reached(&events)), (vec![tcp(1)], vec![tcp(99)]));
+    assert!(end.is_up());
+    assert!(reached(&end.moved(at(6), tcp(95))).is_empty(), "that connection is gone");
+    // It goes; who came last may be it.
+    let events = end.command(at(7), Command::Closed { path: tcp(99), reason: "gone".to_owned() });
+    assert_eq!(reached(&events).last(), Some(&tcp(98)));
+    assert!(!end.is_up());
+    // As long as nobody was heard, nothing is said aloud.
+    let events = end.command(at(8), Command::Closed { path: tcp(98), reason: "gone".to_owned() });
+    assert_eq!(loudest(&events), Some(Severity::Debug));
+}
+
+/// Where both ends have one key, what an end sent in an earlier run can be sent to it, and is later than what its peer
+/// sends.
+#[test]
+fn a_silent_peer_is_heard_anew_where_there_is_one_key() {
+    for direction in [KeyDirection::Normal, KeyDirection::Bidirectional] {
+        let mut end = End::new(StaticParams { direction, ..waiting() }, at(0));
+        end.moved(at(1), udp(1));
+        let events = end.timeout(at(61));
+        let retired = events.iter().any(|event| matches!(event, Event::Data(DataEvent::Retire { .. })));
+        assert_eq!(retired, direction == KeyDirection::Bidirectional);
+        let starts: Vec<u64> = installs(&events).into_iter().map(began).collect();
+        assert_eq!(starts, Vec::from_iter(retired.then_some(WALL + 61)));
+        assert_eq!(activates(&events), retired);
+    }
+}
+
+#[test]
+fn packet_ids_begin_later_each_time() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    end.opened(at(0), udp(1));
+    let near = Notice::LimitNear { peer: PeerId::SERVER, session: SESSION };
+    for (now, expected) in [(at(0), WALL + 1), (at(0), WALL + 2), (at(100), WALL + 100)] {
+        let events = end.notice(now, near.clone());
+        assert_eq!(began(installs(&events)[0]), expected);
+        assert!(activates(&events));
+    }
+    let params = StaticParams { wall_at_origin: UnixTime(1 << 32), ..waiting() };
+    let end = End::new(params, at(0));
+    assert!(matches!(ended(&end.events), Some(Ended::Failed(why)) if why.contains("2106")));
+}
+
+#[test]
+fn both_ends_have_each_others_keys_and_ivs_of_their_own() {
+    let key = |seed: [u8; 32], params: StaticParams| {
+        let mut machine = StaticTunnel::new(params, at(0), seed);
+        let events: Vec<Event> = std::iter::from_fn(|| machine.poll_event()).collect();
+        installs(&events)[0].clone()
+    };
+    let mut halves = [0; 256];
+    halves[128..].fill(1);
+    let with_key = |params| StaticParams { key: StaticKey::from_bytes(&halves), ..params };
+    let parts = |key: &DirectionKey| (key.key.clone(), key.mac.as_ref().unwrap().key.clone());
+    let ivs = |key: &DirectionKey| *key.mac.as_ref().unwrap().iv_key;
+    let west = key([1; 32], with_key(waiting()));
+    let east = key([2; 32], with_key(connecting(Transport::Udp)));
+    assert_eq!(
+        (parts(&west.codec.seal), parts(&west.codec.open)),
+        (parts(&east.codec.open), parts(&east.codec.seal))
+    );
+    assert_ne!(west.codec.seal.key, west.codec.open.key);
+    assert_ne!(ivs(&west.codec.seal), ivs(&east.codec.seal));
+    assert_eq!(ivs(&west.codec.seal), ivs(&west.codec.open), "our own, by which we know what comes back");
+
+    let both = |params| StaticParams { direction: KeyDirection::Bidirectional, ..with_key(params) };
+    let (west, again) = (key([1; 32], both(waiting())), key([2; 32], both(waiting())));
+    assert_eq!(
+        (parts(&west.codec.seal), parts(&west.codec.open)),
+        (parts(&again.codec.open), parts(&again.codec.seal))
+    );
+    assert_eq!(west.codec.seal.key, west.codec.open.key);
+    assert_ne!(ivs(&west.codec.seal), ivs(&again.codec.seal), "no IV comes twice");
+}
+
+#[test]
+fn it_ends_politely() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    end.opened(at(0), udp(1));
+    end.first_opened(at(1));
+    let events = end.command(at(2), Command::Shutdown);
+    assert_eq!((injected(&events), closed(&events)), (1, vec![udp(1)]));
+    assert_eq!(ended(&events), Some(Ended::Shutdown));
+    assert!(!end.is_up());
+    assert!(end.command(at(3), Command::Shutdown).is_empty(), "once");
+    assert!(end.moved(at(3), udp(2)).is_empty());
+
+    // Over TCP the connection says it.
+    let mut end = End::new(connecting(Transport::Tcp), at(0));
+    end.opened(at(0), tcp(1));
+    assert_eq!(injected(&end.command(at(2), Command::Shutdown)), 0);
+}
+
+#[test]
+fn limits_end_it() {
+    let idle = IdleLimit { after: Duration::from_secs(30), bytes: 0 };
+    let limits = PeerLimits { idle: Some(idle), length: None };
+    let mut end = End::new(StaticParams { limits, ..connecting(Transport::Udp) }, at(0));
+    end.opened(at(0), udp(1));
+    end.traffic(at(10), 1, 1);
+    assert_eq!(ended(&end.timeout(at(39))), None);
+    assert_eq!(ended(&end.timeout(at(40))), Some(Ended::Shutdown));
+
+    let keepalive = Keepalive { ping: None, timeout: Some(Duration::from_secs(5)), exit: true };
+    let mut end = End::new(StaticParams { keepalive, ..connecting(Transport::Udp) }, at(0));
+    end.opened(at(0), udp(1));
+    assert!(ended(&end.timeout(at(5))).is_some(), "ping-exit");
+    let mut end = End::new(StaticParams { keepalive, ..waiting() }, at(0));
+    end.opened(at(0), tcp(0));
+    assert_eq!(ended(&end.timeout(at(5))), None, "an unauthenticated peer's silence");
+    end.opened(at(6), tcp(1));
+    end.first_opened(at(7));
+    assert!(ended(&end.timeout(at(12))).is_some());
+}
+
+/// The other end asks what our file says, as OpenVPN does with a static key, and gets its own answer each time.
+#[test]
+fn the_options_are_told_to_who_asks() {
+    let request = || {
+        let payload = [data_message::OCC_MAGIC.as_slice(), &[data_message::OCC_REQUEST]].concat();
+        Notice::Message { peer: PeerId::SERVER, session: SESSION, payload }
+    };
+    let answers = |events: &[Event]| -> Vec<String> {
+        let answer = |event: &Event| match event {
+            Event::Data(DataEvent::Inject { payload, .. }) => match data_message::classify(payload) {
+                DataMessage::OccReply(options) => Some(options.into_owned()),
+                _ => None,
+            },
+            _ => None,
+        };
+        events.iter().filter_map(answer).collect()
+    };
+    let mut end = End::new(waiting(), at(1));
+    assert!(answers(&end.notice(at(1), request())).is_empty(), "there is no way to the other end yet");
+    end.moved(at(2), udp(7));
+    let told = "V4,dev-type tun,link-mtu 1572,tun-mtu 1500,proto UDPv4,ifconfig 10.4.0.2 10.4.0.1,keydir 0,\
+                cipher AES-256-CBC,auth SHA256,keysize 256,secret";
+    for _ in 0..2 {
+        assert_eq!(answers(&end.notice(at(3), request())), [told]);
+    }
+}
+
+/// What is installed, in these events.
+fn installed(events: &[Event]) -> Vec<&Install> {
+    let install = |event| match event {
+        &Event::Data(DataEvent::Install(ref install)) => Some(&**install),
+        _ => None,
+    };
+    events.iter().filter_map(install).collect()
+}
+
+#[test]
+fn other_settings_hold_at_once_or_when_the_peer_is_waited_for_anew() {
+    let mut end = End::new(waiting(), at(0));
+    end.notice(at(1), Notice::Moved { peer: PeerId::SERVER, path: udp(1) });
+    let other = StaticParams {
+        key: StaticKey::from_bytes(&[8; 256]),
+        keepalive: Keepalive { timeout: Some(Duration::from_secs(20)), ..waiting().keepalive },
+        local: LocalSettings { addresses: vec!["10.5.0.1/32".parse().unwrap()], ..LocalSettings::default() },
+        ..waiting()
+    };
+    let events = end.after(|machine| machine.reconfigure(other.clone()));
+    assert!(installed(&events).is_empty(), "the other end has the old key: {events:?}");
+    assert!(!events.iter().any(|event| matches!(event, Event::Up(_))), "{events:?}");
+    assert_eq!(end.machine.peers().len(), 1, "it stays");
+    end.traffic(at(2), 1, 0);
+
+    // The new timeout holds already, and the loss brings the rest.
+    assert!(end.timeout(at(21)).iter().all(|event| !matches!(event, Event::PeerDown { .. })));
+    let events = end.timeout(at(22));
+    assert!(events.iter().any(|event| matches!(event, Event::PeerDown { .. })), "{events:?}");
+    let [install] = installed(&events)[..] else { panic!("{events:?}") };
+    let retired = |event: &Event| matches!(event, Event::Data(DataEvent::Retire { .. }));
+    assert!(events.iter().any(retired), "{events:?}");
+    let mut with_it = End { machine: StaticTunnel::new(other.clone(), at(0), [3; 32]), events: Vec::new() };
+    with_it.drain();
+    assert_eq!(install.codec.open.key, installed(&with_it.events)[0].codec.open.key, "the new key");
+    let up = events.iter().find_map(|event| match event {
+        Event::Up(settings) => Some(settings.addresses.clone()),
+        _ => None,
+    });
+    assert_eq!(up, Some(other.local.addresses), "the new address");
+}
+
+#[test]
+fn keys_that_stay_keep_what_was_taken_under_them() {
+    let mut end = End::new(waiting(), at(0));
+    end.notice(at(1), Notice::Moved { peer: PeerId::SERVER, path: udp(1) });
+    let other = StaticParams { exit_notify: false, ..waiting() };
+    end.after(|machine| machine.reconfigure(other));
+    let events = end.command(at(2), Command::Restart);
+    assert!(installed(&events).is_empty(), "a second session would take datagrams twice: {events:?}");
+}
+
+#[test]
+fn a_way_to_a_remote_of_before_is_not_taken() {
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    let other = StaticParams {
+        remotes: vec![RemoteParams::new("west".to_owned(), Transport::Udp)],
+        ..connecting(Transport::Udp)
+    };
+    end.after(|machine| machine.reconfigure(other));
+    let events = end.command(at(1), Command::Opened { path: udp(1) });
+    assert!(events.iter().any(|event| matches!(event, Event::Close { .. })), "{events:?}");
+    let events = end.timeout(at(2));
+    let text = format!("{events:?}");
+    assert!(text.contains("connecting to west") && text.contains("Open { remote: 0 }"), "{text}");
+}

@@ -1,0 +1,5 @@
+//! How connections end, survive outages, and roam.
+
+pub(crate) mod lifetime;
+pub(crate) mod outages;
+pub(crate) mod roaming;

@@ -1,5 +1,0 @@
-//! How sessions end, survive outages, and roam.
-
-pub(crate) mod lifetime;
-pub(crate) mod outages;
-pub(crate) mod roaming;
