@@ -82,10 +82,10 @@ fn a_load_over_tcp_is_carried_beside_a_flow() {
         return;
     }
     let scratch = Scratch::create("criteria").unwrap();
-    let arguments = ["endpoints", "--two-tunnels", "--clients", "3", "--rounds", "1", "--seconds", "1"];
+    let arguments = ["endpoints", "--clients", "3", "--rounds", "1", "--seconds", "1"];
     // The verdict is about the machine, too.
     let (_, text, results) = run(&scratch, &arguments);
-    assert!(describes_the_machine(&text, "endpoints --two-tunnels"), "{text}");
+    assert!(describes_the_machine(&text, "endpoints --clients"), "{text}");
     assert_eq!(results["failures"].as_array().unwrap().len(), 0, "{text}");
     let samples = results["samples"].as_array().unwrap();
     assert_eq!(samples.len(), 6, "{text}");
@@ -113,8 +113,8 @@ fn two_builds_are_compared_by_every_figure() {
         build,
         "--rounds",
         "1",
-        "--seconds",
-        "1",
+        "--pairs",
+        "2",
         "--clients",
         "3",
         "--rate",
@@ -126,11 +126,13 @@ fn two_builds_are_compared_by_every_figure() {
     assert_eq!(results["failures"].as_array().unwrap().len(), 0, "{text}");
     let figures = results["figures"].as_object().unwrap();
     assert_eq!(figures.len(), 11, "{text}");
-    for (name, rounds) in figures {
-        let pair = rounds["0"].as_array().unwrap();
+    for (name, pairs) in figures {
+        let pair = pairs["0"].as_array().unwrap();
         // Of so few clients the memory may not grow at all.
         let least = if name == "client_rss_kib" { -1.0 } else { 0.0 };
-        assert!(pair.iter().all(|value| value.as_f64().unwrap() > least), "{name}: {rounds}");
+        assert!(pair.iter().all(|value| value.as_f64().unwrap() > least), "{name}: {pairs}");
+        let of_a_tunnel = name.starts_with("udp") || name.starts_with("tcp");
+        assert_eq!(pairs.as_object().unwrap().len(), if of_a_tunnel { 2 } else { 1 }, "{name}: {pairs}");
     }
     assert!(!results["bench"].as_object().unwrap().is_empty());
 }

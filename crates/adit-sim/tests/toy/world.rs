@@ -38,7 +38,7 @@ const MAX_TRANSIT: Duration = Duration::from_secs(1);
 /// A new address is known after this time.
 const SETTLE: Duration = Duration::from_secs(4);
 
-enum Happening {
+enum Scheduled {
     Arrival { from: SocketAddr, to: SocketAddr, datagram: Vec<u8> },
     Opened { end: usize, start: u32, remote: usize },
     Second,
@@ -64,7 +64,7 @@ pub(crate) struct Totals {
 pub(crate) struct World {
     now: Instant,
     rng: Rng,
-    queue: EventQueue<Happening>,
+    queue: EventQueue<Scheduled>,
     ends: Vec<End>,
     /// How often each end started.
     starts: Vec<u32>,
@@ -123,10 +123,10 @@ impl World {
         for end in RESPONDER..=initiators {
             let started = world.start(end);
             world.ends.push(started);
-            world.queue.push(START, Happening::Send(end));
+            world.queue.push(START, Scheduled::Send(end));
         }
-        world.queue.push(START, Happening::Second);
-        for happening in [Happening::Fault, Happening::Attack] {
+        world.queue.push(START, Scheduled::Second);
+        for happening in [Scheduled::Fault, Scheduled::Attack] {
             world.queue.push(START + CLEAN, happening);
         }
         world
@@ -192,37 +192,37 @@ impl World {
         within(MAX_TRANSIT, CLEAN) || within(RECOVERED + SETTLE + MAX_TRANSIT, CALM)
     }
 
-    fn after(&mut self, least: u64, most: u64, happening: Happening) {
+    fn after(&mut self, least: u64, most: u64, happening: Scheduled) {
         let at = self.now + self.rng.millis(least, most);
         self.queue.push(at, happening);
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: Scheduled) {
         match happening {
-            Happening::Arrival { from, to, datagram } => self.arrive(from, to, datagram),
-            Happening::Opened { end, start, remote } => self.open(end, start, remote),
-            Happening::Second => {
-                self.after(1000, 1000, Happening::Second);
+            Scheduled::Arrival { from, to, datagram } => self.arrive(from, to, datagram),
+            Scheduled::Opened { end, start, remote } => self.open(end, start, remote),
+            Scheduled::Second => {
+                self.after(1000, 1000, Scheduled::Second);
                 for end in 0..self.ends.len() {
                     self.ends[end].second(self.now);
                     self.settle(end);
                 }
             }
-            Happening::Send(end) => {
-                self.after(20, 250, Happening::Send(end));
+            Scheduled::Send(end) => {
+                self.after(20, 250, Scheduled::Send(end));
                 self.send(end);
             }
-            Happening::Fault if self.is_faulty() => {
-                self.after(500, 10_000, Happening::Fault);
+            Scheduled::Fault if self.is_faulty() => {
+                self.after(500, 10_000, Scheduled::Fault);
                 self.fault();
             }
             // All are seen at new addresses at the beginning of the calm part.
-            Happening::Fault if self.now < START + RECOVERED => {
-                self.queue.push(START + RECOVERED, Happening::Fault);
+            Scheduled::Fault if self.now < START + RECOVERED => {
+                self.queue.push(START + RECOVERED, Scheduled::Fault);
             }
-            Happening::Fault => (1..self.ends.len()).for_each(|end| self.translate_anew(end)),
-            Happening::Attack => {
-                self.after(20, 500, Happening::Attack);
+            Scheduled::Fault => (1..self.ends.len()).for_each(|end| self.translate_anew(end)),
+            Scheduled::Attack => {
+                self.after(20, 500, Scheduled::Attack);
                 self.attack();
             }
         }
@@ -309,7 +309,7 @@ impl World {
         }
         let elsewhere = SocketAddr::from(([203, 0, 113, 9], 9));
         let from = if self.rng.chance(500) { from } else { elsewhere };
-        self.queue.push(self.now, Happening::Arrival { from, to, datagram });
+        self.queue.push(self.now, Scheduled::Arrival { from, to, datagram });
     }
 
     /// An end sends a packet to another one, sometimes to a port that is not selected.
@@ -345,7 +345,7 @@ impl World {
                 }
                 Effect::Open(remote) => {
                     let start = self.starts[end];
-                    self.after(1, 100, Happening::Opened { end, start, remote });
+                    self.after(1, 100, Scheduled::Opened { end, start, remote });
                 }
             }
         }
@@ -359,7 +359,7 @@ impl World {
         };
         let faults = self.is_faulty().then_some(self.faults);
         for (at, datagram) in transmit(&mut self.rng, self.now, self.delay, faults, datagram) {
-            self.queue.push(at, Happening::Arrival { from, to, datagram });
+            self.queue.push(at, Scheduled::Arrival { from, to, datagram });
         }
     }
 }

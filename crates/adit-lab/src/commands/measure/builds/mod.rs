@@ -26,7 +26,7 @@ pub(crate) const NEEDED: [&str; 3] = ["ip", "iperf3", "openssl"];
 /// Bytes of payload of a small packet.
 const SMALL: usize = 64;
 /// Round trips of one sample, a thousand a second.
-const ECHOES: u32 = 2000;
+const ECHOES: u32 = 500;
 /// What `adit bench` gets for each of its rows: some 2 s in all.
 const BENCH_ROUNDS: &str = "5";
 const BENCH_MILLISECONDS: &str = "15";
@@ -40,11 +40,14 @@ pub(crate) struct Args {
     /// The later one
     #[arg(long)]
     after: PathBuf,
-    /// How often everything is measured
+    /// How often everything is set up and measured
     #[arg(long, default_value_t = 5)]
     rounds: u32,
+    /// How often the tunnels of both builds, set up side by side, take turns in each round
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: u32,
     /// Seconds of each flow and flood
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 1)]
     seconds: u16,
     /// How many clients a server with many clients has
     #[arg(long, default_value_t = 500)]
@@ -60,7 +63,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// What is measured of one build before it is the other's turn.
+/// What is measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Group {
     /// Over UDP: round trips, one TCP flow each way, small packets
@@ -102,21 +105,9 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     let rate = rate(args, &builds[0], &configs)?;
     let bed = Bed { args, configs, setup, rate };
     for round in 0..args.rounds {
-        for (number, group) in args.only.iter().enumerate() {
+        for group in &args.only {
             tell(format_args!("round {} of {}: {group}", round + 1, args.rounds));
-            // In turns, so that a machine that becomes slower favours neither.
-            let first = (round as usize + number) % 2;
-            for build in [first, 1 - first] {
-                let Some(tools) = builds.get(build) else { continue };
-                let outcome = bed.measure(*group, tools, &mut |name, value| match name {
-                    Name::Figure(name) => comparison.note(name, round, build, value),
-                    Name::Bench(name) => comparison.note_bench(name, round, build, value),
-                });
-                if let Err(error) = outcome {
-                    tell(&error);
-                    comparison.fail(round, build, &group.to_string(), &error.to_string());
-                }
-            }
+            bed.measure(*group, &builds, &mut Round { number: round, comparison: &mut comparison });
         }
     }
     output::finish(&comparison.markdown(), args.json.as_deref(), &comparison)?;
@@ -133,13 +124,49 @@ fn rate(args: &Args, tools: &Tools, configs: &[String; 2]) -> Result<u32, LabErr
     Ok(find_saturation(&testbed.ends(), SMALL, false)? / 2 * 3)
 }
 
+/// Takes down what one build reached in one pair.
+type Note<'a> = &'a mut dyn FnMut(Name<'_>, f64);
+
 /// A figure, or a row of `adit bench`.
 enum Name<'a> {
     Figure(&'static str),
     Bench(&'a str),
 }
 
-type Note<'a> = &'a mut dyn FnMut(Name<'_>, f64);
+/// One round of the comparison.
+struct Round<'a> {
+    number: u32,
+    comparison: &'a mut Comparison,
+}
+
+impl Round<'_> {
+    /// Measures both builds in turns, and takes down what they reached as the pair number `pair`. Which is first
+    /// alternates, so that a machine that becomes slower favours neither. False if one could not be measured.
+    fn pair<E: std::fmt::Display>(
+        &mut self,
+        pair: u32,
+        group: Group,
+        mut measure: impl FnMut(usize, Note<'_>) -> Result<(), E>,
+    ) -> bool {
+        let first = (self.number + pair) as usize % 2;
+        for build in [first, 1 - first] {
+            let outcome = measure(build, &mut |name, value| match name {
+                Name::Figure(name) => self.comparison.note(name, pair, build, value),
+                Name::Bench(name) => self.comparison.note_bench(name, pair, build, value),
+            });
+            if let Err(error) = outcome {
+                self.fail(build, group, &error);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn fail(&mut self, build: usize, group: Group, error: &dyn std::fmt::Display) {
+        tell(error);
+        self.comparison.fail(self.number, build, &group.to_string(), &error.to_string());
+    }
+}
 
 /// What all measurements have in common.
 struct Bed<'a> {
@@ -150,33 +177,58 @@ struct Bed<'a> {
 }
 
 impl Bed<'_> {
-    fn measure(&self, group: Group, tools: &Tools, note: Note<'_>) -> Result<(), LabError> {
+    fn measure(&self, group: Group, builds: &[Tools; 2], round: &mut Round<'_>) {
+        let number = round.number;
         match group {
-            Group::Udp => self.udp(tools, note)?,
-            Group::Tcp => self.tcp(tools, note)?,
-            Group::Bench => bench(tools, note)?,
-            Group::Clients => self.clients(tools, note)?,
+            Group::Udp => self.tunnels(group, builds, round),
+            Group::Tcp => self.tunnels(group, builds, round),
+            Group::Bench => {
+                round.pair(number, group, |build, note| bench(&builds[build], note));
+            }
+            Group::Clients => {
+                round.pair(number, group, |build, note| self.clients(&builds[build], note));
+            }
         }
-        Ok(())
     }
 
     fn time(&self) -> Duration {
         Duration::from_secs(self.args.seconds.into())
     }
 
-    fn udp(&self, tools: &Tools, note: Note<'_>) -> Result<(), TestbedError> {
-        let testbed = Testbed::build(Subject::AditUdp, &Programs::of_adit(tools, &self.configs), true)?;
-        round_trip(&testbed, "udp_idle_p50_us", note)?;
-        self.goodput(&testbed, ["udp_up_mbit", "udp_down_mbit"], note)?;
+    /// The tunnels of both builds stand side by side, so that little time passes between the two sides of a pair. The one
+    /// whose turn it is not is idle.
+    fn tunnels(&self, group: Group, builds: &[Tools; 2], round: &mut Round<'_>) {
+        let subject = if group == Group::Tcp { Subject::AditTcp } else { Subject::AditUdp };
+        let mut testbeds = Vec::new();
+        for (build, tools) in builds.iter().enumerate() {
+            match Testbed::build(subject, &Programs::of_adit(tools, &self.configs), true) {
+                Ok(testbed) => testbeds.push(testbed),
+                Err(error) => return round.fail(build, group, &error),
+            }
+        }
+        for pair in 0..self.args.pairs {
+            let pair = round.number * self.args.pairs + pair;
+            let measured = round.pair(pair, group, |build, note| match group {
+                Group::Tcp => self.tcp(&testbeds[build], note),
+                _ => self.udp(&testbeds[build], note),
+            });
+            if !measured {
+                return;
+            }
+        }
+    }
+
+    fn udp(&self, testbed: &Testbed, note: Note<'_>) -> Result<(), TestbedError> {
+        round_trip(testbed, "udp_idle_p50_us", note)?;
+        self.goodput(testbed, ["udp_up_mbit", "udp_down_mbit"], note)?;
         let flood = Flood { size: SMALL, rate: self.rate, time: self.time(), segmented: false };
         note(Name::Figure("udp64_pps"), flood.run(&testbed.ends())?.received);
         Ok(())
     }
 
-    fn tcp(&self, tools: &Tools, note: Note<'_>) -> Result<(), TestbedError> {
-        let testbed = Testbed::build(Subject::AditTcp, &Programs::of_adit(tools, &self.configs), true)?;
-        round_trip(&testbed, "tcp_idle_p50_us", note)?;
-        self.goodput(&testbed, ["tcp_up_mbit", "tcp_down_mbit"], note)
+    fn tcp(&self, testbed: &Testbed, note: Note<'_>) -> Result<(), TestbedError> {
+        round_trip(testbed, "tcp_idle_p50_us", note)?;
+        self.goodput(testbed, ["tcp_up_mbit", "tcp_down_mbit"], note)
     }
 
     fn goodput(

@@ -16,9 +16,9 @@ pub(super) const BUILDS: [&str; 2] = ["before", "after"];
 pub(super) struct Comparison {
     pub(super) machine: Vec<String>,
     pub(super) rounds: u32,
-    /// By figure and round: before and after.
+    /// By figure and pair: before and after.
     figures: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>>,
-    /// By row of `adit bench`, the work and round.
+    /// By row of `adit bench`, the work and pair.
     bench: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>>,
     pub(super) failures: Vec<String>,
 }
@@ -27,14 +27,14 @@ pub(super) struct Comparison {
 struct Pairs {
     before: Vec<f64>,
     after: Vec<f64>,
-    /// Of each round that has both: after over before.
+    /// Of each pair that has both: after over before.
     ratios: Vec<f64>,
 }
 
 impl Pairs {
-    fn of(rounds: &BTreeMap<u32, [Option<f64>; 2]>) -> Pairs {
+    fn of(pairs: &BTreeMap<u32, [Option<f64>; 2]>) -> Pairs {
         let both = |[before, after]: &[Option<f64>; 2]| Some((*before)?).zip(*after);
-        let pairs: Vec<(f64, f64)> = rounds.values().filter_map(both).collect();
+        let pairs: Vec<(f64, f64)> = pairs.values().filter_map(both).collect();
         Pairs {
             before: pairs.iter().map(|(before, _)| *before).collect(),
             after: pairs.iter().map(|(_, after)| *after).collect(),
@@ -46,6 +46,23 @@ impl Pairs {
     fn ratio(&self) -> f64 {
         spread(&self.ratios).map_or(f64::NAN, |[_, median, _]| median)
     }
+
+    /// Where the median of many more such pairs lies, with 95 % confidence: between two of the sorted ratios, by the
+    /// binomial distribution's normal approximation. Fewer than six pairs do not tell.
+    fn interval(&self) -> String {
+        let mut sorted = self.ratios.clone();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len() as f64;
+        let beyond = ((count - 1.96 * count.sqrt()) / 2.0).floor();
+        if count < 6.0 || beyond < 0.0 {
+            return "–".to_owned();
+        }
+        let beyond = beyond as usize;
+        match (sorted.get(beyond), sorted.iter().rev().nth(beyond)) {
+            (Some(low), Some(high)) => format!("{low:.3}–{high:.3}"),
+            _ => "–".to_owned(),
+        }
+    }
 }
 
 impl Comparison {
@@ -54,14 +71,14 @@ impl Comparison {
         Comparison { machine, rounds, figures, bench, failures }
     }
 
-    /// A figure of a build (0 is before) in a round.
-    pub(super) fn note(&mut self, name: &str, round: u32, build: usize, value: f64) {
-        set(&mut self.figures, name, round, build, value);
+    /// A figure of a build (0 is before) in a pair.
+    pub(super) fn note(&mut self, name: &str, pair: u32, build: usize, value: f64) {
+        set(&mut self.figures, name, pair, build, value);
     }
 
     /// A row of `adit bench`.
-    pub(super) fn note_bench(&mut self, name: &str, round: u32, build: usize, value: f64) {
-        set(&mut self.bench, name, round, build, value);
+    pub(super) fn note_bench(&mut self, name: &str, pair: u32, build: usize, value: f64) {
+        set(&mut self.bench, name, pair, build, value);
     }
 
     pub(super) fn fail(&mut self, round: u32, build: usize, what: &str, why: &str) {
@@ -83,16 +100,18 @@ impl Comparison {
         let mut text = self.machine.join("; ") + "\n\n";
         let _ = write!(
             text,
-            "Medians over the rounds, of which there are {} (least–most). The ratio is after over before within each round; its median is judged.\n\n",
+            "Medians over the pairs of {} rounds (least–most). The ratio is after over before within each pair; its median is judged. The interval is that of the median, with 95 % confidence.\n\n",
             self.rounds
         );
         let rows = self.measured().map(|(metric, pairs)| {
             let verdict = if metric.limit.allows(pairs.ratio()) { "pass" } else { "**FAIL**" };
             let [before, after] = [&pairs.before, &pairs.after].map(|values| cell(values, metric.decimals));
             let ratio = cell(&pairs.ratios, 3);
-            vec![metric.words.to_owned(), before, after, ratio, metric.limit.to_string(), verdict.to_owned()]
+            let (count, limit) = (pairs.ratios.len().to_string(), metric.limit.to_string());
+            let judged = [ratio, pairs.interval(), limit, verdict.to_owned()];
+            [metric.words.to_owned(), count, before, after].into_iter().chain(judged).collect()
         });
-        let columns = ["figure", "before", "after", "ratio", "limit", "verdict"];
+        let columns = ["figure", "pairs", "before", "after", "ratio", "interval", "limit", "verdict"];
         text += &table(&columns, &rows.collect::<Vec<_>>());
         text += &self.bench_table();
         for failure in &self.failures {
@@ -124,11 +143,11 @@ impl Comparison {
 fn set(
     figures: &mut BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>>,
     name: &str,
-    round: u32,
+    pair: u32,
     build: usize,
     value: f64,
 ) {
-    let pair = figures.entry(name.to_owned()).or_default().entry(round).or_default();
+    let pair = figures.entry(name.to_owned()).or_default().entry(pair).or_default();
     if let Some(slot) = pair.get_mut(build) {
         *slot = Some(value);
     }
@@ -149,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_paired_before_they_are_judged() {
-        // The machine became slower from round to round; the later build is 1 % slower in each.
+    fn pairs_are_formed_before_they_are_judged() {
+        // The machine became slower from pair to pair; the later build is 1 % slower in each.
         let comparison = compared(&[[1000.0, 990.0], [500.0, 495.0], [100.0, 99.0]]);
         let text = comparison.markdown();
         assert!(comparison.is_good(), "{text}");
-        let row = "| UDP, one TCP flow to the server, Mbit/s | 500 (100–1000) | 495 (99–990) | 0.990 (0.990–0.990) | ≥ 0.98 | pass |";
+        let row = "| UDP, one TCP flow to the server, Mbit/s | 3 | 500 (100–1000) | 495 (99–990) | 0.990 (0.990–0.990) | – | ≥ 0.98 | pass |";
         assert!(text.contains(row), "{text}");
     }
 
@@ -162,14 +181,14 @@ mod tests {
     fn slower_than_the_limit_fails() {
         let comparison = compared(&[[1000.0, 970.0], [1000.0, 975.0], [1000.0, 1200.0]]);
         assert!(!comparison.is_good());
-        assert!(comparison.markdown().contains("0.975 (0.970–1.200) | ≥ 0.98 | **FAIL** |"));
+        assert!(comparison.markdown().contains("0.975 (0.970–1.200) | – | ≥ 0.98 | **FAIL** |"));
     }
 
     #[test]
-    fn a_round_with_one_side_is_no_pair_and_a_failure_is_shown() {
+    fn one_side_is_no_pair_and_a_failure_is_shown() {
         let mut comparison = compared(&[[1000.0, 1000.0]]);
         comparison.note("udp_up_mbit", 1, 0, 9000.0);
-        assert!(comparison.markdown().contains("| 1000 | 1000 | 1.000 |"));
+        assert!(comparison.markdown().contains("| 1 | 1000 | 1000 | 1.000 |"));
         assert!(comparison.is_good());
         comparison.fail(1, 1, "UDP", "no reply");
         assert!(!comparison.is_good());
@@ -181,6 +200,13 @@ mod tests {
         let mut comparison = Comparison::new(Vec::new(), 1);
         comparison.note("handshakes", 0, 0, 100.0);
         assert!(!comparison.is_good());
+    }
+
+    #[test]
+    fn many_pairs_tell_where_the_median_lies() {
+        let pairs: Vec<[f64; 2]> = (0..25).map(|pair| [100.0, 88.0 + f64::from(pair)]).collect();
+        // 25 ratios from 0.88 to 1.12: (25 - 1.96 * 5) / 2 = 7.6, so the eighth from each end.
+        assert!(compared(&pairs).markdown().contains("| 0.950–1.050 |"));
     }
 
     #[test]
