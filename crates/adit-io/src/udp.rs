@@ -3,6 +3,7 @@
 mod backlog;
 mod batch;
 mod group;
+mod pair;
 mod segment_limits;
 mod self_test;
 
@@ -19,6 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
+pub(crate) use self::pair::{PairOptions, UdpPair};
 use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
 use crate::clock;
@@ -48,6 +50,15 @@ pub struct UdpOptions {
     pub gro: bool,
 }
 
+/// What a socket leaves to others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sharing {
+    /// Its address, to sockets that allow it as well (SO_REUSEPORT).
+    address: bool,
+    /// IPv4, also where it is bound to `[::]` (IPV6_V6ONLY).
+    v4: bool,
+}
+
 /// What became of a GSO batch.
 #[derive(Debug)]
 enum Sent {
@@ -75,25 +86,27 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Binds to `address`; `[::]` means IPv6 and IPv4, or IPv4 alone on a machine without IPv6.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
-        match UdpSocket::bind_one(address, options, false) {
+        let alone = Sharing::default();
+        match UdpSocket::bind_one(address, options, alone) {
             Err(error) if is_any_v6(address) && lacks_v6(&error) => {
-                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, false)
+                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, alone)
             }
             result => result,
         }
     }
 
-    /// One more socket with the address of another, which allows it.
-    fn bind_sharing(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
-        UdpSocket::bind_one(address, options, true)
+    /// One more socket with the address of this one, which allows it.
+    fn bind_another(&self, options: &UdpOptions) -> io::Result<UdpSocket> {
+        let v4 = self.v6 && self.socket.only_v6()?;
+        UdpSocket::bind_one(self.local_address()?, options, Sharing { address: true, v4 })
     }
 
-    fn bind_one(address: SocketAddr, options: &UdpOptions, share: bool) -> io::Result<UdpSocket> {
+    fn bind_one(address: SocketAddr, options: &UdpOptions, sharing: Sharing) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_reuse_port(share)?;
+        socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {
-            socket.set_only_v6(!is_any_v6(address))?;
+            socket.set_only_v6(sharing.v4 || !is_any_v6(address))?;
         }
         let Buffers { sndbuf, rcvbuf } = options.buffers;
         set_buffers(
@@ -128,6 +141,14 @@ impl UdpSocket {
     /// The address that it is bound to.
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+    }
+
+    /// Marks what it sends from now on for the firewall and for routing rules (SO_MARK); 0: no mark.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
+    pub(crate) fn set_mark(&self, mark: u32) -> io::Result<()> {
+        self.socket.set_mark(mark)
     }
 
     /// Why UDP_SEGMENT, which was in use at first, is in use no more.

@@ -6,6 +6,7 @@ mod events;
 mod inspect;
 mod opening;
 mod settings;
+mod sockets;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +17,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, Drive, Ended, Event, EventOf, Instant, Path, PeerId, Protocol, Report, Severity,
-    SourcePrefix, Transport, drive,
+    Command, ConnectionId, Drive, Ended, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, Report,
+    Severity, SourcePrefix, Transport, drive,
 };
 use adit_dataplane::codec::Demultiplexer;
 
 use super::MakeCodec;
+use super::binding::Binder;
 use super::counters::LinkCounters;
 #[cfg(debug_assertions)]
 use super::mail::DataMail;
@@ -77,7 +79,9 @@ pub(super) struct Control<'a, P: Protocol> {
     bound: Vec<Bound>,
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
-    /// Those of them that listen, and stay; the others were opened for one remote.
+    /// Those for both address families on one port, and how others are bound in their place.
+    binder: Binder,
+    /// Those of all sockets that listen, and stay; the others were opened for one remote.
     listening: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Path>,
     max_connections: usize,
@@ -133,6 +137,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             listeners_rest: true,
             bound: driver.sockets,
             sockets: BTreeMap::new(),
+            binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
             max_connections: driver.config.max_connections,
@@ -156,6 +161,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
+        // The protocol's first datagrams leave by them; what comes waits in them.
+        driver.pair.into_iter().for_each(|numbered| control.know_sockets(numbered));
         if changes_routing {
             for report in control.system.recover() {
                 control.tell(report);
@@ -213,6 +220,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             let number = self.add_sockets(sockets, demultiplexer.as_ref());
             self.listening.insert(number);
         }
+        self.receive_from_bound();
         self.watch_listeners()
     }
 
@@ -245,6 +253,10 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 // Those of a connection keep their order with the news that it broke in any case.
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
+                Mail::Notice(Notice::Moved { peer, path }) => {
+                    let path = self.present_path(path);
+                    self.protocol.handle_notice(now, Notice::Moved { peer, path });
+                }
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
                 Mail::Reaching { addresses, go } => {
                     self.system.bypass(&addresses);
@@ -287,6 +299,10 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Order::Command(command) => self.protocol.handle_command(clock(), command),
                 Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
                 Order::Change(change) => change(&mut self.protocol, clock()),
+                Order::BindUdp(order) => {
+                    self.bind_udp(order);
+                    continue;
+                }
                 Order::Inspect(inspection) => {
                     self.inspect(inspection);
                     continue;

@@ -4,6 +4,7 @@
 //! device (ingress), and *control* (the caller's own thread) drives the protocol: control datagrams, timers,
 //! commands, settings. Neither waits for the other.
 
+mod binding;
 mod control;
 mod counters;
 mod data;
@@ -37,6 +38,8 @@ use adit_core::{Ended, Install, Protocol, Transport};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 
+pub use self::binding::{BindAnswer, UdpBinding, UdpSockets};
+use self::binding::{Binder, Numbered};
 use self::control::Control;
 use self::counters::LinkCounters;
 pub use self::device::SharedDevice;
@@ -56,7 +59,7 @@ use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
 use crate::tcp::Listener;
-use crate::udp::{UdpOptions, UdpSocket};
+use crate::udp::{PairOptions, UdpOptions, UdpSocket};
 
 /// Makes the codec of a session from the parameters that its protocol gives.
 pub type MakeCodec<P> = fn(&Install<<P as Protocol>::Codec>) -> Result<SessionCodec, AeadError>;
@@ -78,6 +81,9 @@ pub struct Driver<P: Protocol> {
     link: LinkCounters,
     udp_options: UdpOptions,
     sockets: Vec<Bound>,
+    binder: Binder,
+    /// The sockets that the binder made.
+    pair: Vec<Numbered>,
     listeners: Vec<Listener>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
@@ -163,6 +169,8 @@ impl<P: Protocol> Driver<P> {
         let link = LinkCounters::new(tun.name()).map_err(device)?;
         let index = routing.device();
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
+        let steering = config.dataplane.demultiplexer.steering();
+        let binder = Binder::new(PairOptions { count: workers, steering, udp: udp_options });
         Ok(Driver {
             config,
             device: shared,
@@ -171,6 +179,8 @@ impl<P: Protocol> Driver<P> {
             link,
             udp_options,
             sockets,
+            binder,
+            pair: Vec::new(),
             listeners,
             mail,
             mail_receiver,
@@ -223,10 +233,27 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
+    /// Binds UDP sockets for both address families, or marks them anew, before the driver runs: see
+    /// [`Handle::bind_udp`]. Nothing is received from them before [`Observer::started`], and what comes until then waits
+    /// in them. Their numbers are those that the protocol will be told.
+    ///
+    /// # Errors
+    /// What the system refused, with its number. Then the sockets and the mark are as before.
+    pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
+        let present = self.pair.iter().flat_map(|(_, sockets)| sockets);
+        let new = self.binder.bind(binding, present, || self.device.next_socket())?;
+        if !new.is_empty() {
+            self.pair = new;
+        }
+        Ok(self.binder.sockets())
+    }
+
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
     /// first, then TCP.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        let udp = self.sockets.iter().filter_map(|bound| bound.sockets.first()).map(UdpSocket::local_address);
+        let groups =
+            self.sockets.iter().map(|bound| &bound.sockets).chain(self.pair.iter().map(|(_, group)| group));
+        let udp = groups.filter_map(|group| group.first()).map(UdpSocket::local_address);
         udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
     }
 

@@ -1,5 +1,6 @@
 //! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
 
+mod binding;
 mod codec;
 mod demultiplexers;
 mod endpoints;

@@ -30,10 +30,7 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn close(&mut self, path: Path) {
         match path {
             Path::Udp { socket, .. } if self.listening.contains(&socket) => {}
-            Path::Udp { socket, .. } => {
-                self.sockets.remove(&socket);
-                self.workers.remove_sockets(socket);
-            }
+            Path::Udp { socket, .. } => self.remove_sockets(socket),
             Path::Tcp { connection, .. } => self.forget(connection),
         }
     }

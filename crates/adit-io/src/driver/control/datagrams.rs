@@ -1,17 +1,14 @@
-//! Control datagrams, received and sent, and the UDP sockets.
+//! Control datagrams, received and sent.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Command, Instant, Path, Protocol, Rejected, Severity};
-use adit_dataplane::codec::Demultiplexer;
+use adit_core::{Instant, Path, Protocol, Rejected, Severity};
 
 use super::Control;
 use crate::clock;
 use crate::driver::mail::DataMail;
 use crate::driver::status::count;
-use crate::udp::UdpSocket;
 
 /// Between two lines in the log about datagrams that do not parse or verify.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -39,6 +36,7 @@ impl<P: Protocol> Control<'_, P> {
     }
 
     pub(super) fn datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
+        let path = self.present_path(path);
         if let Err(why) = self.protocol.handle_datagram(now, path, bytes) {
             self.rejected(now, path, why);
         }
@@ -96,21 +94,5 @@ impl<P: Protocol> Control<'_, P> {
             self.send_error = Some(error.kind());
             self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
         }
-    }
-
-    pub(super) fn add_sockets(
-        &mut self,
-        sockets: Vec<UdpSocket>,
-        demultiplexer: Option<&Arc<dyn Demultiplexer>>,
-    ) -> u32 {
-        let number = self.workers.membership().device.next_socket();
-        let sockets: Vec<Arc<UdpSocket>> = sockets.into_iter().map(Arc::new).collect();
-        self.workers.add_sockets(number, &sockets, demultiplexer);
-        self.workers.wake();
-        if let Some(local) = sockets.first().and_then(|socket| socket.local_address().ok()) {
-            self.protocol.handle_command(clock(), Command::SocketBound { socket: number, local });
-        }
-        self.sockets.insert(number, sockets);
-        number
     }
 }
