@@ -53,5 +53,6 @@ pub use privileges::{
     confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
 pub use routing::Routing;
+pub use sys::{hand_over, inherited};
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

@@ -2,6 +2,8 @@
 #![allow(unsafe_code)]
 
 mod every_thread;
+mod inherited;
+mod tun;
 
 use std::ffi::CStr;
 use std::io;
@@ -13,14 +15,8 @@ use std::ptr;
 use socket2::SockAddr;
 
 pub(crate) use self::every_thread::{Step, in_every_thread};
-
-/// `struct ifreq` as `TUNSETIFF` uses it.
-#[repr(C)]
-struct InterfaceRequest {
-    name: [u8; libc::IFNAMSIZ],
-    flags: u16,
-    padding: [u8; 22],
-}
+pub use self::inherited::{hand_over, inherited};
+pub(crate) use self::tun::{tun_attach, tun_flags, tun_set_header_size, tun_set_offload};
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.
 #[repr(C, align(8))]
@@ -78,31 +74,6 @@ pub(crate) fn local_time(seconds: u64) -> Option<LocalTime> {
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Makes the open `/dev/net/tun` a queue of the device `name` (`tun%d` lets the kernel count), and gives
-/// the device's name. A name must be shorter than 16 bytes.
-pub(crate) fn tun_attach(tun: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> io::Result<String> {
-    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], flags: flags as u16, padding: [0; 22] };
-    let bytes = name.as_bytes();
-    if bytes.len() >= request.name.len() || bytes.contains(&0) {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    for (to, from) in request.name.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    // SAFETY: `TUNSETIFF` reads and writes one `struct ifreq` (40 bytes on every 64-bit target, less on
-    // 32-bit ones), which `request` is; the descriptor is open for the length of the call.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })?;
-    let end = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
-    Ok(String::from_utf8_lossy(&request.name[..end]).into_owned())
-}
-
-/// Says which offloads the reader of this TUN understands (`TUN_F_*`).
-pub(crate) fn tun_set_offload(tun: BorrowedFd<'_>, features: libc::c_uint) -> io::Result<()> {
-    // SAFETY: `TUNSETOFFLOAD` takes its argument by value and touches no memory of ours.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, features as libc::c_ulong) })?;
-    Ok(())
 }
 
 /// `setsockopt` with an `int` value.

@@ -107,6 +107,7 @@ pub(super) struct Control<'a, P: Protocol> {
     send_error: Option<io::ErrorKind>,
     next_send_complaint: Instant,
     scratch: Vec<u8>,
+    device_deleted: bool,
     ended: Option<Ended>,
 }
 
@@ -158,6 +159,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
+            device_deleted: false,
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
@@ -181,7 +183,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.begin_to_receive().map_err(DriverError::Start)?;
         loop {
             if let Some(ended) = self.ended.take() {
-                return Ok(ended);
+                return self.outcome(ended);
             }
             let now = clock();
             let routes = self.network.due(self.system.takes_all());
@@ -202,6 +204,20 @@ impl<'a, P: Protocol> Control<'a, P> {
             self.work()?;
             self.take_orders();
             self.check_time();
+        }
+    }
+
+    fn outcome(&self, ended: Ended) -> Result<Ended, DriverError> {
+        match self.device_deleted {
+            true => Err(DriverError::DeviceDeleted(self.tun.name().to_owned())),
+            false => Ok(ended),
+        }
+    }
+
+    /// Nothing can be carried any more, but peers can be told.
+    fn device_deleted(&mut self) {
+        if !std::mem::replace(&mut self.device_deleted, true) {
+            self.protocol.handle_command(clock(), Command::Shutdown);
         }
     }
 
@@ -267,6 +283,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
+                Mail::DeviceDeleted => self.device_deleted(),
                 Mail::LeasesMoved => self.protocol.handle_command(now, Command::LeasesMoved),
                 #[cfg(debug_assertions)]
                 Mail::Probed(outcome) => self.report(Severity::Info, None, outcome),

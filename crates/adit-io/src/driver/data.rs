@@ -62,6 +62,8 @@ pub(super) struct Running {
     /// What is read from the TUN device.
     pub(super) packet: Vec<u8>,
     pub(super) tun_watched: bool,
+    /// The TUN device was deleted.
+    pub(super) tun_deleted: bool,
     stopped: bool,
 }
 
@@ -91,6 +93,7 @@ impl DataLoop {
             gathered: Gathered::default(),
             packet: vec![0; READ_BUFFER],
             tun_watched: true,
+            tun_deleted: false,
             stopped: false,
         };
         running.run()
@@ -153,7 +156,12 @@ impl Running {
                 DataMail::Control { connection, datagram } => {
                     self.links.send_control(connection, &datagram, &self.losses);
                 }
-                DataMail::AddEndpoint(id, member) => self.members.add(id, member),
+                DataMail::AddEndpoint(id, member) => {
+                    self.members.add(id, member);
+                    if self.tun_deleted {
+                        self.members.post(id, Mail::DeviceDeleted);
+                    }
+                }
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
                     self.classify_for(endpoint, &socket_path(number), demultiplexer);
@@ -187,7 +195,7 @@ impl Running {
         for Broken { endpoint, connection, reason } in self.links.settle(&self.poller) {
             self.members.post(endpoint, Mail::Broken { connection, reason });
         }
-        let watch = self.has_room();
+        let watch = !self.tun_deleted && self.has_room();
         if watch == self.tun_watched {
             return;
         }

@@ -7,6 +7,7 @@ use adit_dataplane::Offload;
 use super::data::Running;
 use super::forward::Forward;
 use super::links::QUEUE_LIMIT;
+use super::mail::Mail;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
@@ -25,10 +26,12 @@ impl Running {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    let name = self.tun.name();
-                    return Err(format!("cannot read from {name}: {error}; was the device deleted?"));
+                // What tun_chr_read_iter (Linux's drivers/net/tun.c) says of a device that was deleted.
+                Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
+                    self.leave_tun();
+                    break;
                 }
+                Err(error) => return Err(format!("cannot read from {}: {error}", self.tun.name())),
             };
             let read = self.packet.get_mut(..length).and_then(<[u8]>::split_first_chunk_mut);
             let Some((header, packet)) = read else {
@@ -57,6 +60,14 @@ impl Running {
         self.others.wake();
         self.send();
         Ok(())
+    }
+
+    /// The TUN device is gone. The endpoints end one after the other, as their protocols want.
+    fn leave_tun(&mut self) {
+        self.tun_deleted = true;
+        self.tun_watched = false;
+        self.poller.remove(&*self.tun);
+        self.members.post_all(|| Mail::DeviceDeleted);
     }
 
     /// Sends what the data plane put into the transmit batch.

@@ -29,6 +29,8 @@ pub(crate) enum Mail {
     Broken { connection: ConnectionId, reason: String },
     /// What came on a connection that no peer uses is not cut into records; it is read no more.
     NotFramed { connection: ConnectionId, error: StreamError },
+    /// The TUN device is gone. Each data thread says so.
+    DeviceDeleted,
     /// Another endpoint evicted peers from the pool of the tunnel.
     LeasesMoved,
     /// What a thread could do of what it must not.

@@ -34,6 +34,14 @@ impl Members {
         self.0.push(Entry { id, member, to_wake: false });
     }
 
+    /// Tells all control threads.
+    pub(super) fn post_all(&self, mail: impl Fn() -> Mail) {
+        for entry in &self.0 {
+            entry.member.control.post(mail());
+            entry.member.control.wake();
+        }
+    }
+
     pub(super) fn remove(&mut self, id: EndpointId) {
         self.0.retain(|entry| entry.id != id);
     }

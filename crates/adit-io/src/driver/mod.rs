@@ -127,8 +127,10 @@ impl<P: Protocol> Driver<P> {
         let tun = Arc::clone(&shared.tun);
         let workers = shared.workers.len();
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
-        let mut routing = Routing::new(tun.name()).map_err(device)?;
-        routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
+        let handed_over = config.tun.descriptor.is_some();
+        let routing =
+            if handed_over { Routing::of_any_namespace(tun.name()) } else { Routing::new(tun.name()) };
+        let mut routing = routing.map_err(device)?;
         if config.changes_routing {
             routing.set_tunnel_group().map_err(device)?;
         }
@@ -166,8 +168,8 @@ impl<P: Protocol> Driver<P> {
         }
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
         let (orders, order_receiver) = mpsc::channel();
-        let link = LinkCounters::new(tun.name()).map_err(device)?;
         let index = routing.device();
+        let link = LinkCounters::new(tun.name(), index).map_err(device)?;
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
         let steering = config.dataplane.demultiplexer.steering();
         let binder = Binder::new(PairOptions { count: workers, steering, udp: udp_options });
@@ -196,7 +198,7 @@ impl<P: Protocol> Driver<P> {
         self.device.tun.name()
     }
 
-    /// The kernel's number of the TUN device.
+    /// The kernel's number of the TUN device; 0 if it was handed over and is in another network namespace.
     pub fn tun_index(&self) -> u32 {
         self.index
     }
@@ -266,7 +268,7 @@ impl<P: Protocol> Driver<P> {
     /// last endpoint the device and the data threads.
     ///
     /// # Errors
-    /// Why it could not go on.
+    /// Why it could not go on. [`DriverError::DeviceDeleted`] comes after the protocol has ended in order.
     pub fn run(self, protocol: P, observer: &mut dyn Observer<P>) -> Result<Ended, DriverError> {
         let losses = Arc::default();
         let membership = Membership::new(Arc::clone(&self.device), &self.config, &self.mail, &losses)?;
