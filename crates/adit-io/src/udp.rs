@@ -6,6 +6,7 @@ mod group;
 mod pair;
 mod segment_limits;
 mod self_test;
+mod source;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
@@ -23,9 +24,10 @@ pub(crate) use self::batch::Gathered;
 pub(crate) use self::pair::{PairOptions, UdpPair};
 use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
+pub(crate) use self::source::PinnedSource;
 use crate::clock;
 use crate::config::Buffers;
-use crate::sys::{self, Message, Received};
+use crate::sys::{self, LocalAddress, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
 pub(crate) const RECEIVE_SLOT: usize = 65_536;
@@ -151,6 +153,11 @@ impl UdpSocket {
         self.socket.set_mark(mark)
     }
 
+    /// Says from now on which of our addresses each datagram came to.
+    pub(crate) fn learn_local_addresses(&self) -> io::Result<()> {
+        sys::learn_local_addresses(self.as_fd(), self.v6)
+    }
+
     /// Why UDP_SEGMENT, which was in use at first, is in use no more.
     pub(crate) fn gso_refusal(&self) -> Option<io::Error> {
         match self.refusal.load(Ordering::Relaxed) {
@@ -184,10 +191,21 @@ impl UdpSocket {
     /// Sends `bytes` as datagrams of `segment` bytes, the last perhaps shorter. Waits a little while the
     /// socket's buffer is full. When the kernel refuses to cut them, the same bytes go out one by one.
     pub fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
+        self.send_from(None, bytes, segment, to)
+    }
+
+    /// The same from that address.
+    pub(crate) fn send_from(
+        &self,
+        source: Option<&PinnedSource>,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+    ) -> io::Result<()> {
         let mut rest = bytes;
         let mut waited = false;
         loop {
-            match self.try_send(rest, segment, to) {
+            match self.try_send(source, rest, segment, to) {
                 Sent::All => return Ok(()),
                 Sent::Refused(error) => return Err(error),
                 Sent::Blocked { .. } if waited => return Err(io::ErrorKind::WouldBlock.into()),
@@ -201,12 +219,12 @@ impl UdpSocket {
     }
 
     /// The same without waiting.
-    fn try_send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
+    fn try_send(&self, source: Option<&PinnedSource>, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
         let to = self.wire_address(to);
         let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment(to) {
             let size = u16::try_from(segment).ok();
-            match self.send_one(&Message { bytes, to, segment: size }) {
+            match self.send_one(source, &Message { bytes, to, segment: size }) {
                 Err(error) if self.learn(&error, segment, to) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked { taken: 0 },
                 Err(error) => return Sent::Refused(error),
@@ -215,7 +233,7 @@ impl UdpSocket {
         }
         let mut outcome = Sent::All;
         for (number, datagram) in bytes.chunks(segment).enumerate() {
-            match self.send_one(&Message { bytes: datagram, to, segment: None }) {
+            match self.send_one(source, &Message { bytes: datagram, to, segment: None }) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Sent::Blocked { taken: number * segment };
@@ -244,10 +262,25 @@ impl UdpSocket {
         true
     }
 
-    fn send_one(&self, message: &Message<'_>) -> io::Result<()> {
+    /// Sends one message. Where the system may have refused the source address, it chooses one itself; if that works, it
+    /// does so from then on.
+    fn send_one(&self, source: Option<&PinnedSource>, message: &Message<'_>) -> io::Result<()> {
+        let pinned = source.and_then(|source| Some((source, source.get()?)));
+        let Some((source, address)) = pinned else { return self.send_message(message, None) };
+        match self.send_message(message, Some(address)) {
+            Err(error) if source::may_be_refusal(&error) => {
+                self.send_message(message, None)?;
+                source.refuse();
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn send_message(&self, message: &Message<'_>, source: Option<LocalAddress>) -> io::Result<()> {
         let mut refused = false;
         loop {
-            match sys::send(self.socket.as_fd(), message) {
+            match sys::send(self.socket.as_fd(), message, source) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The answer of an ICMP message to an earlier datagram, not to this one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,

@@ -68,6 +68,16 @@ impl Binder {
         Binder { options, mark: 0, sockets: UdpSockets::default() }
     }
 
+    /// See [`super::Driver::learn_local_addresses`].
+    pub(super) fn learn_local_addresses(&mut self) {
+        self.options.learn_local = true;
+    }
+
+    /// Whether they learn their local addresses.
+    pub(super) fn learns_local_addresses(&self) -> bool {
+        self.options.learn_local
+    }
+
     /// Those that are bound.
     pub(super) fn sockets(&self) -> UdpSockets {
         self.sockets

@@ -30,6 +30,7 @@ use super::mail::DataMail;
 use super::mail::Mail;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
+use super::sources::Sources;
 use super::status::{LossCounters, count};
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
@@ -79,6 +80,7 @@ pub(super) struct Control<'a, P: Protocol> {
     bound: Vec<Bound>,
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
+    sources: Arc<Sources>,
     /// Those for both address families on one port, and how others are bound in their place.
     binder: Binder,
     /// Those of all sockets that listen, and stay; the others were opened for one remote.
@@ -138,6 +140,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             listeners_rest: true,
             bound: driver.sockets,
             sockets: BTreeMap::new(),
+            sources: Arc::clone(&driver.device.sources),
             binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
@@ -164,7 +167,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
         // The protocol's first datagrams leave by them; what comes waits in them.
-        driver.pair.into_iter().for_each(|numbered| control.know_sockets(numbered));
+        driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
         if changes_routing {
             for report in control.system.recover() {
                 control.tell(report);
@@ -274,6 +277,9 @@ impl<'a, P: Protocol> Control<'a, P> {
                     self.protocol.handle_notice(now, Notice::Moved { peer, path });
                 }
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
+                Mail::AddressLearnt { number, local } => {
+                    self.protocol.handle_command(now, Command::SocketBound { socket: number, local });
+                }
                 Mail::Reaching { addresses, go } => {
                     self.system.bypass(&addresses);
                     self.watch_network();

@@ -14,6 +14,7 @@ use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
 use super::members::{Members, socket_path};
+use super::sources::Sources;
 use super::status::LossCounters;
 use crate::clock;
 use crate::clock::coarse_clock;
@@ -36,6 +37,7 @@ pub(super) struct DataLoop {
     pub(super) forwards: MailReceiver<Forward>,
     pub(super) others: OtherWorkers,
     pub(super) losses: Arc<LossCounters>,
+    pub(super) sources: Arc<Sources>,
     /// What the TUN device takes merged.
     pub(super) merge: MergePolicy,
     /// A client leaves packets in the TUN device while its connection is full.
@@ -87,7 +89,7 @@ impl DataLoop {
             losses: self.losses,
             back_pressure: self.back_pressure,
             poller,
-            links: Links::default(),
+            links: Links::new(self.sources),
             transmit_batch: TransmitBatch::new(),
             receive_batch: ReceiveBatch::new(self.merge),
             gathered: Gathered::default(),

@@ -1,6 +1,6 @@
 //! What the driver's threads tell each other.
 
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -21,6 +21,8 @@ pub(crate) enum Mail {
     Datagram { path: Path, bytes: Vec<u8> },
     /// Word from the data plane.
     Notice(Notice),
+    /// A datagram came to that address of ours, which has that number.
+    AddressLearnt { number: u32, local: SocketAddr },
     /// A thread is about to connect to one of these, and waits for a word that they can be reached.
     Reaching { addresses: Vec<IpAddr>, go: SyncSender<()> },
     /// The end of an attempt to reach a remote.

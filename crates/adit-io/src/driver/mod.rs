@@ -22,6 +22,7 @@ mod network;
 mod overflow;
 #[cfg(debug_assertions)]
 mod probe;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -172,7 +173,8 @@ impl<P: Protocol> Driver<P> {
         let link = LinkCounters::new(tun.name(), index).map_err(device)?;
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
         let steering = config.dataplane.demultiplexer.steering();
-        let binder = Binder::new(PairOptions { count: workers, steering, udp: udp_options });
+        let binder =
+            Binder::new(PairOptions { count: workers, steering, learn_local: false, udp: udp_options });
         Ok(Driver {
             config,
             device: shared,
@@ -235,6 +237,19 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
+    /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this machine's
+    /// addresses each datagram comes to. Each address at each socket then has a number of its own, which the protocol is
+    /// told as if it were a socket ([`adit_core::Command::SocketBound`], with the address) and which the paths of such
+    /// datagrams have. What is sent by that number leaves from that address, or from one that the system chooses when it
+    /// refuses the address, until a datagram comes to the address again. What is sent by the number of the socket itself
+    /// leaves from the address that the system chooses.
+    ///
+    /// At most 4,096 addresses of a socket have a number at once; those not used for three minutes give way. The datagrams
+    /// of others have the number of the socket itself. All are gone with their socket.
+    pub fn learn_local_addresses(&mut self) {
+        self.binder.learn_local_addresses();
+    }
+
     /// Binds UDP sockets for both address families, or marks them anew, before the driver runs: see
     /// [`Handle::bind_udp`]. Nothing is received from them before [`Observer::started`], and what comes until then waits
     /// in them. Their numbers are those that the protocol will be told.
@@ -243,7 +258,7 @@ impl<P: Protocol> Driver<P> {
     /// What the system refused, with its number. Then the sockets and the mark are as before.
     pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
         let present = self.pair.iter().flat_map(|(_, sockets)| sockets);
-        let new = self.binder.bind(binding, present, || self.device.next_socket())?;
+        let new = self.binder.bind(binding, present, || self.device.sources.next_number())?;
         if !new.is_empty() {
             self.pair = new;
         }

@@ -17,6 +17,8 @@ pub(crate) struct PairOptions {
     pub(crate) count: usize,
     /// Which of them a datagram goes to.
     pub(crate) steering: Option<Steering>,
+    /// They say which of our addresses each datagram came to.
+    pub(crate) learn_local: bool,
     /// All else.
     pub(crate) udp: UdpOptions,
 }
@@ -57,12 +59,14 @@ impl UdpPair {
             bound => Some(bound?),
         };
         let pair = UdpPair { port, ipv4, ipv6 };
-        // A socket has no mark at first, and not everybody may say so.
-        if mark != 0 {
-            pair.ipv4
-                .iter()
-                .chain(pair.ipv6.iter().flatten())
-                .try_for_each(|socket| socket.set_mark(mark))?;
+        for socket in pair.ipv4.iter().chain(pair.ipv6.iter().flatten()) {
+            // A socket has no mark at first, and not everybody may say so.
+            if mark != 0 {
+                socket.set_mark(mark)?;
+            }
+            if options.learn_local {
+                socket.learn_local_addresses()?;
+            }
         }
         Ok(pair)
     }
@@ -82,7 +86,7 @@ mod tests {
     use crate::udp::tests::options;
 
     fn with(count: usize) -> PairOptions {
-        PairOptions { count, steering: None, udp: options(true) }
+        PairOptions { count, steering: None, learn_local: false, udp: options(true) }
     }
 
     fn addresses(pair: &UdpPair) -> Vec<SocketAddr> {

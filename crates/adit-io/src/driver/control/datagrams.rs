@@ -62,10 +62,14 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn send(&mut self, path: Path, datagram: &[u8]) {
         match path {
             Path::Udp { socket, remote } => {
-                let Some(socket) = self.sockets.get(&socket).and_then(|group| group.first()) else {
+                let (number, source) = match self.sockets.contains_key(&socket) {
+                    true => (socket, None),
+                    false => self.sources.resolve(socket, clock()).unwrap_or((socket, None)),
+                };
+                let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                let result = socket.send(datagram, datagram.len(), remote);
+                let result = socket.send_from(source.as_deref(), datagram, datagram.len(), remote);
                 self.note_send(path, result);
             }
             Path::Tcp { connection, .. } => {
@@ -82,7 +86,7 @@ impl<P: Protocol> Control<'_, P> {
         };
         count(&self.losses.udp_send);
         // Anybody can make an answer fail, and another one leave in between.
-        if matches!(path, Path::Udp { socket, .. } if self.listening.contains(&socket)) {
+        if matches!(path, Path::Udp { socket, .. } if self.is_listening(socket)) {
             let now = clock();
             if now >= self.next_send_complaint {
                 self.next_send_complaint = now + SEND_COMPLAIN_EVERY;

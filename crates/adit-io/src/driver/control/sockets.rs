@@ -18,7 +18,7 @@ impl<P: Protocol> Control<'_, P> {
         sockets: Vec<UdpSocket>,
         demultiplexer: Option<&Arc<dyn Demultiplexer>>,
     ) -> u32 {
-        let number = self.workers.membership().device.next_socket();
+        let number = self.sources.next_number();
         self.know_sockets((number, sockets));
         self.receive_from(number, demultiplexer);
         self.workers.wake();
@@ -33,6 +33,14 @@ impl<P: Protocol> Control<'_, P> {
         self.sockets.insert(number, sockets.into_iter().map(Arc::new).collect());
     }
 
+    /// The same for those that are bound for both address families.
+    pub(super) fn know_bound(&mut self, numbered: Numbered) {
+        if self.binder.learns_local_addresses() {
+            self.sources.add_socket(numbered.0, self.binder.sockets().port);
+        }
+        self.know_sockets(numbered);
+    }
+
     /// Has the data threads receive from sockets that are known.
     fn receive_from(&mut self, number: u32, demultiplexer: Option<&Arc<dyn Demultiplexer>>) {
         if let Some(sockets) = self.sockets.get(&number) {
@@ -40,7 +48,7 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// The same for those that are bound for both address families.
+    /// Has them receive from those that are bound for both address families.
     pub(super) fn receive_from_bound(&mut self) {
         for number in self.binder.sockets().numbers() {
             self.listening.insert(number);
@@ -53,6 +61,7 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn remove_sockets(&mut self, number: u32) {
         self.listening.remove(&number);
         self.sockets.remove(&number);
+        self.sources.remove_socket(number);
         self.workers.remove_sockets(number);
     }
 
@@ -73,21 +82,31 @@ impl<P: Protocol> Control<'_, P> {
         let present = self.binder.sockets();
         let present = present.numbers().filter_map(|number| self.sockets.get(&number)).flatten();
         let sockets: Vec<Arc<UdpSocket>> = present.map(Arc::clone).collect();
-        let device = Arc::clone(&self.workers.membership().device);
+        let sources = Arc::clone(&self.sources);
         let new =
-            self.binder.bind(binding, sockets.iter().map(|socket| &**socket), || device.next_socket())?;
+            self.binder.bind(binding, sockets.iter().map(|socket| &**socket), || sources.next_number())?;
         let is_new = !new.is_empty();
-        new.into_iter().for_each(|numbered| self.know_sockets(numbered));
+        new.into_iter().for_each(|numbered| self.know_bound(numbered));
         if is_new {
             self.receive_from_bound();
         }
         Ok(self.binder.sockets())
     }
 
+    /// Whether a number is that of a socket, or of a local address of one.
+    fn knows_socket(&self, number: u32) -> bool {
+        self.sockets.contains_key(&number) || self.sockets.contains_key(&self.sources.socket_of(number))
+    }
+
+    /// Whether a number is that of a socket that stays, or of a local address of one.
+    pub(super) fn is_listening(&self, number: u32) -> bool {
+        self.listening.contains(&number) || self.listening.contains(&self.sources.socket_of(number))
+    }
+
     /// A path as it is now: what came by sockets that were replaced meanwhile is answered by those in their place.
     pub(super) fn present_path(&self, path: Path) -> Path {
         match path {
-            Path::Udp { socket, remote } if !self.sockets.contains_key(&socket) => {
+            Path::Udp { socket, remote } if !self.knows_socket(socket) => {
                 let present = self.binder.sockets().for_address(remote.ip());
                 Path::Udp { socket: present.unwrap_or(socket), remote }
             }

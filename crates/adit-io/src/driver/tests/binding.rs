@@ -27,7 +27,14 @@ fn arrived(running: &Running, word: u8) -> [u32; 2] {
 
 /// A driver with a port before it runs.
 fn start_bound(config: DriverConfig, binding: UdpBinding, slow: Duration) -> (Running, UdpSockets) {
-    let mut driver = Driver::new(config, make_codec).unwrap();
+    run_bound(Driver::new(config, make_codec).unwrap(), binding, slow)
+}
+
+pub(super) fn run_bound(
+    mut driver: Driver<Toy>,
+    binding: UdpBinding,
+    slow: Duration,
+) -> (Running, UdpSockets) {
     let sockets = driver.bind_udp(binding).unwrap();
     let (mut toy, heard) = Toy::new(Role::Server, "10.9.0.1/24");
     toy.slow = slow;
@@ -38,7 +45,7 @@ fn start_bound(config: DriverConfig, binding: UdpBinding, slow: Duration) -> (Ru
 }
 
 /// Orders a binding, and waits for what comes of it. The protocol is told by the answer itself.
-fn bind(running: &Running, binding: UdpBinding) -> io::Result<UdpSockets> {
+pub(super) fn bind(running: &Running, binding: UdpBinding) -> io::Result<UdpSockets> {
     let (tell, told) = channel();
     let answer = move |toy: &mut Toy, _: Instant, outcome: io::Result<UdpSockets>| {
         let _ = toy.heard.send(Heard::Event("answered".to_owned()));
@@ -48,7 +55,7 @@ fn bind(running: &Running, binding: UdpBinding) -> io::Result<UdpSockets> {
     told.recv_timeout(TIMEOUT).unwrap()
 }
 
-fn port(port: u16) -> UdpBinding {
+pub(super) fn port(port: u16) -> UdpBinding {
     UdpBinding { port: Some(port), mark: None }
 }
 
