@@ -164,6 +164,7 @@ impl Running {
                         self.members.post(id, Mail::DeviceDeleted);
                     }
                 }
+                DataMail::AnswerUnreachable => self.egress.answer_unreachable(),
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
                     self.classify_for(endpoint, &socket_path(number), demultiplexer);

@@ -117,6 +117,11 @@ impl Device {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Senders of packets that cannot be carried are told so from now on.
+    pub(super) fn answer_unreachable(&self) {
+        self.tell_workers(|| DataMail::AnswerUnreachable);
+    }
+
     fn tell_workers(&self, mail: impl Fn() -> DataMail) {
         for worker in &self.workers {
             worker.mail.post(mail());

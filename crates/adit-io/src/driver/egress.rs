@@ -1,6 +1,6 @@
 //! The data thread's way from the TUN device to the network.
 
-use std::io;
+use std::io::{self, IoSlice};
 
 use adit_dataplane::Offload;
 
@@ -8,6 +8,7 @@ use super::data::Running;
 use super::forward::Forward;
 use super::links::QUEUE_LIMIT;
 use super::mail::Mail;
+use super::status::count;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
@@ -97,10 +98,17 @@ impl Running {
         !(self.links.stalled() || self.back_pressure && self.links.full())
     }
 
+    /// Hands out what the data plane says beside what it sends.
     fn pass_on_notices(&mut self) {
         for notice in self.egress.take_notices() {
             self.members.notice(notice);
             self.members.wake();
+        }
+        for answer in self.egress.take_answers() {
+            let header = Offload::NONE.to_vnet_header();
+            if self.tun.write(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_err() {
+                count(&self.losses.tun_write);
+            }
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) enum DataMail {
     },
     /// An endpoint, before its sockets and peers.
     AddEndpoint(EndpointId, Member),
+    /// Tell senders of packets that cannot be carried.
+    AnswerUnreachable,
     /// Close the endpoint's sockets, and its connections after what waits for them.
     RemoveEndpoint(EndpointId),
     AddSocket {

@@ -237,6 +237,13 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
+    /// Has packets from the device that cannot be carried answered with ICMP destination unreachable: those for which there
+    /// is no peer, or whose peer cannot be reached ([`adit_dataplane::Egress::answer_unreachable`]). It holds for all
+    /// endpoints of the device.
+    pub fn answer_unreachable(&self) {
+        self.device.answer_unreachable();
+    }
+
     /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this machine's
     /// addresses each datagram comes to. Each address at each socket then has a number of its own, which the protocol is
     /// told as if it were a socket ([`adit_core::Command::SocketBound`], with the address) and which the paths of such

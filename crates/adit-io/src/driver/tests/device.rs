@@ -130,6 +130,31 @@ fn a_device_that_is_deleted_ends_the_tunnel_in_order() {
     });
 }
 
+/// An application hears at once that there is nobody.
+#[test]
+fn packets_without_a_peer_are_answered_if_asked_for() {
+    in_fresh_network(|| {
+        for answered in [true, false] {
+            let driver = Driver::new(config(Role::Server), make_codec).unwrap();
+            if answered {
+                driver.answer_unreachable();
+            }
+            let (running, _) = binding::run_bound(driver, UdpBinding::default(), Duration::ZERO);
+            running.wait_until_up();
+            let application = UdpSocket::bind("10.9.0.1:0").unwrap();
+            application.connect("10.9.0.2:9").unwrap();
+            // Without it, UDP keeps to itself what may pass (udp(7)).
+            let descriptor = std::os::fd::AsFd::as_fd(&application);
+            crate::sys::set_option(descriptor, libc::SOL_IP, libc::IP_RECVERR, 1).unwrap();
+            application.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            application.send(b"anybody?").unwrap();
+            let error = application.recv(&mut [0; 10]).unwrap_err();
+            assert_eq!(error.raw_os_error() == Some(libc::EHOSTUNREACH), answered, "{error}");
+            running.stop();
+        }
+    });
+}
+
 /// Clock ticks of the processor (proc(5)) that a thread of this process has used; none if it has ended.
 fn processor_ticks(thread: i32) -> u64 {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else { return 0 };
