@@ -117,7 +117,8 @@ pub enum DataEvent<C> {
 /// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A UDP socket is bound. Said before any datagram of it, and before [`Command::Opened`] of a path on it.
+    /// A UDP socket is bound, or datagrams came to another local address of one that learns them, which from now on is as
+    /// a socket to the protocol. Said before any datagram of it, and before [`Command::Opened`] of a path on it.
     ///
     /// A protocol that must know its local address (NAT detection, RFC 7296 section 2.23) or keep to one (a sticky source
     /// address) remembers it by the number, and chooses it by the number in the [`Path`] that it sends on.

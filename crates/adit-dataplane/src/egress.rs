@@ -16,6 +16,7 @@ use crate::segment::{Segments, finish_checksum};
 use crate::slab::Slab;
 use crate::staging::{StagedBytes, Staging};
 use crate::transmit::TransmitBatch;
+use crate::unreachable::Unreachable;
 
 struct Session {
     id: SessionId,
@@ -51,6 +52,8 @@ pub struct Egress {
     template: Vec<u8>,
     counters: Counters,
     staged: StagedBytes,
+    /// `None`: senders of packets that cannot be carried are not told.
+    unreachable: Option<Unreachable>,
     now: Instant,
 }
 
@@ -64,6 +67,7 @@ impl Egress {
             template: Vec::new(),
             counters,
             staged: StagedBytes::default(),
+            unreachable: None,
             now: Instant::ORIGIN,
         }
     }
@@ -72,6 +76,18 @@ impl Egress {
     #[inline]
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
+    }
+
+    /// From now on, packets for which there is no peer, or whose peer has neither a path nor room for packets that wait, are
+    /// answered with ICMP host unreachable or ICMPv6 address unreachable ([`Egress::take_answers`]): 50 in a row, then
+    /// 100 a second. Errors, multicast and later fragments are never answered.
+    pub fn answer_unreachable(&mut self) {
+        self.unreachable.get_or_insert_default();
+    }
+
+    /// The answers since the last call: packets with complete checksums, for the TUN device.
+    pub fn take_answers(&mut self) -> Vec<Vec<u8>> {
+        self.unreachable.as_mut().map(Unreachable::take_answers).unwrap_or_default()
     }
 
     /// Follows an order. An injected payload is sealed into `out`, and so is what waited for a session or a path that
@@ -141,9 +157,19 @@ impl Egress {
     ) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
         if reason == DropReason::NoSession {
-            self.without_session(offload, packet)
-        } else {
-            self.count(reason)
+            return self.without_session(offload, packet);
+        }
+        if matches!(reason, DropReason::NoRoute | DropReason::NoPeer) {
+            self.answer(packet);
+        }
+        self.count(reason)
+    }
+
+    /// Tells the sender of a packet that it cannot be carried.
+    #[cold]
+    fn answer(&mut self, packet: &[u8]) {
+        if let Some(unreachable) = &mut self.unreachable {
+            unreachable.answer(packet, self.now);
         }
     }
 
@@ -158,12 +184,20 @@ impl Egress {
         if peer.worker.is_some() {
             return peer.worker;
         }
-        let Some(staging) = &mut peer.staging else { return self.count(DropReason::NoSession) };
+        let has_path = peer.path.is_some();
+        let Some(staging) = &mut peer.staging else {
+            self.answer(packet);
+            return self.count(DropReason::NoSession);
+        };
         let dropped = staging.push(offload, packet, &mut self.staged);
         if staging.take_notice(self.now) {
             self.notices.push(Notice::Wanted { peer: peer.id });
         }
         (0..dropped).for_each(|_| self.counters.drop_one(Half::Egress, DropReason::NoSession));
+        if !has_path {
+            // It waits all the same, in case that a path is found.
+            self.answer(packet);
+        }
         None
     }
 

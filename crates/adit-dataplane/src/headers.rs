@@ -128,6 +128,43 @@ impl Ip {
         None
     }
 
+    /// IPv6: the protocol behind any extension headers and where its header starts, also of a first fragment. `None` for
+    /// later fragments and for what is not understood.
+    pub(crate) fn upper_v6(&self, packet: &[u8]) -> Option<(u8, usize)> {
+        let mut fragment = 0;
+        let upper = self.walk_v6(packet, |offset| fragment = offset);
+        upper.filter(|_| fragment == 0)
+    }
+
+    /// IPv6: the offset of a fragment, in units of 8 bytes. `None` if it is none.
+    pub(crate) fn fragment_v6(&self, packet: &[u8]) -> Option<u16> {
+        let mut fragment = None;
+        self.walk_v6(packet, |offset| fragment = Some(offset));
+        fragment
+    }
+
+    /// Walks IPv6 extension headers, those of fragments too, up to the last one that can be read.
+    fn walk_v6(&self, packet: &[u8], mut fragment: impl FnMut(u16)) -> Option<(u8, usize)> {
+        let packet = packet.get(..self.len)?;
+        let (mut next, mut offset) = (self.protocol, self.header_len);
+        for _ in 0..MAX_EXTENSIONS {
+            let header = packet.get(offset..);
+            match next {
+                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
+                    let [kind, units] = *header?.first_chunk()?;
+                    (next, offset) = (kind, offset + (usize::from(units) + 1) * 8);
+                }
+                FRAGMENT => {
+                    let [kind, _, high, low] = *header?.first_chunk()?;
+                    fragment(u16::from_be_bytes([high, low]) >> 3);
+                    (next, offset) = (kind, offset + 8);
+                }
+                _ => return Some((next, offset)),
+            }
+        }
+        None
+    }
+
     /// Whether it is IPv6.
     pub(crate) fn is_v6(&self) -> bool {
         matches!(self.source, Address::V6(_))

@@ -208,8 +208,23 @@ impl Ingress {
         segment: usize,
         out: &mut ReceiveBatch,
     ) {
+        self.gather_datagrams_at(&path, path, buffer, within, segment, out);
+    }
+
+    /// The same for datagrams that came by the socket of the path `socket`, while their own path has another number: that
+    /// of a local address there.
+    #[inline]
+    pub fn gather_datagrams_at(
+        &mut self,
+        socket: &Path,
+        path: Path,
+        buffer: &mut [u8],
+        within: Range<usize>,
+        segment: usize,
+        out: &mut ReceiveBatch,
+    ) {
         let segment = if segment == 0 { within.len() } else { segment };
-        let source = self.source(path);
+        let source = Source { path, ..self.source(*socket) };
         let mut start = within.start;
         while start < within.end {
             let end = start.saturating_add(segment).min(within.end);

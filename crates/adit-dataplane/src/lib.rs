@@ -43,6 +43,7 @@ mod staging;
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod unreachable;
 
 use std::sync::Arc;
 

@@ -38,8 +38,8 @@ mod udp;
 pub use clock::{clock, local_time, unix_now};
 pub use config::{Buffers, DriverConfig, Family, Listen, Remote, UdpSource};
 pub use driver::{
-    Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec, Observer,
-    SharedDevice, WorkerStatus,
+    BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
+    Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
 pub use helper::{
     Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy,
@@ -49,9 +49,10 @@ pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use privileges::{
-    Account, AccountError, ConfineError, Confined, Layer, Sandbox, allow_many_descriptors, confine,
-    forbid_core_files, lock_memory, set_niceness, user_and_group,
+    Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
+    confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
 pub use routing::Routing;
+pub use sys::{hand_over, inherited};
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

@@ -173,6 +173,24 @@ pub fn allow_many_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
+/// What a confined process keeps beside what every running tunnel needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Its calling thread, and threads that this starts later, can make UDP sockets, bind them to any port and mark them
+    /// ([`crate::Handle::bind_udp`]): `CAP_NET_ADMIN` and `CAP_NET_BIND_SERVICE`, as far as the thread has them. (All
+    /// threads can make UDP sockets, but not mark them.)
+    pub udp_sockets: bool,
+}
+
+impl Kept {
+    fn capabilities(self) -> CapabilitySet {
+        match self.udp_sockets {
+            true => CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE,
+            false => CapabilitySet::empty(),
+        }
+    }
+}
+
 /// Gives up, in all threads and for good: the superuser's rights (the process becomes `account`, if there is one, and
 /// keeps no capability), new rights by running programs, and being looked into by processes of the same user; and with
 /// `sandbox` all files and all system calls but those that a running tunnel makes. What is open stays open.
@@ -180,6 +198,18 @@ pub fn allow_many_descriptors() {
 /// # Errors
 /// When the kernel refuses. That it lacks Landlock or seccomp is no error, but said in what is returned.
 pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, ConfineError> {
+    confine_keeping(account, sandbox, Kept::default())
+}
+
+/// As [`confine`], but for `kept`. To be called on the driver's control thread ([`crate::Observer::started`]).
+///
+/// # Errors
+/// As [`confine`].
+pub fn confine_keeping(
+    account: Option<&Account>,
+    sandbox: bool,
+    kept: Kept,
+) -> Result<Confined, ConfineError> {
     let refused = |what| move |source| ConfineError::Refused { what, source };
     let bounding_set = match in_every_thread(Step::Bounds) {
         Ok(()) => Layer::On,
@@ -189,13 +219,13 @@ pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, Con
         Err(error) => return Err(refused("the capability bounding set")(error)),
     };
     if let Some(account) = account {
-        account.assume(CapabilitySet::empty())?;
+        account.assume(kept.capabilities())?;
     }
     not_dumpable().map_err(refused("being looked into"))?;
     in_every_thread(Step::NewPrivileges).map_err(refused("new privileges"))?;
-    in_every_thread(Step::Capabilities).map_err(refused("capabilities"))?;
+    keep_capabilities(kept.capabilities()).map_err(refused("capabilities"))?;
     let sandbox = match sandbox {
-        true => sandbox::enter().map_err(refused("files and system calls"))?,
+        true => sandbox::enter(kept).map_err(refused("files and system calls"))?,
         false => Sandbox::switched_off(),
     };
     Ok(Confined { bounding_set, sandbox })
@@ -220,13 +250,22 @@ pub(crate) fn reduce(
     if let Some(account) = account {
         account.assume(kept)?;
     }
-    let kept = kept & had.permitted;
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets).map_err(refused("capabilities"))?;
+    set_own_capabilities(kept & had.permitted).map_err(refused("capabilities"))?;
     if !new_privileges {
         set_no_new_privs(true).map_err(refused("new privileges"))?;
     }
     not_dumpable().map_err(|source| ConfineError::Refused { what: "being looked into", source })
+}
+
+/// The calling thread keeps these, as far as it has them, and the others keep none.
+fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    in_every_thread(Step::OthersCapabilities)?;
+    Ok(set_own_capabilities(kept & capabilities(None)?.permitted)?)
+}
+
+fn set_own_capabilities(set: CapabilitySet) -> Result<(), rustix::io::Errno> {
+    let sets = CapabilitySets { effective: set, permitted: set, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets)
 }
 
 /// Other processes of the user can neither trace this one nor read its memory (`PR_SET_DUMPABLE`).

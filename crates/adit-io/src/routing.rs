@@ -45,8 +45,19 @@ impl Routing {
     pub fn new(name: &str) -> io::Result<Routing> {
         let mut netlink = Netlink::open()?;
         let device = netlink.link(name)?.index;
+        Ok(Routing::with(netlink, device, name))
+    }
+
+    /// The same for a device that may be in another network namespace: none of its settings can be changed there.
+    pub(crate) fn of_any_namespace(name: &str) -> io::Result<Routing> {
+        let mut netlink = Netlink::open()?;
+        let device = netlink.link(name).map_or(0, |link| link.index);
+        Ok(Routing::with(netlink, device, name))
+    }
+
+    fn with(mut netlink: Netlink, device: u32, name: &str) -> Routing {
         recover(&mut netlink);
-        Ok(Routing {
+        Routing {
             netlink,
             device,
             name: name.to_owned(),
@@ -58,7 +69,7 @@ impl Routing {
             policy: Policy::new(device, name),
             lacks: None,
             shares_device: false,
-        })
+        }
     }
 
     /// Removes rules that tunnels left in the caller's network namespace whose process was killed: they keep all traffic
@@ -69,7 +80,7 @@ impl Routing {
         }
     }
 
-    /// Index of the device.
+    /// Index of the device; 0 if it is in another network namespace.
     pub fn device(&self) -> u32 {
         self.device
     }
@@ -82,11 +93,6 @@ impl Routing {
     /// Tells which name servers the system has without the tunnel; for `redirect-gateway bypass-dns`.
     pub fn set_name_servers(&mut self, servers: Vec<IpAddr>) {
         self.name_servers = servers;
-    }
-
-    /// Sets how many packets wait in the device before it drops.
-    pub fn set_txqueuelen(&mut self, packets: u32) -> io::Result<()> {
-        self.netlink.set_txqueuelen(self.device, packets)
     }
 
     /// Puts the device into the group of all tunnels' devices, by which the kill switch knows it.
@@ -233,7 +239,8 @@ impl Routing {
 
     /// With the device down its routes are gone, and IPv6 addresses as well.
     fn put_device_back(&mut self, settings: &TunnelSettings) {
-        if self.netlink.link(&self.name).is_ok_and(|link| !link.up) {
+        // Another device may have the name by now.
+        if self.netlink.link(&self.name).is_ok_and(|link| link.index == self.device && !link.up) {
             self.set_device(settings, &mut Vec::new());
         }
     }

@@ -2,6 +2,9 @@
 #![allow(unsafe_code)]
 
 mod every_thread;
+mod inherited;
+mod local_address;
+mod tun;
 
 use std::ffi::CStr;
 use std::io;
@@ -13,18 +16,34 @@ use std::ptr;
 use socket2::SockAddr;
 
 pub(crate) use self::every_thread::{Step, in_every_thread};
-
-/// `struct ifreq` as `TUNSETIFF` uses it.
-#[repr(C)]
-struct InterfaceRequest {
-    name: [u8; libc::IFNAMSIZ],
-    flags: u16,
-    padding: [u8; 22],
-}
+pub use self::inherited::{hand_over, inherited};
+pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
+pub(crate) use self::tun::{tun_attach, tun_flags, tun_set_header_size, tun_set_offload};
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.
 #[repr(C, align(8))]
 struct ControlBuffer([u8; 64]);
+
+impl ControlBuffer {
+    /// Appends a control message behind the `used` bytes. Gives how many are used then: the same if there is no room.
+    fn push<T: Copy>(&mut self, used: usize, level: libc::c_int, kind: libc::c_int, value: T) -> usize {
+        let size = size_of::<T>() as libc::c_uint;
+        // SAFETY: they only compute.
+        let (space, len, data) =
+            unsafe { (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size), libc::CMSG_LEN(0) as usize) };
+        let Some(place) = self.0.get_mut(used..used + space) else { return used };
+        // SAFETY: all-zero is a valid `cmsghdr`.
+        let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+        (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (len as _, level, kind);
+        // SAFETY: `place` has CMSG_SPACE(size) bytes, which are a header, padding up to CMSG_LEN(0), and room for the value.
+        // Neither write assumes an alignment.
+        unsafe {
+            ptr::write_unaligned(place.as_mut_ptr().cast(), header);
+            ptr::write_unaligned(place.as_mut_ptr().add(data).cast(), value);
+        }
+        used + space
+    }
+}
 
 /// What one message of a receive brought.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +56,8 @@ pub(crate) struct Received {
     pub(crate) segment: usize,
     /// Who sent them.
     pub(crate) from: SocketAddr,
+    /// Which of our addresses they came to, if the socket was told to say it.
+    pub(crate) local: Option<LocalAddress>,
     /// The buffer was too small and the rest is lost.
     pub(crate) truncated: bool,
 }
@@ -78,31 +99,6 @@ pub(crate) fn local_time(seconds: u64) -> Option<LocalTime> {
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Makes the open `/dev/net/tun` a queue of the device `name` (`tun%d` lets the kernel count), and gives
-/// the device's name. A name must be shorter than 16 bytes.
-pub(crate) fn tun_attach(tun: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> io::Result<String> {
-    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], flags: flags as u16, padding: [0; 22] };
-    let bytes = name.as_bytes();
-    if bytes.len() >= request.name.len() || bytes.contains(&0) {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    for (to, from) in request.name.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    // SAFETY: `TUNSETIFF` reads and writes one `struct ifreq` (40 bytes on every 64-bit target, less on
-    // 32-bit ones), which `request` is; the descriptor is open for the length of the call.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })?;
-    let end = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
-    Ok(String::from_utf8_lossy(&request.name[..end]).into_owned())
-}
-
-/// Says which offloads the reader of this TUN understands (`TUN_F_*`).
-pub(crate) fn tun_set_offload(tun: BorrowedFd<'_>, features: libc::c_uint) -> io::Result<()> {
-    // SAFETY: `TUNSETOFFLOAD` takes its argument by value and touches no memory of ours.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, features as libc::c_ulong) })?;
-    Ok(())
 }
 
 /// `setsockopt` with an `int` value.
@@ -194,8 +190,9 @@ unsafe fn received(header: &libc::msghdr, at: usize, len: usize) -> io::Result<R
     // zeroed at creation, and the kernel wrote at most its size.
     let from = address(unsafe { &*header.msg_name.cast::<libc::sockaddr_storage>() })?;
     // SAFETY: the caller vouches that the receive succeeded and that the control buffer is alive.
-    let segment = unsafe { gro_segment(header) }.filter(|size| *size > 0).unwrap_or(len.max(1));
-    Ok(Received { at, len, segment, from, truncated: header.msg_flags & libc::MSG_TRUNC != 0 })
+    let Told { segment, local } = unsafe { control_messages(header) };
+    let segment = segment.filter(|size| *size > 0).unwrap_or(len.max(1));
+    Ok(Received { at, len, segment, from, local, truncated: header.msg_flags & libc::MSG_TRUNC != 0 })
 }
 
 /// One `recvmsg` without waiting. With UDP_GRO it may bring several datagrams of one sender, all of
@@ -255,25 +252,45 @@ pub(crate) fn receive_many(
     Ok(())
 }
 
-/// The segment size that UDP_GRO reports.
+/// What control messages say of a message that was received.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The segment size that UDP_GRO reports.
+    segment: Option<usize>,
+    local: Option<LocalAddress>,
+}
+
+/// Reads the control messages.
 ///
 /// # Safety
 /// `message` must come from a successful `recvmsg` whose control buffer is still alive.
-unsafe fn gro_segment(message: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the caller vouches for the message; the CMSG functions stay within msg_controllen, and the
-    // value is read only when the header says that it is there, without assuming its alignment.
+unsafe fn control_messages(message: &libc::msghdr) -> Told {
+    let mut told = Told::default();
+    // SAFETY: the caller vouches for the message; the CMSG functions stay within msg_controllen, and a value is read only
+    // when the header says that all of it is there, without assuming its alignment. Any bytes are valid values.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
-            let is_gro = (*header).cmsg_level == libc::SOL_UDP && (*header).cmsg_type == libc::UDP_GRO;
-            if is_gro && (*header).cmsg_len as usize >= libc::CMSG_LEN(4) as usize {
-                let size = ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::c_int>());
-                return usize::try_from(size).ok();
+            let len = (*header).cmsg_len as usize;
+            let holds = |size: usize| len >= libc::CMSG_LEN(size as libc::c_uint) as usize;
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) if holds(size_of::<libc::c_int>()) => {
+                    let size = ptr::read_unaligned(data.cast::<libc::c_int>());
+                    told.segment = usize::try_from(size).ok();
+                }
+                (libc::SOL_IP, libc::IP_PKTINFO) if holds(size_of::<libc::in_pktinfo>()) => {
+                    told.local = LocalAddress::of_v4(&ptr::read_unaligned(data.cast()));
+                }
+                (libc::SOL_IPV6, libc::IPV6_PKTINFO) if holds(size_of::<libc::in6_pktinfo>()) => {
+                    told.local = LocalAddress::of_v6(&ptr::read_unaligned(data.cast()));
+                }
+                _ => {}
             }
             header = libc::CMSG_NXTHDR(message, header);
         }
     }
-    None
+    told
 }
 
 fn address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
@@ -340,48 +357,54 @@ impl Parts {
     }
 
     /// A header that points into these parts, which must stay where they are while it is used.
-    fn header(&mut self, segment: Option<u16>) -> libc::msghdr {
+    fn header(&mut self, segment: Option<u16>, source: Option<LocalAddress>) -> libc::msghdr {
         // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_name = self.name.as_ptr().cast_mut().cast();
         header.msg_namelen = self.name.len();
         header.msg_iov = &mut self.piece;
         header.msg_iovlen = 1;
+        let mut used = 0;
         if let Some(size) = segment {
+            used = self.control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, size);
+        }
+        if let Some(source) = source {
+            used = source.put(&mut self.control, used);
+        }
+        if used > 0 {
             header.msg_control = self.control.0.as_mut_ptr().cast();
-            // SAFETY: CMSG_SPACE and CMSG_LEN only compute; CMSG_FIRSTHDR points to the start of `control`,
-            // which is aligned for a `cmsghdr` and larger than CMSG_SPACE(2).
-            unsafe {
-                header.msg_controllen = libc::CMSG_SPACE(2) as _;
-                let control = libc::CMSG_FIRSTHDR(&header);
-                (*control).cmsg_level = libc::SOL_UDP;
-                (*control).cmsg_type = libc::UDP_SEGMENT;
-                (*control).cmsg_len = libc::CMSG_LEN(2) as _;
-                ptr::write_unaligned(libc::CMSG_DATA(control).cast::<u16>(), size);
-            }
+            header.msg_controllen = used as _;
         }
         header
     }
 }
 
-/// One `sendmsg` without waiting.
-pub(crate) fn send(socket: BorrowedFd<'_>, message: &Message<'_>) -> io::Result<()> {
+/// One `sendmsg` without waiting, from that local address or, without one, from that which the system chooses.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    message: &Message<'_>,
+    source: Option<LocalAddress>,
+) -> io::Result<()> {
     let mut parts = Parts::of(message);
-    let header = parts.header(message.segment);
+    let header = parts.header(message.segment, source);
     // SAFETY: name, iov and control point into `parts` and `message`, which outlive the call; the kernel
     // only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, SEND_FLAGS) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// One `sendmmsg` without waiting, of up to [`SEND_BATCH`] messages in order. Gives how many were taken; an
-/// error means that the first was not.
-pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io::Result<usize> {
+/// One `sendmmsg` without waiting, of up to [`SEND_BATCH`] messages in order, all from the same address as with [`send`].
+/// Gives how many were taken; an error means that the first was not.
+pub(crate) fn send_many(
+    socket: BorrowedFd<'_>,
+    messages: &[Message<'_>],
+    source: Option<LocalAddress>,
+) -> io::Result<usize> {
     let mut all_parts = [const { MaybeUninit::<Parts>::uninit() }; SEND_BATCH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; SEND_BATCH];
     let mut count: libc::c_uint = 0;
     for ((message, parts), header) in messages.iter().zip(&mut all_parts).zip(&mut headers) {
-        let msg_hdr = parts.write(Parts::of(message)).header(message.segment);
+        let msg_hdr = parts.write(Parts::of(message)).header(message.segment, source);
         header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         count += 1;
     }

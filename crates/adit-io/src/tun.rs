@@ -2,11 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
+use crate::netlink::Netlink;
 use crate::offload::{OffloadState, OffloadSwitches};
 use crate::sys;
 
@@ -18,11 +21,17 @@ pub(crate) const READ_BUFFER: usize = VNET_HEADER + 65_535;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// The TUN device to create.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The TUN device to create, or one that is there.
+#[derive(Clone, Debug)]
 pub struct TunConfig {
     /// Its name; `None` takes the first free `tunN`.
     pub name: Option<String>,
+    /// A queue of a device that is there, such as one that was [inherited](crate::inherited) or made by
+    /// [`Tun::create_first`]. It is used as it is: name, MTU and queue length are not looked at. The device may be in
+    /// another network namespace, where its settings cannot be changed.
+    pub descriptor: Option<Arc<OwnedFd>>,
+    /// Its MTU in bytes, until the tunnel's settings say another; `None`: the kernel's choice, 1500.
+    pub mtu: Option<u32>,
     /// Packets that wait in it before it drops.
     pub txqueuelen: u32,
     /// Which offloads may be used.
@@ -31,7 +40,13 @@ pub struct TunConfig {
 
 impl Default for TunConfig {
     fn default() -> Self {
-        TunConfig { name: None, txqueuelen: 1000, offloads: OffloadSwitches::default() }
+        TunConfig {
+            name: None,
+            descriptor: None,
+            mtu: None,
+            txqueuelen: 1000,
+            offloads: OffloadSwitches::default(),
+        }
     }
 }
 
@@ -67,6 +82,12 @@ pub enum TunError {
     /// There is a device of that name which is no TUN device, or one of another kind.
     #[error("`{0}` is taken by a device of another kind: choose another `dev` name")]
     NotTun(String),
+    /// What was given in place of a name cannot be used.
+    #[error("the descriptor is no queue of a TUN device that can be used: {0}")]
+    BadDescriptor(String),
+    /// It is there, but its MTU or queue length cannot be set.
+    #[error("cannot set up the TUN device {0}: {1}")]
+    SetUp(String, io::Error),
     /// Anything else.
     #[error("cannot create the TUN device {0}: {1}")]
     Other(String, io::Error),
@@ -77,6 +98,8 @@ pub enum TunError {
 pub struct Tun {
     file: File,
     name: String,
+    /// The kernel puts no header in front of packets: another program made the device.
+    bare: bool,
     offloads: TunOffloads,
     /// Of TCP and UDP super-packets.
     states: [OffloadState; 2],
@@ -88,18 +111,24 @@ impl Tun {
         Tun::create_with(config, 0)
     }
 
+    /// Creates the device, down and without addresses, for a driver with that many workers, to which the descriptor that
+    /// this becomes is given later ([`TunConfig::descriptor`]), perhaps in another process.
+    pub fn create_first(config: &TunConfig, workers: usize) -> Result<Tun, TunError> {
+        Tun::create_with(config, first_queue(workers))
+    }
+
     /// Creates the device with that many queues. The kernel divides packets between them by flow: those of a
     /// flow go to the queue that the flow was last written to.
     pub(crate) fn create_queues(config: &TunConfig, count: usize) -> Result<Vec<Tun>, TunError> {
-        if count < 2 {
-            return Ok(vec![Tun::create(config)?]);
-        }
-        // Without IFF_TUN_EXCL, opening a device that is there already would give one more queue of it.
-        let first = Tun::create_with(config, libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL)?;
+        let first = match &config.descriptor {
+            Some(descriptor) => Tun::adopt(descriptor, config)?,
+            None => Tun::create_first(config, count)?,
+        };
         let mut queues = Vec::with_capacity(count);
         for _ in 1..count {
             let (file, name) = attach(&first.name, libc::IFF_MULTI_QUEUE)?;
-            queues.push(Tun { file, name, offloads: first.offloads, states: first.states.clone() });
+            let (offloads, states) = (first.offloads, first.states.clone());
+            queues.push(Tun { file, name, bare: false, offloads, states });
         }
         queues.insert(0, first);
         Ok(queues)
@@ -109,8 +138,32 @@ impl Tun {
         let wanted = config.name.as_deref().unwrap_or("tun%d");
         check_name(wanted)?;
         let (file, name) = attach(wanted, flags)?;
+        set_up(&name, config).map_err(|error| TunError::SetUp(name.clone(), error))?;
         let (offloads, states) = set_offloads(file.as_fd(), config.offloads);
-        Ok(Tun { file, name, offloads, states })
+        Ok(Tun { file, name, bare: false, offloads, states })
+    }
+
+    /// A queue of a device that is there.
+    fn adopt(descriptor: &OwnedFd, config: &TunConfig) -> Result<Tun, TunError> {
+        let bad = |error: io::Error| TunError::BadDescriptor(error.to_string());
+        let file = File::from(descriptor.try_clone().map_err(bad)?);
+        let (name, flags) = sys::tun_flags(file.as_fd()).map_err(bad)?;
+        let has = |flag| flags & flag == flag;
+        if !has(libc::IFF_TUN | libc::IFF_NO_PI) {
+            let text = format!("{name} is not made with IFF_TUN and IFF_NO_PI");
+            return Err(TunError::BadDescriptor(text));
+        }
+        let nonblocking = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::NONBLOCK));
+        nonblocking.map_err(|error| bad(error.into()))?;
+        let bare = !has(libc::IFF_VNET_HDR);
+        let (offloads, states) = if bare {
+            let lacks = Err("the device was made without IFF_VNET_HDR".to_owned());
+            (TunOffloads::default(), [true, true].map(|wanted| OffloadState::new(wanted, &lacks)))
+        } else {
+            sys::tun_set_header_size(file.as_fd(), VNET_HEADER).map_err(bad)?;
+            set_offloads(file.as_fd(), config.offloads)
+        };
+        Ok(Tun { file, name, bare, offloads, states })
     }
 
     /// The device's name.
@@ -131,12 +184,24 @@ impl Tun {
     /// Reads one packet with its header into `buffer` (of `READ_BUFFER` bytes) and gives the length of
     /// both. `WouldBlock` when none waits.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.file, buffer)?)
+        if !self.bare {
+            return Ok(rustix::io::read(&self.file, buffer)?);
+        }
+        let too_short = || io::Error::from_raw_os_error(libc::EINVAL);
+        let (header, packet) = buffer.split_at_mut_checked(VNET_HEADER).ok_or_else(too_short)?;
+        header.fill(0);
+        Ok(VNET_HEADER + rustix::io::read(&self.file, packet)?)
     }
 
-    /// Writes one packet: the pieces together are a header and the packet.
+    /// Writes one packet: the first piece is a header, or begins with one, and the rest is the packet.
     pub fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::writev(&self.file, pieces)?)
+        if !self.bare {
+            return Ok(rustix::io::writev(&self.file, pieces)?);
+        }
+        let mut packet = pieces.to_vec();
+        let mut rest = packet.as_mut_slice();
+        IoSlice::advance_slices(&mut rest, VNET_HEADER);
+        Ok(rustix::io::writev(&self.file, rest)?)
     }
 }
 
@@ -144,6 +209,26 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+impl From<Tun> for OwnedFd {
+    fn from(tun: Tun) -> OwnedFd {
+        tun.file.into()
+    }
+}
+
+/// How the first queue of a device with so many is opened.
+fn first_queue(count: usize) -> libc::c_int {
+    // Without IFF_TUN_EXCL, opening a device that is there already would give one more queue of it.
+    if count < 2 { 0 } else { libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL }
+}
+
+/// Sets what a fresh device is to have.
+fn set_up(name: &str, config: &TunConfig) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let device = netlink.link(name)?.index;
+    netlink.set_txqueuelen(device, config.txqueuelen)?;
+    config.mtu.map_or(Ok(()), |mtu| netlink.set_mtu(device, mtu))
 }
 
 /// Opens a queue of the device of that name, which is created if there is none.
@@ -240,12 +325,12 @@ mod tests {
     #[test]
     fn packets_come_and_go() {
         in_fresh_network(|| {
-            let config = TunConfig { name: Some("adit-t".to_owned()), ..TunConfig::default() };
+            let name = Some("adit-t".to_owned());
+            let config = TunConfig { name, txqueuelen: 77, ..TunConfig::default() };
             let tun = Tun::create(&config).unwrap();
             assert_eq!(tun.name(), "adit-t");
             assert_eq!(tun.offloads(), TunOffloads { checksum: true, tcp: true, udp: true });
             let mut routing = Routing::new("adit-t").unwrap();
-            routing.set_txqueuelen(77).unwrap();
             let settings = TunnelSettings {
                 addresses: vec!["10.99.0.1/24".parse().unwrap()],
                 mtu: 1400,
@@ -288,8 +373,17 @@ mod tests {
             assert!(matches!(Tun::create(&config("tun0")), Err(TunError::Busy(name)) if name == "tun0"));
             assert!(matches!(Tun::create(&config("lo")), Err(TunError::NotTun(_))));
             drop(tun);
-            assert_eq!(Tun::create(&config("tun0")).unwrap().name(), "tun0");
+            assert_eq!(create_again(&config("tun0")).name(), "tun0");
         });
+    }
+
+    /// A process that another test is just starting may still hold a copy of the descriptor of the device before.
+    fn create_again(config: &TunConfig) -> Tun {
+        let try_once = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            Tun::create(config).ok()
+        };
+        (0..200).find_map(try_once).expect("the name is free")
     }
 
     #[test]
@@ -307,7 +401,7 @@ mod tests {
                 "it lives as long as a queue"
             );
             drop(queues);
-            assert_eq!(Tun::create_queues(&again, 1).unwrap().len(), 1);
+            assert_eq!(create_again(&again).name(), "tun0");
         });
     }
 

@@ -3,8 +3,10 @@
 mod backlog;
 mod batch;
 mod group;
+mod pair;
 mod segment_limits;
 mod self_test;
+mod source;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
@@ -19,11 +21,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
+pub(crate) use self::pair::{PairOptions, UdpPair};
 use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
+pub(crate) use self::source::PinnedSource;
 use crate::clock;
 use crate::config::Buffers;
-use crate::sys::{self, Message, Received};
+use crate::sys::{self, LocalAddress, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
 pub(crate) const RECEIVE_SLOT: usize = 65_536;
@@ -46,6 +50,15 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Use UDP_GRO.
     pub gro: bool,
+}
+
+/// What a socket leaves to others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sharing {
+    /// Its address, to sockets that allow it as well (SO_REUSEPORT).
+    address: bool,
+    /// IPv4, also where it is bound to `[::]` (IPV6_V6ONLY).
+    v4: bool,
 }
 
 /// What became of a GSO batch.
@@ -75,25 +88,27 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Binds to `address`; `[::]` means IPv6 and IPv4, or IPv4 alone on a machine without IPv6.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
-        match UdpSocket::bind_one(address, options, false) {
+        let alone = Sharing::default();
+        match UdpSocket::bind_one(address, options, alone) {
             Err(error) if is_any_v6(address) && lacks_v6(&error) => {
-                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, false)
+                UdpSocket::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, alone)
             }
             result => result,
         }
     }
 
-    /// One more socket with the address of another, which allows it.
-    fn bind_sharing(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
-        UdpSocket::bind_one(address, options, true)
+    /// One more socket with the address of this one, which allows it.
+    fn bind_another(&self, options: &UdpOptions) -> io::Result<UdpSocket> {
+        let v4 = self.v6 && self.socket.only_v6()?;
+        UdpSocket::bind_one(self.local_address()?, options, Sharing { address: true, v4 })
     }
 
-    fn bind_one(address: SocketAddr, options: &UdpOptions, share: bool) -> io::Result<UdpSocket> {
+    fn bind_one(address: SocketAddr, options: &UdpOptions, sharing: Sharing) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_reuse_port(share)?;
+        socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {
-            socket.set_only_v6(!is_any_v6(address))?;
+            socket.set_only_v6(sharing.v4 || !is_any_v6(address))?;
         }
         let Buffers { sndbuf, rcvbuf } = options.buffers;
         set_buffers(
@@ -130,6 +145,19 @@ impl UdpSocket {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }
 
+    /// Marks what it sends from now on for the firewall and for routing rules (SO_MARK); 0: no mark.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
+    pub(crate) fn set_mark(&self, mark: u32) -> io::Result<()> {
+        self.socket.set_mark(mark)
+    }
+
+    /// Says from now on which of our addresses each datagram came to.
+    pub(crate) fn learn_local_addresses(&self) -> io::Result<()> {
+        sys::learn_local_addresses(self.as_fd(), self.v6)
+    }
+
     /// Why UDP_SEGMENT, which was in use at first, is in use no more.
     pub(crate) fn gso_refusal(&self) -> Option<io::Error> {
         match self.refusal.load(Ordering::Relaxed) {
@@ -163,10 +191,21 @@ impl UdpSocket {
     /// Sends `bytes` as datagrams of `segment` bytes, the last perhaps shorter. Waits a little while the
     /// socket's buffer is full. When the kernel refuses to cut them, the same bytes go out one by one.
     pub fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
+        self.send_from(None, bytes, segment, to)
+    }
+
+    /// The same from that address.
+    pub(crate) fn send_from(
+        &self,
+        source: Option<&PinnedSource>,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+    ) -> io::Result<()> {
         let mut rest = bytes;
         let mut waited = false;
         loop {
-            match self.try_send(rest, segment, to) {
+            match self.try_send(source, rest, segment, to) {
                 Sent::All => return Ok(()),
                 Sent::Refused(error) => return Err(error),
                 Sent::Blocked { .. } if waited => return Err(io::ErrorKind::WouldBlock.into()),
@@ -180,12 +219,12 @@ impl UdpSocket {
     }
 
     /// The same without waiting.
-    fn try_send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
+    fn try_send(&self, source: Option<&PinnedSource>, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
         let to = self.wire_address(to);
         let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment(to) {
             let size = u16::try_from(segment).ok();
-            match self.send_one(&Message { bytes, to, segment: size }) {
+            match self.send_one(source, &Message { bytes, to, segment: size }) {
                 Err(error) if self.learn(&error, segment, to) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked { taken: 0 },
                 Err(error) => return Sent::Refused(error),
@@ -194,7 +233,7 @@ impl UdpSocket {
         }
         let mut outcome = Sent::All;
         for (number, datagram) in bytes.chunks(segment).enumerate() {
-            match self.send_one(&Message { bytes: datagram, to, segment: None }) {
+            match self.send_one(source, &Message { bytes: datagram, to, segment: None }) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Sent::Blocked { taken: number * segment };
@@ -223,10 +262,25 @@ impl UdpSocket {
         true
     }
 
-    fn send_one(&self, message: &Message<'_>) -> io::Result<()> {
+    /// Sends one message. Where the system may have refused the source address, it chooses one itself; if that works, it
+    /// does so from then on.
+    fn send_one(&self, source: Option<&PinnedSource>, message: &Message<'_>) -> io::Result<()> {
+        let pinned = source.and_then(|source| Some((source, source.get()?)));
+        let Some((source, address)) = pinned else { return self.send_message(message, None) };
+        match self.send_message(message, Some(address)) {
+            Err(error) if source::may_be_refusal(&error) => {
+                self.send_message(message, None)?;
+                source.refuse();
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn send_message(&self, message: &Message<'_>, source: Option<LocalAddress>) -> io::Result<()> {
         let mut refused = false;
         loop {
-            match sys::send(self.socket.as_fd(), message) {
+            match sys::send(self.socket.as_fd(), message, source) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The answer of an ICMP message to an earlier datagram, not to this one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,

@@ -161,6 +161,12 @@ impl Peer {
         self.announce(shared);
     }
 
+    /// What was sent was not answered, perhaps because of the local address that it left from: the system chooses one from
+    /// now on, until the peer is heard again (wireguard-go: `markEndpointSrcForClearing`).
+    pub(crate) fn forget_source(&mut self, shared: &mut Shared) {
+        self.rebind(shared);
+    }
+
     /// The sockets were bound anew: the numbers in paths have changed.
     pub(crate) fn rebind(&mut self, shared: &mut Shared) {
         if !matches!(self.path, Some(Path::Tcp { .. })) {

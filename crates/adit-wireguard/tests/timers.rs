@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Protocol};
+use adit_core::{Command, Path, Protocol};
 use adit_wireguard::{Changes, Params, PeerChange};
 use support::{Pair, at, data, initiations, millis, peer, public};
 
@@ -390,4 +390,58 @@ fn the_table_of_peers_is_not_touched_by_a_peer_that_is_added_twice() {
     let changes = Changes { peers: vec![peer(2, None)], ..Changes::default() };
     pair.ends[0].configure(pair.now, changes);
     assert!(pair.passes(0), "its endpoint and session stay");
+}
+
+/// The driver's number of a local address that the peer wrote to.
+const LOCAL: u32 = 40;
+
+/// Two ends after a handshake; end 0 was written to at that local address.
+fn with_source() -> Pair {
+    let mut pair = Pair::new();
+    pair.packet(0);
+    for (_, datagram) in pair.ends[0].take_sent() {
+        pair.ends[1].receive(pair.now, support::path(support::outer(1)), &datagram).expect("taken");
+    }
+    let local = Path::Udp { socket: LOCAL, remote: support::outer(2) };
+    for (_, datagram) in pair.ends[1].take_sent() {
+        pair.ends[0].receive(pair.now, local, &datagram).expect("taken");
+    }
+    assert!(sockets_of(&mut pair).iter().all(|(_, socket)| *socket == LOCAL));
+    pair
+}
+
+/// The types of what end 0 sent, and by which socket.
+fn sockets_of(pair: &mut Pair) -> Vec<(u8, u32)> {
+    let sent = pair.ends[0].take_sent();
+    let socket = |path| match path {
+        Path::Udp { socket, .. } => socket,
+        Path::Tcp { .. } => u32::MAX,
+    };
+    sent.into_iter().map(|(path, datagram)| (datagram.kind(), socket(path))).collect()
+}
+
+/// Linux: `wg_expired_retransmit_handshake`.
+#[test]
+fn a_retry_forgets_the_source_address() {
+    let mut pair = with_source();
+    let id = pair.ends[0].id(2);
+    pair.now += seconds(6);
+    pair.ends[0].machine.handle_command(pair.now, Command::Rekey { peer: id });
+    pair.ends[0].drain();
+    assert_eq!(sockets_of(&mut pair), [(1, LOCAL)], "the first initiation keeps it");
+    pair.pass(millis(5400));
+    assert_eq!(sockets_of(&mut pair), [(1, support::SOCKET)]);
+    pair.packet(0);
+    assert_eq!(sockets_of(&mut pair), [(4, support::SOCKET)], "and data leaves from elsewhere, too");
+}
+
+/// Linux: `wg_expired_new_handshake`.
+#[test]
+fn a_new_handshake_without_an_answer_forgets_the_source_address() {
+    let mut pair = with_source();
+    pair.pass(seconds(1));
+    pair.packet(0);
+    assert_eq!(sockets_of(&mut pair), [(4, LOCAL)]);
+    pair.pass(seconds(17));
+    assert_eq!(sockets_of(&mut pair), [(1, support::SOCKET)]);
 }

@@ -6,6 +6,7 @@ mod events;
 mod inspect;
 mod opening;
 mod settings;
+mod sockets;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,18 +17,20 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, Drive, Ended, Event, EventOf, Instant, Path, PeerId, Protocol, Report, Severity,
-    SourcePrefix, Transport, drive,
+    Command, ConnectionId, Drive, Ended, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, Report,
+    Severity, SourcePrefix, Transport, drive,
 };
 use adit_dataplane::codec::Demultiplexer;
 
 use super::MakeCodec;
+use super::binding::Binder;
 use super::counters::LinkCounters;
 #[cfg(debug_assertions)]
 use super::mail::DataMail;
 use super::mail::Mail;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
+use super::sources::Sources;
 use super::status::{LossCounters, count};
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
@@ -77,7 +80,10 @@ pub(super) struct Control<'a, P: Protocol> {
     bound: Vec<Bound>,
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
-    /// Those of them that listen, and stay; the others were opened for one remote.
+    sources: Arc<Sources>,
+    /// Those for both address families on one port, and how others are bound in their place.
+    binder: Binder,
+    /// Those of all sockets that listen, and stay; the others were opened for one remote.
     listening: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Path>,
     max_connections: usize,
@@ -103,6 +109,7 @@ pub(super) struct Control<'a, P: Protocol> {
     send_error: Option<io::ErrorKind>,
     next_send_complaint: Instant,
     scratch: Vec<u8>,
+    device_deleted: bool,
     ended: Option<Ended>,
 }
 
@@ -133,6 +140,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             listeners_rest: true,
             bound: driver.sockets,
             sockets: BTreeMap::new(),
+            sources: Arc::clone(&driver.device.sources),
+            binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
             max_connections: driver.config.max_connections,
@@ -153,9 +162,12 @@ impl<'a, P: Protocol> Control<'a, P> {
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
+            device_deleted: false,
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
+        // The protocol's first datagrams leave by them; what comes waits in them.
+        driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
         if changes_routing {
             for report in control.system.recover() {
                 control.tell(report);
@@ -174,7 +186,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.begin_to_receive().map_err(DriverError::Start)?;
         loop {
             if let Some(ended) = self.ended.take() {
-                return Ok(ended);
+                return self.outcome(ended);
             }
             let now = clock();
             let routes = self.network.due(self.system.takes_all());
@@ -198,6 +210,20 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
+    fn outcome(&self, ended: Ended) -> Result<Ended, DriverError> {
+        match self.device_deleted {
+            true => Err(DriverError::DeviceDeleted(self.tun.name().to_owned())),
+            false => Ok(ended),
+        }
+    }
+
+    /// Nothing can be carried any more, but peers can be told.
+    fn device_deleted(&mut self) {
+        if !std::mem::replace(&mut self.device_deleted, true) {
+            self.protocol.handle_command(clock(), Command::Shutdown);
+        }
+    }
+
     #[cfg(debug_assertions)]
     fn probe(&mut self) {
         if super::probe::is_wanted() {
@@ -213,6 +239,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             let number = self.add_sockets(sockets, demultiplexer.as_ref());
             self.listening.insert(number);
         }
+        self.receive_from_bound();
         self.watch_listeners()
     }
 
@@ -245,7 +272,14 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 // Those of a connection keep their order with the news that it broke in any case.
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
+                Mail::Notice(Notice::Moved { peer, path }) => {
+                    let path = self.present_path(path);
+                    self.protocol.handle_notice(now, Notice::Moved { peer, path });
+                }
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
+                Mail::AddressLearnt { number, local } => {
+                    self.protocol.handle_command(now, Command::SocketBound { socket: number, local });
+                }
                 Mail::Reaching { addresses, go } => {
                     self.system.bypass(&addresses);
                     self.watch_network();
@@ -255,6 +289,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
                 Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
+                Mail::DeviceDeleted => self.device_deleted(),
                 Mail::LeasesMoved => self.protocol.handle_command(now, Command::LeasesMoved),
                 #[cfg(debug_assertions)]
                 Mail::Probed(outcome) => self.report(Severity::Info, None, outcome),
@@ -287,6 +322,10 @@ impl<'a, P: Protocol> Control<'a, P> {
                 Order::Command(command) => self.protocol.handle_command(clock(), command),
                 Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
                 Order::Change(change) => change(&mut self.protocol, clock()),
+                Order::BindUdp(order) => {
+                    self.bind_udp(order);
+                    continue;
+                }
                 Order::Inspect(inspection) => {
                     self.inspect(inspection);
                     continue;

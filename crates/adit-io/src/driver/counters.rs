@@ -2,27 +2,34 @@
 
 use std::io;
 
-use crate::netlink::Netlink;
+use crate::netlink::{LinkInfo, Netlink};
 
-/// Asks for the counters of a device, which needs no right.
+/// Asks for the counters of a device, which needs no right. All are 0 where the device was moved to another network
+/// namespace.
 #[derive(Debug)]
 pub(super) struct LinkCounters {
     netlink: Netlink,
     name: String,
+    index: u32,
 }
 
 impl LinkCounters {
-    pub(super) fn new(name: &str) -> io::Result<Self> {
-        Ok(LinkCounters { netlink: Netlink::open()?, name: name.to_owned() })
+    pub(super) fn new(name: &str, index: u32) -> io::Result<Self> {
+        Ok(LinkCounters { netlink: Netlink::open()?, name: name.to_owned(), index })
+    }
+
+    /// Another device may have its name by now.
+    fn link(&mut self) -> Option<LinkInfo> {
+        self.netlink.link(&self.name).ok().filter(|link| link.index == self.index)
     }
 
     /// Packets that the device's queue dropped because it was full; 0 if the kernel does not say.
     pub(super) fn tx_dropped(&mut self) -> u64 {
-        self.netlink.link(&self.name).map(|link| link.tx_dropped).unwrap_or(0)
+        self.link().map_or(0, |link| link.tx_dropped)
     }
 
     /// Bytes of packets taken from the device and given to it.
     pub(super) fn bytes(&mut self) -> (u64, u64) {
-        self.netlink.link(&self.name).map(|link| (link.tx_bytes, link.rx_bytes)).unwrap_or_default()
+        self.link().map(|link| (link.tx_bytes, link.rx_bytes)).unwrap_or_default()
     }
 }

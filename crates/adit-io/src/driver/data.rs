@@ -14,6 +14,7 @@ use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
 use super::members::{Members, socket_path};
+use super::sources::Sources;
 use super::status::LossCounters;
 use crate::clock;
 use crate::clock::coarse_clock;
@@ -36,6 +37,7 @@ pub(super) struct DataLoop {
     pub(super) forwards: MailReceiver<Forward>,
     pub(super) others: OtherWorkers,
     pub(super) losses: Arc<LossCounters>,
+    pub(super) sources: Arc<Sources>,
     /// What the TUN device takes merged.
     pub(super) merge: MergePolicy,
     /// A client leaves packets in the TUN device while its connection is full.
@@ -62,6 +64,8 @@ pub(super) struct Running {
     /// What is read from the TUN device.
     pub(super) packet: Vec<u8>,
     pub(super) tun_watched: bool,
+    /// The TUN device was deleted.
+    pub(super) tun_deleted: bool,
     stopped: bool,
 }
 
@@ -85,12 +89,13 @@ impl DataLoop {
             losses: self.losses,
             back_pressure: self.back_pressure,
             poller,
-            links: Links::default(),
+            links: Links::new(self.sources),
             transmit_batch: TransmitBatch::new(),
             receive_batch: ReceiveBatch::new(self.merge),
             gathered: Gathered::default(),
             packet: vec![0; READ_BUFFER],
             tun_watched: true,
+            tun_deleted: false,
             stopped: false,
         };
         running.run()
@@ -153,7 +158,13 @@ impl Running {
                 DataMail::Control { connection, datagram } => {
                     self.links.send_control(connection, &datagram, &self.losses);
                 }
-                DataMail::AddEndpoint(id, member) => self.members.add(id, member),
+                DataMail::AddEndpoint(id, member) => {
+                    self.members.add(id, member);
+                    if self.tun_deleted {
+                        self.members.post(id, Mail::DeviceDeleted);
+                    }
+                }
+                DataMail::AnswerUnreachable => self.egress.answer_unreachable(),
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
                     self.classify_for(endpoint, &socket_path(number), demultiplexer);
@@ -187,7 +198,7 @@ impl Running {
         for Broken { endpoint, connection, reason } in self.links.settle(&self.poller) {
             self.members.post(endpoint, Mail::Broken { connection, reason });
         }
-        let watch = self.has_room();
+        let watch = !self.tun_deleted && self.has_room();
         if watch == self.tun_watched {
             return;
         }

@@ -14,6 +14,7 @@ use super::error::DriverError;
 use super::forward::OtherWorkers;
 use super::ids::EndpointId;
 use super::mail::{DataMail, Mail, Member};
+use super::sources::Sources;
 use super::status::LossCounters;
 use super::threads::Threads;
 use super::workers::{MAX_WORKERS, Worker};
@@ -66,7 +67,8 @@ pub(super) struct Device {
     pub(super) workers: Vec<Worker>,
     /// What the data threads lost.
     pub(super) losses: Arc<LossCounters>,
-    next_socket: AtomicU32,
+    /// The numbers of sockets.
+    pub(super) sources: Arc<Sources>,
     next_connection: AtomicU32,
     endpoints: Arc<Endpoints>,
     _threads: Threads,
@@ -80,16 +82,17 @@ impl Device {
         // There is one queue at least.
         let Some(tun) = queues.first().map(Arc::clone) else { return Err(DriverError::Workers(0)) };
         let offloads = try_offloads(&tun, config.tun.offloads);
-        let (losses, endpoints) = (Arc::default(), Arc::new(Endpoints::default()));
+        let common = Common::default();
         let mut threads = Threads::default();
-        let workers = start_workers(config, queues, &losses, &endpoints, &mut threads)?;
+        let workers = start_workers(config, queues, &common, &mut threads)?;
+        let Common { losses, endpoints, sources } = common;
         Ok(Arc::new(Device {
             tun,
             offloads,
             is_shared,
             workers,
             losses,
-            next_socket: AtomicU32::new(0),
+            sources,
             next_connection: AtomicU32::new(0),
             endpoints,
             _threads: threads,
@@ -109,14 +112,14 @@ impl Device {
         }
     }
 
-    /// A number that no other UDP socket of the device has.
-    pub(super) fn next_socket(&self) -> u32 {
-        self.next_socket.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// A number that no other connection of the device has.
     pub(super) fn next_connection(&self) -> u32 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Senders of packets that cannot be carried are told so from now on.
+    pub(super) fn answer_unreachable(&self) {
+        self.tell_workers(|| DataMail::AnswerUnreachable);
     }
 
     fn tell_workers(&self, mail: impl Fn() -> DataMail) {
@@ -218,12 +221,19 @@ fn worker_count(config: &DriverConfig) -> Result<usize, DriverError> {
     }
 }
 
+/// What the data threads have in common.
+#[derive(Default)]
+struct Common {
+    losses: Arc<LossCounters>,
+    endpoints: Arc<Endpoints>,
+    sources: Arc<Sources>,
+}
+
 /// Starts a data thread for each queue of the device.
 fn start_workers(
     config: &DriverConfig,
     queues: Vec<Arc<Tun>>,
-    losses: &Arc<LossCounters>,
-    endpoints: &Arc<Endpoints>,
+    common: &Common,
     threads: &mut Threads,
 ) -> Result<Vec<Worker>, DriverError> {
     let (mut boxes, mut receivers) = (Vec::new(), Vec::new());
@@ -245,10 +255,11 @@ fn start_workers(
             mail: orders,
             forwards,
             others: OtherWorkers::new(boxes.clone(), Arc::clone(&forwarded)),
-            losses: Arc::clone(losses),
+            losses: Arc::clone(&common.losses),
+            sources: Arc::clone(&common.sources),
             back_pressure: config.single_peer,
         };
-        threads.start(number, mail.clone(), Arc::clone(endpoints), || data_loop.run())?;
+        threads.start(number, mail.clone(), Arc::clone(&common.endpoints), || data_loop.run())?;
         workers.push(Worker { mail, counters, forwarded });
     }
     Ok(workers)

@@ -1,12 +1,14 @@
 //! The data thread's way from the TUN device to the network.
 
-use std::io;
+use std::io::{self, IoSlice};
 
 use adit_dataplane::Offload;
 
 use super::data::Running;
 use super::forward::Forward;
 use super::links::QUEUE_LIMIT;
+use super::mail::Mail;
+use super::status::count;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
@@ -25,10 +27,12 @@ impl Running {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    let name = self.tun.name();
-                    return Err(format!("cannot read from {name}: {error}; was the device deleted?"));
+                // What tun_chr_read_iter (Linux's drivers/net/tun.c) says of a device that was deleted.
+                Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
+                    self.leave_tun();
+                    break;
                 }
+                Err(error) => return Err(format!("cannot read from {}: {error}", self.tun.name())),
             };
             let read = self.packet.get_mut(..length).and_then(<[u8]>::split_first_chunk_mut);
             let Some((header, packet)) = read else {
@@ -59,6 +63,14 @@ impl Running {
         Ok(())
     }
 
+    /// The TUN device is gone. The endpoints end one after the other, as their protocols want.
+    fn leave_tun(&mut self) {
+        self.tun_deleted = true;
+        self.tun_watched = false;
+        self.poller.remove(&*self.tun);
+        self.members.post_all(|| Mail::DeviceDeleted);
+    }
+
     /// Sends what the data plane put into the transmit batch.
     pub(super) fn send(&mut self) {
         let limit = self.queue_limit();
@@ -86,10 +98,17 @@ impl Running {
         !(self.links.stalled() || self.back_pressure && self.links.full())
     }
 
+    /// Hands out what the data plane says beside what it sends.
     fn pass_on_notices(&mut self) {
         for notice in self.egress.take_notices() {
             self.members.notice(notice);
             self.members.wake();
+        }
+        for answer in self.egress.take_answers() {
+            let header = Offload::NONE.to_vnet_header();
+            if self.tun.write(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_err() {
+                count(&self.losses.tun_write);
+            }
         }
     }
 }

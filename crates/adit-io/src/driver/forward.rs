@@ -87,7 +87,10 @@ impl Running {
                     }
                 }
                 Some(Forward::Datagrams { path, segment, mut bytes }) => {
-                    self.ingress.open_datagrams(path, &mut bytes, segment, &mut self.receive_batch);
+                    let (socket, all) = (self.links.socket_path(&path), 0..bytes.len());
+                    let out = &mut self.receive_batch;
+                    self.ingress.gather_datagrams_at(&socket, path, &mut bytes, all, segment, out);
+                    out.finish(&mut bytes);
                     self.deliver(&mut bytes, Origin::OtherWorker);
                 }
             }

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use adit_core::{Command, EventOf, Instant, Protocol};
 use adit_dataplane::Snapshot;
 
+use super::binding::{BindAnswer, BindOrder, UdpBinding};
 use super::mail::Mail;
 use super::status::IoStatus;
 use crate::mailbox::Mailbox;
@@ -43,6 +44,7 @@ pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
 /// What a [`Handle`] sends to the control thread.
 pub(crate) enum Order<P: Protocol> {
     Change(Change<P>),
+    BindUdp(BindOrder<P>),
     Command(Command),
     Reply(P::Reply),
     Inspect(Inspection<P>),
@@ -88,6 +90,19 @@ impl<P: Protocol> Handle<P> {
     /// ended, or ends first; false if that is known already.
     pub fn change(&self, change: Change<P>) -> bool {
         self.send(Order::Change(change))
+    }
+
+    /// Binds UDP sockets for both address families in place of those that were bound so before, or marks those anew. All
+    /// is done or nothing: on an error the sockets and the mark are as before, and the error has the system's number.
+    ///
+    /// `answer` is called on the control thread when the new sockets are known to the protocol
+    /// ([`Command::SocketBound`]) and to the data threads. Paths on the old ones are of no use after it: the protocol has
+    /// its peers move there. What still comes by the old ones is given to it as if by the new ones. The answer is dropped
+    /// without a call when the driver has ended, or ends first; false if that is known already.
+    ///
+    /// After [`crate::confine_keeping`] it works if the process kept [`crate::Kept::udp_sockets`].
+    pub fn bind_udp(&self, binding: UdpBinding, answer: BindAnswer<P>) -> bool {
+        self.send(Order::BindUdp(BindOrder { binding, answer }))
     }
 
     fn send(&self, order: Order<P>) -> bool {

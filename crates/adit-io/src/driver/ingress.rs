@@ -44,10 +44,18 @@ impl Running {
                     count(&self.losses.udp_truncated);
                     continue;
                 }
-                let path = Path::Udp { socket: number, remote: message.from };
+                let socket = Path::Udp { socket: number, remote: message.from };
+                let path = match message.local {
+                    None => socket,
+                    Some(local) => {
+                        let socket = self.links.arrived(number, local, &self.members);
+                        Path::Udp { socket, remote: message.from }
+                    }
+                };
                 let start = at + message.at;
                 let within = start..(start + message.len).min(buffer.len());
-                self.ingress.gather_datagrams(path, buffer, within, message.segment, &mut self.receive_batch);
+                let out = &mut self.receive_batch;
+                self.ingress.gather_datagrams_at(&socket, path, buffer, within, message.segment, out);
                 total += message.len;
             }
             let last = !more || total >= RECEIVE_BATCH_BYTES;

@@ -12,9 +12,14 @@ use adit_core::{ConnectionId, Instant, Path};
 use adit_dataplane::GsoBatch;
 
 use super::ids::EndpointId;
+use super::mail::Mail;
+use super::members::Members;
+use super::sources::{Source, Sources};
 use super::status::{LossCounters, count};
 use crate::clock;
+use crate::clock::coarse_clock;
 use crate::poller::{Interest, Poller, Token};
+use crate::sys::LocalAddress;
 use crate::tcp::{Taken, Writer};
 use crate::udp::{Backlog, UdpSocket};
 
@@ -22,6 +27,8 @@ use crate::udp::{Backlog, UdpSocket};
 pub(super) const QUEUE_LIMIT: usize = 256 * 1024;
 /// Bytes that may wait for a connection before control records are dropped too.
 const CONTROL_QUEUE_LIMIT: usize = 2 * QUEUE_LIMIT;
+/// How long the number of a local address is remembered.
+const REMEMBER: Duration = Duration::from_secs(1);
 /// How long a closing connection may take to send what waits.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -77,6 +84,16 @@ struct Link {
     backlog: Backlog,
     /// The poller waits for room too.
     awaits_room: bool,
+    /// Which of our addresses the last datagram came to, if the socket says so.
+    last: Option<Last>,
+}
+
+/// A local address and its number.
+struct Last {
+    local: LocalAddress,
+    source: Source,
+    /// When the number is looked up again, which keeps it in use.
+    until: Instant,
 }
 
 /// A connection that failed, and why.
@@ -87,9 +104,9 @@ pub(super) struct Broken {
 }
 
 /// The sockets and connections of a data thread.
-#[derive(Default)]
 pub(super) struct Links {
     sockets: BTreeMap<u32, Link>,
+    sources: Arc<Sources>,
     /// Sockets with something that waits, or that had until now: those to look after.
     stalled: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -98,6 +115,50 @@ pub(super) struct Links {
 }
 
 impl Links {
+    pub(super) fn new(sources: Arc<Sources>) -> Self {
+        Links {
+            sockets: BTreeMap::new(),
+            sources,
+            stalled: BTreeSet::new(),
+            connections: BTreeMap::new(),
+            busy: BTreeSet::new(),
+        }
+    }
+
+    /// The number for the path of a datagram that came to that address at a socket. The control thread hears of a new one
+    /// before it gets anything with it.
+    pub(super) fn arrived(&mut self, number: u32, local: LocalAddress, members: &Members) -> u32 {
+        let Some(link) = self.sockets.get_mut(&number) else { return number };
+        let now = coarse_clock();
+        if let Some(last) = link.last.as_ref().filter(|last| last.local == local && now < last.until) {
+            last.source.restore();
+            return last.source.number;
+        }
+        let endpoint = link.endpoint;
+        let source = self.sources.arrived(number, local, now, |number, local| {
+            members.post(endpoint, Mail::AddressLearnt { number, local });
+        });
+        source.restore();
+        let found = source.number;
+        link.last = Some(Last { local, source, until: now + REMEMBER });
+        found
+    }
+
+    /// The local addresses of a socket have no numbers any more.
+    pub(super) fn forget_addresses(&self, number: u32) {
+        self.sources.remove_socket(number);
+    }
+
+    /// A path by the socket that a path is by.
+    pub(super) fn socket_path(&self, path: &Path) -> Path {
+        match *path {
+            Path::Udp { socket, remote } if !self.sockets.contains_key(&socket) => {
+                Path::Udp { socket: self.sources.socket_of(socket), remote }
+            }
+            path => path,
+        }
+    }
+
     pub(super) fn add_socket(
         &mut self,
         (endpoint, number): (EndpointId, u32),
@@ -105,8 +166,10 @@ impl Links {
         poller: &Poller,
     ) -> io::Result<()> {
         poller.add(&*socket, Token::Udp(number), Interest::Read)?;
-        self.sockets
-            .insert(number, Link { endpoint, socket, backlog: Backlog::default(), awaits_room: false });
+        self.sockets.insert(
+            number,
+            Link { endpoint, socket, backlog: Backlog::default(), awaits_room: false, last: None },
+        );
         Ok(())
     }
 
@@ -152,7 +215,7 @@ impl Links {
 
     /// The endpoint whose socket or connection a path is by.
     pub(super) fn endpoint_at(&self, path: &Path) -> Option<EndpointId> {
-        match path {
+        match &self.socket_path(path) {
             Path::Udp { socket, .. } => Some(self.sockets.get(socket)?.endpoint),
             Path::Tcp { connection, .. } => Some(self.connections.get(connection)?.endpoint),
         }
@@ -198,17 +261,23 @@ impl Links {
         let mut gso_batches = gso_batches.peekable();
         while let Some(gso_batch) = gso_batches.next() {
             match gso_batch.path {
-                Path::Udp { socket: number, .. } => match self.sockets.get_mut(&number) {
-                    Some(Link { socket, backlog, .. }) => {
-                        let others = iter::from_fn(|| gso_batches.next_if(|next| is_by_socket(next, number)));
-                        let refused = socket.send_gso_batches(iter::once(gso_batch).chain(others), backlog);
-                        if !backlog.is_empty() {
-                            self.stalled.insert(number);
-                        }
-                        losses.udp_send.fetch_add(refused, Ordering::Relaxed);
+                Path::Udp { socket: by, .. } => {
+                    let (number, source) = match self.sockets.contains_key(&by) {
+                        true => (by, None),
+                        false => self.sources.resolve(by, coarse_clock()).unwrap_or((by, None)),
+                    };
+                    let Some(Link { socket, backlog, .. }) = self.sockets.get_mut(&number) else {
+                        count(&losses.no_path);
+                        continue;
+                    };
+                    let others = iter::from_fn(|| gso_batches.next_if(|next| is_by_socket(next, by)));
+                    let all = iter::once(gso_batch).chain(others);
+                    let refused = socket.send_gso_batches(source.as_ref(), all, backlog);
+                    if !backlog.is_empty() {
+                        self.stalled.insert(number);
                     }
-                    None => count(&losses.no_path),
-                },
+                    losses.udp_send.fetch_add(refused, Ordering::Relaxed);
+                }
                 Path::Tcp { connection, .. } => self.write(connection, gso_batch.bytes, limit, losses),
             }
         }

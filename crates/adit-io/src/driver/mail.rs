@@ -1,6 +1,6 @@
 //! What the driver's threads tell each other.
 
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -21,6 +21,8 @@ pub(crate) enum Mail {
     Datagram { path: Path, bytes: Vec<u8> },
     /// Word from the data plane.
     Notice(Notice),
+    /// A datagram came to that address of ours, which has that number.
+    AddressLearnt { number: u32, local: SocketAddr },
     /// A thread is about to connect to one of these, and waits for a word that they can be reached.
     Reaching { addresses: Vec<IpAddr>, go: SyncSender<()> },
     /// The end of an attempt to reach a remote.
@@ -29,6 +31,8 @@ pub(crate) enum Mail {
     Broken { connection: ConnectionId, reason: String },
     /// What came on a connection that no peer uses is not cut into records; it is read no more.
     NotFramed { connection: ConnectionId, error: StreamError },
+    /// The TUN device is gone. Each data thread says so.
+    DeviceDeleted,
     /// Another endpoint evicted peers from the pool of the tunnel.
     LeasesMoved,
     /// What a thread could do of what it must not.
@@ -63,6 +67,8 @@ pub(crate) enum DataMail {
     },
     /// An endpoint, before its sockets and peers.
     AddEndpoint(EndpointId, Member),
+    /// Tell senders of packets that cannot be carried.
+    AnswerUnreachable,
     /// Close the endpoint's sockets, and its connections after what waits for them.
     RemoveEndpoint(EndpointId),
     AddSocket {

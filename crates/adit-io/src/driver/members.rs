@@ -34,6 +34,14 @@ impl Members {
         self.0.push(Entry { id, member, to_wake: false });
     }
 
+    /// Tells all control threads.
+    pub(super) fn post_all(&self, mail: impl Fn() -> Mail) {
+        for entry in &self.0 {
+            entry.member.control.post(mail());
+            entry.member.control.wake();
+        }
+    }
+
     pub(super) fn remove(&mut self, id: EndpointId) {
         self.0.retain(|entry| entry.id != id);
     }
@@ -43,8 +51,8 @@ impl Members {
     }
 
     /// Posts what must not be lost, and wakes the endpoint's control thread. One that is gone needs it no more.
-    pub(super) fn post(&mut self, id: EndpointId, mail: Mail) {
-        if let Some(entry) = self.get(id) {
+    pub(super) fn post(&self, id: EndpointId, mail: Mail) {
+        if let Some(entry) = self.0.iter().find(|entry| entry.id == id) {
             entry.member.control.post(mail);
             entry.member.control.wake();
         }
@@ -104,6 +112,7 @@ impl Running {
     /// The endpoint ends: nothing is received for it any more. Its peers are gone already.
     pub(super) fn remove_endpoint(&mut self, endpoint: EndpointId) {
         for number in self.links.sockets_of(endpoint) {
+            self.links.forget_addresses(number);
             self.ingress.forget_demultiplexer(&socket_path(number));
             self.links.remove_socket(number, &self.poller);
         }

@@ -4,6 +4,7 @@
 //! device (ingress), and *control* (the caller's own thread) drives the protocol: control datagrams, timers,
 //! commands, settings. Neither waits for the other.
 
+mod binding;
 mod control;
 mod counters;
 mod data;
@@ -21,6 +22,7 @@ mod network;
 mod overflow;
 #[cfg(debug_assertions)]
 mod probe;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,8 @@ use adit_core::{Ended, Install, Protocol, Transport};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 
+pub use self::binding::{BindAnswer, UdpBinding, UdpSockets};
+use self::binding::{Binder, Numbered};
 use self::control::Control;
 use self::counters::LinkCounters;
 pub use self::device::SharedDevice;
@@ -56,7 +60,7 @@ use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
 use crate::tcp::Listener;
-use crate::udp::{UdpOptions, UdpSocket};
+use crate::udp::{PairOptions, UdpOptions, UdpSocket};
 
 /// Makes the codec of a session from the parameters that its protocol gives.
 pub type MakeCodec<P> = fn(&Install<<P as Protocol>::Codec>) -> Result<SessionCodec, AeadError>;
@@ -78,6 +82,9 @@ pub struct Driver<P: Protocol> {
     link: LinkCounters,
     udp_options: UdpOptions,
     sockets: Vec<Bound>,
+    binder: Binder,
+    /// The sockets that the binder made.
+    pair: Vec<Numbered>,
     listeners: Vec<Listener>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
@@ -121,8 +128,10 @@ impl<P: Protocol> Driver<P> {
         let tun = Arc::clone(&shared.tun);
         let workers = shared.workers.len();
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
-        let mut routing = Routing::new(tun.name()).map_err(device)?;
-        routing.set_txqueuelen(config.tun.txqueuelen).map_err(device)?;
+        let handed_over = config.tun.descriptor.is_some();
+        let routing =
+            if handed_over { Routing::of_any_namespace(tun.name()) } else { Routing::new(tun.name()) };
+        let mut routing = routing.map_err(device)?;
         if config.changes_routing {
             routing.set_tunnel_group().map_err(device)?;
         }
@@ -160,9 +169,12 @@ impl<P: Protocol> Driver<P> {
         }
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
         let (orders, order_receiver) = mpsc::channel();
-        let link = LinkCounters::new(tun.name()).map_err(device)?;
         let index = routing.device();
+        let link = LinkCounters::new(tun.name(), index).map_err(device)?;
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
+        let steering = config.dataplane.demultiplexer.steering();
+        let binder =
+            Binder::new(PairOptions { count: workers, steering, learn_local: false, udp: udp_options });
         Ok(Driver {
             config,
             device: shared,
@@ -171,6 +183,8 @@ impl<P: Protocol> Driver<P> {
             link,
             udp_options,
             sockets,
+            binder,
+            pair: Vec::new(),
             listeners,
             mail,
             mail_receiver,
@@ -186,7 +200,7 @@ impl<P: Protocol> Driver<P> {
         self.device.tun.name()
     }
 
-    /// The kernel's number of the TUN device.
+    /// The kernel's number of the TUN device; 0 if it was handed over and is in another network namespace.
     pub fn tun_index(&self) -> u32 {
         self.index
     }
@@ -223,10 +237,47 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
+    /// Has packets from the device that cannot be carried answered with ICMP destination unreachable: those for which there
+    /// is no peer, or whose peer cannot be reached ([`adit_dataplane::Egress::answer_unreachable`]). It holds for all
+    /// endpoints of the device.
+    pub fn answer_unreachable(&self) {
+        self.device.answer_unreachable();
+    }
+
+    /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this machine's
+    /// addresses each datagram comes to. Each address at each socket then has a number of its own, which the protocol is
+    /// told as if it were a socket ([`adit_core::Command::SocketBound`], with the address) and which the paths of such
+    /// datagrams have. What is sent by that number leaves from that address, or from one that the system chooses when it
+    /// refuses the address, until a datagram comes to the address again. What is sent by the number of the socket itself
+    /// leaves from the address that the system chooses.
+    ///
+    /// At most 4,096 addresses of a socket have a number at once; those not used for three minutes give way. The datagrams
+    /// of others have the number of the socket itself. All are gone with their socket.
+    pub fn learn_local_addresses(&mut self) {
+        self.binder.learn_local_addresses();
+    }
+
+    /// Binds UDP sockets for both address families, or marks them anew, before the driver runs: see
+    /// [`Handle::bind_udp`]. Nothing is received from them before [`Observer::started`], and what comes until then waits
+    /// in them. Their numbers are those that the protocol will be told.
+    ///
+    /// # Errors
+    /// What the system refused, with its number. Then the sockets and the mark are as before.
+    pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
+        let present = self.pair.iter().flat_map(|(_, sockets)| sockets);
+        let new = self.binder.bind(binding, present, || self.device.sources.next_number())?;
+        if !new.is_empty() {
+            self.pair = new;
+        }
+        Ok(self.binder.sockets())
+    }
+
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
     /// first, then TCP.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        let udp = self.sockets.iter().filter_map(|bound| bound.sockets.first()).map(UdpSocket::local_address);
+        let groups =
+            self.sockets.iter().map(|bound| &bound.sockets).chain(self.pair.iter().map(|(_, group)| group));
+        let udp = groups.filter_map(|group| group.first()).map(UdpSocket::local_address);
         udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
     }
 
@@ -239,7 +290,7 @@ impl<P: Protocol> Driver<P> {
     /// last endpoint the device and the data threads.
     ///
     /// # Errors
-    /// Why it could not go on.
+    /// Why it could not go on. [`DriverError::DeviceDeleted`] comes after the protocol has ended in order.
     pub fn run(self, protocol: P, observer: &mut dyn Observer<P>) -> Result<Ended, DriverError> {
         let losses = Arc::default();
         let membership = Membership::new(Arc::clone(&self.device), &self.config, &self.mail, &losses)?;

@@ -1,8 +1,11 @@
 //! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
 
+mod binding;
 mod codec;
 mod demultiplexers;
+mod device;
 mod endpoints;
+mod sources;
 mod toy;
 mod turns;
 mod workers;
@@ -522,17 +525,6 @@ fn a_failure_to_open_is_told() {
         let running = start(client_config(Transport::Tcp, "127.0.0.1:9".parse().unwrap()), "10.9.0.1/24");
         running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("127.0.0.1:9")));
         running.stop();
-    });
-}
-
-#[test]
-fn a_deleted_device_ends_the_driver_with_words() {
-    in_fresh_network(|| {
-        let running = start(server_config(Transport::Udp, "127.0.0.1:0"), "10.9.0.1/24");
-        running.wait_until_up();
-        assert!(process::Command::new("ip").args(["link", "delete", "tun0"]).status().unwrap().success());
-        let error = running.thread.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("data") && error.contains("tun0"), "{error}");
     });
 }
 

@@ -13,6 +13,7 @@ use seccompiler::{
     apply_filter_all_threads,
 };
 
+use super::Kept;
 use crate::sys::{Step, in_every_thread};
 
 /// The newest Landlock whose rights are known here.
@@ -55,7 +56,7 @@ impl Sandbox {
 }
 
 /// Puts all threads into the sandbox. Needs `no_new_privs`.
-pub(super) fn enter() -> io::Result<Sandbox> {
+pub(super) fn enter(kept: Kept) -> io::Result<Sandbox> {
     // The time zone's file is read at the first question for a local time, and the generator of random numbers looks
     // for the kernel's ways at the first number.
     crate::local_time(crate::unix_now());
@@ -66,7 +67,7 @@ pub(super) fn enter() -> io::Result<Sandbox> {
         }
         None => Layer::Unavailable("the kernel has no Landlock".to_owned()),
     };
-    let seccomp = match install(&[without_clone3()?, tunnel_filter()?]) {
+    let seccomp = match install(&[without_clone3()?, tunnel_filter(kept)?]) {
         Ok(()) => Layer::On,
         Err(error) => Layer::Unavailable(error.to_string()),
     };
@@ -122,14 +123,17 @@ fn without_clone3() -> io::Result<BpfProgram> {
 ///
 /// The kernel remembers which calls are allowed whatever their arguments (Linux 5.11), so those of the packet path
 /// must have no conditions and then do not run the filter at all.
-fn tunnel_filter() -> io::Result<BpfProgram> {
+fn tunnel_filter(kept: Kept) -> io::Result<BpfProgram> {
     let mut rules: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|number| (*number, Vec::new())).collect();
-    rules.extend(conditional().map_err(io::Error::other)?);
+    rules.extend(conditional(kept).map_err(io::Error::other)?);
+    if kept.udp_sockets {
+        rules.insert(libc::SYS_bind, Vec::new());
+    }
     compile(rules, refusal(libc::EPERM), SeccompAction::Allow)
 }
 
 /// Calls that are allowed for some arguments.
-fn conditional() -> Result<Rules, seccompiler::BackendError> {
+fn conditional(kept: Kept) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq};
     let number = |value: libc::c_int| u64::from(value.unsigned_abs());
@@ -144,6 +148,21 @@ fn conditional() -> Result<Rules, seccompiler::BackendError> {
     let thread = number(libc::CLONE_THREAD);
     let this_process = u64::from(std::process::id());
     let kind = MaskedEq(0xf);
+    let udp = |family| {
+        SeccompRule::new(vec![
+            argument(0, Eq, family)?,
+            argument(1, kind.clone(), libc::SOCK_DGRAM)?,
+            argument(2, Eq, libc::IPPROTO_UDP)?,
+        ])
+    };
+    // To the system's log and the service manager: datagrams within the machine.
+    let mut sockets = vec![SeccompRule::new(vec![
+        argument(0, Eq, libc::AF_UNIX)?,
+        argument(1, kind.clone(), libc::SOCK_DGRAM)?,
+    ])?];
+    if kept.udp_sockets {
+        sockets.extend([udp(libc::AF_INET)?, udp(libc::AF_INET6)?]);
+    }
     Ok(BTreeMap::from([
         // A thread, never a process.
         (
@@ -153,14 +172,7 @@ fn conditional() -> Result<Rules, seccompiler::BackendError> {
         // No memory becomes code.
         (libc::SYS_mmap, not_executable()?),
         (libc::SYS_mprotect, not_executable()?),
-        // To the system's log and the service manager: datagrams within the machine.
-        (
-            libc::SYS_socket,
-            vec![SeccompRule::new(vec![
-                argument(0, Eq, libc::AF_UNIX)?,
-                argument(1, kind, libc::SOCK_DGRAM)?,
-            ])?],
-        ),
+        (libc::SYS_socket, sockets),
         // To the helper.
         (libc::SYS_socketpair, one_of(0, &[libc::AF_UNIX])?),
         // A signal to itself: the management socket's `signal SIGTERM`.
@@ -321,108 +333,4 @@ const DANGEROUS: &[libc::c_long] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::io::Read as _;
-    use std::net::{SocketAddr, UdpSocket};
-    use std::os::unix::net::{UnixDatagram, UnixStream};
-    use std::process::Command;
-    use std::sync::mpsc;
-    use std::thread;
-
-    use rustix::process::{DumpableBehavior, Resource, dumpable_behavior, getrlimit};
-    use socket2::{Domain, Socket, Type};
-
-    use super::super::{Confined, confine, forbid_core_files};
-    use super::*;
-
-    /// Runs as a process of its own, as root, for good.
-    #[test]
-    #[ignore = "the other test runs it"]
-    fn in_a_process_of_its_own() {
-        let open = || File::open("/etc/passwd").map(drop).map_err(|error| error.raw_os_error());
-        let (go, wait) = mpsc::channel::<()>();
-        let before = thread::spawn(move || {
-            wait.recv().unwrap();
-            open()
-        });
-        // The calls that use it are allowed; what holds it back is Landlock, since Linux 6.7.
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let threads: Vec<_> = std::fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).collect();
-        let mut files: Vec<File> =
-            threads.iter().map(|thread| File::open(thread.path().join("status")).unwrap()).collect();
-
-        let confined = confine(None, true).unwrap();
-        let all = Confined {
-            bounding_set: Layer::On,
-            sandbox: Sandbox { landlock: Layer::On, seccomp: Layer::On },
-        };
-        assert_eq!(confined, all);
-        assert!(files.len() >= 2, "this thread, and one from before");
-        for file in &mut files {
-            let mut status = String::new();
-            file.read_to_string(&mut status).unwrap();
-            for set in ["Inh", "Prm", "Eff", "Bnd", "Amb"] {
-                assert!(status.contains(&format!("Cap{set}:\t0000000000000000\n")), "{status}");
-            }
-            assert!(status.contains("NoNewPrivs:\t1\n") && status.contains("Seccomp:\t2\n"), "{status}");
-        }
-        go.send(()).unwrap();
-        assert_eq!(before.join().unwrap(), Err(Some(libc::EPERM)));
-        assert_eq!(thread::spawn(open).join().unwrap(), Err(Some(libc::EPERM)), "threads can be started");
-        let connected = socket.connect(&SocketAddr::from(([127, 0, 0, 1], 9)).into());
-        assert_eq!(connected.unwrap_err().raw_os_error(), Some(libc::EACCES), "by Landlock");
-        assert!(Command::new("/bin/true").spawn().is_err());
-        assert!(UdpSocket::bind("127.0.0.1:0").is_err());
-        assert!(UnixStream::pair().is_ok() && UnixDatagram::unbound().is_ok());
-    }
-
-    /// The same without the sandbox.
-    #[test]
-    #[ignore = "the other test runs it"]
-    fn in_a_process_without_sandbox() {
-        forbid_core_files().unwrap();
-        let Confined { sandbox, .. } = confine(None, false).unwrap();
-        assert_eq!(sandbox, Sandbox::switched_off());
-        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
-        let core = getrlimit(Resource::Core);
-        assert_eq!((core.current, core.maximum), (Some(0), Some(0)));
-    }
-
-    #[test]
-    fn every_thread_gives_up_its_rights() {
-        if !rustix::process::geteuid().is_root() || !matches!(ruleset(), Ok(Some(_))) {
-            #[allow(clippy::print_stderr)]
-            {
-                eprintln!("NOT TESTED: needs root, and a kernel with Landlock");
-            }
-            return;
-        }
-        for name in ["in_a_process_of_its_own", "in_a_process_without_sandbox"] {
-            let outcome = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", &format!("privileges::sandbox::tests::{name}"), "--ignored"])
-                .output()
-                .unwrap();
-            assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stdout));
-        }
-    }
-
-    /// The packet path must not run the filter: what has conditions does.
-    #[test]
-    fn calls_of_the_packet_path_have_no_conditions() {
-        let conditional = conditional().unwrap();
-        for number in [
-            libc::SYS_read,
-            libc::SYS_write,
-            libc::SYS_writev,
-            libc::SYS_recvmsg,
-            libc::SYS_recvmmsg,
-            libc::SYS_sendmsg,
-            libc::SYS_sendmmsg,
-            libc::SYS_epoll_pwait,
-            libc::SYS_futex,
-        ] {
-            assert!(ALLOWED.contains(&number) && !conditional.contains_key(&number), "{number}");
-        }
-    }
-}
+mod tests;

@@ -24,8 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_micros(50);
 pub(crate) enum Step<'a> {
     /// Capabilities that a program could gain: the bounding and the ambient set (capabilities(7)). Needs CAP_SETPCAP.
     Bounds,
-    /// All capabilities of its own.
-    Capabilities,
+    /// All capabilities of its own. Not in the calling thread, which may keep some.
+    OthersCapabilities,
     /// That a program has more rights than the thread that runs it (`PR_SET_NO_NEW_PRIVS`).
     NewPrivileges,
     /// All access to files that the Landlock ruleset does not grant (landlock(7)). Needs `NewPrivileges` first.
@@ -54,7 +54,7 @@ pub(crate) fn in_every_thread(step: Step<'_>) -> io::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (number, ruleset) = match step {
         Step::Bounds => (BOUNDS, -1),
-        Step::Capabilities => (CAPABILITIES, -1),
+        Step::OthersCapabilities => (CAPABILITIES, -1),
         Step::NewPrivileges => (NEW_PRIVILEGES, -1),
         Step::Files(ruleset) => (FILES, ruleset.as_raw_fd()),
     };
@@ -68,7 +68,8 @@ pub(crate) fn in_every_thread(step: Step<'_>) -> io::Result<()> {
     set_handler(libc::SIG_IGN)?;
     outcome?;
     // The caller comes last: it reads /proc for the others.
-    match give_up().max(FAILED.load(Ordering::SeqCst)) {
+    let own = if matches!(step, Step::OthersCapabilities) { 0 } else { give_up() };
+    match own.max(FAILED.load(Ordering::SeqCst)) {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::{Sent, UdpSocket};
+use super::{PinnedSource, Sent, UdpSocket};
 
 /// Bytes that may wait before more are dropped. The TUN device is not read while anything waits, so this is
 /// what was sealed before that was known, and what clients send each other meanwhile.
@@ -21,6 +22,7 @@ struct Waiting {
     bytes: Vec<u8>,
     segment: usize,
     to: SocketAddr,
+    source: Option<Arc<PinnedSource>>,
 }
 
 impl Backlog {
@@ -29,12 +31,19 @@ impl Backlog {
     }
 
     /// Keeps a copy of `bytes`, datagrams of `segment` bytes, for later. False when too much waits already.
-    pub(super) fn push(&mut self, bytes: &[u8], segment: usize, to: SocketAddr) -> bool {
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+        source: Option<&Arc<PinnedSource>>,
+    ) -> bool {
         if self.bytes + bytes.len() > LIMIT {
             return false;
         }
         self.bytes += bytes.len();
-        self.waiting.push_back(Waiting { bytes: bytes.to_vec(), segment, to });
+        let source = source.map(Arc::clone);
+        self.waiting.push_back(Waiting { bytes: bytes.to_vec(), segment, to, source });
         true
     }
 
@@ -43,7 +52,7 @@ impl Backlog {
         let mut refused = 0;
         while let Some(mut first) = self.waiting.pop_front() {
             self.bytes -= first.bytes.len();
-            match socket.try_send(&first.bytes, first.segment, first.to) {
+            match socket.try_send(first.source.as_deref(), &first.bytes, first.segment, first.to) {
                 Sent::All => {}
                 Sent::Refused(_) => refused += 1,
                 Sent::Blocked { taken } => {
@@ -96,7 +105,7 @@ mod tests {
                 let sent = gso_batches.iter().map(|bytes| GsoBatch { path, segment: 1_000, bytes });
                 let mut backlog = Backlog::default();
                 let before = clock();
-                assert_eq!(sender.send_gso_batches(sent, &mut backlog), 0);
+                assert_eq!(sender.send_gso_batches(None, sent, &mut backlog), 0);
                 assert!(clock() < before + Duration::from_millis(150), "it waited");
                 assert!(!backlog.is_empty());
 
@@ -120,7 +129,7 @@ mod tests {
     fn what_waits_has_a_limit() {
         let mut backlog = Backlog::default();
         let to = "127.0.0.1:9".parse().unwrap();
-        let fitting = (0..1_000).take_while(|_| backlog.push(&[0; 10_000], 1_000, to)).count();
+        let fitting = (0..1_000).take_while(|_| backlog.push(&[0; 10_000], 1_000, to, None)).count();
         assert_eq!(fitting, LIMIT / 10_000);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use adit_dataplane::GsoBatch;
 
-use super::{Backlog, RECEIVE_SLOT, Sent, UdpSocket, normalised};
+use super::{Backlog, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
 
 /// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
@@ -35,6 +36,7 @@ impl Gathered {
 /// Messages that wait for the next system call.
 struct Batch<'a> {
     socket: &'a UdpSocket,
+    source: Option<&'a Arc<PinnedSource>>,
     backlog: &'a mut Backlog,
     messages: [Message<'a>; SEND_BATCH],
     used: usize,
@@ -66,14 +68,16 @@ impl UdpSocket {
     /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
     /// message, and one call takes many messages. Does not wait: what the socket's buffer has no room for goes
     /// to the backlog, and so does all that comes while anything is there. Gives how many messages the system
-    /// refused, or the backlog; the others are sent nevertheless.
+    /// refused, or the backlog; the others are sent nevertheless. All leave from `source`, or, without one, from the
+    /// addresses that the system chooses.
     pub(crate) fn send_gso_batches<'a>(
         &'a self,
+        source: Option<&'a Arc<PinnedSource>>,
         gso_batches: impl Iterator<Item = GsoBatch<'a>>,
         backlog: &'a mut Backlog,
     ) -> u64 {
         let messages = [Message::NONE; SEND_BATCH];
-        let mut batch = Batch { socket: self, backlog, messages, used: 0, refused: 0 };
+        let mut batch = Batch { socket: self, source, backlog, messages, used: 0, refused: 0 };
         for gso_batch in gso_batches {
             let to = self.wire_address(gso_batch.path.remote());
             let segment = gso_batch.segment.max(1);
@@ -108,13 +112,16 @@ impl<'a> Batch<'a> {
             let taken = match others {
                 [] => 0,
                 _ if !self.backlog.is_empty() => 0,
-                _ => sys::send_many(self.socket.as_fd(), rest).unwrap_or(0),
+                _ => {
+                    let source = self.source.and_then(|source| source.get());
+                    sys::send_many(self.socket.as_fd(), rest, source).unwrap_or(0)
+                }
             };
             rest = if taken > 0 {
                 rest.get(taken..).unwrap_or_default()
             } else {
                 // Alone, it is sent again, cut here, or kept, as the refusal asks for.
-                self.refused += u64::from(!send_or_keep(self.socket, self.backlog, first));
+                self.refused += u64::from(!send_or_keep(self.socket, self.source, self.backlog, first));
                 others
             };
         }
@@ -123,10 +130,15 @@ impl<'a> Batch<'a> {
 }
 
 /// Whether a message was sent, or kept because the socket's buffer is full or others wait already.
-fn send_or_keep(socket: &UdpSocket, backlog: &mut Backlog, message: &Message<'_>) -> bool {
+fn send_or_keep(
+    socket: &UdpSocket,
+    source: Option<&Arc<PinnedSource>>,
+    backlog: &mut Backlog,
+    message: &Message<'_>,
+) -> bool {
     let segment = message.segment.map_or(message.bytes.len(), usize::from);
     let taken = if backlog.is_empty() {
-        match socket.try_send(message.bytes, segment, message.to) {
+        match socket.try_send(source.map(|source| &**source), message.bytes, segment, message.to) {
             Sent::All => return true,
             Sent::Refused(_) => return false,
             Sent::Blocked { taken } => taken,
@@ -134,7 +146,7 @@ fn send_or_keep(socket: &UdpSocket, backlog: &mut Backlog, message: &Message<'_>
     } else {
         0
     };
-    backlog.push(message.bytes.get(taken..).unwrap_or_default(), segment, message.to)
+    backlog.push(message.bytes.get(taken..).unwrap_or_default(), segment, message.to, source)
 }
 
 #[cfg(test)]
@@ -193,7 +205,7 @@ mod tests {
                 sent_one.extend(bytes[..length].chunks(segment).map(<[u8]>::to_vec));
                 sent_two.extend(bytes[length / 2..length].chunks(segment).map(<[u8]>::to_vec));
             }
-            assert_eq!(from.send_gso_batches(gso_batches.into_iter(), &mut Backlog::default()), 0);
+            assert_eq!(from.send_gso_batches(None, gso_batches.into_iter(), &mut Backlog::default()), 0);
             assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
             assert_eq!(drain(&one, &mut Gathered::default()).0, sent_one, "offloads {offloads}");
             assert_eq!(drain(&two, &mut Gathered::default()).0, sent_two, "offloads {offloads}");
@@ -211,7 +223,7 @@ mod tests {
                 gso_batch(to, 500, &[2; 1_200]),
                 gso_batch(to, 100, &[3; 400]),
             ];
-            assert_eq!(socket.send_gso_batches(gso_batches.into_iter(), &mut Backlog::default()), 0);
+            assert_eq!(socket.send_gso_batches(None, gso_batches.into_iter(), &mut Backlog::default()), 0);
             let arrived = payloads(&tun, 10);
             let lengths: Vec<usize> = arrived.iter().map(|payload| payload.len() - 8).collect();
             assert_eq!(lengths, [400, 400, 200, 500, 500, 200, 100, 100, 100, 100]);
@@ -229,7 +241,7 @@ mod tests {
             gso_batch(address, 65_535, &oversize),
             gso_batch(address, 9, b"after"),
         ];
-        assert_eq!(from.send_gso_batches(gso_batches.into_iter(), &mut Backlog::default()), 1);
+        assert_eq!(from.send_gso_batches(None, gso_batches.into_iter(), &mut Backlog::default()), 1);
         assert!(wait_readable(&to).unwrap());
         assert_eq!(drain(&to, &mut Gathered::default()).0, [&b"befo"[..], b"re", b"after"]);
     }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use adit_dataplane::codec::Steering;
 
-use super::{UdpOptions, UdpSocket};
+use super::{Sharing, UdpOptions, UdpSocket};
 use crate::sys::{self, Instruction};
 
 // Classic BPF (linux/filter.h, linux/bpf_common.h).
@@ -78,7 +78,7 @@ impl UdpSocket {
         }
         let bind = |home: &IpAddr| {
             let address = SocketAddr::new(*home, bound.port());
-            match UdpSocket::bind_sharing(address, options) {
+            match UdpSocket::bind_one(address, options, Sharing { address: true, v4: false }) {
                 // It is gone, or not usable yet (IPv6, until duplicate address detection ends).
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
                 bound => Some(bound.and_then(|first| first.into_group(group.len(), rule, options))),
@@ -88,29 +88,25 @@ impl UdpSocket {
     }
 
     /// With as many more sockets at its address as make `count`.
-    fn into_group(
+    pub(super) fn into_group(
         self,
         count: usize,
         rule: Option<Steering>,
         options: &UdpOptions,
     ) -> io::Result<Vec<UdpSocket>> {
-        let first = self;
-        let bound = first.local_address()?;
-        let mut group = vec![first];
+        let mut group = vec![self];
         let Ok(number @ 2..) = u32::try_from(count) else { return Ok(group) };
         for socket in &group {
             // Only now: with this option from the start it would share the address with any program of ours.
             socket.socket.set_reuse_port(true)?;
         }
-        while group.len() < count {
-            group.push(UdpSocket::bind_sharing(bound, options)?);
+        let Some(first) = group.first() else { return Ok(group) };
+        let others = (1..count).map(|_| first.bind_another(options)).collect::<io::Result<Vec<_>>>()?;
+        match rule {
+            Some(rule) => sys::attach_reuseport_program(first.as_fd(), &program(rule, number))?,
+            None => sys::attach_reuseport_program(first.as_fd(), &FIRST)?,
         }
-        for socket in group.iter().take(1) {
-            match rule {
-                Some(rule) => sys::attach_reuseport_program(socket.as_fd(), &program(rule, number))?,
-                None => sys::attach_reuseport_program(socket.as_fd(), &FIRST)?,
-            }
-        }
+        group.extend(others);
         Ok(group)
     }
 }

@@ -3,6 +3,7 @@ use adit_core::TunnelSettings;
 use super::self_test::UdpOffloads;
 use super::*;
 use crate::routing::Routing;
+use crate::sys::LocalAddress;
 use crate::testing::in_fresh_network;
 use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
 
@@ -211,5 +212,62 @@ fn datagrams_longer_than_the_mtu_travel_in_fragments() {
         assert_eq!(socket.longest_segment("10.5.0.2:9".parse().unwrap()), 999, "shorter ones are still cut");
         socket.send(&[8; 1200], 400, "10.5.0.2:9".parse().unwrap()).unwrap();
         assert!(payloads(&tun, 3).iter().all(|payload| payload.len() == 408));
+    });
+}
+
+/// A batch, and a single datagram, from an address that is not there; then the batch again when it is.
+#[test]
+fn a_source_that_the_system_refuses_is_done_without() {
+    in_fresh_network(|| {
+        let add = "addr add 2001:db8::1 dev lo nodad".split(' ');
+        assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        let cases = [
+            ("0.0.0.0:0", "127.0.0.1", "127.0.0.9", "192.0.2.9"),
+            ("[::]:0", "::1", "2001:db8::1", "2001:db8::9"),
+        ];
+        for (any, loopback, there, gone) in cases {
+            let from = UdpSocket::bind(any.parse().unwrap(), &options(true)).unwrap();
+            let to = UdpSocket::bind(SocketAddr::new(loopback.parse().unwrap(), 0), &options(true)).unwrap();
+            let source = |ip: &str| PinnedSource::new(LocalAddress { ip: ip.parse().unwrap(), device: 0 });
+            let send = |source: &PinnedSource| {
+                let batch = [5; 3 * 700];
+                from.send_from(Some(source), &batch, 700, to.local_address().unwrap()).unwrap();
+                assert!(wait_readable(&to).unwrap());
+                let received = to.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
+                assert_eq!((received.len, received.segment), (2100, 700), "one large send");
+                received.from.ip()
+            };
+            let (good, bad) = (source(there), source(gone));
+            assert_eq!(send(&good).to_string(), there);
+            assert!(good.get().is_some());
+            for _ in 0..2 {
+                assert_eq!(send(&bad).to_string(), loopback);
+                assert!(bad.get().is_none());
+            }
+            assert_eq!(from.gso_limited_destinations(), 0, "it was not the length of the segments");
+            bad.restore();
+            assert!(bad.get().is_some());
+        }
+    });
+}
+
+#[test]
+fn sockets_say_where_datagrams_came_to() {
+    in_fresh_network(|| {
+        for (any, to) in [("0.0.0.0:0", "127.0.0.5"), ("[::]:0", "::1")] {
+            let socket = UdpSocket::bind(any.parse().unwrap(), &options(true)).unwrap();
+            let from = UdpSocket::bind(any.parse().unwrap(), &options(true)).unwrap();
+            let address = SocketAddr::new(to.parse().unwrap(), socket.local_address().unwrap().port());
+            let receive = || {
+                from.send(&[3; 1500], 500, address).unwrap();
+                assert!(wait_readable(&socket).unwrap());
+                let received = socket.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
+                assert_eq!((received.len, received.segment), (1500, 500));
+                received.local
+            };
+            assert_eq!(receive(), None, "nobody asked");
+            socket.learn_local_addresses().unwrap();
+            assert_eq!(receive(), Some(LocalAddress { ip: to.parse().unwrap(), device: 0 }));
+        }
     });
 }

@@ -92,6 +92,7 @@ impl Peer {
         if expired(&mut self.timers.unanswered, now) {
             let text = format!("{}: no answer for 15 s, so a new handshake", self.key);
             shared.report(Severity::Debug, self.path, text);
+            self.forget_source(shared);
             self.initiate(shared, false);
         }
         if expired(&mut self.timers.keepalive, now) {
@@ -110,6 +111,7 @@ impl Peer {
             return self.give_up(shared);
         }
         self.timers.attempts += 1;
+        self.forget_source(shared);
         self.initiate(shared, true);
         // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed.
         if self.timers.retry.is_none()

@@ -43,7 +43,12 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         file::Role::PointToPoint(point) => (false, point.listen.iter().map(listen).collect(), Vec::new()),
     };
     DriverConfig {
-        tun: TunConfig { name: config.device.name.clone(), txqueuelen: txqueuelen(config), offloads },
+        tun: TunConfig {
+            name: config.device.name.clone(),
+            txqueuelen: txqueuelen(config),
+            offloads,
+            ..TunConfig::default()
+        },
         single_peer: matches!(config.role, file::Role::Client(_)),
         changes_routing: matches!(config.role, file::Role::Client(_)),
         listen,

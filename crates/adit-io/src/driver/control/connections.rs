@@ -29,11 +29,8 @@ impl<P: Protocol> Control<'_, P> {
     /// The protocol uses the path no more.
     pub(super) fn close(&mut self, path: Path) {
         match path {
-            Path::Udp { socket, .. } if self.listening.contains(&socket) => {}
-            Path::Udp { socket, .. } => {
-                self.sockets.remove(&socket);
-                self.workers.remove_sockets(socket);
-            }
+            Path::Udp { socket, .. } if self.is_listening(socket) => {}
+            Path::Udp { socket, .. } => self.remove_sockets(socket),
             Path::Tcp { connection, .. } => self.forget(connection),
         }
     }

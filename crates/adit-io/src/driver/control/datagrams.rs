@@ -1,17 +1,14 @@
-//! Control datagrams, received and sent, and the UDP sockets.
+//! Control datagrams, received and sent.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Command, Instant, Path, Protocol, Rejected, Severity};
-use adit_dataplane::codec::Demultiplexer;
+use adit_core::{Instant, Path, Protocol, Rejected, Severity};
 
 use super::Control;
 use crate::clock;
 use crate::driver::mail::DataMail;
 use crate::driver::status::count;
-use crate::udp::UdpSocket;
 
 /// Between two lines in the log about datagrams that do not parse or verify.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -39,6 +36,7 @@ impl<P: Protocol> Control<'_, P> {
     }
 
     pub(super) fn datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
+        let path = self.present_path(path);
         if let Err(why) = self.protocol.handle_datagram(now, path, bytes) {
             self.rejected(now, path, why);
         }
@@ -64,10 +62,14 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn send(&mut self, path: Path, datagram: &[u8]) {
         match path {
             Path::Udp { socket, remote } => {
-                let Some(socket) = self.sockets.get(&socket).and_then(|group| group.first()) else {
+                let (number, source) = match self.sockets.contains_key(&socket) {
+                    true => (socket, None),
+                    false => self.sources.resolve(socket, clock()).unwrap_or((socket, None)),
+                };
+                let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                let result = socket.send(datagram, datagram.len(), remote);
+                let result = socket.send_from(source.as_deref(), datagram, datagram.len(), remote);
                 self.note_send(path, result);
             }
             Path::Tcp { connection, .. } => {
@@ -84,7 +86,7 @@ impl<P: Protocol> Control<'_, P> {
         };
         count(&self.losses.udp_send);
         // Anybody can make an answer fail, and another one leave in between.
-        if matches!(path, Path::Udp { socket, .. } if self.listening.contains(&socket)) {
+        if matches!(path, Path::Udp { socket, .. } if self.is_listening(socket)) {
             let now = clock();
             if now >= self.next_send_complaint {
                 self.next_send_complaint = now + SEND_COMPLAIN_EVERY;
@@ -96,21 +98,5 @@ impl<P: Protocol> Control<'_, P> {
             self.send_error = Some(error.kind());
             self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
         }
-    }
-
-    pub(super) fn add_sockets(
-        &mut self,
-        sockets: Vec<UdpSocket>,
-        demultiplexer: Option<&Arc<dyn Demultiplexer>>,
-    ) -> u32 {
-        let number = self.workers.membership().device.next_socket();
-        let sockets: Vec<Arc<UdpSocket>> = sockets.into_iter().map(Arc::new).collect();
-        self.workers.add_sockets(number, &sockets, demultiplexer);
-        self.workers.wake();
-        if let Some(local) = sockets.first().and_then(|socket| socket.local_address().ok()) {
-            self.protocol.handle_command(clock(), Command::SocketBound { socket: number, local });
-        }
-        self.sockets.insert(number, sockets);
-        number
     }
 }

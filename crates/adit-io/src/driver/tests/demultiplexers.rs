@@ -7,7 +7,7 @@ use crate::config::UdpSource;
 
 /// All is control.
 #[derive(Debug)]
-struct ControlOnly;
+pub(super) struct ControlOnly;
 
 impl Demultiplexer for ControlOnly {
     fn classify(&self, _datagram: &[u8]) -> Class {
@@ -16,9 +16,9 @@ impl Demultiplexer for ControlOnly {
 }
 
 /// Data of peer 9, at the other sockets.
-const DATAGRAM: [u8; 5] = [1, 0, 0, 0, 9];
+pub(super) const DATAGRAM: [u8; 5] = [1, 0, 0, 0, 9];
 
-fn is_datagram(heard: &Heard) -> bool {
+pub(super) fn is_datagram(heard: &Heard) -> bool {
     matches!(heard, Heard::Datagram(_, bytes) if *bytes == DATAGRAM)
 }
 

@@ -249,8 +249,8 @@ fn a_deleted_device_ends_all_its_endpoints() {
             [Transport::Udp, Transport::Tcp].map(|transport| Endpoint::start(transport, 0, &device));
         assert!(process::Command::new("ip").args(["link", "delete", "tun0"]).status().unwrap().success());
         for endpoint in endpoints {
-            let error = endpoint.thread.join().unwrap().unwrap_err().to_string();
-            assert!(error.contains("data") && error.contains("tun0"), "{error}");
+            let error = endpoint.thread.join().unwrap().unwrap_err();
+            assert!(matches!(&error, DriverError::DeviceDeleted(name) if name == "tun0"), "{error}");
         }
     });
 }

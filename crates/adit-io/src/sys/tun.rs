@@ -1,0 +1,65 @@
+//! The requests of `/dev/net/tun` (linux/if_tun.h).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::check;
+
+/// `struct ifreq` as `TUNSETIFF` and `TUNGETIFF` use it.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; libc::IFNAMSIZ],
+    flags: u16,
+    padding: [u8; 22],
+}
+
+impl InterfaceRequest {
+    const EMPTY: InterfaceRequest =
+        InterfaceRequest { name: [0; libc::IFNAMSIZ], flags: 0, padding: [0; 22] };
+
+    fn name(&self) -> String {
+        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(self.name.get(..end).unwrap_or_default()).into_owned()
+    }
+}
+
+/// Makes the open `/dev/net/tun` a queue of the device `name` (`tun%d` lets the kernel count), and gives
+/// the device's name. A name must be shorter than 16 bytes.
+pub(crate) fn tun_attach(tun: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> io::Result<String> {
+    let mut request = InterfaceRequest { flags: flags as u16, ..InterfaceRequest::EMPTY };
+    let bytes = name.as_bytes();
+    if bytes.len() >= request.name.len() || bytes.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    for (to, from) in request.name.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    // SAFETY: `TUNSETIFF` reads and writes one `struct ifreq` (40 bytes on every 64-bit target, less on
+    // 32-bit ones), which `request` is; the descriptor is open for the length of the call.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })?;
+    Ok(request.name())
+}
+
+/// The name of the device that an open `/dev/net/tun` is a queue of, and with which `IFF_*` flags.
+pub(crate) fn tun_flags(tun: BorrowedFd<'_>) -> io::Result<(String, libc::c_int)> {
+    let mut request = InterfaceRequest::EMPTY;
+    // SAFETY: `TUNGETIFF` writes one `struct ifreq`, which `request` is; other drivers know no request of this number,
+    // which has the size of an `int` in it.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNGETIFF as _, &mut request) })?;
+    Ok((request.name(), request.flags.into()))
+}
+
+/// Says which offloads the reader of this TUN understands (`TUN_F_*`).
+pub(crate) fn tun_set_offload(tun: BorrowedFd<'_>, features: libc::c_uint) -> io::Result<()> {
+    // SAFETY: `TUNSETOFFLOAD` takes its argument by value and touches no memory of ours.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, features as libc::c_ulong) })?;
+    Ok(())
+}
+
+/// Sets the length of the header in front of each packet of a device with `IFF_VNET_HDR`.
+pub(crate) fn tun_set_header_size(tun: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+    let size = libc::c_int::try_from(size).map_err(io::Error::other)?;
+    // SAFETY: `TUNSETVNETHDRSZ` reads one `int` from a pointer to a live one.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const size) })?;
+    Ok(())
+}
