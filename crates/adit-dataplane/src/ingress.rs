@@ -188,7 +188,7 @@ impl Ingress {
             session.open.tick(now);
         }
         for peer in self.peers.peers.iter_mut() {
-            peer.moves = MOVES.min(peer.moves + 1);
+            peer.moves = MOVES;
         }
     }
 

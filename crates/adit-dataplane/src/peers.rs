@@ -13,9 +13,9 @@ use crate::receive::ReceiveBatch;
 use crate::routes::Routes;
 use crate::slab::Slab;
 
-/// Moves of one peer that are followed at once; each tick allows another. A peer that changes its address with each packet
-/// costs the protocol no more.
-pub(crate) const MOVES: u8 = 3;
+/// Moves of one peer that are followed between two ticks. A peer that changes its address with each packet costs the protocol
+/// no more. That it comes to another of our addresses is a move, too.
+pub(crate) const MOVES: u8 = 16;
 
 /// A session whose keys are here.
 pub(crate) struct Session {

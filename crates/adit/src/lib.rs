@@ -21,12 +21,13 @@ mod revoke;
 mod setup;
 mod status;
 mod up;
+mod wireguard;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A VPN for Linux that speaks OpenVPN.
+/// A VPN for Linux that speaks OpenVPN and WireGuard.
 #[derive(Parser)]
 #[command(version, after_help = exit::HELP, propagate_version = true)]
 struct Cli {
@@ -42,6 +43,8 @@ enum Command {
     Revoke(revoke::Args),
     Check(check::Args),
     Up(up::Args),
+    #[command(name = "wireguard")]
+    WireGuard(wireguard::daemon::Args),
     KillSwitch(kill_switch::Args),
     Status(status::Args),
     Bench(bench::Args),
@@ -51,8 +54,12 @@ enum Command {
     Helper(helper::Args),
 }
 
-/// Runs the command line of this process, and gives its exit code.
+/// Runs the command line of this process, and gives its exit code. If it is called by a name of [`main_of_wireguard`]'s, that
+/// of that program.
 pub fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|program| wireguard::daemon::is_called(&program)) {
+        return wireguard::daemon::main();
+    }
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
         Command::AddClient(args) => add_client::run(args),
@@ -60,10 +67,16 @@ pub fn main() -> ExitCode {
         Command::Revoke(args) => revoke::run(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
+        Command::WireGuard(args) => wireguard::daemon::run(&args),
         Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Helper(args) => helper::run(args),
     }
+}
+
+/// Runs the command line of this process as that of `adit-wireguard`, and gives its exit code.
+pub fn main_of_wireguard() -> ExitCode {
+    wireguard::daemon::main()
 }

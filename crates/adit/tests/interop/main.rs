@@ -1,6 +1,6 @@
-//! adit against Debian's OpenVPN 2.6, both ways round, and against itself, in network namespaces.
+//! adit against Debian's OpenVPN 2.6 and wireguard-go, both ways round, and against itself, in network namespaces.
 //!
-//! Each folder holds the tests of one subject. They need root, `ip`, `openvpn` and `openssl`. Without them the tests
+//! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg` and `wireguard-go`. Without them the tests
 //! print that they were skipped; with `CI=true` they fail instead.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -18,5 +18,6 @@ mod privileges;
 mod profiles;
 mod routing;
 mod support;
+mod wireguard;
 
 use support::{bed, options, relay};

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adit_core::{Protocol, TableUsage};
 
 use super::{Control, DATAGRAM_LIMIT};
+use crate::clock;
 use crate::driver::Inspection;
 use crate::driver::status::IoStatus;
 use crate::offload::{OffloadState, OffloadStatus};
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn inspect(&mut self, inspection: Inspection<P>) {
+        // What the protocol says of its peers is then as new as the snapshot.
+        self.tell_totals(clock());
         let (snapshot, workers) = self.workers.snapshot();
         let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
         let status = IoStatus {

@@ -40,7 +40,8 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    fn tell_totals(&mut self, now: Instant) {
+    /// Tells the protocol what passed, if more did.
+    pub(super) fn tell_totals(&mut self, now: Instant) {
         let mut changed = Vec::new();
         for (peer, told) in &mut self.peers {
             if let Some(totals) = self.workers.traffic(*peer)

@@ -1,0 +1,164 @@
+//! WireGuard's adapter: runs [`Interface`]s on devices, and makes them known to `wg`.
+//!
+//! [`Tunnel::set_up`] makes the device and binds the sockets, [`Tunnel::listen`] lets `wg` in, [`Tunnel::run`] runs the
+//! interface until it ends. [`daemon`] is the program that `wg-quick` starts.
+
+mod clock;
+mod codec;
+pub(crate) mod daemon;
+mod observer;
+mod orders;
+mod timestamps;
+mod uapi;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use adit_core::{Ended, Severity, TunnelSettings};
+use adit_dataplane::codec::wireguard;
+use adit_io::{Buffers, Driver, DriverConfig, DriverError, TunConfig, UdpBinding};
+use adit_wireguard::{Changes, Interface, Params};
+use rand_core::{OsRng, TryRngCore as _};
+use zeroize::Zeroizing;
+
+use self::clock::ClockWatch;
+use self::observer::InterfaceObserver;
+use self::timestamps::TimestampFile;
+use crate::log::Logger;
+
+pub(crate) use self::observer::Begin;
+pub(crate) use self::orders::Orders;
+pub(crate) use self::uapi::UapiSocket;
+
+/// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
+pub(crate) const MTU: u16 = 1420;
+
+/// An interface to run.
+pub(crate) struct Settings {
+    /// Its device and how that is driven: [`driver_config`], perhaps changed.
+    pub(crate) driver: DriverConfig,
+    /// The device's MTU in bytes.
+    pub(crate) mtu: u16,
+    /// Largest TCP MSS for IPv4 that may pass.
+    pub(crate) max_mss: Option<u16>,
+    /// What the tunnel looks like to the system: addresses, routes, name servers. `None`: others see to that.
+    pub(crate) tunnel: Option<TunnelSettings>,
+    /// Keys, port, firewall mark and peers.
+    pub(crate) configuration: Changes,
+}
+
+/// An interface with its device and its sockets, not yet running.
+pub(crate) struct Tunnel {
+    driver: Driver<Interface>,
+    params: Params,
+    orders: Orders,
+    timestamps: TimestampFile,
+    uapi: Option<uapi::Server>,
+    log: Logger,
+}
+
+impl Tunnel {
+    /// Makes the device and binds the UDP sockets. Nothing is left behind on an error.
+    ///
+    /// # Errors
+    /// What cannot be had, and why.
+    pub(crate) fn set_up(settings: Settings, mut log: Logger) -> Result<Self, String> {
+        let Settings { driver, mtu, max_mss, tunnel, configuration } = settings;
+        let workers = u32::try_from(driver.workers).unwrap_or(1);
+        let mut driver = Driver::new(driver, codec::session).map_err(|error| error.to_string())?;
+        // A peer is answered from the address that it wrote to.
+        driver.learn_local_addresses();
+        driver.answer_unreachable();
+        let port = configuration.listen_port.unwrap_or_default();
+        let binding = UdpBinding { port: Some(port), mark: configuration.fwmark };
+        let sockets = driver.bind_udp(binding).map_err(|error| no_socket(port, &error))?;
+        let timestamps = TimestampFile::of(driver.tun_name());
+        let timestamp_floor = timestamps.read().unwrap_or_else(|why| {
+            log.log(Severity::Warning, why);
+            None
+        });
+        let params = Params {
+            timestamp_floor,
+            sockets: observer::sockets(sockets),
+            mtu,
+            max_mss,
+            workers,
+            tunnel,
+            configuration,
+            ..Params::new(clock::now())
+        };
+        let orders = Orders::new(driver.handle());
+        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, log })
+    }
+
+    /// The driver, to which a helper may be given.
+    pub(crate) fn driver(&mut self) -> &mut Driver<Interface> {
+        &mut self.driver
+    }
+
+    /// A way to speak to the interface while it runs.
+    pub(crate) fn orders(&self) -> Orders {
+        self.orders.clone()
+    }
+
+    /// Lets `wg` speak to the interface by this socket.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(crate) fn listen(&mut self, socket: UapiSocket) -> io::Result<()> {
+        self.uapi = Some(uapi::Server::start(socket, self.orders(), self.log.clone())?);
+        Ok(())
+    }
+
+    /// Runs the interface until it ends. `begin` is called when all is set up and nothing was received yet.
+    ///
+    /// # Errors
+    /// Why it could not begin, or go on.
+    pub(crate) fn run(self, begin: Begin<'_>) -> Result<Ended, DriverError> {
+        let Tunnel { driver, params, orders, timestamps, uapi, log } = self;
+        let handle = driver.handle();
+        let mut seed = Zeroizing::new([0; 32]);
+        OsRng
+            .try_fill_bytes(&mut *seed)
+            .map_err(|error| DriverError::Start(io::Error::other(error.to_string())))?;
+        let interface = Interface::new(params, adit_io::clock(), *seed)
+            .map_err(|error| DriverError::Start(io::Error::other(error)))?;
+        let _clock = ClockWatch::start(handle.clone()).map_err(DriverError::Start)?;
+        let begin = Some(begin);
+        let mut observer = InterfaceObserver { log, handle, orders: orders.clone(), timestamps, begin };
+        let ended = driver.run(interface, &mut observer);
+        orders.end();
+        drop(uapi);
+        ended
+    }
+}
+
+/// How a device is driven that changes nothing of the system but itself.
+pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
+    DriverConfig {
+        tun,
+        // Peers come and go while it runs.
+        single_peer: false,
+        changes_routing: false,
+        // The sockets are bound by `Driver::bind_udp`.
+        listen: Vec::new(),
+        multihome: false,
+        remotes: Vec::new(),
+        buffers: Buffers::default(),
+        workers,
+        max_connections: 0,
+        resolv_conf: None,
+        kill_switch: false,
+        dataplane: adit_dataplane::Config::new(wireguard::Sockets),
+        demultiplexers: BTreeMap::new(),
+    }
+}
+
+fn no_socket(port: u16, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "cannot bind UDP port {port}: {error}: `ss -lnup 'sport = {port}'` names the program; stop it or choose another port"
+        ),
+        _ => format!("cannot bind UDP port {port}: {error}"),
+    }
+}

@@ -1,0 +1,204 @@
+//! Two interfaces, each in a namespace of its own.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use adit_testbed::{
+    Namespace, Ping, Scratch, TestbedError, connect, program, wait_until, wait_until_reachable,
+    wireguard_socket,
+};
+
+/// What the tests drive besides `ip`.
+pub(super) const PROGRAMS: [&str; 1] = ["wg"];
+/// How long anything may take.
+pub(super) const WAIT: Duration = Duration::from_secs(10);
+/// The device that joins the namespaces.
+const WIRE: &str = "wire";
+/// The port of every interface: they are in namespaces of their own.
+pub(super) const PORT: u16 = 51820;
+
+/// What runs an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Adit,
+    /// Debian's wireguard-go.
+    WireGuardGo,
+}
+
+impl Program {
+    /// The command that runs an interface, in the background unless it is told otherwise.
+    pub(super) fn command(self) -> Command {
+        let mut command = match self {
+            Program::Adit => Command::new(env!("CARGO_BIN_EXE_adit-wireguard")),
+            Program::WireGuardGo => program("wireguard-go").unwrap(),
+        };
+        for variable in ["LOG_LEVEL", "WG_PROCESS_FOREGROUND", "WG_TUN_FD", "WG_UAPI_FD"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+}
+
+/// An interface in a namespace.
+pub(super) struct End {
+    pub(super) namespace: Namespace,
+    pub(super) device: String,
+    pub(super) public_key: String,
+    pub(super) key_file: PathBuf,
+    /// What the daemon keeps over restarts.
+    pub(super) state: PathBuf,
+    pub(super) scratch: Scratch,
+    program: Program,
+    number: u8,
+}
+
+/// The name of a device that nobody else has: the sockets of all namespaces are in one directory.
+pub(super) fn device(end: char) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("wg{}{end}{number}", std::process::id())
+}
+
+impl End {
+    /// A namespace and a key. Nothing runs.
+    pub(super) fn create(number: u8, program: Program) -> Self {
+        let scratch = Scratch::create("wireguard").unwrap();
+        let namespace = Namespace::create(&format!("wg{number}")).unwrap();
+        let (key_file, state) = (scratch.path().join("key"), scratch.path().join("state"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 077; wg genkey >\"$0\" && wg pubkey <\"$0\""]).arg(&key_file);
+        let public_key = namespace.run(shell).unwrap().trim().to_owned();
+        let device = device(if number == 1 { 's' } else { 'c' });
+        End { namespace, device, public_key, key_file, state, scratch, program, number }
+    }
+
+    /// `10.77.0.N`, the address within the tunnel.
+    pub(super) fn inner(&self) -> IpAddr {
+        format!("10.77.0.{}", self.number).parse().unwrap()
+    }
+
+    pub(super) fn inner_v6(&self) -> IpAddr {
+        format!("fd00:77::{}", self.number).parse().unwrap()
+    }
+
+    /// The address of its end of the wire.
+    pub(super) fn outer(&self) -> String {
+        format!("10.9.0.{}", self.number)
+    }
+
+    pub(super) fn outer_v6(&self) -> String {
+        format!("[fd00:9::{}]", self.number)
+    }
+
+    /// The command that runs its interface.
+    pub(super) fn command(&self) -> Command {
+        let mut command = self.program.command();
+        command.arg(&self.device).env("STATE_DIRECTORY", &self.state);
+        command
+    }
+
+    /// Starts the program as `wg-quick` does: it has gone into the background when this returns, and lets go of its
+    /// output.
+    pub(super) fn start(&self) -> Result<String, TestbedError> {
+        self.namespace.run(self.command())
+    }
+
+    /// Gives the interface its addresses and takes it up.
+    pub(super) fn bring_up(&self) {
+        let [address, address_v6] = [format!("{}/24", self.inner()), format!("{}/64", self.inner_v6())];
+        let ip = |arguments: &[&str]| self.namespace.ip(arguments).unwrap();
+        ip(&["address", "add", &address, "dev", &self.device]);
+        ip(&["address", "add", &address_v6, "dev", &self.device, "nodad"]);
+        ip(&["link", "set", &self.device, "up"]);
+    }
+
+    /// Runs `wg` with these words, in which `DEV` stands for the device.
+    pub(super) fn wg(&self, words: &str) -> Result<String, TestbedError> {
+        let mut command = program("wg")?;
+        command.args(words.split(' ').map(|word| if word == "DEV" { &self.device } else { word }));
+        self.namespace.run(command)
+    }
+
+    /// Gives the interface its key and its port.
+    pub(super) fn set_key(&self) {
+        let key = self.key_file.display();
+        self.wg(&format!("set DEV private-key {key} listen-port {PORT}")).unwrap();
+    }
+
+    /// Makes the other end its peer, reached at `endpoint` if that is known.
+    pub(super) fn add_peer(&self, other: &End, endpoint: Option<String>) {
+        let (key, address, address_v6) = (&other.public_key, other.inner(), other.inner_v6());
+        let endpoint = endpoint.map(|endpoint| format!(" endpoint {endpoint}:{PORT}")).unwrap_or_default();
+        let words = format!("set DEV peer {key} allowed-ips {address}/32,{address_v6}/128{endpoint}");
+        self.wg(&words).unwrap();
+    }
+
+    /// Whether its daemon serves `wg`.
+    pub(super) fn is_served(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(wireguard_socket(&self.device)).is_ok()
+    }
+
+    /// The processes in its namespace.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let mut ip = program("ip").unwrap();
+        ip.args(["netns", "pids", self.namespace.name()]);
+        let listing = self.namespace.run(ip).unwrap();
+        // `ip` itself does not count.
+        let numbers = listing.lines().filter_map(|line| line.trim().parse().ok());
+        let program = |number: &u32| std::fs::read_link(format!("/proc/{number}/exe"));
+        numbers.filter(|number| program(number).is_ok_and(|path| !path.ends_with("ip"))).collect()
+    }
+
+    /// Waits until the daemon, its device and its socket are gone.
+    pub(super) fn wait_until_gone(&self) {
+        wait_until("the daemon to end", WAIT, || self.processes().is_empty()).unwrap();
+        assert!(!wireguard_socket(&self.device).exists(), "the socket was left");
+        assert!(!self.namespace.devices().unwrap().contains(&self.device), "the device was left");
+    }
+
+    /// Both inner addresses of the other end answer.
+    pub(super) fn reaches(&self, other: &End) {
+        for target in [other.inner(), other.inner_v6()] {
+            wait_until_reachable(&self.namespace, target, WAIT).unwrap();
+            let report = Ping::new(20, Duration::from_millis(5)).run(&self.namespace, target).unwrap();
+            assert!(report.is_clean(), "{report:?}");
+        }
+    }
+
+    /// Whether the other end answers within a second.
+    pub(super) fn is_answered(&self, target: IpAddr) -> bool {
+        let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(3, Duration::from_millis(100)) };
+        ping.run(&self.namespace, target).unwrap().received > 0
+    }
+}
+
+/// Two ends that are each other's peers, up. The second knows where the first is; the first learns it.
+pub(super) fn pair(programs: [Program; 2]) -> [End; 2] {
+    let ends = joined(programs);
+    for end in &ends {
+        end.start().unwrap();
+        end.set_key();
+    }
+    let [first, second] = &ends;
+    first.add_peer(second, None);
+    second.add_peer(first, Some(first.outer()));
+    ends.iter().for_each(End::bring_up);
+    ends
+}
+
+/// Two ends with a wire between them. Nothing runs.
+pub(super) fn joined(programs: [Program; 2]) -> [End; 2] {
+    let ends = [End::create(1, programs[0]), End::create(2, programs[1])];
+    connect(
+        &ends[0].namespace,
+        &["10.9.0.1/24", "fd00:9::1/64"],
+        &ends[1].namespace,
+        &["10.9.0.2/24", "fd00:9::2/64"],
+        WIRE,
+    )
+    .unwrap();
+    ends
+}
