@@ -221,6 +221,11 @@ fn a_source_that_the_system_refuses_is_done_without() {
     in_fresh_network(|| {
         let add = "addr add 2001:db8::1 dev lo nodad".split(' ');
         assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        let mut netlink = crate::netlink::Netlink::open().unwrap();
+        // The kernel adds its local route a moment later.
+        while !netlink.next_hop("2001:db8::1".parse().unwrap()).is_ok_and(|hop| hop.local) {
+            std::thread::yield_now();
+        }
         let cases = [
             ("0.0.0.0:0", "127.0.0.1", "127.0.0.9", "192.0.2.9"),
             ("[::]:0", "::1", "2001:db8::1", "2001:db8::9"),
