@@ -15,13 +15,19 @@ fn add_addresses() {
 }
 
 fn add_address(address: &str) {
-    let nodad = if address.contains(':') { " nodad" } else { "" };
-    ip(&format!("addr add {address} dev lo{nodad}"));
+    let (mut netlink, address): (Netlink, IpAddr) = (Netlink::open().unwrap(), address.parse().unwrap());
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.add_address(loopback, address.into(), None).unwrap();
     // The kernel adds the local route of an IPv6 address a moment later.
-    let mut netlink = Netlink::open().unwrap();
-    while !netlink.next_hop(address.parse().unwrap()).is_ok_and(|hop| hop.local) {
+    while !netlink.next_hop(address).is_ok_and(|hop| hop.local) {
         thread::yield_now();
     }
+}
+
+fn remove_address(address: IpAddr) {
+    let mut netlink = Netlink::open().unwrap();
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.remove_address(loopback, address.into(), None).unwrap();
 }
 
 /// A driver at work whose sockets learn where datagrams come to.
@@ -124,7 +130,7 @@ fn an_address_that_is_gone_is_done_without_until_it_is_back() {
             let to = SocketAddr::new(other.parse().unwrap(), sockets.port);
             let (number, from) = ask(&running, &client, to, 1);
             assert_eq!(from, to);
-            ip(&format!("addr del {other}/{} dev lo", if to.is_ipv6() { 128 } else { 32 }));
+            remove_address(to.ip());
             wait_for_data_from(&client, SocketAddr::new(own.parse().unwrap(), sockets.port));
             assert_ne!(data_source(&client).unwrap(), to, "the system chooses another one");
             add_address(other);
