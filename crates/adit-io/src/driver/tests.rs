@@ -346,6 +346,19 @@ fn turned_around(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
+/// Binds to an address that is free, or was until now: a process that another test is just starting may still hold a copy of
+/// the socket before.
+fn bind_free(address: &str) -> UdpSocket {
+    let try_once = |_| {
+        let bound = UdpSocket::bind(address).ok();
+        bound.or_else(|| {
+            thread::sleep(Duration::from_millis(10));
+            None
+        })
+    };
+    (0..200).find_map(try_once).expect("the address is free")
+}
+
 /// The device goes at once, unless a process that another test is just starting still holds a copy of its
 /// descriptor.
 fn assert_no_device() {

@@ -70,19 +70,32 @@ fn a_link_local_peer_is_answered() {
         let mut netlink = crate::netlink::Netlink::open().unwrap();
         let [left, right] = ["left", "right"].map(|name| netlink.link(name).unwrap().index);
         let server = UdpSocket::bind("[::]:0".parse().unwrap(), &options(true)).unwrap();
+        server.learn_local_addresses().unwrap();
         let port = server.local_address().unwrap().port();
         let own = SocketAddrV6::new("fe80::1".parse().unwrap(), 0, 0, left);
         let client = UdpSocket::bind(own.into(), &options(true)).unwrap();
-        client
-            .send(b"hello", 5, SocketAddrV6::new("fe80::2".parse().unwrap(), port, 0, left).into())
-            .unwrap();
-        assert!(wait_readable(&server).unwrap());
+        let to = SocketAddrV6::new("fe80::2".parse().unwrap(), port, 0, left).into();
+        // The kernel adds the local route of an IPv6 address a moment later.
+        let arrived = (0..10).any(|_| {
+            client.send(b"hello", 5, to).unwrap();
+            wait_readable(&server).unwrap()
+        });
+        assert!(arrived);
         let mut buffer = [0; 16];
-        let from = server.receive_one(&mut buffer).unwrap().from;
+        let Received { from, local, .. } = server.receive_one(&mut buffer).unwrap();
         assert!(matches!(from, SocketAddr::V6(v6) if v6.scope_id() == right), "{from}");
-        server.send(b"back", 4, from).unwrap();
-        assert!(wait_readable(&client).unwrap());
-        assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
+        // From the address that the system chooses, and from the one that was written to, which means nothing without its
+        // device.
+        let local = local.unwrap();
+        assert_eq!(local, LocalAddress { ip: "fe80::2".parse().unwrap(), device: right });
+        let source = PinnedSource::new(local);
+        for source in [None, Some(&source)] {
+            server.send_from(source, b"back", 4, from).unwrap();
+            assert!(wait_readable(&client).unwrap());
+            let back = client.receive_one(&mut buffer).unwrap();
+            assert_eq!((back.len, back.from.ip().to_string()), (4, "fe80::2".to_owned()));
+        }
+        assert!(source.get().is_some());
     });
 }
 
@@ -221,6 +234,11 @@ fn a_source_that_the_system_refuses_is_done_without() {
     in_fresh_network(|| {
         let add = "addr add 2001:db8::1 dev lo nodad".split(' ');
         assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
+        let mut netlink = crate::netlink::Netlink::open().unwrap();
+        // The kernel adds its local route a moment later.
+        while !netlink.next_hop("2001:db8::1".parse().unwrap()).is_ok_and(|hop| hop.local) {
+            std::thread::yield_now();
+        }
         let cases = [
             ("0.0.0.0:0", "127.0.0.1", "127.0.0.9", "192.0.2.9"),
             ("[::]:0", "::1", "2001:db8::1", "2001:db8::9"),

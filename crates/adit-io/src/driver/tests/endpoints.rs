@@ -158,7 +158,7 @@ fn two_on(endpoint: &Endpoint, transport: Transport, shift: u8) -> Vec<Client> {
 
 /// Each client asks an application behind the device, and has its answer.
 fn through_the_device(clients: &mut [Client], rounds: u8) {
-    let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
+    let application = bind_free("10.9.0.1:5000");
     application.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut buffer = [0; 2000];
     for round in 0..rounds {

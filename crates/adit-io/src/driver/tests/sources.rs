@@ -10,11 +10,24 @@ const ADDRESSES: [(&str, [&str; 2]); 2] =
 
 fn add_addresses() {
     for (own, others) in ADDRESSES {
-        for address in [own].into_iter().chain(others) {
-            let nodad = if address.contains(':') { " nodad" } else { "" };
-            ip(&format!("addr add {address} dev lo{nodad}"));
-        }
+        [own].into_iter().chain(others).for_each(add_address);
     }
+}
+
+fn add_address(address: &str) {
+    let (mut netlink, address): (Netlink, IpAddr) = (Netlink::open().unwrap(), address.parse().unwrap());
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.add_address(loopback, address.into(), None).unwrap();
+    // The kernel adds the local route of an IPv6 address a moment later.
+    while !netlink.next_hop(address).is_ok_and(|hop| hop.local) {
+        thread::yield_now();
+    }
+}
+
+fn remove_address(address: IpAddr) {
+    let mut netlink = Netlink::open().unwrap();
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.remove_address(loopback, address.into(), None).unwrap();
 }
 
 /// A driver at work whose sockets learn where datagrams come to.
@@ -117,11 +130,10 @@ fn an_address_that_is_gone_is_done_without_until_it_is_back() {
             let to = SocketAddr::new(other.parse().unwrap(), sockets.port);
             let (number, from) = ask(&running, &client, to, 1);
             assert_eq!(from, to);
-            ip(&format!("addr del {other}/{} dev lo", if to.is_ipv6() { 128 } else { 32 }));
+            remove_address(to.ip());
             wait_for_data_from(&client, SocketAddr::new(own.parse().unwrap(), sockets.port));
             assert_ne!(data_source(&client).unwrap(), to, "the system chooses another one");
-            let nodad = if to.is_ipv6() { " nodad" } else { "" };
-            ip(&format!("addr add {other} dev lo{nodad}"));
+            add_address(other);
             client.send_to(&[CONTROL, 2], to).unwrap();
             let again = running.wait_for(|heard| matches!(heard, Heard::Datagram(_, bytes) if bytes[1] == 2));
             assert!(matches!(again, Heard::Datagram(Path::Udp { socket, .. }, _) if socket == number));

@@ -239,7 +239,7 @@ fn two_workers_serve_all_clients() {
 
 /// Each client asks an application behind the server, which answers each.
 fn through_the_device(clients: &mut [Client]) {
-    let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
+    let application = bind_free("10.9.0.1:5000");
     application.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut buffer = [0; 2000];
     for round in 0..20 {
@@ -261,7 +261,7 @@ fn through_the_device(clients: &mut [Client]) {
 /// Each client whose datagrams bear its number gets a new address and receives the first reply there, although this
 /// protocol never answers [`Notice::Moved`].
 fn from_new_addresses(clients: &mut [Client]) {
-    let application = UdpSocket::bind("10.9.0.1:5000").unwrap();
+    let application = bind_free("10.9.0.1:5000");
     application.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut buffer = [0; 2000];
     for client in clients.iter_mut().take(2) {
