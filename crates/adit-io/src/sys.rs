@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod every_thread;
+mod vectors;
 
 use std::ffi::CStr;
 use std::io;
@@ -13,6 +14,7 @@ use std::ptr;
 use socket2::SockAddr;
 
 pub(crate) use self::every_thread::{Step, in_every_thread};
+pub(crate) use self::vectors::Vectors;
 
 /// `struct ifreq` as `TUNSETIFF` uses it.
 #[repr(C)]
