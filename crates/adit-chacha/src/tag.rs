@@ -22,3 +22,22 @@ pub(crate) fn finish(low: u128, high: u64, s: [u64; 2]) -> [u8; TAG_LEN] {
     let value = u128::conditional_select(&low, &reduced, Choice::from((above != 0) as u8));
     value.wrapping_add(u128::from(s[0]) | u128::from(s[1]) << 64).to_le_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An accumulator just below, at and above the prime 2^130 − 5 is reached by no text that is easy to find.
+    #[test]
+    fn the_accumulator_is_reduced() {
+        let tag = |low, high| u128::from_le_bytes(finish(low, high, [0, 0]));
+        assert_eq!(tag(u128::MAX - 5, 3), u128::MAX - 5, "the prime less 1");
+        assert_eq!(tag(u128::MAX - 4, 3), 0, "the prime");
+        assert_eq!(tag(u128::MAX - 3, 3), 1);
+        assert_eq!(tag(u128::MAX, 3), 4, "2^130 - 1");
+        assert_eq!(tag(0, 4), 5, "2^130");
+        assert_eq!(tag(u128::MAX, 7), 9, "2^131 - 1");
+        assert_eq!(tag(u128::MAX, (1 << 40) - 1), (5 << 38) - 1, "2^168 - 1");
+        assert_eq!(finish(u128::MAX - 3, 3, [u64::MAX; 2]), [0; 16], "the key's half is added modulo 2^128");
+    }
+}

@@ -111,6 +111,10 @@ impl Hash {
     }
 
     /// One block of each lane, in two halves: h = (h + block + 2^128) r.
+    ///
+    /// Limbs of h have at most 45 bits and those of r 44, so with the block added, and 20 r of less than 49 bits, both
+    /// factors of each product are below 2^52, as the instruction wants, and products below 2^95. The three lower halves
+    /// of a limb are below 2^54, the three upper ones below 2^45, what is carried on below 2^58: nothing overflows.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn step(&self, h: [__m512i; 3], low: __m512i, high: __m512i) -> [__m512i; 3] {
