@@ -1,5 +1,6 @@
 //! Authenticated encryption behind one small trait, and its provider, aws-lc-rs.
 
+pub use adit_chacha::{BATCH, Message};
 use adit_core::Cipher;
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -58,7 +59,36 @@ pub trait Aead: Send {
         tag: &[u8; TAG_LEN],
         in_out: &mut [u8],
     ) -> Result<(), AeadError>;
+
+    /// Whether several messages take less time in one call than in one each.
+    fn gains_from_batches(&self) -> bool {
+        false
+    }
+
+    /// Encrypts each message in place and writes its tag. After an error some are encrypted, and none may be sent.
+    fn seal_batch(&self, messages: &mut [Message<'_>]) -> Result<(), AeadError> {
+        for message in messages {
+            message.tag = self.seal(message.nonce, message.aad, message.text)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies each of at most [`BATCH`] messages and decrypts those that are authentic: the bits that are set in
+    /// what is returned, from the lowest. The others hold nothing of use.
+    fn open_batch(&self, messages: &mut [Message<'_>]) -> u32 {
+        let opened = messages.iter_mut().take(BATCH).enumerate().map(|(index, message)| {
+            let opened = self.open(message.nonce, message.aad, &message.tag, message.text);
+            u32::from(opened.is_ok()) << index
+        });
+        opened.fold(0, |bits, bit| bits | bit)
+    }
 }
+
+/// Makes the AEAD of a cipher and a key.
+///
+/// # Errors
+/// The key has the wrong length, or the cipher is no AEAD.
+pub type Provider = fn(Cipher, &[u8]) -> Result<Box<dyn Aead>, AeadError>;
 
 /// The default provider: AWS-LC.
 ///

@@ -1,5 +1,7 @@
 //! From the net to the TUN device: find the session, open, check, merge.
 
+mod batches;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::Duration;
 use adit_core::{ConnectionId, Instant, Notice, Path, PeerId, SessionId};
 use thiserror::Error;
 
-use crate::codec::{Class, Demultiplexer, StreamAdvice};
+use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::IngressEvent;
 use crate::headers::Ip;
@@ -226,6 +228,9 @@ impl Ingress {
         let segment = if segment == 0 { within.len() } else { segment };
         let source = Source { path, ..self.source(*socket) };
         let mut start = within.start;
+        if within.len() > segment {
+            start = self.open_batches(source, buffer, within.clone(), segment, out);
+        }
         while start < within.end {
             let end = start.saturating_add(segment).min(within.end);
             self.open_one(source, buffer, start..end, out);
@@ -294,7 +299,7 @@ impl Ingress {
             Class::Malformed => Err(DropReason::Malformed),
         };
         let opened = owner.and_then(|owner| match owner {
-            Owner::Here(index) => self.open_data(source, bytes, range.clone(), index, out),
+            Owner::Here(index) => self.open_data(source, bytes, range.clone(), index, None, out),
             Owner::Elsewhere(slot) => {
                 let peer = self.peers.peers.get(slot);
                 let worker = peer.and_then(|peer| peer.worker).ok_or(DropReason::NoPeer)?;
@@ -334,6 +339,7 @@ impl Ingress {
         bytes: &mut [u8],
         range: Range<usize>,
         index: u32,
+        plain: Option<Result<Plain, DropReason>>,
         out: &mut ReceiveBatch,
     ) -> Result<(), DropReason> {
         let Peers { peers, sessions, paths, .. } = &mut self.peers;
@@ -344,7 +350,11 @@ impl Ingress {
         let slot = session.peer;
         let peer = peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         let datagram = bytes.get_mut(range.clone()).ok_or(DropReason::Malformed)?;
-        let opened = match session.open.open(datagram) {
+        let opened = match plain {
+            None => session.open.open(datagram),
+            Some(plain) => session.open.accept(datagram, plain),
+        };
+        let opened = match opened {
             Ok(opened) => opened,
             Err(reason) => {
                 if reason == DropReason::BadTag && session.open.limit_near() {

@@ -87,6 +87,11 @@ impl Segments {
         self.payload.div_ceil(self.size).max(1)
     }
 
+    /// How many packets, from the first, have all of a segment's payload, and their length.
+    pub(crate) fn whole(&self) -> (usize, usize) {
+        (self.payload / self.size, self.headers + self.size)
+    }
+
     /// Packet number `index`, made in the super-packet itself: its headers are put right in front of its
     /// payload, over the end of the payload before, so packets must be taken in order, each once. `template`
     /// is what [`Segments::new`] kept.

@@ -177,6 +177,35 @@ impl TransmitBatch {
         slot.buffer.get_mut(start..start + len)
     }
 
+    /// Places for datagrams of `len` bytes that follow each other: at least one, at most `most`, as many as one GSO
+    /// batch has room for. [`TransmitBatch::commit_run`] says how many of them are sent. `None` as for one.
+    pub(crate) fn reserve_run(
+        &mut self,
+        path: &Path,
+        len: usize,
+        most: usize,
+    ) -> Option<impl Iterator<Item = &mut [u8]>> {
+        self.reserve(path, len)?;
+        let slot = self.slots.get_mut(self.reserved.0)?;
+        let stride = slot.limits.prefix + len;
+        let room = slot.limits.room.saturating_sub(slot.used) / stride;
+        // One more than this would come after the one that fills it.
+        let until_full = slot.limits.full.saturating_sub(slot.used).div_ceil(stride);
+        let count = room.min(until_full).min(most);
+        let places = slot.buffer.get_mut(slot.used..slot.used + count * stride)?;
+        let prefix = slot.limits.prefix;
+        Some(places.chunks_exact_mut(stride).filter_map(move |place| place.get_mut(prefix..)))
+    }
+
+    /// Takes the first `count` of the datagrams that were written where [`TransmitBatch::reserve_run`] said.
+    pub(crate) fn commit_run(&mut self, count: usize) {
+        let reserved = self.reserved;
+        for _ in 0..count {
+            self.reserved = reserved;
+            self.commit();
+        }
+    }
+
     /// Takes the datagram that was written where [`TransmitBatch::reserve`] said.
     #[inline]
     pub(crate) fn commit(&mut self) {

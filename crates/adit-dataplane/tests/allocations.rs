@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_dataplane::aead::{Aead, AeadError, NONCE_LEN, Provider, TAG_LEN, aws_lc};
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, Segmentation, TransmitBatch, split,
@@ -15,9 +16,52 @@ fn path() -> Path {
 /// The kind of data channel.
 type Form = fn(DataFraming) -> Framing;
 
+/// AWS-LC, as if it gained from batches.
+struct Batching(Box<dyn Aead>);
+
+impl Aead for Batching {
+    fn seal(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        aad: &[u8],
+        in_out: &mut [u8],
+    ) -> Result<[u8; TAG_LEN], AeadError> {
+        self.0.seal(nonce, aad, in_out)
+    }
+
+    fn seal_from(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        aad: &[u8],
+        plain: &[u8],
+        sealed: &mut [u8],
+        tag: &mut [u8; TAG_LEN],
+    ) -> Result<(), AeadError> {
+        self.0.seal_from(nonce, aad, plain, sealed, tag)
+    }
+
+    fn open(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        aad: &[u8],
+        tag: &[u8; TAG_LEN],
+        in_out: &mut [u8],
+    ) -> Result<(), AeadError> {
+        self.0.open(nonce, aad, tag, in_out)
+    }
+
+    fn gains_from_batches(&self) -> bool {
+        true
+    }
+}
+
+fn batching(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, AeadError> {
+    Ok(Box::new(Batching(aws_lc(cipher, key)?)))
+}
+
 /// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
 /// seals the other opens.
-fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
+fn end(config: Config, cipher: Cipher, form: Form, provider: Provider) -> (Egress, Ingress) {
     let (mut egress, mut ingress, _) = adit_dataplane::new(config);
     let (peer, session) = (PeerId::SERVER, openvpn::session_id(PeerId::SERVER, 0));
     let mac = MacKey { digest: Digest::Sha256, key: vec![7; 32].into(), iv_key: [7; 16].into() };
@@ -25,7 +69,7 @@ fn end(config: Config, cipher: Cipher, form: Form) -> (Egress, Ingress) {
     let header = DataHeader::V2 { peer_id: 0 };
     let framing = DataFraming { header, key_id: 0, compression: Compression::None };
     let make_codec = |install: &Install<Framing>| {
-        openvpn::session(install.codec, cipher, (&key, &key), ReplayWindow::default())
+        openvpn::session_with(provider, install.codec, cipher, (&key, &key), ReplayWindow::default())
     };
     let events = [
         DataEvent::AddPeer(PeerConfig {
@@ -74,14 +118,15 @@ fn super_packet(payload: usize) -> (Offload, Vec<u8>) {
 
 #[test]
 fn sealing_and_opening_allocate_nothing() {
-    sealing_and_opening(Cipher::Aes256Gcm, Framing::Data);
-    sealing_and_opening(Cipher::Aes256Gcm, Framing::Epoch);
-    sealing_and_opening(Cipher::Aes256Cbc, Framing::Data);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Data, aws_lc);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Epoch, aws_lc);
+    sealing_and_opening(Cipher::Aes256Cbc, Framing::Data, aws_lc);
+    sealing_and_opening(Cipher::ChaCha20Poly1305, Framing::Data, batching);
 }
 
-fn sealing_and_opening(cipher: Cipher, form: Form) {
-    let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form);
-    let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form);
+fn sealing_and_opening(cipher: Cipher, form: Form, provider: Provider) {
+    let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form, provider);
+    let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form, provider);
     let (mut transmit_batch, mut receive_batch) =
         (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);

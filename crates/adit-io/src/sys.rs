@@ -5,6 +5,7 @@ mod every_thread;
 mod inherited;
 mod local_address;
 mod tun;
+mod vectors;
 
 use std::ffi::CStr;
 use std::io;
@@ -19,6 +20,7 @@ pub(crate) use self::every_thread::{Step, in_every_thread};
 pub use self::inherited::{hand_over, inherited};
 pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
 pub(crate) use self::tun::{tun_attach, tun_flags, tun_set_header_size, tun_set_offload};
+pub(crate) use self::vectors::Vectors;
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.
 #[repr(C, align(8))]

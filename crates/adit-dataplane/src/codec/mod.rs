@@ -15,6 +15,8 @@ mod seal;
 mod selectors;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod wireguard;
 
 use std::fmt;

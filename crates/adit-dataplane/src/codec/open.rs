@@ -5,6 +5,7 @@ use std::ops::Range;
 use adit_core::{Instant, ReplayWindow};
 
 use super::{FAILED_TAGS_MAX, FAILED_TAGS_WARN};
+use crate::aead::{Aead, BATCH, Message};
 use crate::counters::DropReason;
 use crate::replay::{Freshness, Window};
 
@@ -25,6 +26,32 @@ pub trait Opener: Send {
     /// Why it is dropped. It then says nothing about the peer.
     fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, DropReason>;
 
+    /// Whether several datagrams take less time in one call of [`Opener::decrypt`] than in one each of
+    /// [`Opener::open`].
+    fn gains_from_batches(&self) -> bool {
+        false
+    }
+
+    /// Verifies at most [`BATCH`] datagrams and decrypts them in place. Each of them is then given to
+    /// [`Opener::accept`], in this order; nothing else of the session changes before.
+    fn decrypt(&self, datagrams: &mut [&mut [u8]]) -> [Result<Plain, DropReason>; BATCH] {
+        let _ = datagrams;
+        NOTHING
+    }
+
+    /// Judges the freshness of what [`Opener::decrypt`] decrypted.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    fn accept(
+        &mut self,
+        datagram: &mut [u8],
+        plain: Result<Plain, DropReason>,
+    ) -> Result<Opened, DropReason> {
+        let _ = plain;
+        self.open(datagram)
+    }
+
     /// The time goes on; called about once a second. What was late for too long is refused from now on.
     fn tick(&mut self, now: Instant);
 
@@ -41,6 +68,9 @@ pub trait Opener: Send {
         let _ = window;
     }
 }
+
+/// For each datagram of a batch, that it is none.
+const NOTHING: [Result<Plain, DropReason>; BATCH] = [const { Err(DropReason::Malformed) }; BATCH];
 
 /// A datagram that was decrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +93,20 @@ pub trait Decode: Send {
     /// # Errors
     /// Why it is dropped; [`DropReason::BadTag`] if it is not authentic.
     fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason>;
+
+    /// The AEAD, if it gains from batches and [`Decode::take_apart`] is there for it.
+    fn batching(&self) -> Option<&dyn Aead> {
+        None
+    }
+
+    /// Does all that [`Decode::decode`] does but to open: the message to be opened, and what then comes out.
+    ///
+    /// # Errors
+    /// Why the datagram is dropped.
+    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
+        let _ = datagram;
+        Err(DropReason::Malformed)
+    }
 
     /// Takes the payload out of what surrounds it inside the encryption.
     ///
@@ -102,13 +146,44 @@ impl<D: Decode> Opener for WindowedOpener<D> {
         if self.failed_tags >= FAILED_TAGS_MAX {
             return Err(DropReason::Exhausted);
         }
-        let plain = match self.decoder.decode(datagram, &self.window) {
-            Ok(plain) => plain,
-            Err(reason) => {
-                self.failed_tags += u64::from(reason == DropReason::BadTag && !D::KEY_STAYS);
-                return Err(reason);
+        let plain = self.decoder.decode(datagram, &self.window);
+        self.accept(datagram, plain)
+    }
+
+    fn gains_from_batches(&self) -> bool {
+        self.failed_tags < FAILED_TAGS_MAX && self.decoder.batching().is_some()
+    }
+
+    fn decrypt(&self, datagrams: &mut [&mut [u8]]) -> [Result<Plain, DropReason>; BATCH] {
+        let mut plains = NOTHING;
+        let Some(aead) = self.decoder.batching() else { return plains };
+        let mut messages: [Message<'_>; BATCH] = Default::default();
+        let (mut places, mut used) = ([0; BATCH], 0);
+        for (place, (datagram, plain)) in datagrams.iter_mut().zip(&mut plains).enumerate() {
+            *plain = self.decoder.take_apart(datagram).map(|(message, plain)| {
+                (messages[used], places[used]) = (message, place);
+                used += 1;
+                plain
+            });
+        }
+        let authentic = aead.open_batch(messages.get_mut(..used).unwrap_or_default());
+        for (index, place) in places.into_iter().take(used).enumerate() {
+            if authentic >> index & 1 == 0 {
+                plains[place] = Err(DropReason::BadTag);
             }
-        };
+        }
+        plains
+    }
+
+    #[inline]
+    fn accept(
+        &mut self,
+        datagram: &mut [u8],
+        plain: Result<Plain, DropReason>,
+    ) -> Result<Opened, DropReason> {
+        let plain = plain.inspect_err(|reason| {
+            self.failed_tags += u64::from(*reason == DropReason::BadTag && !D::KEY_STAYS);
+        })?;
         match self.window.accept(plain.counter) {
             Freshness::Replayed => Err(DropReason::Replay),
             freshness => Ok(Opened {

@@ -3,6 +3,7 @@
 use adit_core::{Cipher, Path};
 
 use super::{GCM_MAX, GCM_WARN, blocks};
+use crate::aead::{Aead, BATCH, Message, TAG_LEN};
 use crate::counters::DropReason;
 use crate::segment::Segments;
 use crate::transmit::TransmitBatch;
@@ -40,6 +41,19 @@ impl<'a> Place<'a> {
         self.bytes += self.len as u64;
     }
 
+    /// Room for datagrams of `len` bytes that follow each other: at least one, at most `most`.
+    fn datagrams(&mut self, len: usize, most: usize) -> Result<impl Iterator<Item = &mut [u8]>, DropReason> {
+        self.len = len;
+        self.transmit_batch.reserve_run(self.path, len, most).ok_or(DropReason::TooBig)
+    }
+
+    /// Takes the first `count` datagrams that were filled.
+    fn commit_run(&mut self, count: usize) {
+        self.transmit_batch.commit_run(count);
+        self.datagrams += count as u64;
+        self.bytes += (count * self.len) as u64;
+    }
+
     /// Datagrams taken, and their bytes.
     #[inline]
     pub(crate) fn taken(&self) -> (u64, u64) {
@@ -68,6 +82,12 @@ impl Run<'_> {
         let packet = self.segments.take(self.next, self.template, self.packet);
         self.next += 1;
         packet.map(|packet| Some(&*packet)).ok_or(DropReason::Malformed)
+    }
+
+    /// How many of the next packets have the same length, and that length.
+    fn equal(&self) -> (usize, usize) {
+        let (whole, len) = self.segments.whole();
+        (whole.saturating_sub(self.next), len)
     }
 }
 
@@ -113,6 +133,23 @@ pub trait Encode: Send {
     /// Seals the payload with that counter into a datagram of the length that [`Encode::layout`] gave. `None` if the
     /// length is another, or the cipher refuses.
     fn encode(&self, counter: u64, payload: &[u8], datagram: &mut [u8], layout: Layout) -> Option<()>;
+
+    /// The AEAD, if it gains from batches and [`Encode::lay_out`] is there for it. A layout then does not depend on a
+    /// payload's first byte.
+    fn batching(&self) -> Option<&dyn Aead> {
+        None
+    }
+
+    /// Does all that [`Encode::encode`] does but to seal: the message to be sealed, and the place of its tag.
+    fn lay_out<'d>(
+        &self,
+        counter: u64,
+        payload: &[u8],
+        datagram: &'d mut [u8],
+    ) -> Option<(Message<'d>, &'d mut [u8; TAG_LEN])> {
+        let _ = (counter, payload, datagram);
+        None
+    }
 }
 
 /// How far a key may be used. Each number is the last that may be reached.
@@ -168,7 +205,52 @@ impl<E: Encode> CountingSealer<E> {
     }
 }
 
+impl<E: Encode> CountingSealer<E> {
+    /// Seals a few packets at once, where at least two follow that have the same length. Says whether it did.
+    fn seal_some(&mut self, run: &mut Run<'_>, place: &mut Place<'_>) -> Result<bool, DropReason> {
+        let Some(aead) = self.encoder.batching() else { return Ok(false) };
+        let (count, payload_len) = run.equal();
+        let count = count.min(BATCH);
+        let layout = self.encoder.layout(None, payload_len);
+        let left = self.limits.counter_max.saturating_sub(self.counter);
+        let used = self.used.saturating_add(blocks(layout.datagram).saturating_mul(count as u64));
+        if count < 2 || left < count as u64 || used > self.limits.blocks_max {
+            return Ok(false);
+        }
+        let mut messages: [Message<'_>; BATCH] = Default::default();
+        let mut tags = [const { None }; BATCH];
+        let mut taken = 0;
+        let places = place.datagrams(layout.datagram, count)?;
+        for (datagram, (message, tag)) in places.zip(messages.iter_mut().zip(&mut tags)) {
+            let Some(packet) = run.next_packet()? else { break };
+            let laid_out = self.encoder.lay_out(self.counter, packet, datagram);
+            let (laid_out, tag_place) = laid_out.ok_or(DropReason::Exhausted)?;
+            (*message, *tag) = (laid_out, Some(tag_place));
+            self.counter += 1;
+            self.used = self.used.saturating_add(blocks(layout.datagram));
+            taken += 1;
+        }
+        let messages = messages.get_mut(..taken).unwrap_or_default();
+        aead.seal_batch(messages).map_err(|_| DropReason::Exhausted)?;
+        for (tag, message) in tags.into_iter().flatten().zip(messages) {
+            *tag = message.tag;
+        }
+        place.commit_run(taken);
+        Ok(taken > 0)
+    }
+}
+
 impl<E: Encode> Sealer for CountingSealer<E> {
+    #[inline]
+    fn seal_run(&mut self, run: &mut Run<'_>, place: &mut Place<'_>) -> Result<(), DropReason> {
+        while self.seal_some(run, place)? {}
+        while let Some(packet) = run.next_packet()? {
+            self.seal(packet, place)?;
+            place.commit();
+        }
+        Ok(())
+    }
+
     #[inline]
     fn seal(&mut self, payload: &[u8], place: &mut Place<'_>) -> Result<(), DropReason> {
         let layout = self.encoder.layout(payload.first().copied(), payload.len());

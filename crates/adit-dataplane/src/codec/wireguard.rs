@@ -8,7 +8,7 @@ use super::{
     Class, CountingSealer, Decode, Demultiplexer, Encode, Layout, Plain, SessionCodec, Steering, UsageLimits,
     Window, WindowedOpener,
 };
-use crate::aead::{Aead, AeadError, NONCE_LEN, TAG_LEN, aws_lc};
+use crate::aead::{Aead, AeadError, Message, NONCE_LEN, Provider, TAG_LEN, aws_lc};
 use crate::counters::DropReason;
 
 /// `Reject-After-Messages`: 2^64 − 2^13 − 1.
@@ -32,9 +32,24 @@ pub fn session(
     (seal, open): (&[u8], &[u8]),
     replay: ReplayWindow,
 ) -> Result<SessionCodec, AeadError> {
-    let sealer = Sealer { aead: aws_lc(cipher, seal)?, remote_index, mtu };
+    session_with(aws_lc, remote_index, mtu, cipher, (seal, open), replay)
+}
+
+/// The same with the AEADs of that provider.
+///
+/// # Errors
+/// As [`session`].
+pub fn session_with(
+    provider: Provider,
+    remote_index: u32,
+    mtu: u16,
+    cipher: Cipher,
+    (seal, open): (&[u8], &[u8]),
+    replay: ReplayWindow,
+) -> Result<SessionCodec, AeadError> {
+    let sealer = Sealer { aead: provider(cipher, seal)?, remote_index, mtu };
     let limits = UsageLimits::of(cipher, 0, COUNTER_WARN, COUNTER_MAX);
-    let opener = WindowedOpener::new(Opener(aws_lc(cipher, open)?), replay);
+    let opener = WindowedOpener::new(Opener(provider(cipher, open)?), replay);
     Ok(SessionCodec::new(Box::new(CountingSealer::new(sealer, limits)), Box::new(opener)))
 }
 
@@ -97,6 +112,23 @@ impl Encode for Sealer {
 
     #[inline]
     fn encode(&self, counter: u64, payload: &[u8], datagram: &mut [u8], _layout: Layout) -> Option<()> {
+        let (message, tag) = self.lay_out(counter, payload, datagram)?;
+        *tag = self.aead.seal(message.nonce, message.aad, message.text).ok()?;
+        Some(())
+    }
+
+    #[inline]
+    fn batching(&self) -> Option<&dyn Aead> {
+        self.aead.gains_from_batches().then_some(&*self.aead)
+    }
+
+    #[inline]
+    fn lay_out<'d>(
+        &self,
+        counter: u64,
+        payload: &[u8],
+        datagram: &'d mut [u8],
+    ) -> Option<(Message<'d>, &'d mut [u8; TAG_LEN])> {
         let counter = counter.to_le_bytes();
         let (header, rest) = datagram.split_first_chunk_mut::<HEADER>()?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
@@ -106,8 +138,7 @@ impl Encode for Sealer {
         let (text, padding) = body.split_at_mut_checked(payload.len())?;
         text.copy_from_slice(payload);
         padding.fill(0);
-        *tag = self.aead.seal(nonce(counter), &[], body).ok()?;
-        Some(())
+        Some((Message { nonce: nonce(counter), aad: &[], text: body, tag: [0; TAG_LEN] }, tag))
     }
 }
 
@@ -117,6 +148,18 @@ impl Decode for Opener {
     /// The counter given out is one more than the wire's, so that it starts at 1.
     #[inline]
     fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
+        let (message, plain) = self.take_apart(datagram)?;
+        let opened = self.0.open(message.nonce, message.aad, &message.tag, message.text);
+        opened.map(|()| plain).map_err(|_| DropReason::BadTag)
+    }
+
+    #[inline]
+    fn batching(&self) -> Option<&dyn Aead> {
+        self.0.gains_from_batches().then_some(&*self.0)
+    }
+
+    #[inline]
+    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
         let (header, rest) = datagram.split_first_chunk_mut::<HEADER>().ok_or(DropReason::Malformed)?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(DropReason::Malformed)?;
         let [.., a, b, c, d, e, f, g, h] = *header;
@@ -125,8 +168,8 @@ impl Decode for Opener {
         if counter > COUNTER_MAX {
             return Err(DropReason::Exhausted);
         }
-        self.0.open(nonce(bytes), &[], tag, body).map_err(|_| DropReason::BadTag)?;
-        Ok(Plain { counter: counter + 1, payload: HEADER..HEADER + body.len() })
+        let plain = Plain { counter: counter + 1, payload: HEADER..HEADER + body.len() };
+        Ok((Message { nonce: nonce(bytes), aad: &[], text: body, tag: *tag }, plain))
     }
 }
 

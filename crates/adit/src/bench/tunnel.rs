@@ -221,7 +221,7 @@ struct Codec {
 
 fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
     let Codec { framing, cipher, key } = &install.codec;
-    openvpn::session(*framing, *cipher, (key, key), ReplayWindow::default())
+    openvpn::session_with(adit_io::aead::provider, *framing, *cipher, (key, key), ReplayWindow::default())
 }
 
 /// Orders that bring up one end.

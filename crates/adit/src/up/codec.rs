@@ -11,7 +11,8 @@ use adit_openvpn::request::Install;
 /// As [`openvpn::session`].
 pub(crate) fn openvpn(install: &Install) -> Result<SessionCodec, AeadError> {
     let Codec { framing, cipher, seal, open, replay_window } = &install.codec;
-    openvpn::session(self::framing(*framing), *cipher, (&key(seal), &key(open)), *replay_window)
+    let keys = (&key(seal), &key(open));
+    openvpn::session_with(adit_io::aead::provider, self::framing(*framing), *cipher, keys, *replay_window)
 }
 
 fn framing(framing: Framing) -> openvpn::Framing {

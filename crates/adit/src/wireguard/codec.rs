@@ -8,11 +8,17 @@ use adit_wireguard::Codec;
 /// The codec of a WireGuard session.
 ///
 /// # Errors
-/// As [`wireguard::session`].
+/// As [`wireguard::session_with`].
 pub(super) fn session(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
     let Codec { remote_index, mtu, seal, open, expires } = &install.codec;
     let keys = (&seal[..], &open[..]);
-    let codec =
-        wireguard::session(*remote_index, *mtu, Cipher::ChaCha20Poly1305, keys, Codec::REPLAY_WINDOW)?;
+    let codec = wireguard::session_with(
+        adit_io::aead::provider,
+        *remote_index,
+        *mtu,
+        Cipher::ChaCha20Poly1305,
+        keys,
+        Codec::REPLAY_WINDOW,
+    )?;
     Ok(SessionCodec { expires: Some(*expires), ..codec })
 }

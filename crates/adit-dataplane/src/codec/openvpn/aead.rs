@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{Compression, DataFraming, DataHeader, compression};
-use crate::aead::{Aead, NONCE_LEN, TAG_LEN};
+use crate::aead::{Aead, Message, NONCE_LEN, TAG_LEN};
 use crate::codec::{Decode, Encode, Layout, Plain, Window};
 use crate::counters::DropReason;
 
@@ -146,6 +146,22 @@ impl Encode for Sealer {
         datagram.get_mut(place)?.copy_from_slice(payload);
         self.seal(counter, datagram, payload.len())
     }
+
+    #[inline]
+    fn batching(&self) -> Option<&dyn Aead> {
+        (self.compression == Compression::None && self.aead.gains_from_batches()).then_some(&*self.aead)
+    }
+
+    fn lay_out<'d>(
+        &self,
+        counter: u64,
+        payload: &[u8],
+        datagram: &'d mut [u8],
+    ) -> Option<(Message<'d>, &'d mut [u8; TAG_LEN])> {
+        let (nonce, aad, tag, text) = self.prepare(counter, datagram)?;
+        text.get_mut(..payload.len())?.copy_from_slice(payload);
+        Some((Message { nonce, aad, text, tag: [0; TAG_LEN] }, tag))
+    }
 }
 
 /// Nonce, what is authenticated, and the places of tag and ciphertext.
@@ -165,27 +181,26 @@ impl Opener {
     /// Opens either version, as the datagram's opcode says.
     #[inline]
     fn open(&self, datagram: &mut [u8]) -> Result<Plain, DropReason> {
-        let header_len = header_len(datagram);
-        self.open_with(datagram, header_len).unwrap_or(Err(DropReason::Malformed))
+        let (message, plain) = self.parts(datagram).ok_or(DropReason::Malformed)?;
+        let opened = self.aead.open(message.nonce, message.aad, &message.tag, message.text);
+        opened.map(|()| plain).map_err(|_| DropReason::BadTag)
     }
 
-    /// `None` if the datagram is too short.
+    /// `None` if the datagram is too short, or its packet id is 0.
     #[inline]
-    fn open_with(&self, datagram: &mut [u8], header_len: usize) -> Option<Result<Plain, DropReason>> {
-        let end = datagram.len();
+    fn parts<'d>(&self, datagram: &'d mut [u8]) -> Option<(Message<'d>, Plain)> {
+        let (header_len, end) = (header_len(datagram), datagram.len());
         let (authenticated, rest) = datagram.split_at_mut_checked(header_len + PACKET_ID)?;
-        let (tag, body) = rest.split_first_chunk_mut::<TAG_LEN>()?;
-        let id: [u8; PACKET_ID] = *authenticated.last_chunk()?;
-        let packet_id = u32::from_be_bytes(id);
+        let (tag, text) = rest.split_first_chunk_mut::<TAG_LEN>()?;
+        let id: &[u8; PACKET_ID] = authenticated.last_chunk()?;
+        let packet_id = u32::from_be_bytes(*id);
         if packet_id == 0 {
             return None;
         }
-        let aad: &[u8] = if header_len == V1_HEADER { &id } else { authenticated };
-        if self.aead.open(nonce(id, self.iv), aad, tag, body).is_err() {
-            return Some(Err(DropReason::BadTag));
-        }
+        let aad: &[u8] = if header_len == V1_HEADER { id } else { authenticated };
         let payload = header_len + PACKET_ID + TAG_LEN..end;
-        Some(Ok(Plain { counter: u64::from(packet_id), payload }))
+        let message = Message { nonce: nonce(*id, self.iv), aad, text, tag: *tag };
+        Some((message, Plain { counter: u64::from(packet_id), payload }))
     }
 }
 
@@ -193,6 +208,16 @@ impl Decode for Opener {
     #[inline]
     fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
         self.open(datagram)
+    }
+
+    #[inline]
+    fn batching(&self) -> Option<&dyn Aead> {
+        self.aead.gains_from_batches().then_some(&*self.aead)
+    }
+
+    #[inline]
+    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
+        self.parts(datagram).ok_or(DropReason::Malformed)
     }
 
     #[inline]

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 pub use self::demultiplexer::{Client, Server, StaticKey, session_id};
 use super::{CountingSealer, Opener, Sealer, SessionCodec, UsageLimits, WindowedOpener};
-use crate::aead::{AeadError, aws_lc};
+use crate::aead::{AeadError, Provider, aws_lc};
 
 /// How a sealed packet looks on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +143,20 @@ pub fn session(
     (seal, open): (&Key, &Key),
     replay: ReplayWindow,
 ) -> Result<SessionCodec, AeadError> {
+    session_with(aws_lc, framing, cipher, (seal, open), replay)
+}
+
+/// The same with the AEADs of that provider, but in the epoch format.
+///
+/// # Errors
+/// As [`session`].
+pub fn session_with(
+    provider: Provider,
+    framing: Framing,
+    cipher: Cipher,
+    (seal, open): (&Key, &Key),
+    replay: ReplayWindow,
+) -> Result<SessionCodec, AeadError> {
     let steered = match framing {
         Framing::Data(data) | Framing::Epoch(data) => data.header != DataHeader::V1,
         Framing::StaticKey(_) => false,
@@ -154,16 +168,24 @@ pub fn session(
         let codec = SessionCodec::new(Box::new(sealer), Box::new(opener));
         return Ok(SessionCodec { is_keepalive, steered, ..codec });
     }
-    let codec = SessionCodec::new(sealer(framing, cipher, seal)?, opener(framing, cipher, open, replay)?);
+    let codec = SessionCodec::new(
+        sealer(provider, framing, cipher, seal)?,
+        opener(provider, framing, cipher, open, replay)?,
+    );
     Ok(SessionCodec { is_keepalive, steered, ..codec })
 }
 
 /// The sealing half alone. In the epoch format it does not follow any opening half.
-fn sealer(framing: Framing, cipher: Cipher, key: &Key) -> Result<Box<dyn Sealer>, AeadError> {
+fn sealer(
+    provider: Provider,
+    framing: Framing,
+    cipher: Cipher,
+    key: &Key,
+) -> Result<Box<dyn Sealer>, AeadError> {
     let limits = UsageLimits::of(cipher, 1, aead::COUNTER_WARN, aead::COUNTER_MAX);
     Ok(match framing {
         Framing::Data(data) if cipher.is_aead() => {
-            let cipher = aws_lc(cipher, &key.key)?;
+            let cipher = provider(cipher, &key.key)?;
             Box::new(CountingSealer::new(aead::Sealer::new(data, cipher, key.implicit_iv), limits))
         }
         Framing::Data(data) => Box::new(CountingSealer::new(cbc::Sealer::new(data, cipher, key)?, limits)),
@@ -176,6 +198,7 @@ fn sealer(framing: Framing, cipher: Cipher, key: &Key) -> Result<Box<dyn Sealer>
 
 /// The opening half alone.
 fn opener(
+    provider: Provider,
     framing: Framing,
     cipher: Cipher,
     key: &Key,
@@ -183,7 +206,7 @@ fn opener(
 ) -> Result<Box<dyn Opener>, AeadError> {
     Ok(match framing {
         Framing::Data(data) if cipher.is_aead() => {
-            let cipher = aws_lc(cipher, &key.key)?;
+            let cipher = provider(cipher, &key.key)?;
             Box::new(WindowedOpener::new(aead::Opener::new(data, cipher, key.implicit_iv), replay))
         }
         Framing::Data(data) => Box::new(WindowedOpener::new(cbc::Opener::new(data, cipher, key)?, replay)),

@@ -2,6 +2,7 @@
 
 use adit_core::{Cipher, DataEvent, Notice, Path, PeerId, ReplayWindow, SessionId};
 
+use crate::aead::aws_lc;
 use crate::codec::openvpn::{MacKey, opener, session, session_id};
 use crate::codec::testing::{self, key, static_key};
 use crate::tests::packets::Flow;
@@ -121,7 +122,7 @@ fn the_peer_is_where_its_key_is() {
 #[test]
 fn no_number_of_forged_datagrams_wears_the_key_out() {
     let (framing, replay) = (static_key(TODAY), ReplayWindow::default());
-    let mut open = opener(framing, CIPHER, &key(CIPHER, 1), replay).expect("the key fits");
+    let mut open = opener(aws_lc, framing, CIPHER, &key(CIPHER, 1), replay).expect("the key fits");
     for _ in 0..3 {
         assert_eq!(open.open(&mut [0; 96]), Err(DropReason::BadTag));
     }
