@@ -195,3 +195,29 @@ fn an_expired_session_neither_seals_nor_opens() {
     server.install(ONE, session_id(ONE, 1), v2(1, 1), CIPHER, (0x82, 2));
     assert_eq!(server.flush().len(), 1);
 }
+
+/// What becomes of packets is the same; their senders are told, if that is asked for.
+#[test]
+fn packets_that_reach_nobody_are_answered_if_asked_for() {
+    let to = |destination| Flow { source: 77, destination, ..Flow::default() }.udp(&[1]);
+    for asked in [false, true] {
+        let mut server = End::server(false);
+        if asked {
+            server.egress.answer_unreachable();
+        }
+        let answers = |server: &mut End, destination| {
+            assert!(server.send(Offload::NONE, &to(destination)).is_empty());
+            server.egress.take_answers().len()
+        };
+        assert_eq!(answers(&mut server, 9), usize::from(asked), "no peer");
+        server.apply(DataEvent::AddPeer(config(true)));
+        assert_eq!(answers(&mut server, 1), usize::from(asked), "no path");
+        server.apply(DataEvent::MovePeer { peer: ONE, path: udp(1) });
+        assert_eq!(answers(&mut server, 1), 0, "it waits for a session");
+        server.apply(DataEvent::AddPeer(PeerConfig { path: Some(udp(1)), ..config(false) }));
+        assert_eq!(answers(&mut server, 1), usize::from(asked), "nothing waits");
+        server.install(ONE, session_id(ONE, 0), v2(1, 0), CIPHER, (0x81, 1));
+        assert_eq!(server.send(Offload::NONE, &packet(1)).len(), 1);
+        assert!(server.egress.take_answers().is_empty(), "it is sent");
+    }
+}
