@@ -30,6 +30,8 @@ use crate::nft::nft;
 
 /// What the names of our tables of nftables begin with.
 const PREFIX: &str = "adit_mark_";
+/// The tables that the system has rules for: `default`, `main` and `local` (linux/rtnetlink.h `rt_class_t`).
+const SYSTEM_TABLES: [u32; 3] = [253, 254, 255];
 /// By it a mark that the firewall sets counts when the kernel looks for the way back to a source.
 const SOURCE_VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
 
@@ -115,6 +117,11 @@ impl ByMark {
             }
             RouteTable::Main | RouteTable::Number(_) => (BTreeSet::new(), 0),
         };
+        if !families.is_empty() && (mark == 0 || SYSTEM_TABLES.contains(&mark)) {
+            return Err(format!(
+                "{mark} cannot be both a firewall mark and a routing table: choose another number"
+            ));
+        }
         self.remove_rules(netlink, &families, mark);
         self.set_firewall(settings, families.clone(), mark)?;
         if families.contains(&IpFamily::V4) && !self.turned_on {

@@ -102,6 +102,21 @@ fn default_routes_go_into_a_table_by_mark() {
 }
 
 #[test]
+fn a_number_of_the_system_is_refused() {
+    in_fresh_network(|| {
+        let (_world, tun) = (world(), Tun::create(&TunConfig::default()).unwrap());
+        let before = state();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        for mark in [0, 253, 254, 255] {
+            routing.apply(&settings(RouteTable::ByMark(mark), &["0.0.0.0/0"]));
+            assert!(routing.lacks().is_some_and(|lacks| lacks.contains("choose another number")), "{mark}");
+            assert_eq!(state(), before, "{mark}");
+            routing.undo();
+        }
+    });
+}
+
+#[test]
 fn what_another_program_deletes_is_put_back() {
     in_fresh_network(|| {
         if !has_nft() {
