@@ -15,6 +15,7 @@
 //! Sections and keys are read in any case, and what follows `#` is a comment, except in the commands of hooks, as in
 //! wg-quick since 2025. All problems of a file are found before any is reported.
 
+mod advice;
 mod model;
 mod read;
 #[cfg(test)]
@@ -23,6 +24,15 @@ mod values;
 
 pub use self::model::{AllowedIp, Config, Endpoint, Interface, Key, Peer, Table};
 pub use self::read::{Parsed, parse};
+
+/// Whether a text is for [`parse`] and not for [`crate::openvpn::parse`]: its first line that is neither empty nor a
+/// comment begins a section. No directive of OpenVPN begins with a bracket.
+pub fn is_recognized(text: &[u8]) -> bool {
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
+    first.is_some_and(|line| line.starts_with(b"["))
+}
 
 /// The interface that a file is for: its name without the directory and `.conf`. As wg-quick, it takes 1 to 15 letters,
 /// digits and `_=+.-`.

@@ -43,6 +43,6 @@ pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use selector::Selector;
 pub use session::{Cipher, Digest, Install, PeerConfig, ReplayWindow};
 pub use time::{Instant, UnixTime};
-pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteVia, TunnelSettings};
+pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteTable, RouteVia, TunnelSettings};
 
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};

@@ -16,6 +16,8 @@ pub struct TunnelSettings {
     pub mtu: u16,
     /// Routes into the tunnel, and bypass routes.
     pub routes: Vec<Route>,
+    /// Where the routes into the tunnel go.
+    pub table: RouteTable,
     /// What goes into the tunnel whatever other routes say.
     pub redirect: Option<Redirect>,
     /// No IPv6 leaves this machine, neither by the tunnel nor beside it: it is unreachable at once. The tunnel's own
@@ -25,6 +27,21 @@ pub struct TunnelSettings {
     pub dns: Dns,
     /// The outer addresses of the server, which must stay outside the tunnel.
     pub server: Option<IpAddr>,
+}
+
+/// The routing table of the routes into a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RouteTable {
+    /// The system's main table.
+    #[default]
+    Main,
+    /// The table of that number, for which other programs have rules.
+    Number(u32),
+    /// The main table, but routes of length 0 go into the table of that number, by policy routing: what has not the same
+    /// number as firewall mark goes by that table, unless the main table has more than a default route for it. The tunnel's
+    /// own datagrams must carry the mark. The number is not 0, and not that of a table of the system (253 to 255).
+    /// Not together with [`TunnelSettings::redirect`].
+    ByMark(u32),
 }
 
 /// One route.

@@ -3,28 +3,23 @@
 //! The table names neither a device nor an address. It knows the tunnel's device by its group, and the tunnel's datagrams
 //! by their mark, so it holds before there is a tunnel, while adit is killed, and for the next one. Group and mark are the
 //! same for all tunnels: the tunnels of one process have one table, and the tables of several processes agree.
-//!
-//! nftables is spoken to by its own program, `nft`, one ruleset at a time: the program makes one transaction of it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::mark::{DEVICE_GROUP, MARK};
 use crate::netlink::Netlink;
+use crate::nft::{NftError, nft};
 use crate::routing;
 
 /// What the names of our tables begin with.
 const PREFIX: &str = "adit_kill_switch_";
 /// Characters of the configuration file's name that the table's name has.
 const LONGEST_STEM: usize = 40;
-/// Where `nft` is on systems whose PATH for ordinary users lacks it.
-const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Why the kill switch is not what was asked for.
 #[derive(Debug, Error)]
@@ -38,6 +33,16 @@ pub enum KillSwitchError {
     /// It refused.
     #[error("nft refuses the kill switch: {0}; it needs root, and a kernel with nf_tables")]
     Refused(String),
+}
+
+impl From<NftError> for KillSwitchError {
+    fn from(error: NftError) -> Self {
+        match error {
+            NftError::NoProgram => KillSwitchError::NoProgram,
+            NftError::Run(error) => KillSwitchError::Run(error),
+            NftError::Refused(why) => KillSwitchError::Refused(why),
+        }
+    }
 }
 
 /// The kill switch of the configuration files of one process.
@@ -84,7 +89,8 @@ impl KillSwitch {
     /// # Errors
     /// When the system refuses.
     pub fn on(&self) -> Result<(), KillSwitchError> {
-        nft(&["-f", "-"], &self.ruleset()).map(drop)
+        nft(&["-f", "-"], &self.ruleset())?;
+        Ok(())
     }
 
     /// Turns it off. True if it was on.
@@ -163,32 +169,8 @@ table inet {table} {{
 }
 
 fn remove(table: &str) -> Result<(), KillSwitchError> {
-    nft(&["delete", "table", "inet", table], "").map(drop)
-}
-
-/// What `nft` writes when it is given that input.
-fn nft(arguments: &[&str], input: &str) -> Result<String, KillSwitchError> {
-    let mut command = Command::new("nft");
-    // As an administrator's shell has it; nothing of ours is looked for there.
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
-    for directory in SBIN {
-        path.push(OsString::from(format!(":{directory}")));
-    }
-    command.env("PATH", path).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => KillSwitchError::NoProgram,
-        _ => KillSwitchError::Run(error),
-    })?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes())?;
-    }
-    let Output { status, stdout, stderr } = child.wait_with_output()?;
-    if status.success() {
-        return Ok(String::from_utf8_lossy(&stdout).into_owned());
-    }
-    let complaint = String::from_utf8_lossy(&stderr);
-    Err(KillSwitchError::Refused(complaint.lines().next().unwrap_or("it does not say why").to_owned()))
+    nft(&["delete", "table", "inet", table], "")?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod mailbox;
 mod mailbox_tests;
 mod mark;
 mod netlink;
+mod nft;
 mod offload;
 mod opener;
 mod poller;

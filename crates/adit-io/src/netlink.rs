@@ -1,5 +1,6 @@
 //! The kernel's links, addresses and routes, by rtnetlink (RFC 3549), one question at a time.
 
+mod path_mtu;
 mod policy;
 
 use std::io;

@@ -1,15 +1,16 @@
 //! Tunnel settings applied to the system, kept true when the network changes, and taken back.
 
+mod by_mark;
 mod bypass;
 mod policy;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Report, Route, RouteVia, Severity, TunnelSettings};
+use adit_core::{Report, Route, RouteTable, RouteVia, Severity, TunnelSettings};
 use ipnet::IpNet;
 
-pub(crate) use self::policy::recover;
+use self::by_mark::ByMark;
 use self::policy::{Policy, treatment};
 use crate::mark::{self, DEVICE_GROUP};
 use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
@@ -33,6 +34,7 @@ pub struct Routing {
     /// Those of the main table.
     routes: Vec<KernelRoute>,
     policy: Policy,
+    by_mark: ByMark,
     /// What the tunnel cannot be without and could not get.
     lacks: Option<String>,
     /// Other endpoints of the tunnel use the device too.
@@ -67,6 +69,7 @@ impl Routing {
             addresses: Vec::new(),
             routes: Vec::new(),
             policy: Policy::new(device, name),
+            by_mark: ByMark::new(device, name),
             lacks: None,
             shares_device: false,
         }
@@ -78,6 +81,14 @@ impl Routing {
         if let Ok(mut netlink) = Netlink::open() {
             recover(&mut netlink);
         }
+    }
+
+    /// The first number from `first` on whose routing table is empty, as [`RouteTable::ByMark`] needs it.
+    ///
+    /// # Errors
+    /// When the system does not tell its routes.
+    pub fn free_table(&mut self, first: u32) -> io::Result<u32> {
+        by_mark::free_table(&mut self.netlink, first)
     }
 
     /// Index of the device; 0 if it is in another network namespace.
@@ -120,7 +131,10 @@ impl Routing {
         let first = self.applied.is_none();
         let bypass = self.bypass_routes(settings, &mut reports);
         let mut wanted: Vec<(KernelRoute, bool)> = bypass.into_iter().map(|route| (route, false)).collect();
-        let inward = settings.routes.iter().filter(|route| in_main(settings, route.destination.addr()));
+        let in_main = |route: &&Route| {
+            in_main(settings, route.destination.addr()) && by_mark::table(settings, route).is_none()
+        };
+        let inward = settings.routes.iter().filter(in_main);
         let inward = inward.filter_map(|route| self.tunnel_route(settings, route));
         wanted.extend(inward.map(|route| (route, true)));
         self.set_device(settings, &mut reports);
@@ -141,7 +155,7 @@ impl Routing {
 
     /// Whether all traffic of a family goes into the tunnel, or none anywhere.
     pub fn takes_all(&self) -> bool {
-        self.policy.is_active()
+        self.policy.is_active() || self.by_mark.has_rules()
     }
 
     /// What the settings applied last cannot be without and the system refused, in words that name it. A tunnel that
@@ -171,13 +185,17 @@ impl Routing {
     }
 
     fn enforce_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
-        let by_mark = IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some());
+        let redirects = IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some());
+        let by_mark = redirects || matches!(settings.table, RouteTable::ByMark(_));
         self.lacks = match mark::probe() {
             Err(error) if by_mark => Some(format!(
                 "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
                  root, or grant CAP_NET_ADMIN"
             )),
-            _ => self.policy.enforce(&mut self.netlink, settings, &self.name_servers, reports).err(),
+            _ => {
+                let policy = self.policy.enforce(&mut self.netlink, settings, &self.name_servers, reports);
+                policy.and_then(|()| self.by_mark.enforce(&mut self.netlink, settings, reports)).err()
+            }
         };
     }
 
@@ -197,6 +215,7 @@ impl Routing {
     /// server's routes: machines with a thousand devices tell of thousands of changes a second.)
     pub fn depends_on_network(&self) -> bool {
         self.policy.is_active()
+            || self.by_mark.is_active()
             || self.applied.as_ref().is_some_and(|settings| {
                 let is_client = settings.server.is_some() && !settings.routes.is_empty();
                 is_client || bypass::has_bypass_routes(settings, &self.bypassed)
@@ -266,6 +285,7 @@ impl Routing {
 
     fn take_back(&mut self) {
         self.policy.undo(&mut self.netlink);
+        self.by_mark.undo(&mut self.netlink);
         // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
         // changed since.
         for route in std::mem::take(&mut self.routes).iter().rev() {
@@ -362,7 +382,7 @@ impl Routing {
                     if left_behind && self.netlink.replace_route(&route).is_ok() {
                         self.routes.push(route);
                     } else {
-                        reports.push(taken(&route));
+                        reports.push(taken(route.destination));
                     }
                 }
                 Err(error) => {
@@ -382,10 +402,15 @@ impl Drop for Routing {
     }
 }
 
-fn taken(route: &KernelRoute) -> Report {
+/// Removes what tunnels left behind whose process was killed.
+pub(crate) fn recover(netlink: &mut Netlink) {
+    policy::recover(netlink);
+    by_mark::recover(netlink);
+}
+
+fn taken(destination: IpNet) -> Report {
     let text = format!(
-        "the system has a route to {} already, which stays: traffic to it may not go the way that is meant",
-        route.destination
+        "the system has a route to {destination} already, which stays: traffic to it may not go the way that is meant"
     );
     Report { severity: Severity::Warning, path: None, text }
 }

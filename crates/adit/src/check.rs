@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use adit_config::openvpn::{Parsed, documentation};
 use adit_config::{Disposition, Kind, Problem};
 
-use crate::configuration::{self, Unusable};
+use crate::configuration::{self, Dialect, Unusable};
 use crate::exit;
 use crate::up;
 
-/// Say what adit makes of OpenVPN configurations, without running them
+/// Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configurations: .ovpn or .conf files. Several are checked for one process, as `adit up` runs them
@@ -33,13 +33,15 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let (mut good, mut failed) = (Vec::new(), None);
     for file in &args.files {
         match check(file, args.all) {
-            Ok(parsed) => good.push((file.as_path(), parsed)),
+            Ok(Dialect::OpenVpn(parsed)) => good.push((file.as_path(), parsed)),
+            // `adit up` does not run it, so it contradicts none.
+            Ok(Dialect::WireGuard(_)) => {}
             Err(code) => {
                 failed.get_or_insert(code);
             }
         }
     }
-    let all: Vec<(&Path, &Parsed)> = good.iter().map(|(file, parsed)| (*file, parsed)).collect();
+    let all: Vec<(&Path, &Parsed)> = good.iter().map(|(file, parsed)| (*file, &**parsed)).collect();
     match (up::contradictions(&all), failed) {
         (Err(why), _) => exit::usage(format_args!("cannot be used together:\n{why}")),
         (Ok(()), failed) => failed.unwrap_or(ExitCode::SUCCESS),
@@ -47,21 +49,34 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 /// Says what becomes of one file. An error is the exit code.
-fn check(file: &Path, all: bool) -> Result<Parsed, ExitCode> {
-    match configuration::read(file) {
-        Ok(parsed) => {
-            tell(&parsed.report, all);
-            parsed.warnings.iter().filter(|warning| !is_told(warning, &parsed.report)).for_each(|warning| {
+fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
+    match configuration::read_any(file) {
+        Ok(dialect) => {
+            let (report, warnings) = match &dialect {
+                Dialect::OpenVpn(parsed) => (&parsed.report, &parsed.warnings),
+                Dialect::WireGuard(parsed) => (&parsed.report, &parsed.warnings),
+            };
+            tell(report, all);
+            warnings.iter().filter(|warning| !is_told(warning, report)).for_each(|warning| {
                 exit::say(format_args!("{warning} (warning)"));
             });
-            exit::say(format_args!("{}: can be used", file.display()));
-            Ok(parsed)
+            exit::say(format_args!("{}: {}", file.display(), verdict(&dialect)));
+            Ok(dialect)
         }
         Err(Unusable::Wrong(failure)) => {
             tell(&failure.report, all);
             Err(exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display())))
         }
         Err(error) => Err(exit::usage(error)),
+    }
+}
+
+fn verdict(dialect: &Dialect) -> &'static str {
+    match dialect {
+        Dialect::OpenVpn(_) => "can be used",
+        Dialect::WireGuard(_) => {
+            "a WireGuard file without mistakes (`wg-quick up` runs it; `adit up` does not yet)"
+        }
     }
 }
 
@@ -75,11 +90,11 @@ fn tell(report: &[Disposition], all: bool) {
     report.iter().filter(worth_a_line).for_each(exit::say);
 }
 
-/// Whether the report has a line on what the warning is about.
+/// Whether the report says what the warning does.
 fn is_told(warning: &Problem, report: &[Disposition]) -> bool {
-    warning.line.is_some_and(|line| {
-        report
-            .iter()
-            .any(|entry| entry.line == line && entry.file == warning.file && !entry.reason.is_empty())
-    })
+    let tells = |entry: &Disposition| {
+        let same_line = warning.line == Some(entry.line) && entry.file == warning.file;
+        same_line && !entry.reason.is_empty() && warning.text.ends_with(&entry.reason)
+    };
+    report.iter().any(tells)
 }

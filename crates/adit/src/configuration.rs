@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use adit_config::openvpn::{Config, Crl, KeyPassword, Parsed, Role, parse};
-use adit_config::{Failure, Problem};
+use adit_config::{Failure, Problem, wireguard};
 use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use crate::up::privileges;
 
@@ -20,29 +21,82 @@ pub(crate) enum Unusable {
     /// It is wrong: one problem a line.
     #[error("{0}")]
     Wrong(#[from] Failure),
+    /// It is WireGuard's, where OpenVPN's alone is of use.
+    #[error(
+        "{0}: it is a WireGuard file, and `adit up` runs OpenVPN's alone; `adit check` reads it, `wg-quick up` runs it"
+    )]
+    WireGuard(String),
 }
 
-/// Reads and checks the configuration in `path`, with the files that it names.
+/// A configuration, by its dialect.
+pub(crate) enum Dialect {
+    /// OpenVPN's.
+    OpenVpn(Box<Parsed>),
+    /// wg-quick's.
+    WireGuard(Box<wireguard::Parsed>),
+}
+
+/// Reads and checks the configuration in `path`, whatever its dialect.
+pub(crate) fn read_any(path: &Path) -> Result<Dialect, Unusable> {
+    let text = text(path)?;
+    if wireguard::is_recognized(&text) {
+        return Ok(Dialect::WireGuard(Box::new(wireguard_file(path, &text)?)));
+    }
+    Ok(Dialect::OpenVpn(Box::new(openvpn_file(path, &text)?)))
+}
+
+/// Reads and checks the OpenVPN configuration in `path`, with the files that it names.
 pub(crate) fn read(path: &Path) -> Result<Parsed, Unusable> {
+    let text = text(path)?;
+    if wireguard::is_recognized(&text) {
+        return Err(Unusable::WireGuard(path.display().to_string()));
+    }
+    Ok(openvpn_file(path, &text)?)
+}
+
+fn text(path: &Path) -> Result<Zeroizing<Vec<u8>>, Unusable> {
+    let text = std::fs::read(path);
+    text.map(Zeroizing::new).map_err(|error| Unusable::Unreadable(path.display().to_string(), error))
+}
+
+/// The interface has the name of its file, as in wg-quick.
+fn wireguard_file(path: &Path, text: &[u8]) -> Result<wireguard::Parsed, Failure> {
     let name = path.display().to_string();
-    let text = match std::fs::read(path) {
-        Ok(text) => zeroize::Zeroizing::new(text),
-        Err(error) => return Err(Unusable::Unreadable(name, error)),
-    };
+    let outcome = wireguard::parse(text, &name);
+    if path.to_str().and_then(wireguard::interface_name).is_none() {
+        let text = "the interface has the name of its file, which is 1 to 15 of `a-zA-Z0-9_=+.-`, and .conf"
+            .to_owned();
+        let misnamed = Problem { file: name, line: None, text };
+        let (problems, report) = match outcome {
+            Ok(parsed) => (Vec::new(), parsed.report),
+            Err(failure) => (failure.problems, failure.report),
+        };
+        return Err(Failure { problems: std::iter::once(misnamed).chain(problems).collect(), report });
+    }
+    let mut parsed = outcome?;
+    let wireguard::Config { interface, peers } = &parsed.config;
+    let has_key = interface.private_key.is_some() || peers.iter().any(|peer| peer.preshared_key.is_some());
+    if has_key && is_exposed(path) {
+        parsed.warnings.push(warning(path));
+    }
+    Ok(parsed)
+}
+
+fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
     let exposed = RefCell::new(Vec::new());
     let note = |path: &Path, content: &[u8]| {
         if holds_key(path, content) && is_exposed(path) {
             exposed.borrow_mut().push(path.to_owned());
         }
     };
-    note(path, &text);
+    note(path, text);
     let load = |wanted: &Path| {
         let path = find(path, wanted);
         let content = std::fs::read(&path).map_err(|error| error.to_string())?;
         note(&path, &content);
         Ok(content)
     };
-    let mut parsed = parse(&name, &text, &load)?;
+    let mut parsed = parse(&path.display().to_string(), text, &load)?;
     parsed.warnings.extend(exposed.into_inner().iter().map(|path| warning(path)));
     Ok(parsed)
 }

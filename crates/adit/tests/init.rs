@@ -365,6 +365,45 @@ fn check_tells_what_becomes_of_a_file() {
     assert_eq!(said, bad(&["up", file.to_str().unwrap()], 2).replacen("adit: ", &prefix(&file), 1));
 }
 
+#[test]
+fn check_tells_what_is_wrong_with_a_wireguard_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+    let scratch = Scratch::create("check").unwrap();
+    let text = format!(
+        "# made by hand\n[Interface]\nPrivateKey = {KEY}\nAddress = 10.0.0.2/24\n\n[Peer]\nPublicKey = {KEY}\n\
+         AllowedIPs = 10.0.0.9/24\nEndpoint = 192.0.2.1:51820\n"
+    );
+    let file = scratch.write("wg0.conf", &text).unwrap();
+    let path = file.to_str().unwrap();
+    let check = |mode: u32, arguments: &[&str]| {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let output = adit(&[&["check", path], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = check(0o600, &[]);
+    let cut = format!(
+        "{path}:8: used `AllowedIPs`: bits beyond the prefix length are cut: it is taken as 10.0.0.0/24\n"
+    );
+    assert!(said.starts_with(&cut) && said.contains("a WireGuard file without mistakes"), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let exposed = check(0o644, &[]);
+    assert!(exposed.contains("group or others accessible: chmod 600"), "{exposed}");
+    assert!(check(0o600, &["--all"]).contains("wg0.conf:3: used `PrivateKey`\n"));
+
+    let wrong =
+        scratch.write("wg1.conf", &text.replace("Address", "Adress").replace("0.9/24", "0.9/33")).unwrap();
+    let said = bad(&["check", wrong.to_str().unwrap()], 2);
+    assert!(said.contains("wg1.conf:4: Adress: ") && said.contains("wg1.conf:8: AllowedIPs: "), "{said}");
+    assert!(!said.contains("AQEB"), "a key shows: {said}");
+    let misnamed = scratch.write("wg0.ovpn", &text).unwrap();
+    let said = bad(&["check", misnamed.to_str().unwrap()], 2);
+    assert!(said.contains("wg0.ovpn: the interface has the name of its file"), "{said}");
+    let said = bad(&["up", path], 2);
+    assert!(said.contains("wg0.conf: it is a WireGuard file") && !said.contains("AQEB"), "{said}");
+}
+
 /// How `check` begins where `up` says the problems alone.
 fn prefix(file: &Path) -> String {
     format!("adit: {}: cannot be used:\n", file.display())

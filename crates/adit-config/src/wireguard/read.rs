@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use adit_core::printable;
 
+use super::advice::{self, Claim};
 use super::model::{AllowedIp, Config, Interface, Peer};
 use super::values::{self, Value};
 use crate::{Disposition, Failure, Fingerprint, Kind, Problem};
@@ -53,6 +54,8 @@ struct Draft {
     line: u32,
     public_key: Option<[u8; 32]>,
     peer: Option<Peer>,
+    /// The line of each allowed IP.
+    allowed_ip_lines: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -61,6 +64,7 @@ struct Reader<'a> {
     section: Section,
     interface: Interface,
     has_interface: bool,
+    mtu_line: Option<u32>,
     drafts: Vec<Draft>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -90,7 +94,7 @@ impl Reader<'_> {
         let (key, value) = (key.trim(), value.trim());
         let whole = raw.split_once('=').map_or("", |(_, value)| value.trim());
         let taken = match self.section {
-            Section::Interface => self.interface_key(key, value, whole),
+            Section::Interface => self.interface_key(number, key, value, whole),
             Section::Peer => self.peer_key(number, key, value),
             Section::None | Section::Unknown => {
                 Err("it stands before any section; [Interface] or [Peer] comes first".to_owned())
@@ -131,7 +135,7 @@ impl Reader<'_> {
     }
 
     /// `whole` is the value with what may be a comment. Gives a remark, or nothing.
-    fn interface_key(&mut self, key: &str, value: &str, whole: &str) -> Result<String, String> {
+    fn interface_key(&mut self, number: u32, key: &str, value: &str, whole: &str) -> Result<String, String> {
         let interface = &mut self.interface;
         let compact = without_space(value);
         match key.to_ascii_lowercase().as_str() {
@@ -139,7 +143,10 @@ impl Reader<'_> {
             "listenport" => set(&mut interface.listen_port, values::port(&compact))?,
             "fwmark" => set(&mut interface.fwmark, values::fwmark(&compact))?,
             "address" => list(&compact, values::network, &mut interface.addresses)?,
-            "mtu" => set(&mut interface.mtu, values::mtu(&compact))?,
+            "mtu" => {
+                set(&mut interface.mtu, values::mtu(&compact))?;
+                self.mtu_line = Some(number);
+            }
             "dns" => words(&compact).try_for_each(|word| dns(interface, word))?,
             "table" => interface.table = values::table(value).map_err(str::to_owned)?,
             "preup" => interface.pre_up.push(whole.to_owned()),
@@ -174,7 +181,11 @@ impl Reader<'_> {
             "presharedkey" => set(&mut peer.preshared_key, values::key(&compact))?,
             "endpoint" => set(&mut peer.endpoint, values::endpoint(&compact))?,
             "persistentkeepalive" => set(&mut peer.persistent_keepalive, values::keepalive(&compact))?,
-            "allowedips" => return allowed_ips(&compact, &mut peer.allowed_ips),
+            "allowedips" => {
+                let remark = allowed_ips(&compact, &mut peer.allowed_ips)?;
+                draft.allowed_ip_lines.resize(peer.allowed_ips.len(), number);
+                return Ok(remark);
+            }
             "privatekey" | "listenport" | "fwmark" | "address" | "mtu" | "dns" | "table" | "preup"
             | "postup" | "predown" | "postdown" | "saveconfig" => {
                 return Err("it belongs into [Interface]".to_owned());
@@ -188,9 +199,9 @@ impl Reader<'_> {
         if !self.has_interface && self.problems.is_empty() {
             self.problem(None, "it has no section [Interface]".to_owned());
         }
-        let mut peers = Vec::new();
+        let (mut peers, mut claims) = (Vec::new(), Vec::new());
         let mut lines: BTreeMap<[u8; 32], u32> = BTreeMap::new();
-        for Draft { line, public_key, peer } in std::mem::take(&mut self.drafts) {
+        for Draft { line, public_key, peer, allowed_ip_lines } in std::mem::take(&mut self.drafts) {
             let (Some(public_key), Some(peer)) = (public_key, peer) else {
                 // A key that is wrong was reported already.
                 self.problem(Some(line), "[Peer] has no PublicKey, or none that can be read".to_owned());
@@ -201,7 +212,13 @@ impl Reader<'_> {
                 let file = self.file.to_owned();
                 self.warnings.push(Problem { file, line: Some(line), text });
             }
+            let with_lines = peer.allowed_ips.iter().zip(allowed_ip_lines);
+            claims.extend(with_lines.map(|(change, line)| Claim { change: *change, public_key, line }));
             peers.push(Peer { line, public_key, ..peer });
+        }
+        let advice = advice::of_interface(&self.interface, &peers, self.mtu_line);
+        for (line, text) in advice.into_iter().chain(advice::of_allowed_ips(&claims)) {
+            self.warnings.push(Problem { file: self.file.to_owned(), line, text });
         }
         self.problems.sort_by_key(|problem| problem.line);
         self.warnings.sort_by_key(|warning| warning.line);

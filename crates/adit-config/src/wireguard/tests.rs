@@ -84,14 +84,16 @@ fn values_are_those_of_wg() {
 
 #[test]
 fn bits_beyond_a_prefix_are_cut_and_told() {
-    let text = format!("[Interface]\n[Peer]\nPublicKey={KEY}\nAllowedIPs=10.0.0.9/24,10.2.0.0/16\n");
+    let text = format!(
+        "[Interface]\nPrivateKey={KEY}\nListenPort=1\n[Peer]\nPublicKey={KEY}\nAllowedIPs=10.0.0.9/24,10.2.0.0/16\n"
+    );
     let Parsed { config, warnings, .. } = read(&text);
     let [first, second] = nets(&["10.0.0.0/24", "10.2.0.0/16"])[..] else { panic!("two") };
     assert_eq!(config.peers[0].allowed_ips, [AllowedIp::Add(first), AllowedIp::Add(second)]);
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert_eq!(
         warning.to_string(),
-        "wg0.conf:4: AllowedIPs: bits beyond the prefix length are cut: it is taken as 10.0.0.0/24"
+        "wg0.conf:6: AllowedIPs: bits beyond the prefix length are cut: it is taken as 10.0.0.0/24"
     );
 }
 
@@ -174,9 +176,9 @@ fn wrong_values_are_refused() {
 #[test]
 fn peers_with_the_same_key_are_told() {
     let peer = format!("[Peer]\nPublicKey = {KEY}\n");
-    let parsed = read(&format!("[Interface]\n{peer}{peer}"));
+    let parsed = read(&format!("[Interface]\nPrivateKey={KEY}\nListenPort=1\n{peer}{peer}"));
     assert_eq!((parsed.config.peers.len(), parsed.warnings.len()), (2, 1));
-    assert_eq!(parsed.warnings[0].line, Some(4));
+    assert_eq!(parsed.warnings[0].line, Some(6));
 }
 
 #[test]
@@ -194,10 +196,84 @@ fn names_of_interfaces_are_those_of_wg_quick() {
     }
 }
 
+/// What is warned of in a file, without its name.
+fn warnings(text: &str) -> Vec<String> {
+    read(text).warnings.iter().map(Problem::to_string).collect()
+}
+
+#[test]
+fn a_prefix_of_two_peers_is_told() {
+    let file = |first: &str, second: &str, key: &str| {
+        format!(
+            "[Interface]\nPrivateKey={KEY}\nListenPort=1\n[Peer]\nPublicKey={KEY}\n{first}\n\
+             [Peer]\nPublicKey={key}\n{second}\n"
+        )
+    };
+    let both = "AllowedIPs=10.0.0.0/24,fd00::/64";
+    assert_eq!(
+        warnings(&file(both, both, OTHER)),
+        [
+            "wg0.conf:9: AllowedIPs: 10.0.0.0/24 moves to this peer: the peer of line 6 loses it",
+            "wg0.conf:9: AllowedIPs: fd00::/64 moves to this peer: the peer of line 6 loses it",
+        ]
+    );
+    for (first, second) in [
+        // The longest prefix decides.
+        (both, "AllowedIPs=10.0.0.0/25,0.0.0.0/0"),
+        // It was given back before.
+        ("AllowedIPs=10.0.0.0/24,-10.0.0.0/24", "AllowedIPs=10.0.0.0/24"),
+        // It never had that one.
+        ("AllowedIPs=10.0.0.0/24", "AllowedIPs=-10.0.0.0/24"),
+    ] {
+        assert_eq!(warnings(&file(first, second, OTHER)), [""; 0], "{first} {second}");
+    }
+    assert_eq!(warnings(&file(both, both, KEY)).len(), 1, "one peer, in two sections");
+}
+
+#[test]
+fn an_mtu_that_does_not_fit_is_told() {
+    let with = |mtu: u16, address: &str| {
+        warnings(&format!("[Interface]\nPrivateKey={KEY}\nMTU={mtu}\nAddress={address}\n"))
+    };
+    for (mtu, address, expected) in [
+        (1440, "fd00::1", 0),
+        (1441, "10.0.0.1", 1),
+        (1280, "fd00::1", 0),
+        (1279, "fd00::1", 1),
+        (68, "10.0.0.1", 0),
+    ] {
+        let found = with(mtu, address);
+        assert_eq!(found.len(), expected, "{mtu} {address}: {found:?}");
+        assert!(found.iter().all(|warning| warning.starts_with("wg0.conf:3: MTU: ")), "{found:?}");
+    }
+}
+
+#[test]
+fn an_interface_that_cannot_work_is_told() {
+    let peer = format!("[Peer]\nPublicKey={KEY}\n");
+    let keyed = format!("[Interface]\nPrivateKey={KEY}\n");
+    assert!(warnings("[Interface]\n")[0].contains("no PrivateKey"));
+    assert!(warnings(&format!("{keyed}{peer}"))[0].contains("neither end knows where the other is"));
+    for rest in ["ListenPort=5\n".to_owned() + &peer, peer.clone() + "Endpoint=a:1\n", String::new()] {
+        assert_eq!(warnings(&format!("{keyed}{rest}")), [""; 0], "{rest}");
+    }
+}
+
+#[test]
+fn files_are_told_from_those_of_openvpn() {
+    for text in ["[Interface]\n", "\u{feff}\r\n  # x\n\t[ peer ]\r\n", "#[x]\n[Interfce]"] {
+        assert!(is_recognized(text.as_bytes()), "{text:?}");
+    }
+    for text in ["", "# [Interface]\n", "client\n[Interface]\n", "; x\n<ca>\n", "PrivateKey = x\n[Interface]"]
+    {
+        assert!(!is_recognized(text.as_bytes()), "{text:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_panics(bytes: Vec<u8>, text in "(\\[(Interface|Peer)\\]|[A-Za-z]{0,12} ?= ?[ -~é]{0,30}|\n){0,20}") {
-        let _ = parse(&bytes, "wg0.conf");
+        let _ = (is_recognized(&bytes), parse(&bytes, "wg0.conf"));
         let _ = parse(text.as_bytes(), "wg0.conf");
     }
 }

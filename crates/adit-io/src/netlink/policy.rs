@@ -69,14 +69,14 @@ impl RuleTarget {
     }
 }
 
-/// A rule of ours: for all packets but those with a firewall mark.
+/// A rule of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) family: IpFamily,
     /// Rules are asked in the order of this number, the least first.
     pub(crate) priority: u32,
-    /// Packets with this mark are not subject to the rule.
-    pub(crate) except_mark: u32,
+    /// Packets with this mark are not subject to the rule; `None`: all are.
+    pub(crate) except_mark: Option<u32>,
     pub(crate) target: RuleTarget,
 }
 
@@ -84,6 +84,8 @@ pub(crate) struct Rule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListedRule {
     pub(crate) priority: u32,
+    /// It is for all packets but those with some mark.
+    pub(crate) excepts_mark: bool,
     /// The rule, if an adit set it.
     pub(crate) own: Option<Rule>,
 }
@@ -221,15 +223,17 @@ impl Netlink {
 fn rule_message(rule: &Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = rule.family.number();
-    message.header.flags = RuleFlags::Invert;
     message.header.action = match rule.target {
         RuleTarget::Table(_) | RuleTarget::TableWithoutDefault(_) => RuleAction::ToTable,
         RuleTarget::Unreachable(_) => RuleAction::Unreachable,
     };
     let attributes = &mut message.attributes;
     attributes.push(RuleAttribute::Priority(rule.priority));
-    attributes.push(RuleAttribute::FwMark(rule.except_mark));
-    attributes.push(RuleAttribute::FwMask(u32::MAX));
+    if let Some(mark) = rule.except_mark {
+        message.header.flags = RuleFlags::Invert;
+        attributes.push(RuleAttribute::FwMark(mark));
+        attributes.push(RuleAttribute::FwMask(u32::MAX));
+    }
     attributes.push(RuleAttribute::Table(rule.target.table()));
     attributes.push(RuleAttribute::Protocol(PROTOCOL));
     if matches!(rule.target, RuleTarget::TableWithoutDefault(_)) {
@@ -257,11 +261,14 @@ fn listed_rule(message: &RuleMessage, family: IpFamily) -> ListedRule {
         _ => None,
     };
     let inverted = message.header.flags.contains(RuleFlags::Invert);
-    let own = match (ours && inverted, mark, target) {
-        (true, Some(except_mark), Some(target)) => Some(Rule { family, priority, except_mark, target }),
+    // Ours are inverted if they have a mark.
+    let own = match target {
+        Some(target) if ours && inverted == mark.is_some() => {
+            Some(Rule { family, priority, except_mark: mark, target })
+        }
         _ => None,
     };
-    ListedRule { priority, own }
+    ListedRule { priority, excepts_mark: inverted && mark.is_some(), own }
 }
 
 fn table_route_message(route: &TableRoute) -> RouteMessage {

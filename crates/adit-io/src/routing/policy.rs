@@ -338,7 +338,8 @@ fn everything(family: IpFamily) -> [IpNet; 3] {
 }
 
 fn rules(family: IpFamily, first: u32, table: u32, treatment: Treatment) -> Vec<Rule> {
-    let rule = |offset: u32, target| Rule { family, priority: first + offset, except_mark: MARK, target };
+    let rule =
+        |offset: u32, target| Rule { family, priority: first + offset, except_mark: Some(MARK), target };
     let unreachable = rule(PRIORITIES - 1, RuleTarget::Unreachable(table));
     match treatment {
         Treatment::Block => vec![unreachable],
@@ -365,13 +366,14 @@ fn free_priority(taken: &[u32]) -> Option<u32> {
     Some(first)
 }
 
-fn shown(rule: &Rule) -> String {
+pub(super) fn shown(rule: &Rule) -> String {
     let target = match rule.target {
         RuleTarget::Table(table) => format!("lookup {table}"),
         RuleTarget::TableWithoutDefault(_) => "lookup main suppress_prefixlength 0".to_owned(),
         RuleTarget::Unreachable(_) => "unreachable".to_owned(),
     };
-    format!("\"not fwmark {:#x} {target}\" ({:?})", rule.except_mark, rule.family)
+    let subject = rule.except_mark.map(|mark| format!("not fwmark {mark:#x} ")).unwrap_or_default();
+    format!("\"{subject}{target}\" ({:?})", rule.family)
 }
 
 fn lacks_family(error: &io::Error) -> bool {
@@ -383,7 +385,7 @@ fn is_off(error: &io::Error) -> bool {
     lacks_family(error) || matches!(error.raw_os_error(), Some(libc::EACCES))
 }
 
-fn cannot(what: &str, error: &io::Error) -> String {
+pub(super) fn cannot(what: &str, error: &io::Error) -> String {
     let way_out = match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => {
             ": this kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES), and without it traffic would leave beside \

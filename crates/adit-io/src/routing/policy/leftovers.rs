@@ -1,6 +1,7 @@
 //! Rules and tables of a tunnel whose process was killed.
 
 use super::{FIRST_TABLE, TABLES, UNREACHABLE_TABLE, is_of};
+use crate::mark::MARK;
 use crate::netlink::{IpFamily, Netlink, Rule, RuleTarget};
 
 /// Removes what tunnels left behind whose process was killed.
@@ -40,7 +41,8 @@ pub(super) fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) 
     let before = |priority: u32| rules.iter().any(|rule| of_table(&rule) && rule.priority + 1 == priority);
     let after = |priority: u32| rules.iter().any(|rule| of_table(&rule) && rule.priority == priority + 1);
     let of_tunnel = |rule: &&Rule| {
-        let main = matches!(rule.target, RuleTarget::TableWithoutDefault(_));
+        let main =
+            rule.except_mark == Some(MARK) && matches!(rule.target, RuleTarget::TableWithoutDefault(_));
         of_table(rule) || (main && (before(rule.priority) || after(rule.priority)))
     };
     for rule in rules.iter().filter(of_tunnel) {

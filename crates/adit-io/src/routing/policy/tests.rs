@@ -216,8 +216,8 @@ fn two_tunnels_do_not_take_each_others_rules() {
         let foreign = Rule {
             family: IpFamily::V4,
             priority: LAST_PRIORITY - 5,
-            except_mark: 7,
-            target: RuleTarget::Table(7),
+            except_mark: Some(7),
+            target: RuleTarget::Table(8),
         };
         bed.netlink.add_rule(&foreign).unwrap();
         let second = Tun::create(&TunConfig::default()).unwrap();

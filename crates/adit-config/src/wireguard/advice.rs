@@ -1,0 +1,93 @@
+//! What a file may say and its owner should think about: warnings beside those of single lines.
+
+use std::collections::BTreeMap;
+
+use adit_core::IpNet;
+
+use super::model::{AllowedIp, Interface, Peer};
+
+/// A warning, with its line if it is about one.
+pub(super) type Advice = (Option<u32>, String);
+
+/// The MTU of most links.
+const USUAL_MTU: u16 = 1500;
+/// What is around a packet: IPv4, UDP, the data message's header of 16 bytes and its tag of 16 bytes (whitepaper §5.4.6).
+const OVERHEAD_V4: u16 = 20 + 8 + 32;
+/// The same over IPv6.
+const OVERHEAD_V6: u16 = 40 + 8 + 32;
+/// What IPv6 asks of every link (RFC 8200 §5). Linux takes IPv6 off a device with less.
+const IPV6_MINIMUM: u16 = 1280;
+
+/// A line's change to what a peer has.
+pub(super) struct Claim {
+    pub(super) change: AllowedIp,
+    pub(super) public_key: [u8; 32],
+    pub(super) line: u32,
+}
+
+pub(super) fn of_interface(interface: &Interface, peers: &[Peer], mtu_line: Option<u32>) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    if interface.private_key.is_none() {
+        let text = "[Interface] has no PrivateKey: nothing is sent or taken until it has one";
+        advice.push((None, text.to_owned()));
+    }
+    let is_reachable = interface.listen_port.is_some_and(|port| port != 0);
+    if !peers.is_empty() && !is_reachable && peers.iter().all(|peer| peer.endpoint.is_none()) {
+        let text =
+            "no peer has an Endpoint and [Interface] has no ListenPort: neither end knows where the other is";
+        advice.push((None, text.to_owned()));
+    }
+    if let Some(mtu) = interface.mtu {
+        advice.extend(of_mtu(mtu, has_ipv6(interface, peers)).map(|text| (mtu_line, text)));
+    }
+    advice
+}
+
+fn of_mtu(mtu: u16, has_ipv6: bool) -> Option<String> {
+    let fits = USUAL_MTU - OVERHEAD_V6;
+    if mtu > USUAL_MTU - OVERHEAD_V4 {
+        Some(format!(
+            "MTU: datagrams are {OVERHEAD_V4} bytes longer than packets over IPv4, {OVERHEAD_V6} over IPv6: with {mtu} \
+             they do not pass links of {USUAL_MTU} whole; {fits} does"
+        ))
+    } else if mtu < IPV6_MINIMUM && has_ipv6 {
+        Some(format!(
+            "MTU: IPv6 needs {IPV6_MINIMUM} at least: with {mtu} the system takes it off the device"
+        ))
+    } else {
+        None
+    }
+}
+
+fn has_ipv6(interface: &Interface, peers: &[Peer]) -> bool {
+    let is_v6 = |net: &IpNet| matches!(net, IpNet::V6(_));
+    let allows = |change: &AllowedIp| matches!(change, AllowedIp::Add(IpNet::V6(_)));
+    interface.addresses.iter().any(is_v6) || peers.iter().any(|peer| peer.allowed_ips.iter().any(allows))
+}
+
+/// A prefix belongs to one peer: the one that named it last. A part of another peer's prefix is no conflict, as the
+/// longest prefix decides.
+pub(super) fn of_allowed_ips(claims: &[Claim]) -> Vec<Advice> {
+    let mut owners: BTreeMap<IpNet, &Claim> = BTreeMap::new();
+    let mut advice = Vec::new();
+    for claim in claims {
+        match claim.change {
+            AllowedIp::Add(net) => {
+                let before = owners.insert(net, claim);
+                if let Some(before) = before.filter(|before| before.public_key != claim.public_key) {
+                    let text = format!(
+                        "AllowedIPs: {net} moves to this peer: the peer of line {} loses it",
+                        before.line
+                    );
+                    advice.push((Some(claim.line), text));
+                }
+            }
+            AllowedIp::Remove(net) => {
+                if owners.get(&net).is_some_and(|owner| owner.public_key == claim.public_key) {
+                    owners.remove(&net);
+                }
+            }
+        }
+    }
+    advice
+}
