@@ -160,11 +160,11 @@ impl Running {
                 }
                 DataMail::AddEndpoint(id, member) => {
                     self.members.add(id, member);
+                    self.egress.answer_unreachable(self.members.answer_unreachable());
                     if self.tun_deleted {
                         self.members.post(id, Mail::DeviceDeleted);
                     }
                 }
-                DataMail::AnswerUnreachable => self.egress.answer_unreachable(),
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
                     self.classify_for(endpoint, &socket_path(number), demultiplexer);

@@ -69,10 +69,12 @@ impl EndpointId {
         snapshot.peers.iter_mut().for_each(|peer| peer.peer = own_peer(peer.peer));
     }
 
-    /// What tells apart the datagrams at the endpoint's sockets. `None`: the data plane's own, as the ids are the same.
-    pub(super) fn demultiplexer(self, own: &Arc<dyn Demultiplexer>) -> Option<Arc<dyn Demultiplexer>> {
-        let numbered = || Numbered { endpoint: self, own: Arc::clone(own) };
-        (self.0 != 0).then(|| Arc::new(numbered()) as Arc<dyn Demultiplexer>)
+    /// What tells apart the datagrams at the endpoint's sockets: `own`, with the ids of the data plane.
+    pub(super) fn demultiplexer(self, own: &Arc<dyn Demultiplexer>) -> Arc<dyn Demultiplexer> {
+        match self.0 {
+            0 => Arc::clone(own),
+            _ => Arc::new(Numbered { endpoint: self, own: Arc::clone(own) }),
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Mail {
 }
 
 /// An endpoint, as a data thread knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// Its control thread.
     pub(crate) control: Mailbox<Mail>,
@@ -51,6 +51,8 @@ pub(crate) struct Member {
     pub(crate) losses: Arc<LossCounters>,
     /// Tells apart what arrives at its sockets. `None`: the data plane's own does.
     pub(crate) demultiplexer: Option<Arc<dyn Demultiplexer>>,
+    /// Senders of packets that cannot be carried are told.
+    pub(crate) answers_unreachable: bool,
 }
 
 /// To the data thread.
@@ -67,8 +69,6 @@ pub(crate) enum DataMail {
     },
     /// An endpoint, before its sockets and peers.
     AddEndpoint(EndpointId, Member),
-    /// Tell senders of packets that cannot be carried.
-    AnswerUnreachable,
     /// Close the endpoint's sockets, and its connections after what waits for them.
     RemoveEndpoint(EndpointId),
     AddSocket {

@@ -46,6 +46,11 @@ impl Members {
         self.0.retain(|entry| entry.id != id);
     }
 
+    /// Whether senders of packets that cannot be carried are told: one endpoint that wants it is enough.
+    pub(super) fn answer_unreachable(&self) -> bool {
+        self.0.iter().any(|entry| entry.member.answers_unreachable)
+    }
+
     fn get(&mut self, id: EndpointId) -> Option<&mut Entry> {
         self.0.iter_mut().find(|entry| entry.id == id)
     }
@@ -88,8 +93,8 @@ impl Members {
 }
 
 impl Running {
-    /// Has the socket's own demultiplexer, or else its endpoint's, tell apart what comes by a socket or connection. The
-    /// first endpoint's is that of the whole data plane.
+    /// Has the socket's own demultiplexer, or else its endpoint's, tell apart what comes by a socket or connection.
+    /// Without either it is that of the whole data plane.
     pub(super) fn classify_for(
         &mut self,
         endpoint: EndpointId,
@@ -120,6 +125,7 @@ impl Running {
             self.close_connection(id);
         }
         self.members.remove(endpoint);
+        self.egress.answer_unreachable(self.members.answer_unreachable());
     }
 }
 

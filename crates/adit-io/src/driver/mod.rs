@@ -48,7 +48,7 @@ use self::device::{Device, Membership};
 pub use self::error::DriverError;
 pub(crate) use self::handle::Order;
 pub use self::handle::{Change, Handle, Inspection, Observer};
-use self::mail::Mail;
+use self::mail::{Mail, Member};
 pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::Workers;
@@ -91,6 +91,7 @@ pub struct Driver<P: Protocol> {
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
+    answers_unreachable: bool,
     make_codec: MakeCodec<P>,
 }
 
@@ -112,7 +113,8 @@ impl<P: Protocol> Driver<P> {
 
     /// A driver for another endpoint of a tunnel: it uses the device of the endpoints before it, and creates the device
     /// if it is the first. What `config` says of the device, the workers and the data plane must be the same for all of
-    /// them, and counts for the first alone; peers' ids are below 2^24, and those of sessions below 2^48.
+    /// them, and counts for the first alone; but the demultiplexer is that of each endpoint's protocol. Peers' ids are
+    /// below 2^24, and those of sessions below 2^48.
     ///
     /// # Errors
     /// What cannot be set up, and why.
@@ -191,6 +193,7 @@ impl<P: Protocol> Driver<P> {
             orders,
             order_receiver,
             helper: None,
+            answers_unreachable: false,
             make_codec,
         })
     }
@@ -237,11 +240,11 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
-    /// Has packets from the device that cannot be carried answered with ICMP destination unreachable: those for which there
-    /// is no peer, or whose peer cannot be reached ([`adit_dataplane::Egress::answer_unreachable`]). It holds for all
-    /// endpoints of the device.
-    pub fn answer_unreachable(&self) {
-        self.device.answer_unreachable();
+    /// Has packets from the device that cannot be carried answered with ICMP destination unreachable while the driver runs:
+    /// those for which no endpoint of the device has a peer, and those that wait for a peer that cannot be reached
+    /// ([`adit_dataplane::Egress::answer_unreachable`]).
+    pub fn answer_unreachable(&mut self) {
+        self.answers_unreachable = true;
     }
 
     /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this machine's
@@ -293,7 +296,14 @@ impl<P: Protocol> Driver<P> {
     /// Why it could not go on. [`DriverError::DeviceDeleted`] comes after the protocol has ended in order.
     pub fn run(self, protocol: P, observer: &mut dyn Observer<P>) -> Result<Ended, DriverError> {
         let losses = Arc::default();
-        let membership = Membership::new(Arc::clone(&self.device), &self.config, &self.mail, &losses)?;
+        let member = Member {
+            control: self.mail.clone(),
+            losses: Arc::clone(&losses),
+            demultiplexer: None,
+            answers_unreachable: self.answers_unreachable,
+        };
+        let own = &self.config.dataplane.demultiplexer;
+        let membership = Membership::new(Arc::clone(&self.device), own, member)?;
         let workers = Workers::new(membership);
         let control = Control::new(self, protocol, observer, workers, losses).map_err(DriverError::Start)?;
         control.run()

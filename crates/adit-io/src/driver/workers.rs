@@ -199,8 +199,7 @@ impl Workers {
         demultiplexer: Option<&Arc<dyn Demultiplexer>>,
     ) {
         for (worker, socket) in self.all.iter().zip(sockets) {
-            let demultiplexer =
-                demultiplexer.map(|own| self.id().demultiplexer(own).unwrap_or(Arc::clone(own)));
+            let demultiplexer = demultiplexer.map(|own| self.id().demultiplexer(own));
             let (endpoint, socket) = (self.id(), Arc::clone(socket));
             worker.mail.post(DataMail::AddSocket { endpoint, number, socket, demultiplexer });
         }

@@ -141,6 +141,7 @@ fn set_up(
         max_mss: None,
         tunnel: None,
         configuration: Changes::default(),
+        shared: None,
     };
     let mut tunnel = Tunnel::set_up(settings, log.clone())?;
     let name = tunnel.driver().tun_name().to_owned();

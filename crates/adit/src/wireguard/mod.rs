@@ -16,7 +16,7 @@ use std::io;
 
 use adit_core::{Ended, Severity, TunnelSettings};
 use adit_dataplane::codec::wireguard;
-use adit_io::{Buffers, Driver, DriverConfig, DriverError, TunConfig, UdpBinding};
+use adit_io::{Buffers, Driver, DriverConfig, DriverError, SharedDevice, TunConfig, UdpBinding};
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
@@ -45,6 +45,9 @@ pub(crate) struct Settings {
     pub(crate) tunnel: Option<TunnelSettings>,
     /// Keys, port, firewall mark and peers.
     pub(crate) configuration: Changes,
+    /// The device that other endpoints of the tunnel use, too. What [`Settings::driver`] says of the device, the workers
+    /// and the data plane is then theirs.
+    pub(crate) shared: Option<SharedDevice>,
 }
 
 /// An interface with its device and its sockets, not yet running.
@@ -63,9 +66,13 @@ impl Tunnel {
     /// # Errors
     /// What cannot be had, and why.
     pub(crate) fn set_up(settings: Settings, mut log: Logger) -> Result<Self, String> {
-        let Settings { driver, mtu, max_mss, tunnel, configuration } = settings;
+        let Settings { driver, mtu, max_mss, tunnel, configuration, shared } = settings;
         let workers = u32::try_from(driver.workers).unwrap_or(1);
-        let mut driver = Driver::new(driver, codec::session).map_err(|error| error.to_string())?;
+        let driver = match shared {
+            None => Driver::new(driver, codec::session),
+            Some(device) => Driver::join(driver, codec::session, &device),
+        };
+        let mut driver = driver.map_err(|error| error.to_string())?;
         // A peer is answered from the address that it wrote to.
         driver.learn_local_addresses();
         driver.answer_unreachable();
