@@ -13,6 +13,7 @@ mod uapi;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use adit_core::{Ended, Severity, TunnelSettings};
 use adit_dataplane::codec::wireguard;
@@ -101,6 +102,15 @@ impl Tunnel {
     /// The driver, to which a helper may be given.
     pub(crate) fn driver(&mut self) -> &mut Driver<Interface> {
         &mut self.driver
+    }
+
+    /// Where it writes while it runs: the file of its timestamp, and that of its socket.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        let timestamps = self.timestamps.directory().map(Path::to_owned);
+        let mut all = vec![uapi::DIRECTORY.into()];
+        all.extend(timestamps);
+        all.retain(|path: &PathBuf| path.is_dir());
+        all
     }
 
     /// A way to speak to the interface while it runs.

@@ -25,7 +25,7 @@ use super::orders::Orders;
 use crate::log::Logger;
 
 /// Where the sockets are: `wg` looks there.
-const DIRECTORY: &str = "/var/run/wireguard";
+pub(super) const DIRECTORY: &str = "/var/run/wireguard";
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 16;
 /// How many connections are served at once. `wg` makes one for each operation.
