@@ -69,6 +69,11 @@ impl Demultiplexer for Sockets {
         }
     }
 
+    /// The four types of message. OpenVPN's first bytes are 8 and above: the opcode is in the upper five bits, and none is 0.
+    fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
+        Some(|datagram| matches!(datagram, [1..=4, 0, 0, 0, ..]))
+    }
+
     /// The index is little-endian: its last byte on the wire is the highest.
     fn steering(&self) -> Option<Steering> {
         Some(Steering { kind_mask: 0xff, kind: 4, offset: 4, mask: 0xffff_ffff })
@@ -200,6 +205,17 @@ mod tests {
             assert_eq!(Sockets.classify(&message[..length]), Class::Control, "{kind}");
             assert_eq!(Sockets.classify(&message[..length - 1]), Class::Malformed, "{kind}: a byte short");
         }
+    }
+
+    #[test]
+    fn no_first_byte_of_openvpn_is_taken_for_one_of_ours() {
+        let recognises = Sockets.recognises().expect("they have types");
+        for kind in 0..=u8::MAX {
+            assert_eq!(recognises(&[kind, 0, 0, 0, 9]), (1..=4).contains(&kind), "{kind}");
+            // Opcodes are 1 to 11, and in the upper five bits.
+            assert!(!recognises(&[kind | 8, 0, 0, 0]));
+        }
+        assert!(!recognises(&[4, 0, 0, 1]) && !recognises(&[4, 0, 0]) && !recognises(&[]));
     }
 
     /// Gives an end a session under the index that it chose, with keys made of one byte each.

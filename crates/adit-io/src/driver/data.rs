@@ -13,7 +13,7 @@ use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
-use super::members::{Members, socket_path};
+use super::members::Members;
 use super::sources::Sources;
 use super::status::LossCounters;
 use crate::clock;
@@ -167,17 +167,16 @@ impl Running {
                 }
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
-                    self.classify_for(endpoint, &socket_path(number), demultiplexer);
-                    self.links
-                        .add_socket((endpoint, number), socket, &self.poller)
-                        .map_err(|error| format!("cannot wait for a UDP socket: {error}"))?;
+                    self.add_host((endpoint, number), socket, demultiplexer)?;
                 }
-                DataMail::RemoveSocket(number) => {
-                    self.ingress.forget_demultiplexer(&socket_path(number));
-                    self.links.remove_socket(number, &self.poller);
+                DataMail::ShareSocket { number, socket, guest } => {
+                    self.add_guest(number, socket, guest)?;
                 }
+                DataMail::LeaveSocket { endpoint, number } => self.leave_socket(endpoint, number),
                 DataMail::AddConnection { endpoint, connection, stream, path } => {
-                    self.classify_for(endpoint, &path, None);
+                    if let Some(demultiplexer) = self.members.demultiplexer(endpoint) {
+                        self.ingress.set_demultiplexer(&path, demultiplexer);
+                    }
                     self.links
                         .add_connection((endpoint, connection), stream, path, &self.poller)
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;

@@ -14,6 +14,7 @@ use super::data::DataLoop;
 use super::error::DriverError;
 use super::forward::OtherWorkers;
 use super::ids::EndpointId;
+use super::lending::Lending;
 use super::mail::{DataMail, Mail, Member};
 use super::sources::Sources;
 use super::status::LossCounters;
@@ -72,6 +73,8 @@ pub(super) struct Device {
     pub(super) losses: Arc<LossCounters>,
     /// The numbers of sockets.
     pub(super) sources: Arc<Sources>,
+    /// Sockets that several endpoints may use.
+    pub(super) lending: Arc<Lending>,
     next_connection: AtomicU32,
     endpoints: Arc<Endpoints>,
     _threads: Threads,
@@ -97,6 +100,7 @@ impl Device {
             workers,
             losses,
             sources,
+            lending: Arc::default(),
             next_connection: AtomicU32::new(0),
             endpoints,
             _threads: threads,

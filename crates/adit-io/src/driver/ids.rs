@@ -130,6 +130,10 @@ impl Demultiplexer for Numbered {
         self.own.session_of(own_peer(peer), datagram).map(|session| self.endpoint.session(session))
     }
 
+    fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
+        self.own.recognises()
+    }
+
     fn follows_streams(&self) -> bool {
         self.own.follows_streams()
     }

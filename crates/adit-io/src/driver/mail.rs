@@ -8,6 +8,7 @@ use adit_core::{ConnectionId, Notice, OpenFailure, Path};
 use adit_dataplane::codec::Demultiplexer;
 use adit_dataplane::{EgressEvent, IngressEvent, StreamError};
 
+use super::guests::Guest;
 use super::ids::EndpointId;
 use super::status::LossCounters;
 use crate::mailbox::Mailbox;
@@ -78,7 +79,17 @@ pub(crate) enum DataMail {
         /// `None`: that of the endpoint.
         demultiplexer: Option<Arc<dyn Demultiplexer>>,
     },
-    RemoveSocket(u32),
+    /// A socket that another endpoint has bound.
+    ShareSocket {
+        number: u32,
+        socket: Arc<UdpSocket>,
+        guest: Guest,
+    },
+    /// The endpoint uses it no more.
+    LeaveSocket {
+        endpoint: EndpointId,
+        number: u32,
+    },
     AddConnection {
         endpoint: EndpointId,
         connection: ConnectionId,

@@ -12,9 +12,11 @@ mod device;
 mod egress;
 mod error;
 mod forward;
+mod guests;
 mod handle;
 mod ids;
 mod ingress;
+mod lending;
 mod links;
 mod mail;
 mod members;
@@ -65,9 +67,9 @@ use crate::udp::{PairOptions, UdpOptions, UdpSocket};
 /// Makes the codec of a session from the parameters that its protocol gives.
 pub type MakeCodec<P> = fn(&Install<<P as Protocol>::Codec>) -> Result<SessionCodec, AeadError>;
 
-/// The sockets at one UDP address, one for each worker.
+/// The sockets at one UDP address, one for each worker, with their number.
 struct Bound {
-    sockets: Vec<UdpSocket>,
+    numbered: Numbered,
     /// Tells datagrams apart there; `None`: the data plane's does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
 }
@@ -158,8 +160,12 @@ impl<P: Protocol> Driver<P> {
                         .map_err(failed)?;
                     let beside =
                         UdpSocket::bind_beside(&group, &homes, steering, &udp_options).map_err(failed)?;
-                    let groups = std::iter::once(group).chain(beside);
-                    sockets.extend(groups.map(|sockets| Bound { sockets, demultiplexer: own.clone() }));
+                    for group in std::iter::once(group).chain(beside) {
+                        let group: Vec<_> = group.into_iter().map(Arc::new).collect();
+                        let number = shared.sources.next_number();
+                        shared.lending.offer((number, &group), steering);
+                        sockets.push(Bound { numbered: (number, group), demultiplexer: own.clone() });
+                    }
                 }
                 Transport::Tcp => {
                     listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
@@ -174,9 +180,10 @@ impl<P: Protocol> Driver<P> {
         let index = routing.device();
         let link = LinkCounters::new(tun.name(), index).map_err(device)?;
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
-        let steering = config.dataplane.demultiplexer.steering();
-        let binder =
-            Binder::new(PairOptions { count: workers, steering, learn_local: false, udp: udp_options });
+        let own = &config.dataplane.demultiplexer;
+        let options =
+            PairOptions { count: workers, steering: own.steering(), learn_local: false, udp: udp_options };
+        let binder = Binder::new(options, own, Arc::clone(&shared.lending));
         Ok(Driver {
             config,
             device: shared,
@@ -267,7 +274,7 @@ impl<P: Protocol> Driver<P> {
     /// # Errors
     /// What the system refused, with its number. Then the sockets and the mark are as before.
     pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
-        let present = self.pair.iter().flat_map(|(_, sockets)| sockets);
+        let present = self.pair.iter().flat_map(|(_, sockets)| sockets).map(|socket| &**socket);
         let new = self.binder.bind(binding, present, || self.device.sources.next_number())?;
         if !new.is_empty() {
             self.pair = new;
@@ -278,9 +285,8 @@ impl<P: Protocol> Driver<P> {
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
     /// first, then TCP.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        let groups =
-            self.sockets.iter().map(|bound| &bound.sockets).chain(self.pair.iter().map(|(_, group)| group));
-        let udp = groups.filter_map(|group| group.first()).map(UdpSocket::local_address);
+        let groups = self.sockets.iter().map(|bound| &bound.numbered).chain(&self.pair);
+        let udp = groups.filter_map(|(_, group)| group.first()).map(|socket| socket.local_address());
         udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
     }
 

@@ -1,19 +1,24 @@
 //! Tunnels that speak WireGuard: adit's own, and those built by the tools of their languages. All are configured through
 //! their sockets.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use adit_testbed::{configure_wireguard, program, wireguard_keys, wireguard_socket};
+use adit_testbed::{TestbedError, configure_wireguard, program, wireguard_keys, wireguard_socket};
 
 use super::{Availability, Subject, Tools, Tunnel, adit, lacks_tun, version_at};
 use crate::error::LabError;
 use crate::setup;
-use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
+use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed, bring_up};
 
 /// What wireguard-go and wg-quick choose for an outer MTU of 1500.
 pub(crate) const MTU: u16 = 1420;
+
+/// While a program starts, its socket is looked for this often.
+const SOCKET_INTERVAL: Duration = Duration::from_micros(250);
 
 /// Tells the devices of several tunnels apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -110,6 +115,19 @@ pub(crate) fn get(name: &str, tools: &Tools) -> Result<Program, String> {
         Availability::Installable(how) if setup::run(&how, tools) => Ok(program),
         other => Err(other.to_string()),
     }
+}
+
+/// Waits until a device can be configured. It is asked so often that what a start takes does not go by when it was asked.
+pub(crate) fn wait_for_socket(device: &str) -> Result<(), TestbedError> {
+    let (path, start) = (wireguard_socket(device), Instant::now());
+    while UnixStream::connect(&path).is_err() {
+        if start.elapsed() > TIMEOUT {
+            let what = format!("the socket of {device}");
+            return Err(TestbedError::TimedOut { what, waited: TIMEOUT });
+        }
+        std::thread::sleep(SOCKET_INTERVAL);
+    }
+    Ok(())
 }
 
 /// How to get what builds a program.
@@ -230,6 +248,7 @@ impl Subject for WireGuard {
         let endpoint = format!("{}:{PORT}", OUTER[0]);
         let command = self.client.command(tools, &devices[1], &state);
         let started = testbed.start_client(command, |client| {
+            wait_for_socket(&devices[1])?;
             configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], MTU)
         })?;

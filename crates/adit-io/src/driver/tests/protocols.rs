@@ -5,8 +5,10 @@ use std::net::UdpSocket;
 use adit_toy::{Endpoint as ToyEndpoint, PeerSettings, Remotes};
 use adit_toy_codec::{DataSocket, session};
 
+use super::binding::port;
 use super::endpoints::{Client, Endpoint, through_the_device, two_on};
 use super::toy::{End, Far};
+use super::workers::look;
 use super::*;
 
 /// Where the clients of the tests' own protocol find it.
@@ -125,5 +127,138 @@ fn either_protocol_may_make_the_device_and_either_may_run_first() {
             assert_no_device();
         }
         far.end();
+    });
+}
+
+/// The two protocols on one port, whichever of them runs first.
+fn on_one_port(device: &SharedDevice, owner_first: bool) -> (Endpoint, End) {
+    let own = Endpoint::join(Transport::Udp, OWN, device);
+    let mut other = join_other(None, device);
+    let marked = UdpBinding { mark: Some(5), ..port(1194) };
+    let error = other.bind_udp(marked).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP), "the other endpoint has no mark");
+    let sockets = other.bind_udp(port(1194)).unwrap();
+    assert_eq!((sockets.port, sockets.ipv4.is_some(), sockets.ipv6), (1194, true, None));
+    assert_eq!(other.local_addresses(), own.local_addresses());
+    if owner_first {
+        let own = Endpoint::run(own, 0);
+        (own, run_responder(other))
+    } else {
+        let responder = run_responder(other);
+        (Endpoint::run(own, 0), responder)
+    }
+}
+
+/// The initiator's application asks one behind the device, and has its answer.
+fn through_the_device_from(application: &UdpSocket) {
+    let near = bind_free("10.9.0.1:5000");
+    near.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut buffer = [0; 10];
+    for round in 0..3 {
+        application.send_to(&[round], "10.9.0.1:5000").unwrap();
+        let (length, from) = near.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from.ip()), (&[round][..], IpAddr::from(INITIATOR)));
+        near.send_to(&[round, b'!'], from).unwrap();
+        let length = application.recv(&mut buffer).unwrap();
+        assert_eq!(buffer[..length], [round, b'!']);
+    }
+}
+
+fn handed_over(own: &Endpoint) -> u64 {
+    look(&own.handle).1.workers.iter().map(|worker| worker.handed_over).sum()
+}
+
+#[test]
+fn two_protocols_on_one_port_reach_each_other_and_either_outlives_the_other() {
+    in_fresh_network(|| {
+        let far = Far::new();
+        for [owner_first, owner_stays] in [[true, true], [true, false], [false, true], [false, false]] {
+            let device = SharedDevice::default();
+            let (own, responder) = on_one_port(&device, owner_first);
+            let initiator = start_initiator(&far, OWN);
+            let application = application(&far);
+            through_the_device_from(&application);
+            let mut clients = two_on(&own, Transport::Udp, 0);
+            through_the_device(&mut clients, 3);
+            reach_each_other(&application, &mut clients, 3);
+            assert_eq!(look(&own.handle).1.losses, Losses::default());
+
+            // Datagrams of both come to the workers that serve their senders.
+            let before = handed_over(&own);
+            let near = bind_free("10.9.0.1:5001");
+            near.set_read_timeout(Some(TIMEOUT)).unwrap();
+            for _ in 0..20 {
+                application.send_to(b"one way", "10.9.0.1:5001").unwrap();
+                near.recv(&mut [0; 10]).unwrap();
+            }
+            assert_eq!(handed_over(&own), before);
+
+            let goes = UdpSocket::bind("127.0.0.1:0").unwrap();
+            goes.connect(OWN).unwrap();
+            if owner_stays {
+                initiator.stop();
+                responder.stop();
+                through_the_device(&mut clients, 3);
+                own.stop();
+            } else {
+                own.stop();
+                // What is for the one that ended is for nobody.
+                goes.send(&[CONTROL, 5, 0]).unwrap();
+                goes.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                assert!(goes.recv(&mut [0; 10]).is_err());
+                through_the_device_from(&application);
+                initiator.stop();
+                responder.stop();
+            }
+            far.run(assert_no_device);
+            assert_no_device();
+            assert!(UdpSocket::bind(OWN).is_ok(), "the port is in use");
+        }
+        far.end();
+    });
+}
+
+#[test]
+fn a_guest_leaves_a_port_and_comes_back() {
+    in_fresh_network(|| {
+        let far = Far::new();
+        let device = SharedDevice::default();
+        let (own, responder) = on_one_port(&device, true);
+        let bind = |binding| {
+            let (tell, told) = channel();
+            let answer = move |_: &mut ToyEndpoint, _: Instant, outcome| tell.send(outcome).unwrap();
+            assert!(responder.handle.bind_udp(binding, Box::new(answer)));
+            told.recv_timeout(TIMEOUT).unwrap()
+        };
+        let of_its_own = bind(port(0)).unwrap();
+        assert!(of_its_own.port != 1194 && of_its_own.ipv6.is_some());
+        let mut clients = two_on(&own, Transport::Udp, 0);
+        through_the_device(&mut clients, 3);
+        let again: UdpSockets = bind(port(1194)).unwrap();
+        assert!(again.port == 1194 && again.ipv6.is_none());
+        assert_eq!(
+            bind(UdpBinding { port: None, mark: Some(5) }).unwrap_err().raw_os_error(),
+            Some(libc::EOPNOTSUPP)
+        );
+        let initiator = start_initiator(&far, OWN);
+        reach_each_other(&application(&far), &mut clients, 3);
+        initiator.stop();
+        responder.stop();
+        own.stop();
+        assert_no_device();
+        far.end();
+    });
+}
+
+/// Its datagrams may look like those of any other protocol.
+#[test]
+fn a_protocol_that_is_not_known_by_its_first_bytes_shares_no_port() {
+    in_fresh_network(|| {
+        let device = SharedDevice::default();
+        let first = Endpoint::join(Transport::Udp, "127.0.0.1:0", &device);
+        let taken = first.local_addresses()[0].port();
+        let mut second = Endpoint::join(Transport::Tcp, "127.0.0.1:0", &device);
+        let error = second.bind_udp(port(taken)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
     });
 }

@@ -221,6 +221,7 @@ impl Testbed {
         bring_up(&self.server, &devices[0], INNER[0], &wireguard::MTU.to_string())?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
         self.start_client(client, |client| {
+            wireguard::wait_for_socket(&devices[1])?;
             configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], &wireguard::MTU.to_string())
         })

@@ -12,7 +12,7 @@ use adit_testbed::{
 
 use super::control;
 use crate::subjects::Tools;
-use crate::subjects::wireguard::{MTU, Program};
+use crate::subjects::wireguard::{MTU, Program, wait_for_socket};
 use crate::testbed::bring_up;
 
 /// What the server listens on.
@@ -109,7 +109,8 @@ impl<'a> Testbed<'a> {
             let start = Instant::now();
             let process = Process::spawn("a client", command)?;
             let server = (&self.keys, Some(endpoint.as_str()), INNER.to_string());
-            let set_up = configure_wireguard(&device, &peer.keys, None, server.0, server.1, &server.2)
+            let set_up = wait_for_socket(&device)
+                .and_then(|()| configure_wireguard(&device, &peer.keys, None, server.0, server.1, &server.2))
                 .and_then(|()| bring_up(&peer.namespace, &device, &peer.inner(), MTU));
             Ok((process, set_up.and_then(|()| probe.first_reply(start, timeout))))
         })?;
