@@ -29,7 +29,7 @@ use crate::log::Logger;
 
 pub(crate) use self::observer::Begin;
 pub(crate) use self::orders::Orders;
-pub(crate) use self::uapi::UapiSocket;
+pub(crate) use self::uapi::{UapiSocket, socket_path};
 
 /// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
 pub(crate) const MTU: u16 = 1420;
