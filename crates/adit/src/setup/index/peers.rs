@@ -179,3 +179,75 @@ impl Index {
         others.flat_map(|peer| peer.addresses.iter().copied()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Endpoint, Proto};
+    use super::*;
+
+    fn index() -> Index {
+        let endpoint = Endpoint { host: "vpn.example".into(), port: 1194 };
+        let mut index = Index::new(endpoint, Proto::Udp, "adit-server");
+        index.begin_wireguard("adit0");
+        index.finish_wireguard();
+        index
+    }
+
+    fn key(byte: u8) -> PublicKey {
+        PublicKey([byte; 32])
+    }
+
+    fn begin(index: &mut Index, name: &str, byte: u8) {
+        let now = OffsetDateTime::UNIX_EPOCH;
+        index.begin_peer(Peer::new(name, key(byte), vec![IpAddr::from([10, 8, 0, byte])], now), now);
+    }
+
+    fn finish(index: &mut Index, name: &str) {
+        index.finish_peer(name, OffsetDateTime::UNIX_EPOCH);
+    }
+
+    #[test]
+    fn what_is_read_is_checked() {
+        let mut index = index();
+        begin(&mut index, "alice", 1);
+        let json = index.to_json();
+        assert_eq!(Index::parse(&json), Ok(index));
+        let (good, short) = (key(1).to_base64(), key(1).to_base64()[4..].to_owned());
+        for (from, to) in [("adit0", "../x"), ("adit0", "sixteen--letters"), ("adit0", ""), (&good, &short)] {
+            assert!(Index::parse(&json.replacen(from, to, 1)).is_err(), "{to:?}");
+        }
+    }
+
+    /// An interrupted attempt holds neither the name nor the address, and its key is revoked by the next one.
+    #[test]
+    fn an_interrupted_attempt_makes_room() {
+        let mut index = index();
+        begin(&mut index, "alice", 1);
+        assert!(!index.has_peer("alice") && index.has_peer("Alice") && index.peer("alice").is_none());
+        assert!(index.is_unfinished_peer("alice", key(1)));
+        assert!(index.addresses_of_others("alice").is_empty());
+        assert_eq!(index.addresses_of_others("bob").len(), 1);
+        begin(&mut index, "alice", 2);
+        assert_eq!(index.revoked_keys_of("alice"), [key(1)]);
+        assert!(!index.is_unfinished_peer("alice", key(1)));
+        finish(&mut index, "alice");
+        assert!(index.has_peer("alice") && index.peer("alice").is_some());
+        assert!(index.has("Alice") && !index.has("alice"), "a certificate of hers may follow");
+    }
+
+    /// New keys leave the old ones in force until their file was written.
+    #[test]
+    fn keys_are_replaced_at_the_end() {
+        let mut index = index();
+        begin(&mut index, "alice", 1);
+        finish(&mut index, "alice");
+        begin(&mut index, "alice", 2);
+        assert!(index.revoked_keys_of("alice").is_empty());
+        finish(&mut index, "alice");
+        assert_eq!(index.revoked_keys_of("alice"), [key(1)]);
+        assert!(index.revoke("alice", OffsetDateTime::UNIX_EPOCH) && index.knows("alice"));
+        assert_eq!(index.revoked_keys_of("alice"), [key(1), key(2)]);
+        assert!(!index.revoke("alice", OffsetDateTime::UNIX_EPOCH));
+        assert!(index.has_key(key(1)) && !index.has_key(key(3)));
+    }
+}
