@@ -1,9 +1,12 @@
-//! `adit-wireguard`, configured by Debian's `wg`, against itself and against Debian's wireguard-go.
+//! `adit-wireguard`, configured by Debian's `wg`, against itself, wireguard-go, boringtun and gotatun.
 
 mod bed;
 mod configuration;
 mod contract;
 mod endings;
+mod load;
+mod nat;
+mod others;
 mod provisioned;
 mod traffic;
 mod wg_quick;

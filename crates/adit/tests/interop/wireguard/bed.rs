@@ -20,21 +20,46 @@ const WIRE: &str = "wire";
 /// The port of every interface: they are in namespaces of their own.
 pub(super) const PORT: u16 = 51820;
 
-/// What runs an interface.
+/// What runs an interface. `scripts/install-deps` has the versions of those that it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     Adit,
-    /// Debian's wireguard-go.
+    /// Debian's wireguard-go, of 2022.
+    WireGuardGoOfDebian,
     WireGuardGo,
+    BoringTun,
+    GotaTun,
+}
+
+/// A program that `scripts/install-deps` built.
+macro_rules! built {
+    ($name:literal) => {
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/bin/", $name)
+    };
 }
 
 impl Program {
+    /// Where it is, or its name where Debian has it.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Program::Adit => env!("CARGO_BIN_EXE_adit-wireguard"),
+            Program::WireGuardGoOfDebian => "wireguard-go",
+            // Go calls it by the last part of the module's path.
+            Program::WireGuardGo => built!("wireguard"),
+            Program::BoringTun => built!("boringtun-cli"),
+            Program::GotaTun => built!("gotatun"),
+        }
+    }
+
     /// The command that runs an interface, in the background unless it is told otherwise.
     pub(super) fn command(self) -> Command {
-        let mut command = match self {
-            Program::Adit => Command::new(env!("CARGO_BIN_EXE_adit-wireguard")),
-            Program::WireGuardGo => program("wireguard-go").unwrap(),
-        };
+        let mut command = program(self.path()).unwrap();
+        if self == Program::BoringTun {
+            // Else its sockets keep an address that the machine has no longer (boringtun#187).
+            command.arg("--disable-connected-udp");
+        }
+        // boringtun and gotatun: they remain root, and write no log.
+        command.env("WG_SUDO", "true").env("WG_LOG_FILE", "/dev/null");
         for variable in ["LOG_LEVEL", "WG_PROCESS_FOREGROUND", "WG_TUN_FD", "WG_UAPI_FD"] {
             command.env_remove(variable);
         }
@@ -51,7 +76,7 @@ pub(super) struct End {
     /// What the daemon keeps over restarts.
     pub(super) state: PathBuf,
     pub(super) scratch: Scratch,
-    program: Program,
+    pub(super) program: Program,
     number: u8,
 }
 
@@ -103,6 +128,10 @@ impl End {
     /// Starts the program as `wg-quick` does: it has gone into the background when this returns, and lets go of its
     /// output.
     pub(super) fn start(&self) -> Result<String, TestbedError> {
+        if self.program == Program::BoringTun {
+            // It does not make the directory of its socket (boringtun#389).
+            std::fs::create_dir_all("/var/run/wireguard").unwrap();
+        }
         self.namespace.run(self.command())
     }
 
@@ -112,7 +141,21 @@ impl End {
         let ip = |arguments: &[&str]| self.namespace.ip(arguments).unwrap();
         ip(&["address", "add", &address, "dev", &self.device]);
         ip(&["address", "add", &address_v6, "dev", &self.device, "nodad"]);
-        ip(&["link", "set", &self.device, "up"]);
+        ip(&["link", "set", &self.device, "mtu", "1420", "up"]);
+    }
+
+    /// Ends the program and begins again, without anything that was configured.
+    pub(super) fn restart(&self) {
+        for process in self.processes() {
+            let mut kill = program("kill").unwrap();
+            kill.arg(process.to_string());
+            self.namespace.run(kill).unwrap();
+        }
+        wait_until("the daemon to end", WAIT, || self.processes().is_empty()).unwrap();
+        // Not every program removes its own.
+        let _ = std::fs::remove_file(wireguard_socket(&self.device));
+        self.start().unwrap();
+        self.set_key();
     }
 
     /// Runs `wg` with these words, in which `DEV` stands for the device.
@@ -134,6 +177,20 @@ impl End {
         let endpoint = endpoint.map(|endpoint| format!(" endpoint {endpoint}:{PORT}")).unwrap_or_default();
         let words = format!("set DEV peer {key} allowed-ips {address}/32,{address_v6}/128{endpoint}");
         self.wg(&words).unwrap();
+    }
+
+    /// Makes the other end its peer anew, with these settings beside its addresses. boringtun cannot change a peer.
+    pub(super) fn replace_peer(&self, other: &End, settings: &str) {
+        let (key, address, address_v6) = (&other.public_key, other.inner(), other.inner_v6());
+        self.wg(&format!("set DEV peer {key} remove")).unwrap();
+        self.wg(&format!("set DEV peer {key} allowed-ips {address}/32,{address_v6}/128 {settings}")).unwrap();
+    }
+
+    /// Where its peer is, as `wg` shows it.
+    pub(super) fn endpoint(&self, other: &End) -> String {
+        let shown = self.wg("show DEV endpoints").unwrap();
+        let endpoint = shown.trim().strip_prefix(&format!("{}\t", other.public_key));
+        endpoint.map(str::to_owned).unwrap_or(shown)
     }
 
     /// Whether its daemon serves `wg`.

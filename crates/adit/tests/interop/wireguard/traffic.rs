@@ -65,7 +65,9 @@ fn wireguard_go_is_understood_whoever_begins() {
     if !can_run("wireguard_go_is_understood_whoever_begins", &[PROGRAMS[0], "wireguard-go"]) {
         return;
     }
-    for programs in [[Program::Adit, Program::WireGuardGo], [Program::WireGuardGo, Program::Adit]] {
+    for programs in
+        [[Program::Adit, Program::WireGuardGoOfDebian], [Program::WireGuardGoOfDebian, Program::Adit]]
+    {
         // The second end knows where the first is, and begins.
         let [first, second] = pair(programs);
         second.reaches(&first);
@@ -83,7 +85,7 @@ fn a_preshared_key_counts() {
     if !can_run("a_preshared_key_counts", &[PROGRAMS[0], "wireguard-go"]) {
         return;
     }
-    let ends = joined([Program::Adit, Program::WireGuardGo]);
+    let ends = joined([Program::Adit, Program::WireGuardGoOfDebian]);
     let [first, second] = &ends;
     let keys = [[1; 32], [2; 32]].map(base64);
     let file = |number: usize| first.scratch.write(&format!("psk{number}"), &keys[number]).unwrap();

@@ -1,0 +1,102 @@
+//! A flood of initiations with a valid mac1: cookies for everybody, and a way in for who returns one.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant as Now, SystemTime};
+
+use adit_core::{Command, Instant, Protocol as _};
+use adit_testbed::{wait_until, wait_until_reachable};
+use adit_wireguard::wire::{INITIATION_LEN, Message};
+use adit_wireguard::{Changes, Interface, Params, PeerChange, PrivateKey, PublicKey, Sockets, WallClock};
+
+use super::bed::{End, PORT, Program, WAIT, pair};
+use super::others::with_each;
+
+/// The first handshake is answered with a cookie, and is tried again after 5 s and the jitter; four such tries.
+const PATIENCE: Duration = Duration::from_secs(24);
+
+with_each! {
+    super::cookies as cookies_are_asked_and_returned_under_load,
+}
+
+/// The first end is the target, the second wants to connect. The flood comes from the second's address: gotatun counts
+/// each address by itself.
+fn cookies(programs: [Program; 2]) {
+    let [first, second] = pair(programs);
+    let initiation = initiation(&first);
+    let [probe, attacker] = [socket(&second, &first), socket(&second, &first)];
+    assert!(!is_given_a_cookie(&probe, &initiation), "{programs:?}: cookies without load");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(&attacker, &initiation, rate(programs[0]), &is_over));
+        let outcome = wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation))
+            .and_then(|()| wait_until_reachable(&second.namespace, first.inner(), PATIENCE))
+            .and_then(|_| wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation)));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(outcome.is_ok(), "{programs:?}: {outcome:?}");
+    });
+    second.reaches(&first);
+    first.reaches(&second);
+}
+
+/// Initiations a second that are a load but leave the target time for the others: wireguard-go looks at the length of its
+/// queue, adit counts more than 1,000 a second, boringtun and gotatun (built without optimization) 100.
+fn rate(target: Program) -> u32 {
+    match target {
+        Program::WireGuardGo | Program::WireGuardGoOfDebian => 60_000,
+        Program::Adit => 3_000,
+        Program::BoringTun | Program::GotaTun => 400,
+    }
+}
+
+/// Sends as many a second, for a minute at most.
+fn flood(socket: &UdpSocket, datagram: &[u8], rate: u32, is_over: &AtomicBool) {
+    let start = Now::now();
+    let mut sent = 0;
+    while !is_over.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(60) {
+        let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
+        // What the processors had no time for is left out.
+        for _ in sent..due.min(sent + 1000) {
+            let _ = socket.send(datagram);
+        }
+        sent = due;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// From somebody who is no peer, as everybody can make it who knows the public key.
+fn initiation(to: &End) -> Vec<u8> {
+    let key = PublicKey::from_base64(&to.public_key).unwrap();
+    let now = Instant::ORIGIN;
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let mut params = Params::new(WallClock { at: now, since_1970 });
+    params.sockets = Sockets { port: 1, ipv4: Some(0), ipv6: None };
+    params.configuration = Changes {
+        private_key: Some(PrivateKey::new([0x5a; 32])),
+        peers: vec![PeerChange { endpoint: Some(([192, 0, 2, 1], 1).into()), ..PeerChange::new(key) }],
+        ..Changes::default()
+    };
+    let mut machine = Interface::new(params, now, [1; 32]).unwrap();
+    let peer = machine.peer_id(&key).unwrap();
+    machine.handle_command(now, Command::Rekey { peer });
+    let mut datagram = Vec::new();
+    machine.poll_transmit(&mut datagram).unwrap();
+    assert_eq!(datagram.len(), INITIATION_LEN);
+    datagram
+}
+
+/// A socket in the one's namespace, connected to the other.
+fn socket(from: &End, to: &End) -> UdpSocket {
+    let socket = from.namespace.enter(|| UdpSocket::bind((from.outer().as_str(), 0)).unwrap()).unwrap();
+    socket.connect((to.outer().as_str(), PORT)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    socket
+}
+
+fn is_given_a_cookie(probe: &UdpSocket, initiation: &[u8]) -> bool {
+    let mut answer = [0; 256];
+    probe.send(initiation).unwrap();
+    probe
+        .recv(&mut answer)
+        .is_ok_and(|length| matches!(Message::parse(&answer[..length]), Ok(Message::CookieReply(_))))
+}
