@@ -173,6 +173,27 @@ fn an_initiator_that_only_receives_rekeys_after_165_seconds_once() {
     }
 }
 
+/// Packets that go on to come do not begin the twenty attempts anew.
+#[test]
+fn the_rekey_after_165_seconds_is_asked_for_once() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
+    let mut count = 0;
+    for age in [165, 171, 177] {
+        pair.now = at(1000 + age);
+        pair.ends[0].wake(pair.now);
+        pair.packet(1);
+        for (_, datagram) in pair.ends[1].take_sent() {
+            let _ = pair.ends[0].receive(pair.now, support::path(support::outer(2)), &datagram);
+        }
+        pair.ends[0].tick(pair.now);
+        count += initiations(&pair.ends[0].take_sent());
+    }
+    assert_eq!(count, 3, "the first, and two retries");
+    assert_eq!(initiations_in(&mut pair, seconds(300)).len(), 17);
+}
+
 #[test]
 fn sessions_end_after_180_seconds() {
     for (age, kind) in [(179_999, 4), (180_000, 1)] {

@@ -171,6 +171,14 @@ fn a_kernel_without_segmentation_is_not_asked_again() {
     assert_eq!(socket.longest_segment("198.51.100.1:9".parse().unwrap()), 0);
 }
 
+/// Without IPv6, sockets for IPv4 are enough; a port that is taken, or may not be had, is an error all the same.
+#[test]
+fn a_machine_without_ipv6_is_known_by_its_error() {
+    let lacks = |number| lacks_v6(&io::Error::from_raw_os_error(number));
+    assert!(lacks(libc::EAFNOSUPPORT) && lacks(libc::EADDRNOTAVAIL));
+    assert!(![libc::EADDRINUSE, libc::EACCES, libc::EPERM, libc::EMFILE].into_iter().any(lacks));
+}
+
 #[test]
 fn what_one_path_refuses_holds_for_that_path_alone() {
     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options(true)).unwrap();

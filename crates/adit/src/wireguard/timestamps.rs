@@ -1,7 +1,7 @@
 //! The greatest timestamp of an interface, kept over restarts.
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -75,10 +75,13 @@ impl TimestampFile {
             let _ = write!(text, "{byte:02x}");
         }
         text.push('\n');
-        // The name stands for the old file or for the whole new one.
+        // The name stands for the old file or for the whole new one, on the disk as well: a handshake may use what is saved
+        // as soon as this returns, and a machine that loses its power then must find it again.
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
-        fs::rename(&new, &self.path)
+        file.sync_all()?;
+        fs::rename(&new, &self.path)?;
+        self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
     }
 
     fn fault(&self, error: impl std::fmt::Display) -> String {

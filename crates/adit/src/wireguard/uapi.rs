@@ -78,11 +78,7 @@ impl UapiSocket {
     /// # Errors
     /// Why it cannot.
     pub(crate) fn bind(interface: &str) -> Result<Self, String> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(DIRECTORY)
-            .map_err(|error| format!("cannot make {DIRECTORY}: {error}"))?;
+        make_directory(Path::new(DIRECTORY)).map_err(|error| format!("cannot make {DIRECTORY}: {error}"))?;
         let path = socket_path(interface);
         UapiSocket::bind_at(&path, LEAVING).map_err(|error| {
             let way_out = match error.kind() {
@@ -140,6 +136,11 @@ impl Drop for UapiSocket {
             let _ = fs::remove_file(&self.file.path);
         }
     }
+}
+
+/// Makes the directory of the sockets, unless it is there.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(directory)
 }
 
 /// Where the socket of the interface with this name is.
@@ -313,6 +314,18 @@ mod tests {
         assert!(socket.file().is_there());
         drop(socket);
         assert!(!place.path().exists());
+    }
+
+    /// The trap of boringtun: on many systems nothing made it before.
+    #[test]
+    fn a_missing_directory_is_made() {
+        let place = Place::new("directory");
+        let directory = place.0.join("run/wireguard");
+        for _ in 0..2 {
+            make_directory(&directory).unwrap();
+        }
+        assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o755);
+        UapiSocket::bind_at(&directory.join("wg0.sock"), MOMENT).unwrap();
     }
 
     #[test]
