@@ -1,5 +1,8 @@
 //! Files that are endpoints of one tunnel: servers with the same `dev`. What they must agree on, and what they share.
 
+#[cfg(test)]
+mod beside_wireguard;
+
 use std::path::Path;
 
 use adit_config::openvpn::{Parsed, Role, ServerConfig};
