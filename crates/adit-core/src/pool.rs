@@ -7,7 +7,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
@@ -114,6 +114,9 @@ pub struct AddressPool {
     /// The names that had the slots last.
     names: BTreeMap<u32, String>,
     slot_of: BTreeMap<String, u32>,
+    /// Addresses that are nobody's lease, and their slots.
+    kept: BTreeSet<IpAddr>,
+    kept_slots: BTreeSet<u32>,
     next: u32,
 }
 
@@ -137,6 +140,8 @@ impl AddressPool {
             held: BTreeMap::new(),
             names: BTreeMap::new(),
             slot_of: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            kept_slots: BTreeSet::new(),
             next: 0,
         };
         pool.remember_all(remembered);
@@ -162,7 +167,19 @@ impl AddressPool {
                 self.remember(name, slot);
             }
         }
+        self.keep(other.kept.clone());
         self
+    }
+
+    /// Gives these addresses to nobody from now on, in place of those before: peers have them that lease none. Who has one
+    /// already keeps it until its lease is released.
+    pub fn keep(&mut self, addresses: BTreeSet<IpAddr>) {
+        self.kept_slots = addresses.iter().filter_map(|address| self.slot_of_address(*address)).collect();
+        self.kept = addresses;
+    }
+
+    fn is_free(&self, slot: u32) -> bool {
+        !self.used.contains_key(&slot) && !self.kept_slots.contains(&slot)
     }
 
     /// Takes over a lease that a pool with other ranges gave. Addresses outside of ours stay with their peer, and are given
@@ -191,7 +208,7 @@ impl AddressPool {
         let mut lease = Lease { fixed, ..Lease::empty(owner) };
         if wants4 || wants6 || fixed == FixedAddresses::default() {
             let old = name.and_then(|name| self.slot_of.get(name).copied());
-            let slot = old.filter(|slot| !self.used.contains_key(slot)).or_else(|| self.free_slot())?;
+            let slot = old.filter(|slot| self.is_free(*slot)).or_else(|| self.free_slot())?;
             self.used.insert(slot, owner);
             if let Some(name) = name {
                 self.remember(name, slot);
@@ -286,12 +303,13 @@ impl AddressPool {
 
     /// Slots that were never used come first, so that a returning name gets its former address.
     fn free_slot(&mut self) -> Option<u32> {
-        if self.used.len() >= usize::try_from(self.slots).unwrap_or(usize::MAX) {
+        let kept = self.kept_slots.iter().filter(|slot| !self.used.contains_key(slot)).count();
+        if self.used.len() + kept >= usize::try_from(self.slots).unwrap_or(usize::MAX) {
             return None;
         }
         let from = self.next;
         let round = || (from..self.slots).chain(0..from);
-        let free = |slot: &u32| !self.used.contains_key(slot);
+        let free = |slot: &u32| self.is_free(*slot);
         let slot = round()
             .find(|slot| free(slot) && !self.names.contains_key(slot))
             .or_else(|| round().find(free))?;

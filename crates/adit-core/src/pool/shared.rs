@@ -9,6 +9,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
@@ -24,6 +25,8 @@ pub struct SharedPool(Arc<Mutex<State>>);
 struct State {
     /// There from the first endpoint on.
     pool: Option<AddressPool>,
+    /// Addresses that are nobody's lease, until there is a pool.
+    kept: BTreeSet<IpAddr>,
     /// Endpoints that have joined so far.
     joined: u16,
     /// Endpoints that are there.
@@ -87,15 +90,30 @@ impl SharedPool {
     /// Another endpoint's part in the pool. The first one's ranges hold; what names had before is remembered of each.
     pub fn join(&self, ranges: PoolRanges, remembered: &[PoolEntry]) -> EndpointPool {
         let mut state = self.lock();
-        match &mut state.pool {
+        let State { pool, kept, .. } = &mut *state;
+        match pool {
             Some(pool) => pool.remember_all(remembered),
-            none => *none = Some(AddressPool::new(ranges, remembered)),
+            none => {
+                let mut pool = AddressPool::new(ranges, remembered);
+                pool.keep(std::mem::take(kept));
+                *none = Some(pool);
+            }
         }
         let endpoint = state.joined;
         state.joined = state.joined.saturating_add(1);
         state.present.insert(endpoint);
         drop(state);
         EndpointPool { shared: self.clone(), endpoint }
+    }
+
+    /// Leases these addresses to nobody, in place of those before, whether an endpoint has joined or not: see
+    /// [`AddressPool::keep`].
+    pub fn keep(&self, addresses: BTreeSet<IpAddr>) {
+        let mut state = self.lock();
+        match &mut state.pool {
+            Some(pool) => pool.keep(addresses),
+            None => state.kept = addresses,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

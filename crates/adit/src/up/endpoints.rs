@@ -1,5 +1,8 @@
 //! Files that are endpoints of one tunnel: servers with the same `dev`. What they must agree on, and what they share.
 
+#[cfg(test)]
+mod beside_wireguard;
+
 use std::path::Path;
 
 use adit_config::openvpn::{Parsed, Role, ServerConfig};
@@ -9,6 +12,7 @@ use adit_io::SharedDevice;
 use super::clients::Leases;
 use super::translate;
 use super::tunnel::place;
+use crate::configuration::Dialect;
 
 /// What the endpoints of a tunnel share. Clones share the same.
 #[derive(Clone, Default)]
@@ -35,11 +39,19 @@ pub(super) fn are_one_tunnel(one: &Parsed, other: &Parsed) -> bool {
     device(one).is_some_and(|name| device(other) == Some(name))
 }
 
+/// The same, whatever their dialects. A WireGuard file is a tunnel of its own.
+pub(super) fn share_a_tunnel(one: &Dialect, other: &Dialect) -> bool {
+    match (one, other) {
+        (Dialect::OpenVpn(one), Dialect::OpenVpn(other)) => are_one_tunnel(one, other),
+        (Dialect::WireGuard(_), _) | (_, Dialect::WireGuard(_)) => false,
+    }
+}
+
 /// What each of these files, by its name, shares with others; `None` if it is a tunnel of its own.
-pub(super) fn share(all: &[(&str, &Parsed)]) -> Vec<Option<Shared>> {
+pub(super) fn share(all: &[(&str, &Dialect)]) -> Vec<Option<Shared>> {
     let mut shared: Vec<Option<Shared>> = Vec::with_capacity(all.len());
     for (number, (_, parsed)) in all.iter().enumerate() {
-        let is_same = |(_, other): &&(&str, &Parsed)| are_one_tunnel(parsed, other);
+        let is_same = |(_, other): &&(&str, &Dialect)| share_a_tunnel(parsed, other);
         let names: Vec<String> = all.iter().filter(is_same).map(|(name, _)| (*name).to_owned()).collect();
         let before = all.iter().take(number).position(|other| is_same(&other));
         shared.push(match before.and_then(|before| shared.get(before).cloned().flatten()) {
@@ -162,7 +174,9 @@ mod tests {
         let [any, more] = [10, 11].map(|number| {
             server("any.conf", &format!("dev tun\nport {number}\nserver 10.{number}.0.0 255.255.255.0\n"))
         });
-        let all = [("udp", &udp), ("other", &other), ("any", &any), ("more", &more), ("tcp", &tcp)];
+        let all = [("udp", udp), ("other", other), ("any", any), ("more", more), ("tcp", tcp)]
+            .map(|(name, parsed)| (name, Dialect::OpenVpn(Box::new(parsed))));
+        let all = all.each_ref().map(|(name, dialect)| (*name, dialect));
         let names: Vec<Vec<String>> =
             share(&all).into_iter().map(|shared| shared.map(|it| it.names).unwrap_or_default()).collect();
         assert_eq!(names[0], ["udp", "tcp"]);

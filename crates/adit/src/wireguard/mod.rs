@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adit_core::{Ended, Severity, TunnelSettings};
+use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
 use adit_io::{Buffers, Driver, DriverConfig, DriverError, SharedDevice, TunConfig, UdpBinding};
 use adit_wireguard::{Changes, Interface, Params};
@@ -46,9 +46,18 @@ pub(crate) struct Settings {
     pub(crate) tunnel: Option<TunnelSettings>,
     /// Keys, port, firewall mark and peers.
     pub(crate) configuration: Changes,
-    /// The device that other endpoints of the tunnel use, too. What [`Settings::driver`] says of the device, the workers
-    /// and the data plane is then theirs.
-    pub(crate) shared: Option<SharedDevice>,
+    /// What other endpoints of the tunnel have, too. `None`: there is no other. What [`Settings::driver`] says of the
+    /// device, the workers and the data plane is that of the tunnel.
+    pub(crate) shared: Option<SharedTunnel>,
+}
+
+/// What the endpoints of a tunnel share.
+#[derive(Clone, Default)]
+pub(crate) struct SharedTunnel {
+    /// The device with its data plane.
+    pub(crate) device: SharedDevice,
+    /// The addresses of the peers. Those that a peer of the interface has are leased to nobody.
+    pub(crate) pool: SharedPool,
 }
 
 /// An interface with its device and its sockets, not yet running.
@@ -58,6 +67,7 @@ pub(crate) struct Tunnel {
     orders: Orders,
     timestamps: TimestampFile,
     uapi: Option<uapi::Server>,
+    pool: Option<SharedPool>,
     log: Logger,
 }
 
@@ -69,9 +79,9 @@ impl Tunnel {
     pub(crate) fn set_up(settings: Settings, mut log: Logger) -> Result<Self, String> {
         let Settings { driver, mtu, max_mss, tunnel, configuration, shared } = settings;
         let workers = u32::try_from(driver.workers).unwrap_or(1);
-        let driver = match shared {
+        let driver = match &shared {
             None => Driver::new(driver, codec::session),
-            Some(device) => Driver::join(driver, codec::session, &device),
+            Some(shared) => Driver::join(driver, codec::session, &shared.device),
         };
         let mut driver = driver.map_err(|error| error.to_string())?;
         // A peer is answered from the address that it wrote to.
@@ -96,7 +106,8 @@ impl Tunnel {
             ..Params::new(clock::now())
         };
         let orders = Orders::new(driver.handle());
-        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, log })
+        let pool = shared.map(|shared| shared.pool);
+        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, pool, log })
     }
 
     /// The driver, to which a helper may be given.
@@ -132,7 +143,7 @@ impl Tunnel {
     /// # Errors
     /// Why it could not begin, or go on.
     pub(crate) fn run(self, begin: Begin<'_>) -> Result<Ended, DriverError> {
-        let Tunnel { driver, params, orders, timestamps, uapi, log } = self;
+        let Tunnel { driver, params, orders, timestamps, uapi, pool, log } = self;
         let handle = driver.handle();
         let mut seed = Zeroizing::new([0; 32]);
         OsRng
@@ -140,9 +151,12 @@ impl Tunnel {
             .map_err(|error| DriverError::Start(io::Error::other(error.to_string())))?;
         let interface = Interface::new(params, adit_io::clock(), *seed)
             .map_err(|error| DriverError::Start(io::Error::other(error)))?;
+        if let Some(pool) = &pool {
+            observer::keep_addresses(pool, &interface);
+        }
         let _clock = ClockWatch::start(handle.clone()).map_err(DriverError::Start)?;
         let begin = Some(begin);
-        let mut observer = InterfaceObserver { log, handle, orders: orders.clone(), timestamps, begin };
+        let mut observer = InterfaceObserver { log, handle, orders: orders.clone(), timestamps, pool, begin };
         let ended = driver.run(interface, &mut observer);
         orders.end();
         drop(uapi);

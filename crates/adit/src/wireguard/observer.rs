@@ -1,6 +1,6 @@
 //! What happens to the interface, as lines of the log; and what it asks of the program.
 
-use adit_core::{Ended, Protocol as _, Severity};
+use adit_core::{Ended, IpNet, Protocol as _, Severity, SharedPool};
 use adit_io::{Handle, Observer, UdpBinding, UdpSockets};
 use adit_wireguard::{ConfigureError, Event, Interface, Reply, Request, Sockets};
 
@@ -14,6 +14,8 @@ pub(super) struct InterfaceObserver<'a> {
     pub(super) handle: Handle<Interface>,
     pub(super) orders: Orders,
     pub(super) timestamps: TimestampFile,
+    /// The addresses of the tunnel's peers, if it has other endpoints.
+    pub(super) pool: Option<SharedPool>,
     /// Called once, when all is set up.
     pub(super) begin: Option<Begin<'a>>,
 }
@@ -61,6 +63,8 @@ impl Observer<Interface> for InterfaceObserver<'_> {
             Request::Configured { id, outcome } => {
                 if let Err(error) = &outcome {
                     self.log.log(Severity::Error, format_args!("nothing was configured: {error}"));
+                } else if let Some(pool) = self.pool.clone() {
+                    self.handle.inspect(Box::new(move |interface, _, _| keep_addresses(&pool, interface)));
                 }
                 self.orders.answer(id, outcome);
             }
@@ -75,6 +79,14 @@ impl Observer<Interface> for InterfaceObserver<'_> {
     fn started(&mut self) -> Result<(), String> {
         self.begin.take().map_or(Ok(()), |begin| begin())
     }
+}
+
+/// Keeps the pool of a tunnel from leasing the addresses of the interface's peers.
+pub(super) fn keep_addresses(pool: &SharedPool, interface: &Interface) {
+    let peers = interface.status().peers;
+    let prefixes = peers.iter().flat_map(|peer| &peer.detail.allowed_ips);
+    let hosts = prefixes.filter(|prefix| prefix.prefix_len() == prefix.max_prefix_len());
+    pool.keep(hosts.map(IpNet::addr).collect());
 }
 
 /// The driver's sockets, as the machine knows them.

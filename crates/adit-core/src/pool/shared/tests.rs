@@ -101,3 +101,31 @@ fn an_endpoint_leaves_what_its_peers_had() {
     assert_eq!(v4(&take(&tcp, 7, "anna").unwrap()), v4(&given), "remembered by name");
     assert!(!tcp.has_others() && tcp.set_ranges(other, std::iter::empty()));
 }
+
+#[test]
+fn kept_addresses_are_leased_to_nobody() {
+    let pool = SharedPool::default();
+    let at = |last: u8| IpAddr::from(Ipv4Addr::new(10, 8, 0, last));
+    // Before there is a pool, and some outside of its ranges.
+    pool.keep([at(2), at(200)].into());
+    let [udp, tcp] = [pool.join(ranges(), &[]), pool.join(ranges(), &[])];
+    let anna = take(&udp, 1, "anna").unwrap();
+    assert_eq!(v4(&anna), 3);
+    // One that is in use stays with who has it, and then goes to nobody; the one before is free.
+    pool.keep([at(3)].into());
+    assert_eq!([2, 3].map(|peer| v4(&take(&tcp, peer, "").unwrap())), [4, 5]);
+    udp.release(&anna);
+    assert_eq!(v4(&take(&udp, 1, "anna").unwrap()), 2, "not what she had");
+    assert!(take(&udp, 4, "berta").is_none(), "no more");
+}
+
+#[test]
+fn kept_addresses_stay_so_in_other_ranges() {
+    let pool = SharedPool::default();
+    let udp = pool.join(ranges(), &[]);
+    pool.keep([IpAddr::from([10, 8, 0, 3]), IpAddr::from([10, 8, 0, 101])].into());
+    let v4_range = (Ipv4Addr::new(10, 8, 0, 100), Ipv4Addr::new(10, 8, 0, 102));
+    assert!(udp.set_ranges(PoolRanges { v4: Some(v4_range), v6: None }, std::iter::empty()));
+    assert_eq!([1, 2].map(|peer| v4(&take(&udp, peer, "").unwrap())), [100, 102]);
+    assert!(take(&udp, 3, "").is_none());
+}
