@@ -106,8 +106,8 @@ pub(super) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<P
 /// The same for a process with a WireGuard tunnel: it keeps files and system calls, as it writes timestamps, serves `wg`'s
 /// socket and may save its file, and the calling thread what it takes to mark and bind UDP sockets.
 pub(super) fn confine_with_files() -> Result<Confined, String> {
-    let kept = Kept { udp_sockets: true };
-    adit_io::confine_keeping(None, false, kept).map_err(|error| error.to_string())
+    let kept = Kept { udp_sockets: true, ..Kept::default() };
+    adit_io::confine_keeping(None, false, &kept).map_err(|error| error.to_string())
 }
 
 /// Gives up the rights of the process: for good, in all threads.

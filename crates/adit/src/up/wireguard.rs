@@ -134,6 +134,7 @@ impl Tunnel<'_> {
             max_mss: Some(mtu.saturating_sub(IPV4_AND_TCP)),
             tunnel: Some(tunnel),
             configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints) },
+            shared: None,
         };
         wireguard::Tunnel::set_up(settings, self.log.clone()).map_err(Failure::World)
     }
