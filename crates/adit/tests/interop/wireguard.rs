@@ -4,6 +4,7 @@ mod bed;
 mod configuration;
 mod contract;
 mod endings;
+mod linux;
 mod load;
 mod nat;
 mod others;
