@@ -212,7 +212,7 @@ impl Egress {
         while let Some(peer) = self.peers.get_mut(slot)
             && peer.is_ready(self.now)
             && let Some((offload, mut packet)) =
-                peer.staging.as_mut().and_then(|staging| staging.pop(&mut self.staged))
+                peer.staging.as_mut().and_then(|staging| staging.take(&mut self.staged))
         {
             if let Err(reason) = self.try_seal(&offload, &mut packet, out) {
                 self.counters.drop_one(Half::Egress, reason);

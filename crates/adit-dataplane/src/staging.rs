@@ -49,8 +49,14 @@ impl Staging {
         dropped
     }
 
-    /// The packet that has waited longest.
-    pub(crate) fn pop(&mut self, all: &mut StagedBytes) -> Option<(Offload, Vec<u8>)> {
+    /// The packet that has waited longest, to be sent: there is a session now. When that is gone, the next packet gives a
+    /// notice at once.
+    pub(crate) fn take(&mut self, all: &mut StagedBytes) -> Option<(Offload, Vec<u8>)> {
+        self.next_notice = None;
+        self.pop(all)
+    }
+
+    fn pop(&mut self, all: &mut StagedBytes) -> Option<(Offload, Vec<u8>)> {
         let (offload, packet) = self.packets.pop_front()?;
         self.bytes -= packet.len();
         all.0 = all.0.saturating_sub(packet.len());
@@ -115,5 +121,9 @@ mod tests {
         let told: Vec<u64> =
             (0..30).map(|step| step * 100).filter(|time| staging.take_notice(at(*time))).collect();
         assert_eq!(told, [0, 1000, 2000]);
+        // A session came, and went.
+        staging.take(&mut StagedBytes::default());
+        assert!(staging.take_notice(at(2901)));
+        assert!(!staging.take_notice(at(2902)));
     }
 }

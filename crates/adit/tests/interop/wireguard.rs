@@ -5,6 +5,7 @@ mod configuration;
 mod contract;
 mod endings;
 mod files;
+mod linux;
 mod load;
 mod nat;
 mod others;

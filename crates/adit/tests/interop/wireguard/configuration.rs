@@ -7,7 +7,7 @@ use adit_testbed::can_run;
 use super::bed::{End, PORT, PROGRAMS, Program, pair};
 
 /// An interface with a key.
-fn interface(test: &str) -> Option<End> {
+pub(super) fn interface(test: &str) -> Option<End> {
     if !can_run(test, &PROGRAMS) {
         return None;
     }
@@ -18,7 +18,7 @@ fn interface(test: &str) -> Option<End> {
 }
 
 /// A peer's key that nobody has.
-fn nobody(byte: u8) -> String {
+pub(super) fn nobody(byte: u8) -> String {
     adit_wireguard::PublicKey([byte; 32]).to_base64()
 }
 

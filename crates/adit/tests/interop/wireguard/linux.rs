@@ -1,0 +1,7 @@
+//! Steps of Linux's `tools/testing/selftests/wireguard/netns.sh` that need no kernel module, in our own words.
+//! `docs/WIREGUARD.md` lists all steps.
+
+mod configuration;
+mod routing;
+mod sources;
+mod traffic;

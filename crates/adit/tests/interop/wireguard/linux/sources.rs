@@ -1,0 +1,88 @@
+//! From which address a peer is answered.
+
+use std::net::IpAddr;
+
+use adit_testbed::{can_run, connect};
+
+use super::traffic::reaches_at_once;
+use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, pair};
+
+/// Has the end write to that address of the other.
+fn aim(end: &End, other: &End, address: &str) {
+    end.wg(&format!("set DEV peer {} endpoint {address}:{PORT}", other.public_key)).unwrap();
+}
+
+fn change(end: &End, order: &str, address: &str, device: &str) {
+    let mut words = vec!["address", order, address, "dev", device];
+    if order == "add" && address.contains(':') {
+        words.push("nodad");
+    }
+    end.namespace.ip(&words).unwrap();
+}
+
+#[test]
+fn a_source_address_that_goes_is_replaced_at_once() {
+    if !can_run("a_source_address_that_goes_is_replaced_at_once", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    let promote = || std::fs::write("/proc/sys/net/ipv4/conf/wire/promote_secondaries", "1");
+    first.namespace.enter(promote).unwrap().unwrap();
+    for (address, new, old) in [
+        (second.outer(), "10.9.0.10/24", "10.9.0.1/24"),
+        (second.outer_v6(), "fd00:9::10/64", "fd00:9::1/64"),
+    ] {
+        aim(first, second, &address);
+        reaches_at_once(first, second.inner());
+        change(first, "add", new, "wire");
+        change(first, "delete", old, "wire");
+        reaches_at_once(first, second.inner());
+    }
+    assert_eq!(second.endpoint(first), format!("[fd00:9::10]:{PORT}"));
+}
+
+#[test]
+fn a_peer_is_answered_from_the_address_that_it_writes_to() {
+    if !can_run("a_peer_is_answered_from_the_address_that_it_writes_to", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    change(first, "add", "10.9.0.3/24", "wire");
+    change(first, "add", "fd00:9::3/64", "wire");
+    // An address of another device than that of the way back.
+    first.namespace.ip(&["link", "add", "apart", "type", "veth", "peer", "name", "apart2"]).unwrap();
+    change(first, "add", "10.50.0.1/24", "apart");
+    first.namespace.ip(&["link", "set", "apart", "up"]).unwrap();
+    second.namespace.ip(&["route", "add", "10.50.0.0/24", "dev", "wire"]).unwrap();
+    for address in ["10.9.0.1", "[fd00:9::1]", "10.9.0.3", "[fd00:9::3]", "10.50.0.1"] {
+        aim(second, first, address);
+        reaches_at_once(second, first.inner());
+        assert_eq!(second.endpoint(first), format!("{address}:{PORT}"));
+    }
+}
+
+/// Linux takes the better route and its address; a program stays with the address that it was written to while it has it.
+#[test]
+fn packets_pass_on_when_there_is_a_better_route() {
+    if !can_run("packets_pass_on_when_there_is_a_better_route", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    connect(&first.namespace, &["10.9.0.3/24"], &second.namespace, &[], "wire2").unwrap();
+    for end in [first, second] {
+        let path = |device: &str| format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+        let loose = || ["all", "wire", "wire2"].map(|device| std::fs::write(path(device), "0"));
+        end.namespace.enter(loose).unwrap().into_iter().collect::<Result<(), _>>().unwrap();
+    }
+    let ip = |words: &str| first.namespace.ip(&words.split(' ').collect::<Vec<_>>()).unwrap();
+    ip("route flush dev wire proto kernel scope link");
+    ip("route flush dev wire2 proto kernel scope link");
+    ip("route add 10.9.0.0/24 dev wire src 10.9.0.1 metric 2");
+    aim(first, second, "10.9.0.2");
+    let target: IpAddr = second.inner();
+    reaches_at_once(first, target);
+    assert_eq!(second.endpoint(first), format!("10.9.0.1:{PORT}"));
+    ip("route add 10.9.0.0/24 dev wire2 src 10.9.0.3 metric 1");
+    reaches_at_once(first, target);
+    reaches_at_once(second, first.inner());
+}

@@ -1,0 +1,128 @@
+//! Packets of all sizes, where they may come from, and keys that change.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use adit_testbed::{Ping, can_run, program, transfer, wait_until};
+
+use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, WAIT, pair};
+use crate::wireguard::configuration::nobody;
+
+/// The device's MTU that fills datagrams of 34,816 bytes and more.
+const LARGE: &str = "34736";
+
+/// The end reaches the other with one ping, within a second.
+pub(super) fn reaches_at_once(end: &End, target: std::net::IpAddr) {
+    let ping = Ping { timeout: Duration::from_secs(1), ..Ping::new(1, Duration::ZERO) };
+    let report = ping.run(&end.namespace, target).unwrap();
+    assert_eq!(report.received, 1, "{target}: {report:?}");
+}
+
+#[test]
+fn packets_of_34_736_bytes_pass() {
+    if !can_run("packets_of_34_736_bytes_pass", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    for end in [first, second] {
+        end.namespace.ip(&["link", "set", "wire", "mtu", "65535"]).unwrap();
+        end.namespace.ip(&["link", "set", &end.device, "mtu", LARGE]).unwrap();
+    }
+    for endpoint in [first.outer(), first.outer_v6()] {
+        second.add_peer(first, Some(endpoint));
+        for [from, to] in [[first, second], [second, first]] {
+            second.reaches(first);
+            for target in [to.inner(), to.inner_v6()] {
+                let ping = Ping { size: 34_600, ..Ping::new(5, Duration::from_millis(100)) };
+                let report = ping.run(&from.namespace, target).unwrap();
+                assert!(report.is_clean(), "{report:?}");
+                assert!(transfer(&from.namespace, &to.namespace, target, 20_000_000).unwrap().intact);
+            }
+        }
+    }
+}
+
+#[test]
+fn fifty_connections_pass_at_once() {
+    if !can_run("fifty_connections_pass_at_once", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    second.reaches(first);
+    std::thread::scope(|scope| {
+        for number in 0..50 {
+            let [from, to] = if number % 2 == 0 { [first, second] } else { [second, first] };
+            let send = move || transfer(&from.namespace, &to.namespace, to.inner(), 500_000).unwrap();
+            scope.spawn(move || assert!(send().intact));
+        }
+    });
+}
+
+/// Linux pads to the MTU of the packet's route at most. A program does not see the route.
+#[test]
+fn padding_ends_at_the_devices_mtu() {
+    if !can_run("padding_ends_at_the_devices_mtu", &[PROGRAMS[0], "nft"]) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    for end in [first, second] {
+        // 1,420 bytes, 32 of WireGuard, 28 of IPv4 and UDP are 1,480. With padding to 16 they were 1,484.
+        for words in [
+            "add table ip large",
+            "add chain ip large in { type filter hook input priority 0; }",
+            "add rule ip large in iifname wire meta length > 1480 drop",
+        ] {
+            let mut nft = program("nft").unwrap();
+            nft.arg(words);
+            end.namespace.run(nft).unwrap();
+        }
+    }
+    second.reaches(first);
+    for size in [1380, 1389, 1392] {
+        let report =
+            Ping { size, ..Ping::new(1, Duration::ZERO) }.run(&second.namespace, first.inner()).unwrap();
+        assert!(report.is_clean(), "{size}: {report:?}");
+    }
+}
+
+#[test]
+fn the_inner_source_decides_who_is_heard_and_the_endpoint_moves_all_the_same() {
+    if !can_run("the_inner_source_decides_who_is_heard_and_the_endpoint_moves_all_the_same", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    second.reaches(first);
+    first.wg(&format!("set DEV peer {} allowed-ips 10.77.0.0/24", second.public_key)).unwrap();
+    let receiver = first.namespace.enter(|| UdpSocket::bind("10.77.0.1:1111").unwrap()).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let sender = second.namespace.enter(|| UdpSocket::bind("10.77.0.2:0").unwrap()).unwrap();
+    let is_heard = || {
+        sender.send_to(b"X", "10.77.0.1:1111").unwrap();
+        receiver.recv(&mut [0; 8]).is_ok()
+    };
+    assert!(is_heard());
+    let other = nobody(1);
+    first.wg(&format!("set DEV peer {other} allowed-ips 10.77.0.2/32")).unwrap();
+    second.wg("set DEV listen-port 9997").unwrap();
+    assert!(!is_heard(), "the address is another peer's");
+    first.wg(&format!("set DEV peer {other} remove")).unwrap();
+    assert_eq!(first.endpoint(second), format!("{}:9997", second.outer()));
+    assert!(is_heard());
+}
+
+#[test]
+fn a_handshake_follows_a_new_private_key_at_once() {
+    if !can_run("a_handshake_follows_a_new_private_key_at_once", &PROGRAMS) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    first.wg(&format!("set DEV peer {} endpoint {}:{PORT}", second.public_key, second.outer())).unwrap();
+    first.reaches(second);
+    let third = End::create(3, Program::Adit);
+    first.wg(&format!("set DEV private-key {}", third.key_file.display())).unwrap();
+    let (new, old) = (&third.public_key, &first.public_key);
+    second.wg(&format!("set DEV peer {new} allowed-ips 10.77.0.1/32 peer {old} remove")).unwrap();
+    reaches_at_once(first, second.inner());
+    reaches_at_once(second, first.inner());
+    wait_until("the endpoint", WAIT, || second.endpoint(&third).starts_with(&first.outer())).unwrap();
+}
