@@ -5,5 +5,6 @@ mod configuration;
 mod contract;
 mod endings;
 mod files;
+mod running_files;
 mod traffic;
 mod wg_quick;
