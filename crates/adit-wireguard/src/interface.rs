@@ -213,6 +213,7 @@ impl Protocol for Interface {
             Reply::Configure { id, changes } => self.configure(id, changes),
             Reply::Rebound(outcome) => self.rebound(outcome),
             Reply::Clock(clock) => self.shared.timestamps.set_clock(clock),
+            Reply::Tunnel(settings) => self.shared.emit(Event::Up(settings)),
             Reply::UnderLoad(loaded) => self.admission.tell(loaded),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, ReplayWindow};
+use adit_core::{Instant, IpNet, ReplayWindow, TunnelSettings};
 use zeroize::Zeroizing;
 
 use crate::keys::{KEY_LEN, PresharedKey, PrivateKey, PublicKey};
@@ -54,6 +54,9 @@ pub enum Reply {
     Rebound(Result<Sockets, ConfigureError>),
     /// The system's clock was set.
     Clock(WallClock),
+    /// What the tunnel looks like to the system from now on, for [`adit_core::Event::Up`]. Its MTU is that of
+    /// [`crate::Params::mtu`].
+    Tunnel(TunnelSettings),
     /// Whether senders of handshake messages must prove their address by a cookie, whatever the interface counts.
     UnderLoad(bool),
 }

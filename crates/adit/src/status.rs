@@ -19,6 +19,7 @@ use adit_io::Handle;
 use adit_openvpn::codec::Codec;
 use adit_openvpn::request::{PeerDetail, Reply, Request};
 use adit_openvpn::{Client, Server, StaticTunnel};
+use adit_wireguard::Interface;
 use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
 
@@ -48,6 +49,31 @@ pub(crate) trait StatusSource:
 {
     /// `client`, `server` or `static key`.
     const ROLE: &'static str;
+}
+
+/// A protocol whose peers `adit status` shows.
+pub(crate) trait Shown: Protocol<Reply: Send> + Send + 'static {
+    /// What the end is: one of [`StatusSource::ROLE`], or `wireguard`.
+    const ROLE: &'static str;
+
+    /// What a peer's connection is secured by, beside the data cipher.
+    fn handshake(detail: &Self::Detail) -> String;
+}
+
+impl<P: StatusSource> Shown for P {
+    const ROLE: &'static str = P::ROLE;
+
+    fn handshake(detail: &PeerDetail) -> String {
+        detail.tls.clone()
+    }
+}
+
+impl Shown for Interface {
+    const ROLE: &'static str = "wireguard";
+
+    fn handshake(_: &adit_wireguard::PeerDetail) -> String {
+        "Noise_IKpsk2".to_owned()
+    }
 }
 
 /// Tables beside those of the protocol and of the driver: each is read when a status is asked for.
@@ -99,8 +125,8 @@ impl Drop for Socket {
 
 /// What is shown beside what the driver and the protocol say.
 pub(crate) struct Beside {
-    /// What expires.
-    pub(crate) expiry: Expiry,
+    /// What expires, if there are certificates.
+    pub(crate) expiry: Option<Expiry>,
     /// Which rights were given up.
     pub(crate) confinement: Confinement,
     /// Further tables.
@@ -110,11 +136,7 @@ pub(crate) struct Beside {
 }
 
 /// Answers `adit status` for the tunnel of that name.
-pub(crate) fn serve<P: Protocol + StatusSource>(
-    name: &str,
-    handle: Handle<P>,
-    beside: Beside,
-) -> io::Result<Socket> {
+pub(crate) fn serve<P: Shown>(name: &str, handle: Handle<P>, beside: Beside) -> io::Result<Socket> {
     let name = name.to_owned();
     std::fs::create_dir_all(DIRECTORY)?;
     std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
@@ -143,7 +165,7 @@ fn still_listening(connection: io::Result<UnixStream>) -> Option<io::Result<Unix
     }
 }
 
-fn answer<P: Protocol + StatusSource>(
+fn answer<P: Shown>(
     mut stream: UnixStream,
     name: &str,
     handle: &Handle<P>,
@@ -155,7 +177,8 @@ fn answer<P: Protocol + StatusSource>(
         let _ = sender.send(Report::new(&name, protocol, snapshot, io_status));
     }));
     let Ok(mut report) = receiver.recv_timeout(TIMEOUT) else { return Ok(()) };
-    report.expiring = beside.expiry.near(OffsetDateTime::now_utc());
+    let expiring = beside.expiry.as_ref().map(|expiry| expiry.near(OffsetDateTime::now_utc()));
+    report.expiring = expiring.unwrap_or_default();
     report.sandbox = beside.confinement.get().map(report::sandbox).unwrap_or_default();
     report.tables.extend(beside.tables.usage().iter().map(report::Table::new));
     report.endpoints.clone_from(&beside.endpoints);

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{Instant, PeerId, TableUsage};
+use adit_core::{Instant, PeerId, PeerInfo, TableUsage};
 use adit_dataplane::{DirectionSnapshot, DropReason, Snapshot};
 use adit_io::{Confined, IoStatus, Layer, OffloadState, OffloadStatus, WorkerStatus};
-use adit_openvpn::request::PeerInfo;
 use serde::{Deserialize, Serialize};
 
-use super::StatusSource;
+use super::Shown;
 
 /// One tunnel.
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,7 +17,7 @@ pub(crate) struct Report {
     /// The configuration's file name without its ending.
     pub(crate) name: String,
     pub(crate) pid: u32,
-    /// `client` or `server`.
+    /// `client`, `server`, `static key` or `wireguard`.
     pub(crate) role: String,
     /// The TUN device.
     pub(crate) device: String,
@@ -141,12 +140,15 @@ pub(crate) struct Worker {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Peer {
     pub(crate) id: u32,
-    /// Common name of its certificate.
+    /// Common name of its certificate; WireGuard's public key.
     pub(crate) name: String,
     pub(crate) transport: String,
     pub(crate) remote: SocketAddr,
     /// Inner addresses.
     pub(crate) addresses: Vec<IpAddr>,
+    /// Networks behind it: of WireGuard, its allowed IPs but for single addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) networks: Vec<String>,
     pub(crate) cipher: String,
     pub(crate) tls: String,
     pub(crate) connected_seconds: u64,
@@ -159,12 +161,7 @@ pub(crate) struct Peer {
 }
 
 impl Report {
-    pub(crate) fn new<P: StatusSource>(
-        name: &str,
-        protocol: &P,
-        snapshot: &Snapshot,
-        io_status: &IoStatus,
-    ) -> Self {
+    pub(crate) fn new<P: Shown>(name: &str, protocol: &P, snapshot: &Snapshot, io_status: &IoStatus) -> Self {
         let now = adit_io::clock();
         Report {
             name: name.to_owned(),
@@ -178,7 +175,11 @@ impl Report {
             received: direction(&snapshot.ingress),
             workers: io_status.workers.iter().map(worker).collect(),
             losses: losses(io_status),
-            peers: protocol.peers().into_iter().map(|(id, info)| peer(now, id, info, snapshot)).collect(),
+            peers: protocol
+                .peers()
+                .into_iter()
+                .map(|(id, info)| peer::<P>(now, id, info, snapshot))
+                .collect(),
             tables: protocol.tables().iter().chain(&io_status.tables).map(Table::new).collect(),
             expiring: Vec::new(),
             sandbox: BTreeMap::new(),
@@ -246,7 +247,7 @@ fn losses(io_status: &IoStatus) -> BTreeMap<String, u64> {
     all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-fn peer(now: Instant, id: PeerId, info: PeerInfo, snapshot: &Snapshot) -> Peer {
+fn peer<P: Shown>(now: Instant, id: PeerId, info: PeerInfo<P::Detail>, snapshot: &Snapshot) -> Peer {
     let traffic = snapshot.peers.iter().find(|peer| peer.peer == id);
     Peer {
         id: id.0,
@@ -257,8 +258,9 @@ fn peer(now: Instant, id: PeerId, info: PeerInfo, snapshot: &Snapshot) -> Peer {
         },
         remote: info.path.remote(),
         addresses: info.addresses,
+        networks: info.routes.iter().map(ToString::to_string).collect(),
         cipher: info.cipher.name().to_owned(),
-        tls: info.detail.tls,
+        tls: P::handshake(&info.detail),
         connected_seconds: (now - info.since).as_secs(),
         rekeys: info.rekeys,
         last_handshake_seconds_ago: (now - info.last_handshake).as_secs(),

@@ -107,6 +107,9 @@ fn peer(out: &mut String, peer: &Peer) {
     let [name, transport] = [&peer.name, &peer.transport].map(|text| escaped(text));
     let _ = writeln!(out, "  {name} at {transport} {}", peer.remote);
     let _ = writeln!(out, "    addresses  {}", addresses.join(", "));
+    if !peer.networks.is_empty() {
+        let _ = writeln!(out, "    networks   {}", escaped(&peer.networks.join(", ")));
+    }
     let _ = writeln!(out, "    keys       {}, {}", escaped(&peer.cipher), escaped(&peer.tls));
     let _ = writeln!(
         out,
@@ -169,6 +172,7 @@ pub(super) mod tests {
             transport: wild("udp"),
             remote: ([192, 0, 2, 1], 1194).into(),
             addresses: vec![[10, 8, 0, 2].into()],
+            networks: vec![wild("10.9.0.0/24")],
             cipher: wild("AES-256-GCM"),
             tls: wild("TLS 1.3\r"),
             connected_seconds: 0,

@@ -132,7 +132,7 @@ impl Tunnel<'_> {
         let usage = self.log.clone();
         tables.add(move || usage.usage());
         let beside = status::Beside {
-            expiry: expiry.clone(),
+            expiry: Some(expiry.clone()),
             confinement: member.startup().confinement.clone(),
             tables: tables.clone(),
             endpoints: self.shared.as_ref().map(|shared| shared.names.clone()).unwrap_or_default(),

@@ -5,23 +5,27 @@ mod hooks;
 mod names;
 mod network;
 mod orders;
+mod reload;
+mod save;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use adit_config::wireguard::{self as file, Parsed};
 use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
-use adit_io::{DriverError, Netlink, TunConfig};
-use adit_wireguard::{AllowedIp, Changes, PeerChange, PresharedKey, PrivateKey, PublicKey};
+use adit_io::{DriverError, Handle, Netlink, TunConfig};
+use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PresharedKey, PrivateKey, PublicKey};
 
 use self::hooks::{Hooks, Moment};
 use self::names::Endpoints;
 use self::orders::Orders;
+use self::reload::Holds;
 use super::notify::Notifier;
 use super::startup::Member;
 use super::tunnel::tell_end;
 use super::{Args, Failure, privileges};
 use crate::log::Logger;
+use crate::status;
 use crate::wireguard::{self, Settings, UapiSocket};
 
 /// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
@@ -76,7 +80,10 @@ impl Tunnel<'_> {
         let access = helper.access();
         tunnel.driver().use_helper(access, true).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
-        let orders = Orders::new(tunnel.orders(), waiting, self.log.clone());
+        let holds = Holds { config: self.parsed.config.clone(), settings };
+        let beside = (tunnel.orders(), holds);
+        let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
+        let _socket = self.show(tunnel.orders().handle(), member);
         member.take_orders(orders.receiver()).map_err(no_signals)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
@@ -93,6 +100,23 @@ impl Tunnel<'_> {
         drop(helper);
         orders.post_down();
         orders.failure().map_or_else(|| outcome(ended), Err)
+    }
+
+    /// The socket of `adit status`. A tunnel that cannot be asked for its status is still a tunnel.
+    fn show(&mut self, handle: Handle<Interface>, member: &Member<'_>) -> Option<status::Socket> {
+        let beside = status::Beside {
+            expiry: None,
+            confinement: member.startup().confinement.clone(),
+            tables: status::OtherTables::default(),
+            endpoints: Vec::new(),
+        };
+        let served = status::serve(&self.name, handle, beside);
+        served
+            .inspect_err(|error| {
+                let text = format_args!("`adit status` will not see this tunnel: {error}");
+                self.log.log(Severity::Warning, text);
+            })
+            .ok()
     }
 
     /// The interface's name; the file has it, as it was found good.

@@ -10,5 +10,6 @@ mod load;
 mod nat;
 mod others;
 mod provisioned;
+mod running_files;
 mod traffic;
 mod wg_quick;

@@ -1,6 +1,6 @@
 //! What the system is to look like, by wg-quick's rules (wg-quick(8)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use adit_config::wireguard::{AllowedIp, Config, Interface, Parsed, Table};
@@ -93,9 +93,14 @@ pub(super) fn settings(config: &Config, mtu: u16, table: RouteTable) -> TunnelSe
 }
 
 /// The allowed IPs of all peers, those with long prefixes first: so wg-quick adds them.
-fn allowed_ips(config: &Config) -> Vec<IpNet> {
+pub(super) fn allowed_ips(config: &Config) -> Vec<IpNet> {
     let mut owners: BTreeMap<IpNet, [u8; 32]> = BTreeMap::new();
+    let mut known = BTreeSet::new();
     for peer in &config.peers {
+        if !known.insert(peer.public_key) {
+            // A second section of the same peer is in place of the first.
+            owners.retain(|_, owner| *owner != peer.public_key);
+        }
         for change in &peer.allowed_ips {
             match change {
                 AllowedIp::Add(net) => {

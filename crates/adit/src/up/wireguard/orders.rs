@@ -1,6 +1,7 @@
 //! What signals ask of a WireGuard tunnel, and its hooks while it runs.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -8,6 +9,8 @@ use std::thread;
 use adit_core::{Command, Severity};
 
 use super::hooks::{Waiting, WaitingHook};
+use super::reload::{self, Holds};
+use super::save;
 use crate::log::Logger;
 use crate::up::Failure;
 use crate::up::signals::{Order, Receiver};
@@ -18,7 +21,9 @@ use crate::wireguard;
 pub(super) struct Orders(Arc<Shared>);
 
 struct Shared {
+    file: PathBuf,
     interface: wireguard::Orders,
+    holds: Mutex<Holds>,
     hooks: Mutex<Waiting>,
     /// Why a hook ended the tunnel.
     failure: Mutex<Option<Failure>>,
@@ -27,9 +32,16 @@ struct Shared {
 }
 
 impl Orders {
-    pub(super) fn new(interface: wireguard::Orders, hooks: Waiting, log: Logger) -> Self {
+    /// For the tunnel of that file.
+    pub(super) fn new(
+        file: PathBuf,
+        (interface, holds): (wireguard::Orders, Holds),
+        hooks: Waiting,
+        log: Logger,
+    ) -> Self {
         let (hooks, failure, ending) = (Mutex::new(hooks), Mutex::new(None), AtomicBool::new(false));
-        Orders(Arc::new(Shared { interface, hooks, failure, ending, log }))
+        let holds = Mutex::new(holds);
+        Orders(Arc::new(Shared { file, interface, holds, hooks, failure, ending, log }))
     }
 
     /// How the tunnel takes orders.
@@ -38,7 +50,8 @@ impl Orders {
         Box::new(move |order| match order {
             Order::Shutdown => orders.end(),
             Order::Restart => orders.command(Command::Restart),
-            Order::Reload | Order::Status => true,
+            Order::Reload => orders.apart("adit-reload", Orders::reload).is_ok(),
+            Order::Status => orders.apart("adit-status", Orders::tell_status).is_ok(),
         })
     }
 
@@ -48,16 +61,58 @@ impl Orders {
         if hooks.is_empty() {
             return Ok(());
         }
-        let orders = self.clone();
-        let work = move || {
+        self.apart("adit-hooks", move |orders| {
             let mut log = orders.0.log.clone();
             if let Err(why) = hooks.into_iter().try_for_each(|hook| hook.run(&mut log)) {
                 *lock(&orders.0.failure) = Some(Failure::World(why));
                 orders.0.ending.store(true, Ordering::SeqCst);
                 orders.command(Command::Shutdown);
             }
-        };
-        thread::Builder::new().name("adit-hooks".to_owned()).spawn(work).map(drop)
+        })
+    }
+
+    /// On a thread of its own, as files may lie on slow disks and the interface takes its time.
+    fn apart(&self, name: &str, work: impl FnOnce(&Orders) + Send + 'static) -> io::Result<()> {
+        let orders = self.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || work(&orders)).map(drop)
+    }
+
+    fn reload(&self) {
+        let (mut log, shared) = (self.0.log.clone(), &self.0);
+        // What comes meanwhile waits here.
+        let mut holds = lock(&shared.holds);
+        if let Err(why) = reload::reload(&shared.file, &shared.interface, &mut holds, &mut log) {
+            why.lines().for_each(|line| log.log(Severity::Error, line));
+            log.log(Severity::Error, format_args!("SIGHUP: {} changes nothing", shared.file.display()));
+        }
+    }
+
+    /// A line for each peer.
+    fn tell_status(&self) {
+        let (mut log, status) = (self.0.log.clone(), self.0.interface.status());
+        for peer in status.iter().flat_map(|status| &status.peers) {
+            let detail = &peer.detail;
+            let endpoint = detail.endpoint.map_or_else(|| "no endpoint".to_owned(), |it| it.to_string());
+            let text = format_args!(
+                "peer {}: {endpoint}, {} bytes sent, {} bytes received",
+                detail.public_key, detail.sent_bytes, detail.received_bytes
+            );
+            log.log(Severity::Info, text);
+        }
+    }
+
+    /// `SaveConfig`.
+    fn save(&self) {
+        let (mut log, shared) = (self.0.log.clone(), &self.0);
+        let holds = lock(&shared.holds);
+        if !holds.config.interface.save_config {
+            return;
+        }
+        let Some(status) = shared.interface.status() else { return };
+        if let Err(error) = save::save(&shared.file, &holds.config.interface, &status) {
+            let file = shared.file.display();
+            log.log(Severity::Error, format_args!("{file}: SaveConfig: it cannot be written: {error}"));
+        }
     }
 
     /// Begins the end, and does not wait for it: PreDown's commands may ask the interface. False when it has ended.
@@ -66,16 +121,12 @@ impl Orders {
             return true;
         }
         let hooks = std::mem::take(&mut self.hooks().pre_down);
-        if hooks.is_empty() {
-            return self.command(Command::Shutdown);
-        }
-        let orders = self.clone();
-        let work = move || {
+        let work = move |orders: &Orders| {
             orders.run_to_the_last(hooks);
+            orders.save();
             orders.command(Command::Shutdown);
         };
-        let started = thread::Builder::new().name("adit-hooks".to_owned()).spawn(work);
-        started.is_ok() || self.command(Command::Shutdown)
+        self.apart("adit-hooks", work).is_ok() || self.command(Command::Shutdown)
     }
 
     /// Runs PostDown's commands, unless a command of PostUp failed.

@@ -1,0 +1,119 @@
+//! SIGHUP: the file is read again, and what it says now holds at once, as by `wg syncconf`: peers that stay keep their
+//! sessions. Addresses, routes and name servers follow. A file with a mistake changes nothing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use adit_config::wireguard::{Config, Parsed, Table};
+use adit_core::{RouteTable, Severity, TunnelSettings};
+use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
+
+use super::names::{self, Endpoints};
+use super::{changes, network};
+use crate::configuration::{self, Dialect};
+use crate::log::Logger;
+use crate::up::Failure;
+use crate::up::tunnel::place_in;
+use crate::wireguard;
+
+/// What holds.
+pub(super) struct Holds {
+    /// The file as it was read last.
+    pub(super) config: Config,
+    /// What the system looks like.
+    pub(super) settings: TunnelSettings,
+}
+
+/// Reads the file and has the interface take what it says.
+///
+/// # Errors
+/// Why nothing was changed: one reason a line.
+pub(super) fn reload(
+    file: &Path,
+    interface: &wireguard::Orders,
+    holds: &mut Holds,
+    log: &mut Logger,
+) -> Result<(), String> {
+    let read = configuration::read(file).map_err(|error| error.to_string())?;
+    let Dialect::WireGuard(parsed) = read else {
+        return Err(format!("{}: it is no WireGuard file any more", file.display()));
+    };
+    for why in fixed(file, &holds.config, &holds.settings, &parsed) {
+        log.log(Severity::Warning, why);
+    }
+    let endpoints = names::look_up(file, &parsed, log).map_err(|failure| match failure {
+        Failure::World(why) | Failure::Configuration(why) => why,
+    })?;
+    let status = interface.status().ok_or("the tunnel has ended")?;
+    let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
+    let changes = differences(&parsed.config, &endpoints, &status, by_mark);
+    let outcome = interface.configure(Box::new(changes)).ok_or("the tunnel has ended")?;
+    outcome.map_err(|error| error.to_string())?;
+    let mut config = parsed.config;
+    // They hold until the next start.
+    config.interface.table = holds.config.interface.table.clone();
+    config.interface.mtu = holds.config.interface.mtu;
+    let mut settings = network::settings(&config, holds.settings.mtu, holds.settings.table);
+    if !by_mark {
+        settings.routes.retain(|route| !is_new_default(&holds.settings, route.destination.prefix_len()));
+    }
+    if settings != holds.settings {
+        interface.handle().reply(Reply::Tunnel(settings.clone()));
+    }
+    *holds = Holds { config, settings };
+    log.log(Severity::Info, format_args!("SIGHUP: {} holds", file.display()));
+    Ok(())
+}
+
+/// A default route in the main table would lead the tunnel's own datagrams into it.
+fn is_new_default(settings: &TunnelSettings, prefix_len: u8) -> bool {
+    settings.table == RouteTable::Main && prefix_len == 0
+}
+
+/// What the file says otherwise than before and holds from the next start on, in words with its line.
+fn fixed(file: &Path, before: &Config, settings: &TunnelSettings, parsed: &Parsed) -> Vec<String> {
+    let (old, new) = (&before.interface, &parsed.config.interface);
+    let by_mark = matches!(settings.table, RouteTable::ByMark(_));
+    let has_default = |config: &Config| network::allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
+    // A mark, and rules by it, are there from the start on or never.
+    let first_default = new.table == Table::Auto && !by_mark && has_default(&parsed.config);
+    let changed = [
+        ("MTU", old.mtu != new.mtu),
+        ("Table", old.table != new.table),
+        ("FwMark", by_mark && old.fwmark != new.fwmark),
+        ("PreUp", old.pre_up != new.pre_up),
+        ("PostUp", old.post_up != new.post_up),
+        ("PreDown", old.pre_down != new.pre_down),
+        ("PostDown", old.post_down != new.post_down),
+        ("AllowedIPs", first_default && !has_default(before)),
+    ];
+    let changed = changed.into_iter().filter(|(_, changed)| *changed);
+    changed
+        .map(|(key, _)| {
+            let what = if key == "AllowedIPs" { "a first default route" } else { key };
+            format!("{}: {what} changes at the next start", place_in(&parsed.report, file, &[key]))
+        })
+        .collect()
+}
+
+/// What makes a running interface that of the file.
+fn differences(config: &Config, endpoints: &Endpoints, status: &Status, by_mark: bool) -> Changes {
+    let mut all = changes(config, endpoints);
+    let stays: BTreeSet<PublicKey> = all.peers.iter().map(|peer| peer.public_key).collect();
+    let current = |key: &PublicKey| status.peers.iter().find(|peer| peer.detail.public_key == *key);
+    for peer in &mut all.peers {
+        peer.persistent_keepalive = Some(peer.persistent_keepalive.unwrap_or_default());
+        // Where a peer is already, it need not be moved to.
+        peer.endpoint = peer
+            .endpoint
+            .filter(|new| current(&peer.public_key).and_then(|it| it.detail.endpoint) != Some(*new));
+    }
+    let gone = status.peers.iter().map(|peer| peer.detail.public_key).filter(|key| !stays.contains(key));
+    let gone = gone.map(|key| PeerChange { remove: true, ..PeerChange::new(key) });
+    all.peers = gone.chain(std::mem::take(&mut all.peers)).collect();
+    all.replace_peers = false;
+    // Whatever port the system chose is as good as another.
+    all.listen_port = all.listen_port.filter(|port| *port != 0);
+    all.fwmark = (!by_mark).then(|| config.interface.fwmark.unwrap_or_default());
+    all
+}

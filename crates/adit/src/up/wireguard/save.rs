@@ -1,0 +1,172 @@
+//! `SaveConfig`: the file is written anew from what runs, as `wg-quick save` does: what `wg showconf` shows, and the keys that
+//! are wg-quick's own.
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use adit_config::wireguard::{Interface, Table};
+use adit_wireguard::{PeerStatus, Status};
+use zeroize::Zeroizing;
+
+/// Writes the file. Its name stands for the old one or for the whole new one.
+///
+/// # Errors
+/// When it cannot be written; the old one is there then.
+pub(super) fn save(file: &Path, interface: &Interface, status: &Status) -> io::Result<()> {
+    // A link stays one, to the new file.
+    let file = fs::canonicalize(file)?;
+    let mut name = file.as_os_str().to_owned();
+    name.push(".tmp");
+    let new = Path::new(&name);
+    // What is left of a process that was killed may have other rights.
+    match fs::remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    let written = output.write_all(text(interface, status).as_bytes()).and_then(|()| output.sync_all());
+    let renamed = written.and_then(|()| fs::rename(new, &file));
+    if renamed.is_err() {
+        let _ = fs::remove_file(new);
+    }
+    renamed
+}
+
+/// The text. Writing to a string does not fail.
+fn text(interface: &Interface, status: &Status) -> Zeroizing<String> {
+    // Keys are not left behind by a string that grows.
+    let mut text = Zeroizing::new(String::with_capacity(size(interface, status)));
+    text.push_str("[Interface]\n");
+    own_keys(&mut text, interface);
+    if status.listen_port != 0 {
+        let _ = writeln!(text, "ListenPort = {}", status.listen_port);
+    }
+    if status.fwmark != 0 {
+        let _ = writeln!(text, "FwMark = {:#x}", status.fwmark);
+    }
+    if let Some(key) = &status.private_key {
+        let _ = writeln!(text, "PrivateKey = {}", *key.to_base64());
+    }
+    status.peers.iter().for_each(|it| peer(&mut text, it));
+    text
+}
+
+/// An upper bound of the text's length in bytes.
+fn size(interface: &Interface, status: &Status) -> usize {
+    let Interface { pre_up, post_up, pre_down, post_down, search, .. } = interface;
+    let words = [pre_up, post_up, pre_down, post_down, search].into_iter().flatten();
+    let prefixes: usize = status.peers.iter().map(|peer| peer.detail.allowed_ips.len()).sum();
+    let single = interface.addresses.len() + interface.dns.len() + prefixes;
+    words.map(|word| word.len() + 20).sum::<usize>() + single * 70 + status.peers.len() * 400 + 1000
+}
+
+fn own_keys(text: &mut String, interface: &Interface) {
+    for address in &interface.addresses {
+        let _ = writeln!(text, "Address = {address}");
+    }
+    let servers = interface.dns.iter().map(ToString::to_string);
+    for word in servers.chain(interface.search.iter().cloned()) {
+        let _ = writeln!(text, "DNS = {word}");
+    }
+    if let Some(mtu) = interface.mtu {
+        let _ = writeln!(text, "MTU = {mtu}");
+    }
+    let _ = match &interface.table {
+        Table::Auto => Ok(()),
+        Table::Off => writeln!(text, "Table = off"),
+        Table::Number(number) => writeln!(text, "Table = {number}"),
+        Table::Name(name) => writeln!(text, "Table = {name}"),
+    };
+    text.push_str("SaveConfig = true\n");
+    for (key, commands) in [
+        ("PreUp", &interface.pre_up),
+        ("PostUp", &interface.post_up),
+        ("PreDown", &interface.pre_down),
+        ("PostDown", &interface.post_down),
+    ] {
+        for command in commands {
+            let _ = writeln!(text, "{key} = {command}");
+        }
+    }
+}
+
+fn peer(text: &mut String, PeerStatus { detail, preshared_key }: &PeerStatus) {
+    let _ = writeln!(text, "\n[Peer]\nPublicKey = {}", detail.public_key);
+    if !preshared_key.is_none() {
+        let _ = writeln!(text, "PresharedKey = {}", *preshared_key.to_base64());
+    }
+    if !detail.allowed_ips.is_empty() {
+        let nets: Vec<String> = detail.allowed_ips.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "AllowedIPs = {}", nets.join(", "));
+    }
+    if let Some(endpoint) = detail.endpoint {
+        let _ = writeln!(text, "Endpoint = {endpoint}");
+    }
+    if detail.persistent_keepalive != 0 {
+        let _ = writeln!(text, "PersistentKeepalive = {}", detail.persistent_keepalive);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use adit_testbed::Scratch;
+    use adit_wireguard::{PeerDetail, PresharedKey, PrivateKey, PublicKey};
+
+    use super::*;
+
+    fn status() -> Status {
+        let detail = PeerDetail {
+            public_key: PublicKey([2; 32]),
+            endpoint: Some("[2001:db8::1]:7".parse().expect("an address")),
+            last_handshake: None,
+            received_bytes: 0,
+            sent_bytes: 0,
+            persistent_keepalive: 25,
+            allowed_ips: vec![
+                "10.0.0.0/24".parse().expect("a network"),
+                "fd00::/64".parse().expect("a network"),
+            ],
+            last_timestamp: None,
+        };
+        Status {
+            private_key: PrivateKey::new([0x40; 32]),
+            listen_port: 51820,
+            fwmark: 0xca6c,
+            peers: vec![PeerStatus { detail, preshared_key: PresharedKey::new([3; 32]) }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_is_the_owners() {
+        let scratch = Scratch::create("save").expect("a directory");
+        let lines = "Address = 10.0.0.1/24\nDNS = 10.0.0.53\nDNS = corp.example\nMTU = 1400\nTable = 7\n\
+                     SaveConfig = true\nPreUp = true # kept\nPostDown = echo %i\n";
+        let file = scratch.write("wg0.conf", &format!("[Interface]\n{lines}")).expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        let read = || {
+            let text = fs::read(&file).expect("a file");
+            adit_config::wireguard::parse(&text, "wg0.conf").expect("a good file").config
+        };
+        let before = read();
+        save(&file, &before.interface, &status()).expect("written");
+        let text = fs::read_to_string(&file).expect("a file");
+        assert!(
+            text.starts_with(&format!(
+                "[Interface]\n{lines}ListenPort = 51820\nFwMark = 0xca6c\nPrivateKey = "
+            )),
+            "{text}"
+        );
+        assert!(text.len() <= size(&before.interface, &status()));
+        let after = read();
+        assert_eq!(after.interface.private_key.as_ref().map(|key| *key.bytes()), Some([0x40; 32]));
+        assert_eq!(after.peers[0].endpoint.as_ref().map(|it| it.host.as_str()), Some("2001:db8::1"));
+        assert_eq!((after.peers[0].allowed_ips.len(), after.peers[0].persistent_keepalive), (2, Some(25)));
+        assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+        assert!(!scratch.path().join("wg0.conf.tmp").exists());
+    }
+}

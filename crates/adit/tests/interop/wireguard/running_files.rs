@@ -1,0 +1,156 @@
+//! What a file's tunnel does while it runs: SIGHUP, `adit status`, and `SaveConfig` at its end.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use adit_testbed::{Process, can_run, wait_until, wait_until_reachable};
+
+use super::bed::{End, PORT, PROGRAMS, Program, WAIT, joined};
+use super::files::up;
+
+/// A server that runs, and the file of its client, which runs too. The text is the rest of its `[Interface]`, and what the
+/// client reaches besides the server.
+struct Running {
+    ends: [End; 2],
+    file: PathBuf,
+    adit: Process,
+}
+
+impl Running {
+    fn start(interface: &str, allowed: &str) -> Self {
+        let ends = joined([Program::Adit; 2]);
+        let [server, client] = &ends;
+        server.start().unwrap();
+        server.set_key();
+        server.add_peer(client, None);
+        server.bring_up();
+        server.namespace.ip(&["address", "add", "192.0.2.9/32", "dev", "lo"]).unwrap();
+        let file = client.scratch.path().join(format!("{}.conf", client.device));
+        write(&ends, &file, interface, allowed);
+        let adit = up(client, &[&file]);
+        wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
+        Running { ends, file, adit }
+    }
+
+    fn handshakes(&self) -> String {
+        self.ends[1].wg("show DEV latest-handshakes").unwrap()
+    }
+
+    fn routes(&self) -> String {
+        self.ends[1].namespace.ip(&["route", "show", "dev", &self.ends[1].device]).unwrap()
+    }
+}
+
+fn write(ends: &[End; 2], file: &PathBuf, interface: &str, allowed: &str) {
+    let [server, client] = ends;
+    let key = std::fs::read_to_string(&client.key_file).unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {}/24\n{interface}\n[Peer]\nPublicKey = {}\n\
+         AllowedIPs = 10.77.0.0/24{allowed}\nEndpoint = {}:{PORT}\nPersistentKeepalive = 25\n",
+        key.trim(),
+        client.inner(),
+        server.public_key,
+        server.outer()
+    );
+    std::fs::write(file, text).unwrap();
+}
+
+#[test]
+fn sighup_takes_what_changed_and_keeps_the_session() {
+    if !can_run("sighup_takes_what_changed_and_keeps_the_session", &PROGRAMS) {
+        return;
+    }
+    let mut running = Running::start("", "");
+    let before = running.handshakes();
+    let other = "192.0.2.9".parse().unwrap();
+    assert!(!running.ends[1].is_answered(other));
+    write(&running.ends, &running.file, "MTU = 1300", ", 192.0.2.9/32");
+    running.adit.hang_up();
+    running.adit.wait_for_line(0, "SIGHUP: ", WAIT).unwrap();
+    wait_until("the route", WAIT, || running.routes().contains("192.0.2.9")).unwrap();
+    wait_until_reachable(&running.ends[1].namespace, other, WAIT).unwrap();
+    assert_eq!(running.handshakes(), before, "the session was lost");
+    let log = running.adit.log();
+    assert!(log.contains(".conf:4: MTU changes at the next start"), "{log}");
+
+    let mark = running.adit.mark();
+    let good = std::fs::read_to_string(&running.file).unwrap();
+    std::fs::write(&running.file, good.replace("192.0.2.9/32", "192.0.2.9/33")).unwrap();
+    running.adit.hang_up();
+    running.adit.wait_for_line(mark, "changes nothing", WAIT).unwrap();
+    assert!(running.adit.log().contains(".conf:7: AllowedIPs: "), "{}", running.adit.log());
+    assert!(running.ends[1].is_answered(other));
+
+    write(&running.ends, &running.file, "", "");
+    running.adit.hang_up();
+    wait_until("the route to go", WAIT, || !running.routes().contains("192.0.2.9")).unwrap();
+    assert!(!running.ends[1].is_answered(other));
+    assert_eq!(running.handshakes(), before, "the session was lost");
+    let without_peer = good.split("[Peer]").next().unwrap().to_owned();
+    std::fs::write(&running.file, without_peer).unwrap();
+    running.adit.hang_up();
+    wait_until("the peer to go", WAIT, || running.handshakes().is_empty()).unwrap();
+    assert!(running.adit.terminate(WAIT).unwrap().success());
+}
+
+#[test]
+fn status_shows_peers_in_one_form() {
+    if !can_run("status_shows_peers_in_one_form", &PROGRAMS) {
+        return;
+    }
+    let mut running = Running::start("", ", 192.0.2.9/32");
+    let [server, client] = &running.ends;
+    let status = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        command.arg("status").args(arguments);
+        client.namespace.run(command).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&status(&["--json", &client.device])).unwrap();
+    let report = &json[0];
+    assert_eq!((&report["role"], &report["device"]), (&"wireguard".into(), &client.device.as_str().into()));
+    let peer = &report["peers"][0];
+    assert_eq!(peer["name"], server.public_key.as_str());
+    assert_eq!(peer["remote"], format!("{}:{PORT}", server.outer()));
+    assert_eq!(peer["addresses"], serde_json::json!(["192.0.2.9"]));
+    assert_eq!(peer["networks"], serde_json::json!(["10.77.0.0/24"]));
+    assert!(peer["bytes_received"].as_u64().unwrap() > 0 && peer["last_handshake_seconds_ago"].is_u64());
+    let text = status(&[&client.device]);
+    assert!(text.contains(&server.public_key) && text.contains("networks   10.77.0.0/24"), "{text}");
+    assert!(running.adit.terminate(WAIT).unwrap().success());
+}
+
+#[test]
+fn the_file_is_saved_at_the_end() {
+    if !can_run("the_file_is_saved_at_the_end", &PROGRAMS) {
+        return;
+    }
+    let mut running = Running::start("SaveConfig = true\nPostDown = true # kept", "");
+    let other = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+    running.ends[1]
+        .wg(&format!("set DEV peer {other} allowed-ips 10.79.0.0/16 persistent-keepalive 7"))
+        .unwrap();
+    assert!(running.adit.terminate(WAIT).unwrap().success());
+    let text = std::fs::read_to_string(&running.file).unwrap();
+    let [server, client] = &running.ends;
+    let key = std::fs::read_to_string(&client.key_file).unwrap();
+    for line in [
+        "Address = 10.77.0.2/24",
+        "SaveConfig = true",
+        "PostDown = true # kept",
+        &format!("PrivateKey = {}", key.trim()),
+        &format!("PublicKey = {}", server.public_key),
+        &format!("Endpoint = {}:{PORT}", server.outer()),
+        &format!("PublicKey = {other}"),
+        "AllowedIPs = 10.79.0.0/16",
+        "PersistentKeepalive = 7",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+    assert_eq!(std::fs::metadata(&running.file).unwrap().permissions().mode() & 0o777, 0o600);
+    // What was saved can be run, and `wg` has what it had.
+    let mut again = up(client, &[&running.file]);
+    wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
+    assert!(client.wg("show DEV allowed-ips").unwrap().contains("10.79.0.0/16"));
+    assert!(again.terminate(WAIT).unwrap().success());
+}
