@@ -87,8 +87,8 @@ impl Routing {
     ///
     /// # Errors
     /// When the system does not tell its routes.
-    pub fn free_table(&mut self, first: u32) -> io::Result<u32> {
-        by_mark::free_table(&mut self.netlink, first)
+    pub fn free_table(first: u32) -> io::Result<u32> {
+        by_mark::free_table(&mut Netlink::open()?, first)
     }
 
     /// Index of the device; 0 if it is in another network namespace.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_config::openvpn::{Parsed, documentation};
+use adit_config::openvpn::documentation;
 use adit_config::{Disposition, Kind, Problem};
 
 use crate::configuration::{self, Dialect, Unusable};
@@ -33,15 +33,13 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let (mut good, mut failed) = (Vec::new(), None);
     for file in &args.files {
         match check(file, args.all) {
-            Ok(Dialect::OpenVpn(parsed)) => good.push((file.as_path(), parsed)),
-            // `adit up` does not run it, so it contradicts none.
-            Ok(Dialect::WireGuard(_)) => {}
+            Ok(dialect) => good.push((file.as_path(), dialect)),
             Err(code) => {
                 failed.get_or_insert(code);
             }
         }
     }
-    let all: Vec<(&Path, &Parsed)> = good.iter().map(|(file, parsed)| (*file, &**parsed)).collect();
+    let all: Vec<(&Path, &Dialect)> = good.iter().map(|(file, dialect)| (*file, dialect)).collect();
     match (up::contradictions(&all), failed) {
         (Err(why), _) => exit::usage(format_args!("cannot be used together:\n{why}")),
         (Ok(()), failed) => failed.unwrap_or(ExitCode::SUCCESS),
@@ -50,17 +48,14 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 /// Says what becomes of one file. An error is the exit code.
 fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
-    match configuration::read_any(file) {
+    match configuration::read(file) {
         Ok(dialect) => {
-            let (report, warnings) = match &dialect {
-                Dialect::OpenVpn(parsed) => (&parsed.report, &parsed.warnings),
-                Dialect::WireGuard(parsed) => (&parsed.report, &parsed.warnings),
-            };
+            let (report, warnings) = (dialect.report(), dialect.warnings());
             tell(report, all);
             warnings.iter().filter(|warning| !is_told(warning, report)).for_each(|warning| {
                 exit::say(format_args!("{warning} (warning)"));
             });
-            exit::say(format_args!("{}: {}", file.display(), verdict(&dialect)));
+            exit::say(format_args!("{}: can be used", file.display()));
             Ok(dialect)
         }
         Err(Unusable::Wrong(failure)) => {
@@ -68,15 +63,6 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
             Err(exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display())))
         }
         Err(error) => Err(exit::usage(error)),
-    }
-}
-
-fn verdict(dialect: &Dialect) -> &'static str {
-    match dialect {
-        Dialect::OpenVpn(_) => "can be used",
-        Dialect::WireGuard(_) => {
-            "a WireGuard file without mistakes (`wg-quick up` runs it; `adit up` does not yet)"
-        }
     }
 }
 

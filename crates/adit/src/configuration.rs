@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use adit_config::openvpn::{Config, Crl, KeyPassword, Parsed, Role, parse};
-use adit_config::{Failure, Problem, wireguard};
+use adit_config::{Disposition, Failure, Problem, wireguard};
 use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -21,11 +21,6 @@ pub(crate) enum Unusable {
     /// It is wrong: one problem a line.
     #[error("{0}")]
     Wrong(#[from] Failure),
-    /// It is WireGuard's, where OpenVPN's alone is of use.
-    #[error(
-        "{0}: it is a WireGuard file, and `adit up` runs OpenVPN's alone; `adit check` reads it, `wg-quick up` runs it"
-    )]
-    WireGuard(String),
 }
 
 /// A configuration, by its dialect.
@@ -36,22 +31,31 @@ pub(crate) enum Dialect {
     WireGuard(Box<wireguard::Parsed>),
 }
 
-/// Reads and checks the configuration in `path`, whatever its dialect.
-pub(crate) fn read_any(path: &Path) -> Result<Dialect, Unusable> {
+impl Dialect {
+    /// What became of each line.
+    pub(crate) fn report(&self) -> &[Disposition] {
+        match self {
+            Dialect::OpenVpn(parsed) => &parsed.report,
+            Dialect::WireGuard(parsed) => &parsed.report,
+        }
+    }
+
+    /// Points that do not stop the tunnel but that its owner should know.
+    pub(crate) fn warnings(&self) -> &[Problem] {
+        match self {
+            Dialect::OpenVpn(parsed) => &parsed.warnings,
+            Dialect::WireGuard(parsed) => &parsed.warnings,
+        }
+    }
+}
+
+/// Reads and checks the configuration in `path`, whatever its dialect, with the files that it names.
+pub(crate) fn read(path: &Path) -> Result<Dialect, Unusable> {
     let text = text(path)?;
     if wireguard::is_recognized(&text) {
         return Ok(Dialect::WireGuard(Box::new(wireguard_file(path, &text)?)));
     }
     Ok(Dialect::OpenVpn(Box::new(openvpn_file(path, &text)?)))
-}
-
-/// Reads and checks the OpenVPN configuration in `path`, with the files that it names.
-pub(crate) fn read(path: &Path) -> Result<Parsed, Unusable> {
-    let text = text(path)?;
-    if wireguard::is_recognized(&text) {
-        return Err(Unusable::WireGuard(path.display().to_string()));
-    }
-    Ok(openvpn_file(path, &text)?)
 }
 
 fn text(path: &Path) -> Result<Zeroizing<Vec<u8>>, Unusable> {
@@ -210,7 +214,7 @@ mod tests {
         let file = scratch.write("client.conf", text).expect("a file");
         let warnings = || {
             let parsed = read(&file).expect("a good configuration");
-            parsed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+            parsed.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         // What is public may be read, and so may the configuration, as it holds no key.
         for path in [&ca, &file] {

@@ -1,7 +1,8 @@
 //! `adit up`: runs the tunnels of one or several configurations until it is told to stop.
 //!
-//! [`host`] has what a process has once: signals, rights, the service manager, the log. A [`tunnel`] has one configuration,
-//! and is set up and run on a thread of its own ([`run`]); [`startup`] is where they wait for each other.
+//! [`host`] has what a process has once: signals, rights, the service manager, the log. A [`tunnel`] has one configuration
+//! of OpenVPN's, and is set up and run on a thread of its own ([`run`]); [`wireguard`] has the same for one of wg-quick's
+//! files. [`startup`] is where they wait for each other.
 
 mod changes;
 mod client_settings;
@@ -34,6 +35,7 @@ mod tls;
 mod translate;
 mod tunnel;
 mod unlock;
+mod wireguard;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,11 +53,11 @@ pub(crate) mod fuzzing {
     pub(crate) use super::management::fuzzing::session;
 }
 
-/// Run the tunnels of OpenVPN configurations, clients or servers, in the foreground
+/// Run the tunnels of OpenVPN configurations and of WireGuard files, in the foreground
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configurations: .ovpn or .conf files. Each is a tunnel of its own: one that fails or ends leaves the others
-    /// as they are. Servers with the same `dev` are endpoints of one tunnel
+    /// as they are. OpenVPN servers with the same `dev` are endpoints of one tunnel
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// End all tunnels when the first ends, for whatever reason

@@ -1,14 +1,18 @@
 //! What several configurations of one process cannot have both, found before anything starts.
 
+mod networks;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use adit_config::openvpn::{Family, Listen, Log, ManagementAddress, Parsed, Process, Role};
+use adit_config::wireguard;
 use adit_core::Transport;
 
 use super::endpoints;
-use super::tunnel::place;
+use super::tunnel::{place, place_in};
+use crate::configuration::Dialect;
 
 /// Something that one tunnel of the machine alone can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +72,7 @@ fn overlap(one: IpAddr, other: IpAddr) -> bool {
 ///
 /// # Errors
 /// When there is any.
-pub(crate) fn check(all: &[(&Path, &Parsed)]) -> Result<(), String> {
+pub(crate) fn check(all: &[(&Path, &Dialect)]) -> Result<(), String> {
     let mut problems = Vec::new();
     for (number, (file, parsed)) in all.iter().enumerate() {
         for (other_file, other) in all.iter().take(number) {
@@ -79,26 +83,44 @@ pub(crate) fn check(all: &[(&Path, &Parsed)]) -> Result<(), String> {
 }
 
 fn compare(
-    (file, parsed): (&Path, &Parsed),
-    (other_file, other): (&Path, &Parsed),
+    (file, dialect): (&Path, &Dialect),
+    (other_file, of_other): (&Path, &Dialect),
     problems: &mut Vec<String>,
 ) {
     if same_file(file, other_file) {
         problems.push(format!("{}: the same file is named twice", file.display()));
         return;
     }
-    let one_tunnel = endpoints::are_one_tunnel(parsed, other);
+    let one_tunnel = endpoints::share_a_tunnel((file, dialect), (other_file, of_other));
+    let is_beside = |resource: &Resource| {
+        let mixed = matches!(dialect, Dialect::WireGuard(_)) != matches!(of_other, Dialect::WireGuard(_));
+        one_tunnel && mixed && matches!(resource, Resource::Device(_) | Resource::Address(Transport::Udp, ..))
+    };
+    let (one, theirs) = (resources((file, dialect)), resources((other_file, of_other)));
+    for (resource, directives) in one {
+        let is_taken = |(theirs, of_other): &&Taken| {
+            let shared = one_tunnel && directives == *of_other && SHARED.contains(&directives);
+            resource.excludes(theirs) && !shared && !is_beside(&resource)
+        };
+        let Some((_, directives_there)) = theirs.iter().find(is_taken) else { continue };
+        let here = place_in(dialect.report(), file, directives);
+        let there = place_in(of_other.report(), other_file, directives_there);
+        problems.push(format!("{here}: {resource} is that of {there} too: each tunnel needs its own"));
+    }
+    let (parsed, other) = match (dialect, of_other) {
+        (Dialect::OpenVpn(parsed), Dialect::OpenVpn(other)) => (parsed, other),
+        (Dialect::WireGuard(beside), Dialect::OpenVpn(server)) if one_tunnel => {
+            let found = endpoints::contradictions_beside((file, beside), (other_file, server));
+            return problems.extend(found);
+        }
+        (Dialect::OpenVpn(server), Dialect::WireGuard(beside)) if one_tunnel => {
+            let found = endpoints::contradictions_beside((other_file, beside), (file, server));
+            return problems.extend(found);
+        }
+        _ => return networks::compare((file, dialect), (other_file, of_other), problems),
+    };
     if one_tunnel {
         problems.extend(endpoints::contradictions((file, parsed), (other_file, other)));
-    }
-    for (resource, directives) in resources(parsed) {
-        let is_taken = |(theirs, of_other): &(Resource, &'static [&'static str])| {
-            let shared = one_tunnel && directives == *of_other && SHARED.contains(&directives);
-            resource.excludes(theirs) && !shared
-        };
-        let Some((_, of_other)) = resources(other).into_iter().find(is_taken) else { continue };
-        let (here, there) = (place(parsed, file, directives), place(other, other_file, of_other));
-        problems.push(format!("{here}: {resource} is that of {there} too: each tunnel needs its own"));
     }
     for (directives, value) in settings(&parsed.config.process) {
         let theirs = settings(&other.config.process).into_iter().find(|(same, _)| *same == directives);
@@ -122,8 +144,30 @@ fn same_file(one: &Path, other: &Path) -> bool {
 /// The directives of what the endpoints of one tunnel share.
 const SHARED: [&[&str]; 2] = [&["dev"], &["ifconfig-pool-persist"]];
 
-/// What a tunnel takes for itself, and the directives that say so.
-fn resources(parsed: &Parsed) -> Vec<(Resource, &'static [&'static str])> {
+/// Something that a tunnel takes for itself, and the directives that say so.
+type Taken = (Resource, &'static [&'static str]);
+
+fn resources((file, dialect): (&Path, &Dialect)) -> Vec<Taken> {
+    match dialect {
+        Dialect::OpenVpn(parsed) => openvpn_resources(parsed),
+        Dialect::WireGuard(parsed) => wireguard_resources(file, parsed),
+    }
+}
+
+fn wireguard_resources(file: &Path, parsed: &wireguard::Parsed) -> Vec<Taken> {
+    let mut resources: Vec<Taken> = Vec::new();
+    if let Some(name) = file.to_str().and_then(wireguard::interface_name) {
+        // The file's name says it.
+        resources.push((Resource::Device(name.to_owned()), &[]));
+    }
+    if let Some(port) = parsed.config.interface.listen_port.filter(|port| *port != 0) {
+        let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        resources.push((Resource::Address(Transport::Udp, all, port), &["ListenPort"]));
+    }
+    resources
+}
+
+fn openvpn_resources(parsed: &Parsed) -> Vec<Taken> {
     const ADDRESS: &[&str] = &["local", "port", "lport", "proto", "server", "remote"];
     let (config, mut resources) = (&parsed.config, Vec::new());
     if let Some(name) = &config.device.name {
@@ -223,6 +267,7 @@ mod tests {
     fn between(one: &str, other: &str) -> Vec<String> {
         let client = |lines: &str| format!("client\nremote vpn.example\nauth-user-pass\n{lines}");
         let [one, other] = [parse("a.conf", &client(one)), parse("b.conf", &client(other))];
+        let [one, other] = [one, other].map(|parsed| Dialect::OpenVpn(Box::new(parsed)));
         let outcome = check(&[(Path::new("a.conf"), &one), (Path::new("b.conf"), &other)]);
         outcome.err().map(|why| why.lines().map(str::to_owned).collect()).unwrap_or_default()
     }
@@ -287,7 +332,8 @@ mod tests {
         let server = |name: &str, lines: &str| {
             let key = "dh none\n<cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
                        <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n";
-            parse(name, &format!("dev tun0\nifconfig-pool-persist /var/pool\n{lines}{key}"))
+            let text = format!("dev tun0\nifconfig-pool-persist /var/pool\n{lines}{key}");
+            Dialect::OpenVpn(Box::new(parse(name, &text)))
         };
         let udp = server("udp.conf", "server 10.8.0.0 255.255.255.0\nproto udp\n");
         let check = |lines: &str| {

@@ -7,17 +7,18 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use adit_config::openvpn::{Parsed, Role};
+use adit_config::openvpn::{Process, Role};
 use adit_core::Severity;
 use adit_io::{KillSwitch, Routing};
 
 use super::conflicts;
-use super::endpoints;
+use super::endpoints::{self, Shared};
 use super::notify;
 use super::signals::{Order, StartupSignals};
-use super::startup::{Member, Startup};
+use super::startup::{Member, Rights, Startup};
 use super::tunnel::{self, Tunnel};
-use super::{Args, Failure, KillSwitchScope};
+use super::{Args, Failure, KillSwitchScope, wireguard};
+use crate::configuration::Dialect;
 use crate::exit;
 use crate::log::{Logger, Logs};
 
@@ -40,26 +41,82 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
     forbid_core_files()?;
-    let parsed = tunnel::read(file)?;
-    let mut log = open_log(&mut Logs::default(), &parsed, None)?;
-    check_kill_switch(args, &[(file, &parsed)])?;
+    let dialect = tunnel::read(file)?;
+    let mut log = open_log(&mut Logs::default(), &dialect, None)?;
+    check_kill_switch(args, &[(file, &dialect)])?;
     turn_kill_switch_on(args, &mut log)?;
     // Names are looked up later.
     Routing::recover();
     notify::connect();
-    let startup = Startup::new(watch_signals()?, 1, !args.no_sandbox, log.clone());
-    let name = stem(file);
-    let parsed = Arc::new(parsed);
-    let as_read = Arc::clone(&parsed);
-    let tunnel = Tunnel { args, file, name, has_others: false, parsed, as_read, log, shared: None };
-    tunnel.run(startup.member())
+    let rights = rights(args, std::iter::once(&dialect));
+    let startup = Startup::new(watch_signals()?, 1, rights, log.clone());
+    let readable = Readable { file, name: stem(file), dialect };
+    Any::new(args, readable, (log, false), None).run(startup.member())
 }
 
 /// A configuration that can be run.
 struct Readable<'a> {
     file: &'a Path,
     name: String,
-    parsed: Parsed,
+    dialect: Dialect,
+}
+
+/// A tunnel of any dialect.
+enum Any<'a> {
+    OpenVpn(Box<Tunnel<'a>>),
+    WireGuard(Box<wireguard::Tunnel<'a>>),
+}
+
+impl<'a> Any<'a> {
+    fn new(
+        args: &'a Args,
+        Readable { file, name, dialect }: Readable<'a>,
+        (log, has_others): (Logger, bool),
+        shared: Option<Shared>,
+    ) -> Self {
+        match dialect {
+            Dialect::OpenVpn(parsed) => {
+                let parsed = Arc::from(parsed);
+                let as_read = Arc::clone(&parsed);
+                let unbound = shared.as_ref().map(|shared| shared.binding.server());
+                let tunnel = Tunnel { args, file, name, has_others, parsed, as_read, log, shared, unbound };
+                Any::OpenVpn(Box::new(tunnel))
+            }
+            Dialect::WireGuard(parsed) => {
+                let parsed = Arc::from(parsed);
+                let tunnel = wireguard::Tunnel { args, file, name, has_others, parsed, log, shared };
+                Any::WireGuard(Box::new(tunnel))
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Any::OpenVpn(tunnel) => &tunnel.name,
+            Any::WireGuard(tunnel) => &tunnel.name,
+        }
+    }
+
+    fn log(&self) -> Logger {
+        match self {
+            Any::OpenVpn(tunnel) => tunnel.log.clone(),
+            Any::WireGuard(tunnel) => tunnel.log.clone(),
+        }
+    }
+
+    fn run(self, member: Member<'_>) -> Result<(), Failure> {
+        match self {
+            Any::OpenVpn(tunnel) => tunnel.run(member),
+            Any::WireGuard(tunnel) => tunnel.run(member),
+        }
+    }
+}
+
+fn rights<'a>(args: &Args, mut all: impl Iterator<Item = &'a Dialect>) -> Rights {
+    match all.any(|dialect| matches!(dialect, Dialect::WireGuard(_))) {
+        true => Rights::Superuser,
+        false => Rights::All { sandbox: !args.no_sandbox },
+    }
 }
 
 fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
@@ -70,20 +127,21 @@ fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     {
         return Ok(code);
     }
-    let all: Vec<(&Path, &Parsed)> = readable.iter().map(|one| (one.file, &one.parsed)).collect();
+    let all: Vec<(&Path, &Dialect)> = readable.iter().map(|one| (one.file, &one.dialect)).collect();
     conflicts::check(&all).map_err(Failure::Configuration)?;
     check_kill_switch(args, &all)?;
+    let rights = rights(args, all.iter().map(|(_, dialect)| *dialect));
     let (tunnels, log) = with_logs(args, readable, &mut first);
     let Some(mut log) = log else { return Ok(first.unwrap_or(ExitCode::FAILURE)) };
     turn_kill_switch_on(args, &mut log)?;
     adit_io::allow_many_descriptors();
     Routing::recover();
     notify::connect();
-    let startup = Startup::new(watch_signals()?, tunnels.len(), !args.no_sandbox, log);
+    let startup = Startup::new(watch_signals()?, tunnels.len(), rights, log);
     thread::scope(|scope| {
         let (ended, ends) = mpsc::channel();
         for tunnel in tunnels {
-            let (member, ended, name) = (startup.member(), ended.clone(), tunnel.name.clone());
+            let (member, ended, name) = (startup.member(), ended.clone(), tunnel.name().to_owned());
             let work = move || {
                 // The other end is there until all have ended.
                 let _ = ended.send(run_caught(tunnel, member));
@@ -116,7 +174,7 @@ fn read_all(files: &[PathBuf]) -> (Vec<Readable<'_>>, Option<ExitCode>) {
     let (mut readable, mut first) = (Vec::new(), None);
     for (file, name) in files.iter().zip(names(files)) {
         match tunnel::read(file) {
-            Ok(parsed) => readable.push(Readable { file, name, parsed }),
+            Ok(dialect) => readable.push(Readable { file, name, dialect }),
             Err(failure) => {
                 let code = failure.exit();
                 first.get_or_insert(code);
@@ -132,17 +190,16 @@ fn with_logs<'a>(
     args: &'a Args,
     readable: Vec<Readable<'a>>,
     first: &mut Option<ExitCode>,
-) -> (Vec<Tunnel<'a>>, Option<Logger>) {
+) -> (Vec<Any<'a>>, Option<Logger>) {
     let (mut logs, mut tunnels, mut own) = (Logs::default(), Vec::new(), None);
-    let named: Vec<(&str, &Parsed)> = readable.iter().map(|one| (one.name.as_str(), &one.parsed)).collect();
+    let named: Vec<(&str, &Path, &Dialect)> =
+        readable.iter().map(|one| (one.name.as_str(), one.file, &one.dialect)).collect();
     let shared = endpoints::share(&named);
-    for (Readable { file, name, parsed }, shared) in readable.into_iter().zip(shared) {
-        match open_log(&mut logs, &parsed, Some(&name)) {
+    for (one, shared) in readable.into_iter().zip(shared) {
+        match open_log(&mut logs, &one.dialect, Some(&one.name)) {
             Ok(log) => {
-                own = own.or_else(|| open_log(&mut logs, &parsed, None).ok());
-                let parsed = Arc::new(parsed);
-                let as_read = Arc::clone(&parsed);
-                tunnels.push(Tunnel { args, file, name, has_others: true, parsed, as_read, log, shared });
+                own = own.or_else(|| open_log(&mut logs, &one.dialect, None).ok());
+                tunnels.push(Any::new(args, one, (log, true), shared));
             }
             Err(failure) => {
                 let code = failure.exit();
@@ -154,8 +211,8 @@ fn with_logs<'a>(
 }
 
 /// Runs a tunnel to its end. A fault in its code ends it alone.
-fn run_caught(tunnel: Tunnel<'_>, member: Member<'_>) -> Result<(), Failure> {
-    let mut log = tunnel.log.clone();
+fn run_caught(tunnel: Any<'_>, member: Member<'_>) -> Result<(), Failure> {
+    let mut log = tunnel.log();
     catch_unwind(AssertUnwindSafe(|| tunnel.run(member))).unwrap_or_else(|_| {
         let why = "a fault in adit ended this tunnel".to_owned();
         log.log(Severity::Error, &why);
@@ -184,8 +241,13 @@ fn forbid_core_files() -> Result<(), Failure> {
         .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))
 }
 
-fn open_log(logs: &mut Logs, parsed: &Parsed, name: Option<&str>) -> Result<Logger, Failure> {
-    logs.open(&parsed.config.process, name)
+fn open_log(logs: &mut Logs, dialect: &Dialect, name: Option<&str>) -> Result<Logger, Failure> {
+    let process = match dialect {
+        Dialect::OpenVpn(parsed) => &parsed.config.process,
+        // A WireGuard file says nothing of the process.
+        Dialect::WireGuard(_) => &Process::default(),
+    };
+    logs.open(process, name)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))
 }
 
@@ -194,13 +256,20 @@ fn watch_signals() -> Result<StartupSignals, Failure> {
 }
 
 /// `--kill-switch` holds back what servers answer.
-fn check_kill_switch(args: &Args, all: &[(&Path, &Parsed)]) -> Result<(), Failure> {
-    let is_client = |parsed: &Parsed| matches!(parsed.config.role, Role::Client(_));
-    match all.iter().find(|(_, parsed)| args.kill_switch.is_some() && !is_client(parsed)) {
+fn check_kill_switch(args: &Args, all: &[(&Path, &Dialect)]) -> Result<(), Failure> {
+    let reason = |dialect: &Dialect| match dialect {
+        Dialect::OpenVpn(parsed) if matches!(parsed.config.role, Role::Client(_)) => None,
+        Dialect::OpenVpn(_) => Some("clients: a server's answers would not leave"),
+        Dialect::WireGuard(_) => {
+            Some("OpenVPN's clients: a WireGuard tunnel's own datagrams would not leave")
+        }
+    };
+    let held_back = all.iter().find_map(|(file, dialect)| Some((file, reason(dialect)?)));
+    match held_back.filter(|_| args.kill_switch.is_some()) {
         None => Ok(()),
-        Some((file, _)) => {
+        Some((file, reason)) => {
             let file = file.display();
-            let why = format!("{file}: --kill-switch is for clients: a server's answers would not leave");
+            let why = format!("{file}: --kill-switch is for {reason}");
             Err(Failure::Configuration(why))
         }
     }

@@ -22,10 +22,22 @@ pub(super) struct Startup {
     pub(super) tunnels: Tunnels,
     /// Which rights were given up, once they were.
     pub(super) confinement: Confinement,
-    sandbox: bool,
+    rights: Rights,
     log: Logger,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// What the process gives up when all tunnels are set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// All that it does not need: files and system calls too, if there is a sandbox.
+    All {
+        /// There is.
+        sandbox: bool,
+    },
+    /// The superuser's, but not files: there is a WireGuard tunnel.
+    Superuser,
 }
 
 struct State {
@@ -41,7 +53,7 @@ struct State {
 
 impl Startup {
     /// For so many tunnels. `log` takes what is said of the process.
-    pub(super) fn new(early: StartupSignals, tunnels: usize, sandbox: bool, log: Logger) -> Self {
+    pub(super) fn new(early: StartupSignals, tunnels: usize, rights: Rights, log: Logger) -> Self {
         let state = State {
             without_orders: tunnels,
             unfinished: tunnels,
@@ -53,7 +65,7 @@ impl Startup {
             early,
             tunnels: Tunnels::default(),
             confinement: Confinement::default(),
-            sandbox,
+            rights,
             log,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -94,7 +106,10 @@ impl Startup {
     /// Gives up the rights of the process.
     fn confine(&self, account: Option<&Account>) -> Result<(), String> {
         Terminal::keep();
-        let confined = privileges::confine(account, self.sandbox)?;
+        let confined = match self.rights {
+            Rights::All { sandbox } => privileges::confine(account, sandbox)?,
+            Rights::Superuser => privileges::confine_with_files()?,
+        };
         let layers = [
             ("the capability bounding set", &confined.bounding_set),
             ("Landlock", &confined.sandbox.landlock),
@@ -104,6 +119,8 @@ impl Startup {
         for (name, layer) in layers {
             match layer {
                 Layer::On => {}
+                // WireGuard's tunnels are not confined by it yet.
+                Layer::SwitchedOff if self.rights == Rights::Superuser => {}
                 Layer::SwitchedOff => {
                     log.log(Severity::Warning, format_args!("{name} is switched off (--no-sandbox)"));
                 }

@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use adit_config::Disposition;
 use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::Severity;
 use rand_core::{OsRng, TryRngCore as _};
 
-use super::endpoints::Shared;
+use super::endpoints::{Shared, Unbound};
 use super::management::Management;
 use super::signals::StartupSignals;
 use super::startup::Member;
 use super::terminal::Waiting as _;
 use super::{Args, Failure, hosts};
-use crate::configuration;
+use crate::configuration::{self, Dialect};
 use crate::exit;
 use crate::log::Logger;
 
@@ -35,13 +36,15 @@ pub(super) struct Tunnel<'a> {
     pub(super) log: Logger,
     /// What it shares with other files, as endpoints of one tunnel.
     pub(super) shared: Option<Shared>,
+    /// An endpoint of that tunnel whose sockets are not bound yet.
+    pub(super) unbound: Option<Unbound>,
 }
 
 /// Reads a configuration for a tunnel.
 ///
 /// # Errors
 /// When it is wrong, or cannot be read.
-pub(super) fn read(file: &Path) -> Result<Parsed, Failure> {
+pub(super) fn read(file: &Path) -> Result<Dialect, Failure> {
     configuration::read(file).map_err(|error| Failure::Configuration(error.to_string()))
 }
 
@@ -65,14 +68,7 @@ impl Tunnel<'_> {
         let _flush = self.log.flush_on_drop();
         let (mut log, name, has_others) = (self.log.clone(), self.name.clone(), self.has_others);
         let outcome = self.start(member);
-        if let Err(Failure::World(why) | Failure::Configuration(why)) = &outcome {
-            if log.is_elsewhere() || has_others {
-                log.log(Severity::Error, why);
-            }
-            if log.is_elsewhere() && has_others {
-                exit::tell(format_args!("{name}: {why}"));
-            }
-        }
+        tell_end(&outcome, &mut log, (&name, has_others));
         outcome
     }
 
@@ -127,9 +123,25 @@ impl Tunnel<'_> {
     }
 }
 
+/// Says why the tunnel of that name ended, where that is not what the person who started the program sees.
+pub(super) fn tell_end(outcome: &Result<(), Failure>, log: &mut Logger, (name, has_others): (&str, bool)) {
+    let Err(Failure::World(why) | Failure::Configuration(why)) = outcome else { return };
+    if log.is_elsewhere() || has_others {
+        log.log(Severity::Error, why);
+    }
+    if log.is_elsewhere() && has_others {
+        exit::tell(format_args!("{name}: {why}"));
+    }
+}
+
 /// Where the first of these directives stands that the file has; the file, if it has none.
 pub(super) fn place(parsed: &Parsed, file: &Path, directives: &[&str]) -> String {
-    let find = |directive: &&str| parsed.report.iter().find(|entry| entry.directive == **directive);
+    place_in(&parsed.report, file, directives)
+}
+
+/// The same by what became of the file's lines.
+pub(super) fn place_in(report: &[Disposition], file: &Path, directives: &[&str]) -> String {
+    let find = |directive: &&str| report.iter().find(|entry| entry.directive.eq_ignore_ascii_case(directive));
     match directives.iter().find_map(find) {
         Some(entry) => format!("{}:{}", entry.file, entry.line),
         None => file.display().to_string(),

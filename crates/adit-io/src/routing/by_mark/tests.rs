@@ -63,9 +63,9 @@ fn default_routes_go_into_a_table_by_mark() {
         let before = state();
         let mut routing = Routing::new(tun.name()).unwrap();
         let wanted = settings(RouteTable::ByMark(MARK), &["0.0.0.0/0", "::/0", "172.20.0.0/16"]);
-        assert_eq!(routing.free_table(MARK).unwrap(), MARK);
+        assert_eq!(Routing::free_table(MARK).unwrap(), MARK);
         assert_eq!((routing.apply(&wanted), routing.lacks()), (Vec::new(), None));
-        assert_eq!(routing.free_table(MARK).unwrap(), MARK + 1);
+        assert_eq!(Routing::free_table(MARK).unwrap(), MARK + 1);
         let (rules, routes, firewall, valid_mark) = state();
         assert_eq!(
             rules,

@@ -1,0 +1,213 @@
+//! One of wg-quick's files as a tunnel of the process: what `wg-quick up` does, then the interface itself, then what
+//! `wg-quick down` does (wg-quick(8)).
+
+mod hooks;
+mod names;
+mod network;
+mod orders;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use adit_config::wireguard::{self as file, Parsed};
+use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
+use adit_io::{DriverError, Netlink, TunConfig};
+use adit_wireguard::{AllowedIp, Changes, PeerChange, PresharedKey, PrivateKey, PublicKey};
+
+use self::hooks::{Hooks, Moment};
+use self::names::Endpoints;
+use self::orders::Orders;
+use super::endpoints::Shared;
+use super::notify::Notifier;
+use super::startup::Member;
+use super::tunnel::tell_end;
+use super::{Args, Failure, privileges};
+use crate::log::Logger;
+use crate::wireguard::{self, Settings, SharedTunnel, UapiSocket};
+
+/// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
+const IPV4_AND_TCP: u16 = 40;
+
+/// A file that was read and found good, and what its tunnel is called.
+pub(super) struct Tunnel<'a> {
+    /// The command line.
+    pub(super) args: &'a Args,
+    /// The file.
+    pub(super) file: &'a Path,
+    /// What the log calls it.
+    pub(super) name: String,
+    /// The process runs others too.
+    pub(super) has_others: bool,
+    /// What the file says.
+    pub(super) parsed: Arc<Parsed>,
+    /// Its log.
+    pub(super) log: Logger,
+    /// What it shares with OpenVPN servers, as an endpoint of their tunnel.
+    pub(super) shared: Option<Shared>,
+}
+
+impl Tunnel<'_> {
+    /// Runs the tunnel until it ends.
+    ///
+    /// # Errors
+    /// Why it did not come up, or ended unasked. The log has it too, where that is not what the person who started
+    /// the program sees.
+    pub(super) fn run(self, member: Member<'_>) -> Result<(), Failure> {
+        let _flush = self.log.flush_on_drop();
+        let (mut log, name, has_others) = (self.log.clone(), self.name.clone(), self.has_others);
+        let outcome = self.start(&member);
+        tell_end(&outcome, &mut log, (&name, has_others));
+        outcome
+    }
+
+    fn start(mut self, member: &Member<'_>) -> Result<(), Failure> {
+        for warning in &self.parsed.warnings {
+            self.log.log(Severity::Warning, warning);
+        }
+        let interface = self.interface().to_owned();
+        let hooks = Hooks::new(self.file, &interface, &self.parsed);
+        hooks.run(Moment::PreUp, &mut self.log)?;
+        let endpoints = names::look_up(self.file, &self.parsed, &mut self.log)?;
+        let (settings, mark) = self.settings(&endpoints)?;
+        let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints)?;
+        let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
+        tunnel.listen(socket).map_err(no_thread)?;
+        let mut policy = tunnel.driver().policy(true);
+        // The firewall's rules are set by `nft`.
+        policy.without_sandbox |= self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
+        let helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        let access = helper.access();
+        tunnel.driver().use_helper(access, true).map_err(no_helper)?;
+        let waiting = hooks.prepare()?;
+        let orders = Orders::new(tunnel.orders(), waiting, self.log.clone());
+        member.take_orders(orders.receiver()).map_err(no_signals)?;
+        let notifier = Notifier::of(&self.name, self.has_others);
+        notifier.status("set up");
+        let begin = {
+            let orders = orders.clone();
+            move || {
+                member.set_up(None)?;
+                // On a thread of its own: a hook may run `wg`, which the interface answers.
+                orders.run_post_up().map_err(|error| format!("cannot start a thread: {error}"))
+            }
+        };
+        let ended = tunnel.run(Box::new(begin));
+        notifier.stopping();
+        drop(helper);
+        orders.post_down();
+        orders.failure().map_or_else(|| outcome(ended), Err)
+    }
+
+    /// The interface's name; the file has it, as it was found good.
+    fn interface(&self) -> &str {
+        self.file.to_str().and_then(file::interface_name).unwrap_or_default()
+    }
+
+    /// What the system is to look like, and the firewall mark of the tunnel's own datagrams.
+    fn settings(&mut self, endpoints: &Endpoints) -> Result<(TunnelSettings, u32), Failure> {
+        let mut netlink = Netlink::open().map_err(no_netlink)?;
+        let addresses: Vec<_> = endpoints.values().map(std::net::SocketAddr::ip).collect();
+        let path = netlink.path_mtu(&addresses).map_err(no_netlink)?;
+        let of_device = self.shared.as_ref().and_then(|shared| shared.terms).map(|terms| terms.mtu);
+        let mtu = of_device.unwrap_or_else(|| network::mtu(&self.parsed.config.interface, path));
+        let (table, mark) = network::table(&self.parsed.config)
+            .map_err(|why| network::at_line(&self.parsed, self.file, "Table", &why))?;
+        Ok((network::settings(&self.parsed.config, mtu, table), mark))
+    }
+
+    /// The device and its sockets.
+    fn set_up(
+        &self,
+        interface: &str,
+        (tunnel, mark): (TunnelSettings, u32),
+        endpoints: &Endpoints,
+    ) -> Result<wireguard::Tunnel, Failure> {
+        let mtu = tunnel.mtu;
+        let tun = TunConfig {
+            name: Some(interface.to_owned()),
+            mtu: Some(mtu.into()),
+            offloads: self.args.offloads.switches(),
+            ..TunConfig::default()
+        };
+        let mut driver = wireguard::driver_config(tun, self.args.workers);
+        driver.changes_routing = self.shared.is_none();
+        if let Some(terms) = self.shared.as_ref().and_then(|shared| shared.terms) {
+            driver.tun.txqueuelen = terms.txqueuelen;
+            driver.dataplane.client_to_client = terms.client_to_client;
+        }
+        // The servers' device may carry larger packets than the links of WireGuard's peers.
+        let most = if self.shared.is_some() { mtu.min(wireguard::MTU) } else { mtu };
+        driver.resolv_conf.clone_from(&self.args.resolv_conf);
+        let settings = Settings {
+            driver,
+            mtu,
+            max_mss: Some(most.saturating_sub(IPV4_AND_TCP)),
+            tunnel: Some(tunnel),
+            configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints) },
+            shared: self
+                .shared
+                .as_ref()
+                .map(|shared| SharedTunnel { device: shared.device.clone(), pool: shared.pool.clone() }),
+        };
+        if let Some(shared) = &self.shared {
+            // A port that is a server's is used, too.
+            shared.binding.wait();
+        }
+        wireguard::Tunnel::set_up(settings, self.log.clone()).map_err(Failure::World)
+    }
+}
+
+/// What `wg` sets of a file: an interface without peers becomes what the file says.
+fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
+    let file::Config { interface, peers } = config;
+    let key = interface.private_key.as_ref().map(|key| PrivateKey::new(*key.bytes()));
+    let peer = |peer: &file::Peer| PeerChange {
+        preshared_key: Some(
+            peer.preshared_key
+                .as_ref()
+                .map_or_else(PresharedKey::default, |key| PresharedKey::new(*key.bytes())),
+        ),
+        endpoint: endpoints.get(&peer.line).copied(),
+        persistent_keepalive: peer.persistent_keepalive,
+        replace_allowed_ips: true,
+        allowed_ips: peer.allowed_ips.iter().map(allowed_ip).collect(),
+        ..PeerChange::new(PublicKey(peer.public_key))
+    };
+    Changes {
+        private_key: Some(key.flatten()),
+        listen_port: interface.listen_port,
+        fwmark: interface.fwmark,
+        replace_peers: true,
+        peers: peers.iter().map(peer).collect(),
+    }
+}
+
+fn allowed_ip(change: &file::AllowedIp) -> AllowedIp {
+    match change {
+        file::AllowedIp::Add(net) => AllowedIp::Add(*net),
+        file::AllowedIp::Remove(net) => AllowedIp::Remove(*net),
+    }
+}
+
+fn outcome(ended: Result<Ended, DriverError>) -> Result<(), Failure> {
+    match ended.map_err(|error| Failure::World(error.to_string()))? {
+        Ended::Shutdown => Ok(()),
+        Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
+    }
+}
+
+fn no_netlink(error: std::io::Error) -> Failure {
+    Failure::World(format!("the system does not tell its routes: {error}"))
+}
+
+fn no_helper(error: std::io::Error) -> Failure {
+    Failure::World(format!("the helper process does not answer: {error}"))
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::World(format!("signals cannot be watched: {error}"))
+}
+
+fn no_thread(error: std::io::Error) -> Failure {
+    Failure::World(format!("cannot start a thread: {error}"))
+}

@@ -1,0 +1,108 @@
+//! Endpoints by name.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use adit_config::wireguard::{Parsed, Peer};
+use adit_core::{Severity, escaped};
+
+use crate::log::Logger;
+use crate::up::Failure;
+
+/// Where peers are, by the lines of their sections.
+pub(super) type Endpoints = BTreeMap<u32, SocketAddr>;
+
+/// How often a name is asked for again while no name server answers (wg(8), `WG_ENDPOINT_RESOLUTION_RETRIES`).
+const RETRIES: u32 = 15;
+/// The first wait.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// No wait is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// Finds where all peers are, as `wg` does: the first address of each name.
+///
+/// # Errors
+/// A name that does not exist, or cannot be asked for; the line is named.
+pub(super) fn look_up(file: &Path, parsed: &Parsed, log: &mut Logger) -> Result<Endpoints, Failure> {
+    let mut endpoints = Endpoints::new();
+    let retries = retries(std::env::var("WG_ENDPOINT_RESOLUTION_RETRIES").ok().as_deref());
+    for peer in &parsed.config.peers {
+        let Some(endpoint) = &peer.endpoint else { continue };
+        let place = place(file, parsed, peer);
+        let mut waits = waits(retries);
+        let found = loop {
+            match resolve(&endpoint.host, endpoint.port) {
+                Ok(found) => break found,
+                Err(error) => {
+                    let why = format!("{place}: Endpoint {}: {error}", escaped(&endpoint.host));
+                    let wait = waits.next().filter(|_| is_passing(&error));
+                    let Some(wait) = wait else { return Err(Failure::World(why)) };
+                    let seconds = wait.as_secs_f32();
+                    log.log(Severity::Warning, format_args!("{why}; trying again in {seconds:.1} s"));
+                    thread::sleep(wait);
+                }
+            }
+        };
+        endpoints.insert(peer.line, found);
+    }
+    Ok(endpoints)
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let mut found = (host, port).to_socket_addrs()?;
+    found.next().ok_or_else(|| io::Error::other("the name has no address"))
+}
+
+/// Whether another attempt may succeed: the C library's EAI_AGAIN, which comes as its text alone.
+fn is_passing(error: &io::Error) -> bool {
+    error.to_string().contains("Temporary failure")
+}
+
+/// `None`: without end.
+fn retries(variable: Option<&str>) -> Option<u32> {
+    match variable {
+        Some("infinity") => None,
+        Some(number) => Some(number.parse().unwrap_or(RETRIES)),
+        None => Some(RETRIES),
+    }
+}
+
+fn waits(retries: Option<u32>) -> impl Iterator<Item = Duration> {
+    let all = std::iter::successors(Some(FIRST_WAIT), |wait| Some(wait.mul_f32(1.2).min(LONGEST_WAIT)));
+    all.take(retries.map_or(usize::MAX, |count| count as usize))
+}
+
+/// The line of a peer's `Endpoint`.
+fn place(file: &Path, parsed: &Parsed, peer: &Peer) -> String {
+    let mut after = parsed.report.iter().filter(|entry| entry.line > peer.line);
+    let line = after.find(|entry| entry.directive.eq_ignore_ascii_case("Endpoint"));
+    format!("{}:{}", file.display(), line.map_or(peer.line, |entry| entry.line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_as_they_are() {
+        assert_eq!(resolve("192.0.2.1", 7).unwrap(), "192.0.2.1:7".parse().unwrap());
+        assert_eq!(resolve("2001:db8::1", 7).unwrap(), "[2001:db8::1]:7".parse().unwrap());
+        assert!(resolve("localhost", 7).unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn waits_grow_to_a_limit() {
+        let all: Vec<Duration> = waits(Some(RETRIES)).collect();
+        assert_eq!((all.len(), all[0]), (15, FIRST_WAIT));
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]) && all[14] <= LONGEST_WAIT, "{all:?}");
+        assert_eq!(waits(None).nth(1000), Some(LONGEST_WAIT));
+        assert_eq!([retries(Some("3")), retries(Some("infinity")), retries(None)], [Some(3), None, Some(15)]);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the system is to look like, by wg-quick's rules (wg-quick(8)).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use adit_config::wireguard::{AllowedIp, Config, Interface, Parsed, Table};
+use adit_core::{Dns, IpNet, Route, RouteTable, RouteVia, TunnelSettings};
+use adit_io::Routing;
+
+use crate::up::Failure;
+use crate::up::tunnel::place_in;
+
+/// What is around a packet, at most: IPv6, UDP, and the data message's header and tag.
+const OVERHEAD: u32 = 80;
+/// The MTU of a path that is not known.
+const USUAL_MTU: u32 = 1500;
+/// The first table, and firewall mark, that a default route may get.
+const FIRST_TABLE: u32 = 51_820;
+/// The main table (linux/rtnetlink.h `RT_TABLE_MAIN`).
+const MAIN: u32 = 254;
+/// Where tables have their names (ip-route(8)).
+const TABLE_NAMES: [&str; 2] = ["/etc/iproute2/rt_tables", "/usr/share/iproute2/rt_tables"];
+
+/// The device's MTU: what the file says, or else what is left of the least path to an endpoint.
+pub(super) fn mtu(interface: &Interface, path: Option<u32>) -> u16 {
+    let left = path.unwrap_or(USUAL_MTU).saturating_sub(OVERHEAD);
+    interface.mtu.unwrap_or_else(|| u16::try_from(left).unwrap_or(u16::MAX))
+}
+
+/// Where the routes go, and the firewall mark of the tunnel's own datagrams; 0: none.
+///
+/// # Errors
+/// There is no such table, or none is free.
+pub(super) fn table(config: &Config) -> Result<(RouteTable, u32), String> {
+    let mark = config.interface.fwmark.unwrap_or_default();
+    let has_default = allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
+    let table = match &config.interface.table {
+        Table::Off => RouteTable::Main,
+        Table::Auto if has_default => {
+            let number = match mark {
+                0 => Routing::free_table(FIRST_TABLE)
+                    .map_err(|error| format!("no routing table is free: {error}"))?,
+                mark => mark,
+            };
+            return Ok((RouteTable::ByMark(number), number));
+        }
+        Table::Auto => RouteTable::Main,
+        Table::Number(number) => numbered(*number),
+        Table::Name(name) => numbered(named(name).ok_or_else(|| {
+            format!("there is no routing table `{name}`: {} has their names", TABLE_NAMES.join(" or "))
+        })?),
+    };
+    Ok((table, mark))
+}
+
+fn numbered(number: u32) -> RouteTable {
+    if number == MAIN { RouteTable::Main } else { RouteTable::Number(number) }
+}
+
+fn named(name: &str) -> Option<u32> {
+    let text = TABLE_NAMES.iter().find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    in_names(&text, name)
+}
+
+/// Lines of a number and a name.
+fn in_names(text: &str, name: &str) -> Option<u32> {
+    let mut lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace());
+    lines.find_map(|mut words| {
+        let number = words.next()?;
+        let number = match number.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+            None => number.parse().ok()?,
+        };
+        (words.next()? == name).then_some(number)
+    })
+}
+
+/// What the system is to look like.
+pub(super) fn settings(config: &Config, mtu: u16, table: RouteTable) -> TunnelSettings {
+    let interface = &config.interface;
+    let routes = match interface.table {
+        Table::Off => Vec::new(),
+        _ => routes(config, table),
+    };
+    TunnelSettings {
+        addresses: interface.addresses.clone(),
+        mtu,
+        routes,
+        table,
+        dns: Dns { servers: interface.dns.clone(), search: interface.search.clone(), only_for: Vec::new() },
+        ..TunnelSettings::default()
+    }
+}
+
+/// The allowed IPs of all peers, those with long prefixes first: so wg-quick adds them.
+fn allowed_ips(config: &Config) -> Vec<IpNet> {
+    let mut owners: BTreeMap<IpNet, [u8; 32]> = BTreeMap::new();
+    for peer in &config.peers {
+        for change in &peer.allowed_ips {
+            match change {
+                AllowedIp::Add(net) => {
+                    owners.insert(*net, peer.public_key);
+                }
+                AllowedIp::Remove(net) => {
+                    owners.retain(|owned, owner| owned != net || *owner != peer.public_key);
+                }
+            }
+        }
+    }
+    let mut nets: Vec<IpNet> = owners.into_keys().collect();
+    nets.sort_by_key(|net| std::cmp::Reverse(net.prefix_len()));
+    nets
+}
+
+fn routes(config: &Config, table: RouteTable) -> Vec<Route> {
+    // In the main table an address brings the route to its network, so that wg-quick adds none into that.
+    let connected = |net: &IpNet| {
+        let holds = |address: &IpNet| {
+            let has_route = address.addr().is_ipv6() || address.prefix_len() < address.max_prefix_len();
+            has_route && address.trunc().contains(net)
+        };
+        !matches!(table, RouteTable::Number(_)) && config.interface.addresses.iter().any(holds)
+    };
+    let route = |destination| Route { destination, via: RouteVia::Tunnel, metric: None };
+    allowed_ips(config).into_iter().filter(|net| !connected(net)).map(route).collect()
+}
+
+/// An error in what a key names, with the key's line.
+pub(super) fn at_line(parsed: &Parsed, file: &Path, key: &str, error: &impl std::fmt::Display) -> Failure {
+    Failure::Configuration(format!("{}: {error}", place_in(&parsed.report, file, &[key])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 2] =
+        ["AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="];
+
+    fn config(interface: &str, peers: &[&str]) -> Config {
+        let peers = peers.iter().zip(KEYS);
+        let peers: String = peers.map(|(lines, key)| format!("[Peer]\nPublicKey={key}\n{lines}\n")).collect();
+        let text = format!("[Interface]\n{interface}\n{peers}");
+        adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
+    }
+
+    fn destinations(config: &Config, table: RouteTable) -> Vec<String> {
+        let settings = settings(config, 1420, table);
+        settings.routes.iter().map(|route| route.destination.to_string()).collect()
+    }
+
+    #[test]
+    fn the_mtu_is_the_files_or_the_paths() {
+        let interface = |lines: &str| config(lines, &[]).interface;
+        assert_eq!(mtu(&interface("MTU=1280"), Some(9000)), 1280);
+        assert_eq!(mtu(&interface(""), Some(1492)), 1412);
+        assert_eq!(mtu(&interface(""), None), 1420);
+        assert_eq!(mtu(&interface(""), Some(u32::MAX)), u16::MAX);
+        assert_eq!(mtu(&interface(""), Some(40)), 0);
+    }
+
+    #[test]
+    fn routes_are_those_of_allowed_ips_that_no_address_brings() {
+        let file = config(
+            "Address=10.0.0.2/24,fd00::2/128",
+            &[
+                "AllowedIPs=10.0.0.0/24,10.0.0.7/32,10.1.0.0/16,fd00::2/128,fd00::/64",
+                "AllowedIPs=10.1.0.0/16,10.2.0.1/32,-10.3.0.0/16",
+            ],
+        );
+        assert_eq!(destinations(&file, RouteTable::Main), ["fd00::/64", "10.2.0.1/32", "10.1.0.0/16"]);
+        assert_eq!(destinations(&file, RouteTable::Number(7)).len(), 6);
+        let off = config("Table=off", &["AllowedIPs=10.1.0.0/16"]);
+        assert_eq!(destinations(&off, RouteTable::Main), [""; 0]);
+        let removed = config("", &["AllowedIPs=10.1.0.0/16,-10.1.0.0/16", "AllowedIPs=-10.1.0.0/16"]);
+        assert_eq!(destinations(&removed, RouteTable::Main), [""; 0]);
+    }
+
+    #[test]
+    fn tables_are_found() {
+        let of = |lines: &str, allowed: &str| table(&config(lines, &[allowed]));
+        let split = "AllowedIPs=10.1.0.0/16";
+        assert_eq!(of("", split), Ok((RouteTable::Main, 0)));
+        assert_eq!(of("FwMark=9", split), Ok((RouteTable::Main, 9)));
+        assert_eq!(of("FwMark=9", "AllowedIPs=::/0"), Ok((RouteTable::ByMark(9), 9)));
+        assert_eq!(of("Table=7\nFwMark=9", "AllowedIPs=::/0"), Ok((RouteTable::Number(7), 9)));
+        assert_eq!(of("Table=254", split), Ok((RouteTable::Main, 0)));
+        assert_eq!(of("Table=off", "AllowedIPs=::/0"), Ok((RouteTable::Main, 0)));
+        assert!(of("Table=nosuchtable", split).is_err());
+        let text = "#\n255\tlocal\n0x10 vpn # ours\nx y\n";
+        assert_eq!(
+            [in_names(text, "vpn"), in_names(text, "local"), in_names(text, "y")],
+            [Some(16), Some(255), None]
+        );
+    }
+}

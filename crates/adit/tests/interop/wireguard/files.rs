@@ -1,0 +1,323 @@
+//! `adit up` of wg-quick's files, and real `wg-quick` with the same files: what the system looks like is compared line by line.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use adit_testbed::{Process, can_run, program, wait_until, wait_until_reachable, wireguard_socket};
+
+use super::bed::{End, PORT, Program, WAIT, device, joined};
+
+/// What real wg-quick needs.
+const QUICK: [&str; 5] = ["wg", "wg-quick", "nft", "sysctl", "bash"];
+/// A public key whose private key nobody has.
+const OTHER: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+/// `adit up` of these files within the namespace of `end`.
+pub(super) fn up(end: &End, files: &[&Path]) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+    command.arg("up").arg("--resolv-conf").arg(end.scratch.path().join("resolv.conf")).args(files);
+    command.env("STATE_DIRECTORY", &end.state);
+    end.namespace.spawn("adit up", command).unwrap()
+}
+
+/// `wg-quick` of a file, with adit's implementation.
+fn quick(end: &End, order: &str, file: &Path) {
+    let own = Path::new(env!("CARGO_BIN_EXE_adit-wireguard")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut command = program("wg-quick").unwrap();
+    command.arg(order).arg(file);
+    command.env("PATH", format!("{}:{}:{path}", end.scratch.path().display(), own.display()));
+    command.env("WG_QUICK_USERSPACE_IMPLEMENTATION", "adit-wireguard");
+    command.env("STATE_DIRECTORY", &end.state);
+    end.namespace.run(command).unwrap();
+}
+
+/// Stands for the program that Debian's wg-quick tells name servers to.
+fn write_resolvconf(end: &End) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let kept = end.scratch.path().join("name-servers");
+    let text = format!("#!/bin/sh\nif [ \"$1\" = -a ]; then cat >{0}; else rm -f {0}; fi\n", kept.display());
+    let file = end.scratch.write("resolvconf", &text).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Addresses, MTU, routes, rules and the firewall of a namespace, and what `wg` says of these devices.
+fn state(end: &End, devices: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for list in [
+        "-4 rule show",
+        "-6 rule show",
+        "-4 route show table all",
+        "-6 route show table all",
+        "-brief address show",
+        "-brief link show",
+    ] {
+        let words: Vec<&str> = list.split(' ').collect();
+        let text = end.namespace.ip(&words).unwrap();
+        all.extend(text.lines().map(|line| format!("{list}: {}", normalised(line))));
+    }
+    for device in devices {
+        let link = end.namespace.ip(&["link", "show", "dev", device]).unwrap_or_default();
+        let words = link.split_whitespace().collect::<Vec<_>>();
+        all.extend(
+            words
+                .windows(2)
+                .filter(|pair| pair[0] == "mtu")
+                .map(|pair| format!("{device} {}", pair.join(" "))),
+        );
+        for what in ["peers", "allowed-ips", "fwmark", "preshared-keys", "persistent-keepalive", "public-key"]
+        {
+            let text = end.wg(&format!("show {device} {what}")).unwrap_or_default();
+            all.extend(text.lines().map(|line| format!("wg {what}: {line}")));
+        }
+    }
+    let mut nft = program("nft").unwrap();
+    nft.args(["list", "ruleset"]);
+    let rules = end.namespace.run(nft).unwrap();
+    all.extend(rules.lines().map(|line| format!("nft: {}", normalised(line))));
+    // Addresses of the link are drawn at random.
+    all.retain(|line| !line.contains("fe80:") && !line.is_empty());
+    all
+}
+
+/// Names of the firewall's tables and numbers of devices and priorities that say nothing.
+fn normalised(line: &str) -> String {
+    // By its protocol adit knows its own routes and rules.
+    let line = line.replace("iifname", "iif").replace(" proto 173", "");
+    let is_ours = |word: &&str| word.starts_with("adit_mark_") || word.starts_with("wg-quick-");
+    match line.split_whitespace().find(is_ours) {
+        Some(table) => line.replace(table, "TABLE").replace('"', ""),
+        None => line.replace("onlink", "").split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// The same system by `wg-quick up` as by `adit up`, and nothing left by either. Each text is the rest of a file.
+fn same(test: &str, interfaces: &[&str]) {
+    if !can_run(test, &QUICK) {
+        return;
+    }
+    let [_server, client] = &joined([Program::Adit; 2]);
+    client.namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+    write_resolvconf(client);
+    let key = std::fs::read_to_string(&client.key_file).unwrap();
+    let marker = client.scratch.path().join("marker");
+    let (mut files, mut devices): (Vec<PathBuf>, Vec<String>) = (Vec::new(), Vec::new());
+    for text in interfaces {
+        let device = device('f');
+        let text = text.replace("MARKER", &marker.display().to_string());
+        let text = format!("[Interface]\nPrivateKey = {}\n{text}\n", key.trim()).replace("OTHER", OTHER);
+        files.push(client.scratch.write(&format!("{device}.conf"), &text).unwrap());
+        devices.push(device);
+    }
+    let before = state(client, &[]);
+    files.iter().for_each(|file| quick(client, "up", file));
+    let expected = state(client, &devices);
+    let servers = std::fs::read_to_string(client.scratch.path().join("name-servers")).unwrap_or_default();
+    let hooks = std::fs::read_to_string(&marker).unwrap_or_default();
+    files.iter().for_each(|file| quick(client, "down", file));
+    wait_until("wg-quick's daemon to end", WAIT, || client.processes().is_empty()).unwrap();
+    assert_eq!(state(client, &[]), before, "wg-quick leaves something");
+    let hooks_down = std::fs::read_to_string(&marker).unwrap_or_default();
+    let _ = std::fs::remove_file(&marker);
+
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let mut adit = up(client, &paths);
+    let settled = wait_until("the interfaces", WAIT, || state(client, &devices) == expected);
+    if settled.is_err() {
+        pretty(&state(client, &devices), &expected, &adit.log());
+    }
+    let resolv = std::fs::read_to_string(client.scratch.path().join("resolv.conf")).unwrap_or_default();
+    for server in servers.lines() {
+        assert!(resolv.contains(server), "{server} is missing in {resolv}");
+    }
+    let hooks_are_done = || std::fs::read_to_string(&marker).unwrap_or_default() == hooks;
+    wait_until("the hooks", WAIT, hooks_are_done).unwrap();
+    let status = adit.terminate(WAIT).unwrap();
+    assert!(status.success(), "{status}: {}", adit.log());
+    assert_eq!(state(client, &[]), before, "adit leaves something: {}", adit.log());
+    assert_eq!(std::fs::read_to_string(&marker).unwrap_or_default(), hooks_down);
+    assert!(devices.iter().all(|device| !wireguard_socket(device).exists()), "a socket was left");
+    wait_until("all processes to end", WAIT, || client.processes().is_empty()).unwrap();
+}
+
+/// Fails with the lines that differ.
+fn pretty(found: &[String], expected: &[String], log: &str) {
+    let only = |some: &[String], other: &[String]| {
+        some.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>().join("\n")
+    };
+    let (more, less) = (only(found, expected), only(expected, found));
+    panic!("adit alone:\n{more}\nwg-quick alone:\n{less}\nor another order\n{log}");
+}
+
+#[test]
+fn full_tunnel() {
+    same(
+        "full_tunnel",
+        &[
+            "Address = 10.77.0.2/24, fd00:77::2/64\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 0.0.0.0/0, ::/0\nEndpoint = 10.9.0.1:51820\nPersistentKeepalive = 25",
+        ],
+    );
+}
+
+#[test]
+fn full_tunnel_for_one_family() {
+    same(
+        "full_tunnel_for_one_family",
+        &[
+            "Address = 10.77.0.2/32\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 0.0.0.0/0, 10.78.0.0/16\nEndpoint = [fd00:9::1]:51820",
+        ],
+    );
+}
+
+#[test]
+fn split_tunnel() {
+    same(
+        "split_tunnel",
+        &[
+            "Address = 10.77.0.2/24\nAddress = fd00:77::2/64\nListenPort = 51820\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 10.77.0.0/24, 192.168.5.0/24, 10.77.0.1/32, fd00:78::/48\nEndpoint = 10.9.0.1:51820",
+        ],
+    );
+}
+
+#[test]
+fn two_interfaces() {
+    same(
+        "two_interfaces",
+        &[
+            "Address = 10.77.0.2/24\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 0.0.0.0/0\nEndpoint = 10.9.0.1:51820",
+            "Address = 10.78.0.2/24\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 10.78.0.0/16\nEndpoint = 10.9.0.1:51821",
+        ],
+    );
+}
+
+#[test]
+fn table_off() {
+    same(
+        "table_off",
+        &[
+            "Address = 10.77.0.2/24\nTable = off\nFwMark = 0x1234\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 0.0.0.0/0, 192.168.5.0/24",
+        ],
+    );
+}
+
+#[test]
+fn table_with_a_number() {
+    same(
+        "table_with_a_number",
+        &[
+            "Address = 10.77.0.2/24\nTable = 1234\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 0.0.0.0/0, 10.77.0.0/24, 192.168.5.0/24, ::/0\nEndpoint = 10.9.0.1:51820",
+        ],
+    );
+}
+
+#[test]
+fn firewall_mark_of_the_file() {
+    same(
+        "firewall_mark_of_the_file",
+        &[
+            "Address = 10.77.0.2/24\nFwMark = 777\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 0.0.0.0/0\nEndpoint = 10.9.0.1:51820",
+        ],
+    );
+}
+
+#[test]
+fn hooks() {
+    same(
+        "hooks",
+        &[
+            "Address = 10.77.0.2/24\nPreUp = echo pre-up %i >>MARKER\nPostUp = ip rule add to 198.51.100.7 table main; echo %i up >>MARKER\nPostUp = wg show %i public-key >>MARKER\nPreDown = wg show %i public-key >>MARKER\nPreDown = false || true\nPostDown = ip rule del to 198.51.100.7 table main; ip link show %i >/dev/null 2>&1 || echo gone %i >>MARKER\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 192.168.5.0/24\nEndpoint = 10.9.0.1:51820",
+        ],
+    );
+}
+
+#[test]
+fn name_servers() {
+    same(
+        "name_servers",
+        &[
+            "Address = 10.77.0.2/32\nDNS = 10.77.0.53, fd00:77::53, corp.example\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 10.77.0.0/24\nEndpoint = 10.9.0.1:51820",
+        ],
+    );
+}
+
+#[test]
+fn ipv6_only() {
+    same(
+        "ipv6_only",
+        &[
+            "Address = fd00:77::2/128\n[Peer]\nPublicKey = OTHER\nAllowedIPs = ::/0\nEndpoint = [fd00:9::1]:51820",
+        ],
+    );
+}
+
+#[test]
+fn preshared_key_and_no_endpoint() {
+    same(
+        "preshared_key_and_no_endpoint",
+        &[
+            "Address = 10.77.0.1/24\nListenPort = 51820\n[Peer]\nPublicKey = OTHER\nPresharedKey = AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=\nAllowedIPs = 10.77.0.2/32, 192.168.5.0/24",
+        ],
+    );
+}
+
+#[test]
+fn endpoint_by_name() {
+    same(
+        "endpoint_by_name",
+        &[
+            "Address = 10.77.0.2/24\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 10.78.0.0/16\nEndpoint = localhost:51820",
+        ],
+    );
+}
+
+#[test]
+fn mtu_of_the_file() {
+    same(
+        "mtu_of_the_file",
+        &[
+            "Address = 10.77.0.2/24, fd00:77::2/64\nMTU = 1300\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 10.78.0.0/16, fd00:78::/64\nEndpoint = 10.9.0.1:51820",
+        ],
+    );
+}
+
+#[test]
+fn adit_up_carries_packets_and_wg_sees_it() {
+    if !can_run("adit_up_carries_packets_and_wg_sees_it", &QUICK) {
+        return;
+    }
+    let [server, client] = &joined([Program::Adit; 2]);
+    server.start().unwrap();
+    server.set_key();
+    server.add_peer(client, None);
+    server.bring_up();
+    server.namespace.ip(&["address", "add", "192.0.2.9/32", "dev", "lo"]).unwrap();
+    let key = std::fs::read_to_string(&client.key_file).unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {}/24, {}/64\nPostUp = false\n[Peer]\nPublicKey = {}\n\
+         AllowedIPs = 0.0.0.0/0, ::/0\nEndpoint = {}:{PORT}\n",
+        key.trim(),
+        client.inner(),
+        client.inner_v6(),
+        server.public_key,
+        server.outer()
+    );
+    let file = client.scratch.write(&format!("{}.conf", client.device), &text).unwrap();
+    let before = state(client, &[]);
+    let mut failing = up(client, &[&file]);
+    let status = failing.wait(WAIT).unwrap();
+    let log = failing.log();
+    assert!(
+        status.code() == Some(1) && log.contains(".conf:4: PostUp: the command failed"),
+        "{status} {log}"
+    );
+    assert_eq!(state(client, &[]), before);
+    std::fs::write(&file, text.replace("PostUp = false\n", "")).unwrap();
+    let mut adit = up(client, &[&file]);
+    adit.wait_for_line(0, "interface up", WAIT).unwrap();
+    for target in ["192.0.2.9".parse().unwrap(), server.inner(), server.inner_v6()] {
+        wait_until_reachable(&client.namespace, target, WAIT).unwrap();
+    }
+    assert!(client.wg("show DEV latest-handshakes").unwrap().contains(&server.public_key));
+    assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+    assert_eq!(state(client, &[]), before);
+}
