@@ -91,20 +91,33 @@ fn compare(
         problems.push(format!("{}: the same file is named twice", file.display()));
         return;
     }
-    let one_tunnel = endpoints::share_a_tunnel(dialect, of_other);
+    let one_tunnel = endpoints::share_a_tunnel((file, dialect), (other_file, of_other));
+    let is_beside = |resource: &Resource| {
+        let mixed = matches!(dialect, Dialect::WireGuard(_)) != matches!(of_other, Dialect::WireGuard(_));
+        one_tunnel && mixed && matches!(resource, Resource::Device(_) | Resource::Address(Transport::Udp, ..))
+    };
     let (one, theirs) = (resources((file, dialect)), resources((other_file, of_other)));
     for (resource, directives) in one {
         let is_taken = |(theirs, of_other): &&Taken| {
             let shared = one_tunnel && directives == *of_other && SHARED.contains(&directives);
-            resource.excludes(theirs) && !shared
+            resource.excludes(theirs) && !shared && !is_beside(&resource)
         };
         let Some((_, directives_there)) = theirs.iter().find(is_taken) else { continue };
         let here = place_in(dialect.report(), file, directives);
         let there = place_in(of_other.report(), other_file, directives_there);
         problems.push(format!("{here}: {resource} is that of {there} too: each tunnel needs its own"));
     }
-    let (Dialect::OpenVpn(parsed), Dialect::OpenVpn(other)) = (dialect, of_other) else {
-        return networks::compare((file, dialect), (other_file, of_other), problems);
+    let (parsed, other) = match (dialect, of_other) {
+        (Dialect::OpenVpn(parsed), Dialect::OpenVpn(other)) => (parsed, other),
+        (Dialect::WireGuard(beside), Dialect::OpenVpn(server)) if one_tunnel => {
+            let found = endpoints::contradictions_beside((file, beside), (other_file, server));
+            return problems.extend(found);
+        }
+        (Dialect::OpenVpn(server), Dialect::WireGuard(beside)) if one_tunnel => {
+            let found = endpoints::contradictions_beside((other_file, beside), (file, server));
+            return problems.extend(found);
+        }
+        _ => return networks::compare((file, dialect), (other_file, of_other), problems),
     };
     if one_tunnel {
         problems.extend(endpoints::contradictions((file, parsed), (other_file, other)));

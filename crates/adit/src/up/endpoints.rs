@@ -1,5 +1,7 @@
-//! Files that are endpoints of one tunnel: servers with the same `dev`. What they must agree on, and what they share.
+//! Files that are endpoints of one tunnel: servers with the same `dev`, and a WireGuard interface of that name beside them. What
+//! they must agree on, and what they share.
 
+mod beside;
 #[cfg(test)]
 mod beside_wireguard;
 
@@ -9,6 +11,7 @@ use adit_config::openvpn::{Parsed, Role, ServerConfig};
 use adit_core::SharedPool;
 use adit_io::SharedDevice;
 
+pub(super) use self::beside::{Binding, DeviceTerms, Unbound, contradictions as contradictions_beside};
 use super::clients::Leases;
 use super::translate;
 use super::tunnel::place;
@@ -25,6 +28,10 @@ pub(super) struct Shared {
     pub(super) leases: Leases,
     /// What the endpoints are called.
     pub(super) names: Vec<String>,
+    /// What the device has of the OpenVPN servers.
+    pub(super) terms: Option<DeviceTerms>,
+    /// Which of these have bound their sockets.
+    pub(super) binding: Binding,
 }
 
 /// Something that the endpoints of a tunnel must have the same, in words, and the directives that say so.
@@ -39,24 +46,30 @@ pub(super) fn are_one_tunnel(one: &Parsed, other: &Parsed) -> bool {
     device(one).is_some_and(|name| device(other) == Some(name))
 }
 
-/// The same, whatever their dialects. A WireGuard file is a tunnel of its own.
-pub(super) fn share_a_tunnel(one: &Dialect, other: &Dialect) -> bool {
+/// The same, whatever their dialects.
+pub(super) fn share_a_tunnel((file, one): (&Path, &Dialect), (other_file, other): (&Path, &Dialect)) -> bool {
     match (one, other) {
         (Dialect::OpenVpn(one), Dialect::OpenVpn(other)) => are_one_tunnel(one, other),
-        (Dialect::WireGuard(_), _) | (_, Dialect::WireGuard(_)) => false,
+        (Dialect::WireGuard(_), Dialect::OpenVpn(server)) => beside::is_beside(file, server),
+        (Dialect::OpenVpn(server), Dialect::WireGuard(_)) => beside::is_beside(other_file, server),
+        (Dialect::WireGuard(_), Dialect::WireGuard(_)) => false,
     }
 }
 
 /// What each of these files, by its name, shares with others; `None` if it is a tunnel of its own.
-pub(super) fn share(all: &[(&str, &Dialect)]) -> Vec<Option<Shared>> {
+pub(super) fn share(all: &[(&str, &Path, &Dialect)]) -> Vec<Option<Shared>> {
     let mut shared: Vec<Option<Shared>> = Vec::with_capacity(all.len());
-    for (number, (_, parsed)) in all.iter().enumerate() {
-        let is_same = |(_, other): &&(&str, &Dialect)| share_a_tunnel(parsed, other);
-        let names: Vec<String> = all.iter().filter(is_same).map(|(name, _)| (*name).to_owned()).collect();
-        let before = all.iter().take(number).position(|other| is_same(&other));
+    for (number, (_, file, dialect)) in all.iter().enumerate() {
+        let is_same = |(other_number, (_, other_file, other)): &(usize, &(&str, &Path, &Dialect))| {
+            *other_number == number || share_a_tunnel((file, dialect), (other_file, other))
+        };
+        let members = || all.iter().enumerate().filter(is_same);
+        let names: Vec<String> = members().map(|(_, (name, ..))| (*name).to_owned()).collect();
+        let terms = members().find_map(|(_, (_, _, dialect))| beside::device_terms(dialect));
+        let before = members().map(|(other, _)| other).find(|other| *other < number);
         shared.push(match before.and_then(|before| shared.get(before).cloned().flatten()) {
             Some(found) => Some(found),
-            None if names.len() > 1 => Some(Shared { names, ..Shared::default() }),
+            None if names.len() > 1 => Some(Shared { names, terms, ..Shared::default() }),
             None => None,
         });
     }
@@ -176,7 +189,7 @@ mod tests {
         });
         let all = [("udp", udp), ("other", other), ("any", any), ("more", more), ("tcp", tcp)]
             .map(|(name, parsed)| (name, Dialect::OpenVpn(Box::new(parsed))));
-        let all = all.each_ref().map(|(name, dialect)| (*name, dialect));
+        let all = all.each_ref().map(|(name, dialect)| (*name, Path::new("x.conf"), dialect));
         let names: Vec<Vec<String>> =
             share(&all).into_iter().map(|shared| shared.map(|it| it.names).unwrap_or_default()).collect();
         assert_eq!(names[0], ["udp", "tcp"]);

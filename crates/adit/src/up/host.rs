@@ -78,12 +78,14 @@ impl<'a> Any<'a> {
             Dialect::OpenVpn(parsed) => {
                 let parsed = Arc::from(parsed);
                 let as_read = Arc::clone(&parsed);
-                let tunnel = Tunnel { args, file, name, has_others, parsed, as_read, log, shared };
+                let unbound = shared.as_ref().map(|shared| shared.binding.server());
+                let tunnel = Tunnel { args, file, name, has_others, parsed, as_read, log, shared, unbound };
                 Any::OpenVpn(Box::new(tunnel))
             }
             Dialect::WireGuard(parsed) => {
                 let parsed = Arc::from(parsed);
-                Any::WireGuard(Box::new(wireguard::Tunnel { args, file, name, has_others, parsed, log }))
+                let tunnel = wireguard::Tunnel { args, file, name, has_others, parsed, log, shared };
+                Any::WireGuard(Box::new(tunnel))
             }
         }
     }
@@ -190,7 +192,8 @@ fn with_logs<'a>(
     first: &mut Option<ExitCode>,
 ) -> (Vec<Any<'a>>, Option<Logger>) {
     let (mut logs, mut tunnels, mut own) = (Logs::default(), Vec::new(), None);
-    let named: Vec<(&str, &Dialect)> = readable.iter().map(|one| (one.name.as_str(), &one.dialect)).collect();
+    let named: Vec<(&str, &Path, &Dialect)> =
+        readable.iter().map(|one| (one.name.as_str(), one.file, &one.dialect)).collect();
     let shared = endpoints::share(&named);
     for (one, shared) in readable.into_iter().zip(shared) {
         match open_log(&mut logs, &one.dialect, Some(&one.name)) {

@@ -55,6 +55,7 @@ impl Tunnel<'_> {
     ) -> Result<(), Failure> {
         let account = self.account()?;
         let mut driver: Driver<P> = self.driver()?;
+        drop(self.unbound.take());
         let handle = driver.handle();
         let mut shown = self.show(&handle, &watched.expiry, &member)?;
         let per_client = self.per_client_files()?;

@@ -8,7 +8,7 @@ use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::Severity;
 use rand_core::{OsRng, TryRngCore as _};
 
-use super::endpoints::Shared;
+use super::endpoints::{Shared, Unbound};
 use super::management::Management;
 use super::signals::StartupSignals;
 use super::startup::Member;
@@ -36,6 +36,8 @@ pub(super) struct Tunnel<'a> {
     pub(super) log: Logger,
     /// What it shares with other files, as endpoints of one tunnel.
     pub(super) shared: Option<Shared>,
+    /// An endpoint of that tunnel whose sockets are not bound yet.
+    pub(super) unbound: Option<Unbound>,
 }
 
 /// Reads a configuration for a tunnel.

@@ -20,13 +20,14 @@ use self::hooks::{Hooks, Moment};
 use self::names::Endpoints;
 use self::orders::Orders;
 use self::reload::Holds;
+use super::endpoints::Shared;
 use super::notify::Notifier;
 use super::startup::Member;
 use super::tunnel::tell_end;
 use super::{Args, Failure, privileges};
 use crate::log::Logger;
 use crate::status;
-use crate::wireguard::{self, Settings, UapiSocket};
+use crate::wireguard::{self, Settings, SharedTunnel, UapiSocket};
 
 /// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
 const IPV4_AND_TCP: u16 = 40;
@@ -45,6 +46,8 @@ pub(super) struct Tunnel<'a> {
     pub(super) parsed: Arc<Parsed>,
     /// Its log.
     pub(super) log: Logger,
+    /// What it shares with OpenVPN servers, as an endpoint of their tunnel.
+    pub(super) shared: Option<Shared>,
 }
 
 impl Tunnel<'_> {
@@ -129,7 +132,8 @@ impl Tunnel<'_> {
         let mut netlink = Netlink::open().map_err(no_netlink)?;
         let addresses: Vec<_> = endpoints.values().map(std::net::SocketAddr::ip).collect();
         let path = netlink.path_mtu(&addresses).map_err(no_netlink)?;
-        let mtu = network::mtu(&self.parsed.config.interface, path);
+        let of_device = self.shared.as_ref().and_then(|shared| shared.terms).map(|terms| terms.mtu);
+        let mtu = of_device.unwrap_or_else(|| network::mtu(&self.parsed.config.interface, path));
         let (table, mark) = network::table(&self.parsed.config)
             .map_err(|why| network::at_line(&self.parsed, self.file, "Table", &why))?;
         Ok((network::settings(&self.parsed.config, mtu, table), mark))
@@ -150,16 +154,29 @@ impl Tunnel<'_> {
             ..TunConfig::default()
         };
         let mut driver = wireguard::driver_config(tun, self.args.workers);
-        driver.changes_routing = true;
+        driver.changes_routing = self.shared.is_none();
+        if let Some(terms) = self.shared.as_ref().and_then(|shared| shared.terms) {
+            driver.tun.txqueuelen = terms.txqueuelen;
+            driver.dataplane.client_to_client = terms.client_to_client;
+        }
+        // The servers' device may carry larger packets than the links of WireGuard's peers.
+        let most = if self.shared.is_some() { mtu.min(wireguard::MTU) } else { mtu };
         driver.resolv_conf.clone_from(&self.args.resolv_conf);
         let settings = Settings {
             driver,
             mtu,
-            max_mss: Some(mtu.saturating_sub(IPV4_AND_TCP)),
+            max_mss: Some(most.saturating_sub(IPV4_AND_TCP)),
             tunnel: Some(tunnel),
             configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints) },
-            shared: None,
+            shared: self
+                .shared
+                .as_ref()
+                .map(|shared| SharedTunnel { device: shared.device.clone(), pool: shared.pool.clone() }),
         };
+        if let Some(shared) = &self.shared {
+            // A port that is a server's is used, too.
+            shared.binding.wait();
+        }
         wireguard::Tunnel::set_up(settings, self.log.clone()).map_err(Failure::World)
     }
 }

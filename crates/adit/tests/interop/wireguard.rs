@@ -1,6 +1,7 @@
 //! `adit-wireguard`, configured by Debian's `wg`, against itself, wireguard-go, boringtun and gotatun.
 
 mod bed;
+mod beside_openvpn;
 mod configuration;
 mod contract;
 mod endings;
