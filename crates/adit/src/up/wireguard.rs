@@ -111,7 +111,7 @@ impl Tunnel<'_> {
             expiry: None,
             confinement: member.startup().confinement.clone(),
             tables: status::OtherTables::default(),
-            endpoints: Vec::new(),
+            endpoints: self.shared.as_ref().map(|shared| shared.names.clone()).unwrap_or_default(),
         };
         let served = status::serve(&self.name, handle, beside);
         served
