@@ -1,7 +1,8 @@
 //! adit against Debian's OpenVPN 2.6 and wireguard-go, both ways round, and against itself, in network namespaces.
 //!
-//! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg` and `wireguard-go`. Without them the tests
-//! print that they were skipped; with `CI=true` they fail instead.
+//! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg`,
+//! `wireguard-go`, `nft` and what `scripts/install-deps` builds. Without them the tests print that they were skipped; with
+//! `CI=true` they fail instead.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -7,8 +7,8 @@ use adit_testbed::{can_run, wait_until_reachable};
 
 use super::bed::{End, PORT, PROGRAMS, Program, joined, pair};
 
-/// Longer than the 5 s and the jitter after which a handshake is tried again, twice.
-const RETRIED: Duration = Duration::from_secs(15);
+/// Time for several tries of a handshake, each 5 s and the jitter after the last: two that cross are both in vain.
+const RETRIED: Duration = Duration::from_secs(40);
 
 /// Runs each of these tests with each program at either end. The second end begins.
 macro_rules! with_each {

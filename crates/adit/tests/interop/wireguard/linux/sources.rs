@@ -2,10 +2,18 @@
 
 use std::net::IpAddr;
 
-use adit_testbed::{can_run, connect};
+use adit_testbed::{can_run, connect, wait_until_reachable};
 
 use super::traffic::reaches_at_once;
-use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, pair};
+use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, WAIT, pair};
+
+/// Two ends whose wire carries IPv6 by now: the first second's solicitations of neighbours may go unanswered.
+fn ends() -> [End; 2] {
+    let ends = pair([Program::Adit; 2]);
+    wait_until_reachable(&ends[0].namespace, "fd00:9::2".parse().unwrap(), WAIT).unwrap();
+    wait_until_reachable(&ends[1].namespace, "fd00:9::1".parse().unwrap(), WAIT).unwrap();
+    ends
+}
 
 /// Has the end write to that address of the other.
 fn aim(end: &End, other: &End, address: &str) {
@@ -25,7 +33,7 @@ fn a_source_address_that_goes_is_replaced_at_once() {
     if !can_run("a_source_address_that_goes_is_replaced_at_once", &PROGRAMS) {
         return;
     }
-    let [first, second] = &pair([Program::Adit; 2]);
+    let [first, second] = &ends();
     let promote = || std::fs::write("/proc/sys/net/ipv4/conf/wire/promote_secondaries", "1");
     first.namespace.enter(promote).unwrap().unwrap();
     for (address, new, old) in [
@@ -46,7 +54,7 @@ fn a_peer_is_answered_from_the_address_that_it_writes_to() {
     if !can_run("a_peer_is_answered_from_the_address_that_it_writes_to", &PROGRAMS) {
         return;
     }
-    let [first, second] = &pair([Program::Adit; 2]);
+    let [first, second] = &ends();
     change(first, "add", "10.9.0.3/24", "wire");
     change(first, "add", "fd00:9::3/64", "wire");
     // An address of another device than that of the way back.
@@ -67,7 +75,7 @@ fn packets_pass_on_when_there_is_a_better_route() {
     if !can_run("packets_pass_on_when_there_is_a_better_route", &PROGRAMS) {
         return;
     }
-    let [first, second] = &pair([Program::Adit; 2]);
+    let [first, second] = &ends();
     connect(&first.namespace, &["10.9.0.3/24"], &second.namespace, &[], "wire2").unwrap();
     for end in [first, second] {
         let path = |device: &str| format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");

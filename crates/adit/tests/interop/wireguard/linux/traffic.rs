@@ -12,6 +12,7 @@ use crate::wireguard::configuration::nobody;
 const LARGE: &str = "34736";
 
 /// The end reaches the other with one ping, within a second.
+#[track_caller]
 pub(super) fn reaches_at_once(end: &End, target: std::net::IpAddr) {
     let ping = Ping { timeout: Duration::from_secs(1), ..Ping::new(1, Duration::ZERO) };
     let report = ping.run(&end.namespace, target).unwrap();
