@@ -159,7 +159,7 @@ fn a_killed_process_leaves_nothing_in_the_way() {
     if !can_run("a_killed_process_leaves_nothing_in_the_way", &["wg", "nft"]) {
         return;
     }
-    let mut running = Running::start("PostDown = touch MARKER", ", 0.0.0.0/0");
+    let mut running = Running::start("PostDown = true", ", 0.0.0.0/0");
     let [server, client] = &running.ends;
     assert!(client.namespace.ip(&["rule", "show"]).unwrap().contains("suppress_prefixlength"));
     running.adit.kill().unwrap();
