@@ -20,14 +20,14 @@ pub(super) fn up(end: &End, files: &[&Path]) -> Process {
     end.namespace.spawn("adit up", command).unwrap()
 }
 
-/// `wg-quick` of a file, with adit's implementation.
-fn quick(end: &End, order: &str, file: &Path) {
+/// `wg-quick` of a file, with this implementation.
+fn quick(end: &End, implementation: &str, order: &str, file: &Path) {
     let own = Path::new(env!("CARGO_BIN_EXE_adit-wireguard")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let mut command = program("wg-quick").unwrap();
     command.arg(order).arg(file);
     command.env("PATH", format!("{}:{}:{path}", end.scratch.path().display(), own.display()));
-    command.env("WG_QUICK_USERSPACE_IMPLEMENTATION", "adit-wireguard");
+    command.env("WG_QUICK_USERSPACE_IMPLEMENTATION", implementation);
     command.env("STATE_DIRECTORY", &end.state);
     end.namespace.run(command).unwrap();
 }
@@ -54,7 +54,11 @@ fn state(end: &End, devices: &[String]) -> Vec<String> {
     ] {
         let words: Vec<&str> = list.split(' ').collect();
         let text = end.namespace.ip(&words).unwrap();
-        all.extend(text.lines().map(|line| format!("{list}: {}", normalised(line))));
+        let is_link = |word: &&str| list == "-brief address show" && word.starts_with("fe80:");
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().filter(|word| !is_link(word)).collect();
+            all.push(format!("{list}: {}", normalised(&words.join(" "))));
+        }
     }
     for device in devices {
         let link = end.namespace.ip(&["link", "show", "dev", device]).unwrap_or_default();
@@ -68,7 +72,7 @@ fn state(end: &End, devices: &[String]) -> Vec<String> {
         for what in ["peers", "allowed-ips", "fwmark", "preshared-keys", "persistent-keepalive", "public-key"]
         {
             let text = end.wg(&format!("show {device} {what}")).unwrap_or_default();
-            all.extend(text.lines().map(|line| format!("wg {what}: {line}")));
+            all.extend(text.lines().map(|line| format!("wg {what}: {}", in_order(line))));
         }
     }
     let mut nft = program("nft").unwrap();
@@ -82,11 +86,18 @@ fn state(end: &End, devices: &[String]) -> Vec<String> {
             line => all.push(format!("nft: {table} {chain} {line}")),
         }
     }
-    // Addresses of the link are drawn at random.
+    // What the kernel draws at random for the link itself: wg-quick has a rule of the firewall for it, adit none.
     all.retain(|line| !line.contains("fe80:"));
     // The firewall's tables and the devices may have been made in any order; rules have their priorities.
     all.sort();
     all
+}
+
+/// The words of a line, sorted: implementations list a peer's allowed IPs in orders of their own.
+fn in_order(line: &str) -> String {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    words.sort_unstable();
+    words.join(" ")
 }
 
 /// Names of the firewall's tables and numbers of devices and priorities that say nothing.
@@ -96,7 +107,7 @@ fn normalised(line: &str) -> String {
     let is_ours = |word: &&str| word.starts_with("adit_mark_") || word.starts_with("wg-quick-");
     match line.split_whitespace().find(is_ours) {
         Some(table) => line.replace(table, "TABLE").replace('"', ""),
-        None => line.replace("onlink", "").split_whitespace().collect::<Vec<_>>().join(" "),
+        None => line.split_whitespace().collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -119,11 +130,23 @@ fn same(test: &str, interfaces: &[&str]) {
         devices.push(device);
     }
     let before = state(client, &[]);
-    files.iter().for_each(|file| quick(client, "up", file));
+    let by_quick = |implementation: &str| {
+        files.iter().for_each(|file| quick(client, implementation, "up", file));
+        state(client, &devices)
+    };
+    if adit_testbed::missing_prerequisites(&["wireguard-go"]).is_empty() {
+        let by_go = by_quick("wireguard-go");
+        files.iter().for_each(|file| quick(client, "wireguard-go", "down", file));
+        wait_until("wireguard-go to end", WAIT, || client.processes().is_empty()).unwrap();
+        let _ = std::fs::remove_file(&marker);
+        assert_eq!(by_quick("adit-wireguard"), by_go);
+    } else {
+        by_quick("adit-wireguard");
+    }
     let expected = state(client, &devices);
     let servers = std::fs::read_to_string(client.scratch.path().join("name-servers")).unwrap_or_default();
     let hooks = std::fs::read_to_string(&marker).unwrap_or_default();
-    files.iter().for_each(|file| quick(client, "down", file));
+    files.iter().for_each(|file| quick(client, "adit-wireguard", "down", file));
     wait_until("wg-quick's daemon to end", WAIT, || client.processes().is_empty()).unwrap();
     assert_eq!(state(client, &[]), before, "wg-quick leaves something");
     let hooks_down = std::fs::read_to_string(&marker).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What a file's tunnel does while it runs: SIGHUP, `adit status`, and `SaveConfig` at its end.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use adit_testbed::{Process, can_run, wait_until, wait_until_reachable};
@@ -27,7 +27,7 @@ impl Running {
         server.bring_up();
         server.namespace.ip(&["address", "add", "192.0.2.9/32", "dev", "lo"]).unwrap();
         let file = client.scratch.path().join(format!("{}.conf", client.device));
-        write(&ends, &file, interface, allowed);
+        write(&ends.each_ref(), &file, interface, allowed);
         let adit = up(client, &[&file]);
         wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
         Running { ends, file, adit }
@@ -42,8 +42,7 @@ impl Running {
     }
 }
 
-fn write(ends: &[End; 2], file: &PathBuf, interface: &str, allowed: &str) {
-    let [server, client] = ends;
+fn write([server, client]: &[&End; 2], file: &Path, interface: &str, allowed: &str) {
     let key = std::fs::read_to_string(&client.key_file).unwrap();
     let text = format!(
         "[Interface]\nPrivateKey = {}\nAddress = {}/24\n{interface}\n[Peer]\nPublicKey = {}\n\
@@ -65,7 +64,7 @@ fn sighup_takes_what_changed_and_keeps_the_session() {
     let before = running.handshakes();
     let other = "192.0.2.9".parse().unwrap();
     assert!(!running.ends[1].is_answered(other));
-    write(&running.ends, &running.file, "MTU = 1300", ", 192.0.2.9/32");
+    write(&running.ends.each_ref(), &running.file, "MTU = 1300", ", 192.0.2.9/32");
     running.adit.hang_up();
     running.adit.wait_for_line(0, "SIGHUP: ", WAIT).unwrap();
     wait_until("the route", WAIT, || running.routes().contains("192.0.2.9")).unwrap();
@@ -82,7 +81,7 @@ fn sighup_takes_what_changed_and_keeps_the_session() {
     assert!(running.adit.log().contains(".conf:7: AllowedIPs: "), "{}", running.adit.log());
     assert!(running.ends[1].is_answered(other));
 
-    write(&running.ends, &running.file, "", "");
+    write(&running.ends.each_ref(), &running.file, "", "");
     running.adit.hang_up();
     wait_until("the route to go", WAIT, || !running.routes().contains("192.0.2.9")).unwrap();
     assert!(!running.ends[1].is_answered(other));
@@ -153,4 +152,53 @@ fn the_file_is_saved_at_the_end() {
     wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
     assert!(client.wg("show DEV allowed-ips").unwrap().contains("10.79.0.0/16"));
     assert!(again.terminate(WAIT).unwrap().success());
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_in_the_way() {
+    if !can_run("a_killed_process_leaves_nothing_in_the_way", &["wg", "nft"]) {
+        return;
+    }
+    let mut running = Running::start("PostDown = true", ", 0.0.0.0/0");
+    let [server, client] = &running.ends;
+    assert!(client.namespace.ip(&["rule", "show"]).unwrap().contains("suppress_prefixlength"));
+    running.adit.kill().unwrap();
+    wait_until("its helper and its shells to end", WAIT, || client.processes().is_empty()).unwrap();
+    assert!(!client.namespace.ip(&["rule", "show"]).unwrap().contains("suppress_prefixlength"));
+    let mut again = up(client, &[&running.file]);
+    wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
+    assert!(again.terminate(WAIT).unwrap().success());
+}
+
+#[test]
+fn files_of_both_kinds_run_in_one_process() {
+    if !can_run("files_of_both_kinds_run_in_one_process", &PROGRAMS) {
+        return;
+    }
+    let [server, client] = &joined([Program::Adit; 2]);
+    server.start().unwrap();
+    server.set_key();
+    server.add_peer(client, None);
+    server.bring_up();
+    let file = client.scratch.path().join(format!("{}.conf", client.device));
+    write(&[server, client], &file, "", "");
+    let directory = client.scratch.path().join("openvpn");
+    let mut init = Command::new(env!("CARGO_BIN_EXE_adit"));
+    init.arg("init").arg(&directory).args(["--endpoint", "192.0.2.1"]);
+    client.namespace.run(init).unwrap();
+    let mut adit = up(client, &[&directory.join("server.conf"), &file]);
+    adit.wait_for_line(0, "server: tunnel up", WAIT).unwrap();
+    adit.wait_for_line(0, &format!("{}: interface up", client.device), WAIT).unwrap();
+    wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
+    assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+    let log = adit.log();
+    assert!(log.contains("server: ended on request"), "{log}");
+    assert!(log.contains(&format!("{}: ended on request", client.device)), "{log}");
+    // The same port for both is refused with both lines.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("[Interface]", "[Interface]\nListenPort = 1194")).unwrap();
+    let mut refused = up(client, &[&directory.join("server.conf"), &file]);
+    assert_eq!(refused.wait(WAIT).unwrap().code(), Some(2));
+    let log = refused.log();
+    assert!(log.contains(".conf:2: UDP port 1194 is that of ") && log.contains("server.conf:"), "{log}");
 }
