@@ -159,7 +159,7 @@ mod tests {
     /// Alice's keys of RFC 7748 §6.1.
     #[test]
     fn a_private_key_gives_its_public_key() {
-        let text = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqwXf7pR25LCo=";
+        let text = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
         let key = PrivateKey::from_base64(text).expect("a key");
         assert_eq!(key.public_key().to_base64(), "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=");
         // Written as it was clamped.
