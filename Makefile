@@ -1,4 +1,4 @@
-# make demo   two network namespaces, a server and a client, a tunnel, measured and removed again
+# make demo   two network namespaces, a server and a client, a tunnel, measured and removed again: OpenVPN, then WireGuard
 # make test   everything that is checked before a change lands
 # Both install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
 
@@ -15,7 +15,10 @@ help:
 test: deps fmt-check lint deny fuzz-check unit doc fuzz-run miri
 
 demo: demo-deps build
+	@echo OpenVPN:
 	@$(AS_ROOT) target/release/adit-lab demo
+	@echo; echo WireGuard:
+	@$(AS_ROOT) target/release/adit-lab demo --wireguard
 
 build:
 	$(CARGO) build --release --locked -p adit -p adit-lab

@@ -78,11 +78,14 @@ impl Egress {
         self.now = now;
     }
 
-    /// From now on, packets for which there is no peer, or whose peer has neither a path nor room for packets that wait, are
-    /// answered with ICMP host unreachable or ICMPv6 address unreachable ([`Egress::take_answers`]): 50 in a row, then
-    /// 100 a second. Errors, multicast and later fragments are never answered.
-    pub fn answer_unreachable(&mut self) {
-        self.unreachable.get_or_insert_default();
+    /// Whether packets for which there is no peer, or that wait for a peer without a path, are answered with ICMP host
+    /// unreachable or ICMPv6 address unreachable ([`Egress::take_answers`]): 50 in a row, then 100 a second. Errors,
+    /// multicast and later fragments are never answered, nor what is for a peer whose packets do not wait.
+    pub fn answer_unreachable(&mut self, answer: bool) {
+        match answer {
+            true => drop(self.unreachable.get_or_insert_default()),
+            false => self.unreachable = None,
+        }
     }
 
     /// The answers since the last call: packets with complete checksums, for the TUN device.
@@ -185,10 +188,7 @@ impl Egress {
             return peer.worker;
         }
         let has_path = peer.path.is_some();
-        let Some(staging) = &mut peer.staging else {
-            self.answer(packet);
-            return self.count(DropReason::NoSession);
-        };
+        let Some(staging) = &mut peer.staging else { return self.count(DropReason::NoSession) };
         let dropped = staging.push(offload, packet, &mut self.staged);
         if staging.take_notice(self.now) {
             self.notices.push(Notice::Wanted { peer: peer.id });

@@ -147,6 +147,11 @@ impl Ingress {
         self.sockets.insert(Socket::of(path), index);
     }
 
+    /// The demultiplexer of all sockets that have none of their own.
+    pub fn default_demultiplexer(&self) -> Option<Arc<dyn Demultiplexer>> {
+        self.rules.first().map(|rules| Arc::clone(&rules.demultiplexer))
+    }
+
     /// The index of the rules of that demultiplexer: those that are there, or new ones in an unused place.
     fn rules_of(&mut self, demultiplexer: Arc<dyn Demultiplexer>) -> usize {
         let is_same = |rules: &Rules| Arc::ptr_eq(&rules.demultiplexer, &demultiplexer);

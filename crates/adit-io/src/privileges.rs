@@ -3,6 +3,7 @@
 mod sandbox;
 
 use std::io;
+use std::path::PathBuf;
 
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, setgroups, setresgid, setresuid};
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -174,16 +175,19 @@ pub fn allow_many_descriptors() {
 }
 
 /// What a confined process keeps beside what every running tunnel needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Its calling thread, and threads that this starts later, can make UDP sockets, bind them to any port and mark them
     /// ([`crate::Handle::bind_udp`]): `CAP_NET_ADMIN` and `CAP_NET_BIND_SERVICE`, as far as the thread has them. (All
     /// threads can make UDP sockets, but not mark them.)
     pub udp_sockets: bool,
+    /// All threads can read, write, make, rename and remove the files below these directories, as far as the process's user
+    /// may. They must exist.
+    pub directories: Vec<PathBuf>,
 }
 
 impl Kept {
-    fn capabilities(self) -> CapabilitySet {
+    fn capabilities(&self) -> CapabilitySet {
         match self.udp_sockets {
             true => CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE,
             false => CapabilitySet::empty(),
@@ -198,7 +202,7 @@ impl Kept {
 /// # Errors
 /// When the kernel refuses. That it lacks Landlock or seccomp is no error, but said in what is returned.
 pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, ConfineError> {
-    confine_keeping(account, sandbox, Kept::default())
+    confine_keeping(account, sandbox, &Kept::default())
 }
 
 /// As [`confine`], but for `kept`. To be called on the driver's control thread ([`crate::Observer::started`]).
@@ -208,7 +212,7 @@ pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, Con
 pub fn confine_keeping(
     account: Option<&Account>,
     sandbox: bool,
-    kept: Kept,
+    kept: &Kept,
 ) -> Result<Confined, ConfineError> {
     let refused = |what| move |source| ConfineError::Refused { what, source };
     let bounding_set = match in_every_thread(Step::Bounds) {

@@ -145,6 +145,16 @@ impl UdpSocket {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }
 
+    /// Whether it talks to IPv4 addresses.
+    pub(crate) fn reaches_ipv4(&self) -> bool {
+        !self.v6 || self.socket.only_v6().is_ok_and(|only_v6| !only_v6)
+    }
+
+    /// Whether it talks to IPv6 addresses.
+    pub(crate) const fn reaches_ipv6(&self) -> bool {
+        self.v6
+    }
+
     /// Marks what it sends from now on for the firewall and for routing rules (SO_MARK); 0: no mark.
     ///
     /// # Errors

@@ -37,6 +37,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::commands::measure::builds;
+use crate::commands::wireguard::{
+    attackers as wireguard_attackers, handshakes as wireguard_handshakes, peers as wireguard_peers,
+};
 use crate::commands::{attackers, demo, endpoints, measure as comparison, narrow_path, reload, tunnels};
 use crate::compare::Verdict;
 use crate::error::LabError;
@@ -130,6 +133,12 @@ enum Command {
     Endpoints(endpoints::Args),
     /// Reload a server with many clients (SIGHUP); exit status 1 if a packet is lost
     Reload(reload::Args),
+    /// Measure a WireGuard server with many configured peers; exit status 1 if one of adit's limits is broken
+    WireguardPeers(wireguard_peers::Args),
+    /// Measure what handshakes cost a WireGuard server
+    WireguardHandshakes(wireguard_handshakes::Args),
+    /// Flood a WireGuard server with forged initiations, and let clients connect meanwhile
+    WireguardAttackers(wireguard_attackers::Args),
     /// Write the figures and findings of runs as Markdown
     Results {
         /// What `run` filled
@@ -265,6 +274,18 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         Command::Reload(args) => {
             prepare(&reload::NEEDED, ENDED)?;
             reload::run(&args, &tools)
+        }
+        Command::WireguardPeers(args) => {
+            prepare(&wireguard_peers::NEEDED, ENDED)?;
+            wireguard_peers::run(&args, &tools)
+        }
+        Command::WireguardHandshakes(args) => {
+            prepare(&wireguard_handshakes::NEEDED, ENDED)?;
+            wireguard_handshakes::run(&args, &tools)
+        }
+        Command::WireguardAttackers(args) => {
+            prepare(&wireguard_attackers::NEEDED, ENDED)?;
+            wireguard_attackers::run(&args, &tools)
         }
         Command::Results { redraw: Some(folder), .. } => report::redraw(&folder).map(|()| true),
         Command::Results { directories, out, redraw: None } => {

@@ -137,7 +137,8 @@ fn params(credentials: &Credentials) -> Result<ClientParams, LoadError> {
     Ok(ClientParams { data, ..ClientParams::new(control, vec![server]) })
 }
 
-fn seed() -> [u8; 32] {
+/// Randomness for a machine.
+pub(crate) fn seed() -> [u8; 32] {
     let mut seed = [0; 32];
     // Without it the seeds are the same: good enough for a load, and nothing secret is sent.
     let _ = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));

@@ -7,6 +7,9 @@ use adit_openvpn::wrap::{Wrap, WrapConfig};
 use crate::LoadError;
 use crate::wrapping::Wrapping;
 
+/// How many datagrams a kind has.
+pub(crate) const SERIES: u32 = 256;
+
 /// Datagrams of one kind.
 pub struct Kind {
     /// What they are, in the plural.
@@ -83,7 +86,7 @@ fn altered(datagrams: &[Vec<u8>], at: usize) -> Vec<Vec<u8>> {
 }
 
 fn series(make: impl FnMut(u8) -> Vec<u8>) -> Vec<Vec<u8>> {
-    (0..=255).map(make).collect()
+    (0..=u8::MAX).map(make).collect()
 }
 
 fn first() -> ControlBody {

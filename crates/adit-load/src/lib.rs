@@ -1,4 +1,4 @@
-//! OpenVPN clients and attackers by the thousand, in one process, from adit's own protocol machines.
+//! Clients and attackers by the thousand, of OpenVPN and WireGuard, in one process, from adit's own protocol machines.
 //!
 //! `adit-lab` starts the `adit-load` program in a network namespace, as it starts every peer, and so needs none of adit's
 //! crates itself. adit's interoperability tests use the library. Nothing of it is shipped.
@@ -11,6 +11,7 @@ pub mod clients;
 pub mod datagrams;
 pub mod echoes;
 mod error;
+pub mod wireguard;
 pub mod wrapping;
 
 pub use error::LoadError;

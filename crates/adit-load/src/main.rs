@@ -1,8 +1,8 @@
-//! Generates load on an OpenVPN server: many clients, or attackers of one kind.
+//! Generates load on an OpenVPN server: many clients, or attackers of one kind. Or on a WireGuard server: handshakes.
 //!
 //! It runs until it is killed, and writes a line to the standard output whenever its counters have changed:
 //! `connected N ended N` for clients (with `--echoes` followed by `sent N answered N lost N repeated N`), `begun N done N`
-//! for attackers.
+//! for attackers and handshakes. What only writes datagrams or keys ends with the last of them.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -15,10 +15,12 @@ use std::time::Duration;
 use adit_load::LoadError;
 use adit_load::attack::{self, Attack, Attackers, Behaviour, Pace, Plan, Sources, Talk};
 use adit_load::clients::Clients;
-use adit_load::datagrams;
+use adit_load::datagrams::{self, Kind};
 use adit_load::echoes::EchoTotals;
+use adit_load::wireguard::{self, Handshakes, server_key};
 use adit_load::wrapping::Wrapping;
 use adit_openvpn::credentials::Credentials;
+use adit_wireguard::PublicKey;
 use clap::{Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zeroize::Zeroizing;
@@ -26,7 +28,7 @@ use zeroize::Zeroizing;
 /// How often the counters are written while they change.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Generate load on an OpenVPN server
+/// Generate load on an OpenVPN or WireGuard server
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -102,6 +104,33 @@ enum Command {
         #[command(flatten)]
         keys: Keys,
     },
+    /// Handshakes of many WireGuard initiators at a steady rate
+    WireguardHandshakes {
+        /// The server
+        server: SocketAddr,
+        /// Its public key in hexadecimal digits
+        #[arg(long, value_parser = server_key)]
+        key: PublicKey,
+        /// How many initiators take turns: the first that `wireguard-keys` writes
+        #[arg(long)]
+        keys: u32,
+        /// Handshakes a second
+        #[arg(long)]
+        rate: u32,
+    },
+    /// Write the public keys of WireGuard initiators, each in hexadecimal digits
+    WireguardKeys {
+        /// How many
+        #[arg(long)]
+        count: u32,
+    },
+    /// Write WireGuard initiations that attackers forge or replay, each as `KIND: HEXADECIMAL`; those that are replayed are of
+    /// the first 256 initiators
+    WireguardDatagrams {
+        /// The server's public key in hexadecimal digits
+        #[arg(long, value_parser = server_key)]
+        key: PublicKey,
+    },
 }
 
 /// Files in PEM.
@@ -174,7 +203,14 @@ fn run(command: Command) -> Result<(), LoadError> {
         Command::Connections { server, talk, count } => {
             attackers(Attackers::start(server, Attack::Connections { talk, count }))
         }
-        Command::Datagrams { keys } => write_datagrams(&keys.wrapping()?),
+        Command::Datagrams { keys } => write_datagrams(datagrams::kinds(&keys.wrapping()?)?),
+        Command::WireguardHandshakes { server, key, keys, rate } => {
+            handshakes(Handshakes::start(server, key, keys, rate)?)
+        }
+        Command::WireguardKeys { count } => {
+            wireguard::public_keys(count)?.iter().try_for_each(|key| write_line(&hexadecimal(&key.0)))
+        }
+        Command::WireguardDatagrams { key } => write_datagrams(wireguard::initiations(key)?),
     }
 }
 
@@ -211,18 +247,27 @@ fn show(line: impl Fn() -> Option<String>) {
     }
 }
 
-fn write_datagrams(wrapping: &Wrapping) -> Result<(), LoadError> {
-    let mut out = std::io::stdout().lock();
-    for kind in datagrams::kinds(wrapping)? {
-        for datagram in kind.datagrams {
-            let mut line = format!("{}: ", kind.name);
-            for byte in datagram {
-                let _ = write!(line, "{byte:02x}");
-            }
-            writeln!(out, "{line}").map_err(LoadError::system("the standard output"))?;
-        }
-    }
-    Ok(())
+/// Shows how many handshakes there were, until the process is killed or no other can begin.
+fn handshakes(handshakes: Handshakes) -> Result<(), LoadError> {
+    let line = || format!("begun {} done {}", handshakes.begun(), handshakes.done());
+    show(|| handshakes.is_running().then(line));
+    handshakes.stop()
+}
+
+fn write_datagrams(kinds: Vec<Kind>) -> Result<(), LoadError> {
+    let lines = kinds.iter().flat_map(|kind| kind.datagrams.iter().map(|bytes| (kind.name, bytes)));
+    lines.into_iter().try_for_each(|(name, bytes)| write_line(&format!("{name}: {}", hexadecimal(bytes))))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn write_line(line: &str) -> Result<(), LoadError> {
+    writeln!(std::io::stdout(), "{line}").map_err(LoadError::system("the standard output"))
 }
 
 impl Identity {

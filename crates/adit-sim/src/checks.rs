@@ -81,7 +81,7 @@ impl World {
             self.stats.up_seconds += self.model.tunnels.iter().filter(settled).count() as u64;
             self.stats.faulty_seconds += self.scenario.clients as u64;
         }
-        self.model.check_nothing_lost(self.now)?;
+        self.model.packets.check_nothing_lost(self.now)?;
         self.check_limits()?;
         self.check_learned()?;
         self.check_challenges()?;

@@ -32,11 +32,12 @@
 //! (`server-poll-timeout`, or twice `hand-window`), the longest wait between attempts, 1 s for a service
 //! manager and 10 s for a clean handshake.
 //!
-//! The world and its model are OpenVPN's. What is neutral is public, for simulations of other protocols: [`network`],
-//! [`packet`], [`EventQueue`], [`Rng`], [`Trace`] (`tests/toy` is one).
+//! All of this is OpenVPN's; [`wireguard`] has the same for WireGuard. What packets must do is one model for both. What
+//! is neutral is public, for simulations of other protocols: [`network`], [`packet`], [`EventQueue`], [`Rng`], [`Trace`]
+//! (`tests/toy` is one).
 //!
-//! `cargo run -p adit-sim -- --seeds 0..5000` runs many seeds, `-- --seed 17` one, with the end of its trace
-//! if it fails.
+//! `cargo run -p adit-sim -- --seeds 0..5000` runs many seeds of both, `-- --wireguard --seed 17` one of WireGuard's,
+//! with the end of its trace if it fails.
 #![forbid(unsafe_code)]
 
 mod attack;
@@ -56,6 +57,7 @@ mod model;
 mod net;
 pub mod network;
 pub mod packet;
+mod packets;
 mod queue;
 mod rng;
 mod roaming;
@@ -65,6 +67,7 @@ mod settings;
 mod tests;
 mod third_party;
 mod trace;
+pub mod wireguard;
 mod workload;
 mod world;
 
@@ -158,8 +161,8 @@ fn simulate(seed: u64, keep_lines: bool) -> Result<Summary, Box<Failure>> {
             seed,
             trace: world.trace.hash(),
             time,
-            sent: world.model.sent(),
-            delivered: world.model.delivered,
+            sent: world.model.packets.sent(),
+            delivered: world.model.packets.delivered,
             handshakes: world.stats.handshakes,
             keys: world.model.keys(),
             rejected: world.stats.rejected,

@@ -5,25 +5,33 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::process::ExitCode;
 
-use adit_sim::{Summary, explain, run};
+use adit_sim::{Failure, Summary, wireguard};
 
-const USAGE: &str = "usage: adit-sim --seeds FROM..TO (TO is not run), or --seed N for one with its trace";
+const USAGE: &str = "usage: adit-sim [--openvpn | --wireguard] --seeds FROM..TO (TO is not run), or --seed N for one with its trace";
+
+type Outcome = Result<Summary, Box<Failure>>;
+
+/// The scenarios of one protocol.
+#[derive(Clone, Copy)]
+struct Scenarios {
+    name: &'static str,
+    run: fn(u64) -> Outcome,
+    explain: fn(u64) -> Outcome,
+}
+
+const OPENVPN: Scenarios = Scenarios { name: "OpenVPN", run: adit_sim::run, explain: adit_sim::explain };
+const WIREGUARD: Scenarios =
+    Scenarios { name: "WireGuard", run: wireguard::run, explain: wireguard::explain };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let done = match arguments.as_slice() {
-        ["--seeds", range] => match parse_range(range) {
-            Some(range) => run_all(range),
-            None => Err(io::Error::other(format!("\"{range}\" is no range of seeds; {USAGE}"))),
-        },
-        ["--seed", seed] => match seed.parse() {
-            Ok(seed) => show(seed),
-            Err(_) => Err(io::Error::other(format!("\"{seed}\" is no seed; {USAGE}"))),
-        },
-        _ => Err(io::Error::other(USAGE)),
+    let (scenarios, rest): (&[Scenarios], _) = match arguments.as_slice() {
+        ["--openvpn", rest @ ..] => (&[OPENVPN], rest),
+        ["--wireguard", rest @ ..] => (&[WIREGUARD], rest),
+        rest => (&[OPENVPN, WIREGUARD], rest),
     };
-    match done {
+    match judge(scenarios, rest) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -34,6 +42,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs what is asked for; false if something failed.
+fn judge(scenarios: &[Scenarios], arguments: &[&str]) -> io::Result<bool> {
+    let mut good = true;
+    for each in scenarios {
+        good &= match arguments {
+            ["--seeds", range] => match parse_range(range) {
+                Some(range) => run_all(*each, range)?,
+                None => return Err(io::Error::other(format!("\"{range}\" is no range of seeds; {USAGE}"))),
+            },
+            ["--seed", seed] => match seed.parse() {
+                Ok(seed) => show(*each, seed)?,
+                Err(_) => return Err(io::Error::other(format!("\"{seed}\" is no seed; {USAGE}"))),
+            },
+            _ => return Err(io::Error::other(USAGE)),
+        };
+    }
+    Ok(good)
+}
+
 fn parse_range(text: &str) -> Option<Range<u64>> {
     let (from, to) = text.split_once("..")?;
     let range = from.parse().ok()?..to.parse().ok()?;
@@ -41,11 +68,11 @@ fn parse_range(text: &str) -> Option<Range<u64>> {
 }
 
 /// Runs a range of seeds; false if one failed.
-fn run_all(seeds: Range<u64>) -> io::Result<bool> {
+fn run_all(scenarios: Scenarios, seeds: Range<u64>) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     let (mut failed, mut total) = (0u64, Summary::default());
     for seed in seeds.clone() {
-        match run(seed) {
+        match (scenarios.run)(seed) {
             Ok(summary) => {
                 total.time += summary.time;
                 total.sent += summary.sent;
@@ -60,14 +87,15 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
             }
             Err(failure) => {
                 failed += 1;
-                writeln!(out, "{failure}")?;
+                writeln!(out, "{}: {failure}", scenarios.name)?;
                 out.flush()?;
             }
         }
     }
     writeln!(
         out,
-        "{} seeds, {failed} failed: {} h of virtual time, {} packets sent, {} delivered, {} connections, {} keys, {} control datagrams refused, {} clients gave up; up {} % of the time on a faulty net; slowest recovery {:.1} s",
+        "{}: {} seeds, {failed} failed: {} h of virtual time, {} packets sent, {} delivered, {} connections, {} keys, {} control datagrams refused, {} clients gave up; up {} % of the time on a faulty net; slowest recovery {:.1} s",
+        scenarios.name,
         seeds.end - seeds.start,
         total.time.as_secs() / 3600,
         total.sent,
@@ -83,9 +111,9 @@ fn run_all(seeds: Range<u64>) -> io::Result<bool> {
 }
 
 /// Runs one seed and prints its end.
-fn show(seed: u64) -> io::Result<bool> {
+fn show(scenarios: Scenarios, seed: u64) -> io::Result<bool> {
     let mut out = io::stdout().lock();
-    match explain(seed) {
+    match (scenarios.explain)(seed) {
         Ok(summary) => {
             writeln!(out, "{summary:#?}")?;
             Ok(true)

@@ -10,7 +10,7 @@ use adit_openvpn::reliable::MAX_TIMEOUT;
 use adit_openvpn::request::Install;
 use thiserror::Error;
 
-use crate::packet;
+use crate::packets::{Fate, Packets};
 use crate::scenario::{Scenario, UDP_HEADERS, Wrapping};
 use crate::settings::network_behind;
 use crate::third_party::Implementation;
@@ -26,7 +26,7 @@ const CONTROL_HEADER: usize = 9;
 const BRINGS_KEY: [u8; 2] = [10, 11];
 
 /// Longer than any packet is in transit on a clean net.
-const MAX_TRANSIT: Duration = Duration::from_secs(1);
+pub(crate) const MAX_TRANSIT: Duration = Duration::from_secs(1);
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -39,23 +39,9 @@ impl Violation {
     }
 }
 
-fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
+/// Says what was violated unless something holds.
+pub(crate) fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation(text())) }
-}
-
-/// An inner packet that was sent.
-struct Sent {
-    from: usize,
-    to: usize,
-    source: IpAddr,
-    destination: IpAddr,
-    len: usize,
-    /// Its source address is not its sender's: it must never arrive.
-    forged: bool,
-    /// It was sent through a tunnel that is up over a clean net: it must arrive.
-    expected: bool,
-    delivered: bool,
-    at: Instant,
 }
 
 /// A key that an end seals with.
@@ -138,9 +124,7 @@ pub(crate) struct Model {
     routed: Vec<bool>,
     /// The addresses that each client had first, if they must never change.
     addresses: Option<BTreeMap<usize, Vec<IpAddr>>>,
-    sent: Vec<Sent>,
-    /// How many of them were checked for loss.
-    checked: usize,
+    pub(crate) packets: Packets,
     keys: BTreeMap<Vec<u8>, SealKey>,
     /// The keys that an end got last with a peer.
     newest: BTreeMap<(usize, PeerId), Vec<u8>>,
@@ -152,7 +136,6 @@ pub(crate) struct Model {
     pub(crate) server_addresses: Vec<IpAddr>,
     /// Index 0 is client 1.
     pub(crate) tunnels: Vec<Tunnel>,
-    pub(crate) delivered: u64,
 }
 
 impl Model {
@@ -171,15 +154,13 @@ impl Model {
             routed: (1..=scenario.clients).map(|client| scenario.has_client_config(client)).collect(),
             // With a small pool, another client may have them by then.
             addresses: (scenario.server.persist_pool && !scenario.server.tight_pool).then(BTreeMap::new),
-            sent: Vec::new(),
-            checked: 0,
+            packets: Packets::default(),
             keys: BTreeMap::new(),
             current: BTreeMap::new(),
             newest: BTreeMap::new(),
             wraps: BTreeMap::new(),
             server_addresses: Vec::new(),
             tunnels: vec![Tunnel::default(); scenario.clients],
-            delivered: 0,
         }
     }
 
@@ -194,11 +175,6 @@ impl Model {
     pub(crate) fn last_keys(&self, end: usize, peer: PeerId) -> Option<Instant> {
         let newest = self.newest.get(&(end, peer))?;
         self.keys.get(newest).map(|key| key.since)
-    }
-
-    /// Inner packets sent so far.
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent.len() as u64
     }
 
     /// Keys that were installed so far.
@@ -233,34 +209,17 @@ impl Model {
         len: usize,
         (forged, expected): (bool, bool),
     ) -> Vec<u8> {
-        let number = self.sent.len() as u64;
-        self.sent.push(Sent {
-            from,
-            to,
-            source,
-            destination,
-            len,
-            forged,
-            expected: expected && !forged,
-            delivered: false,
-            at,
-        });
-        packet::build(number, source, destination, len)
+        let fate = match (forged, expected) {
+            (true, _) => Fate::Refused,
+            (false, true) => Fate::ArrivesBy(at + MAX_TRANSIT),
+            (false, false) => Fate::MayBeLost,
+        };
+        self.packets.send(at, (from, source), (to, destination), len, fate)
     }
 
     /// An end gave an inner packet to its device. Returns its sender.
     pub(crate) fn deliver(&mut self, now: Instant, end: usize, bytes: &[u8]) -> Result<usize, Violation> {
-        let number = packet::number(bytes);
-        let found = number.and_then(|number| self.sent.get_mut(usize::try_from(number).ok()?));
-        let Some(sent) = found else {
-            return Err(Violation::new(format!("end {end} got a packet that no end sent")));
-        };
-        let number = number.unwrap_or_default();
-        let name = format!("packet {number} from end {} to end {}", sent.from, sent.to);
-        let whole = packet::build(number, sent.source, sent.destination, sent.len);
-        ensure(whole == bytes, || format!("{name} arrived changed"))?;
-        ensure(!sent.delivered, || format!("{name} arrived twice"))?;
-        ensure(!sent.forged, || format!("{name} arrived with the forged source {}", sent.source))?;
+        let (sent, name) = self.packets.find(end, bytes)?;
         // A server that has no such client (yet), or may not relay, leaves the packet to its own system.
         ensure(end == sent.to || end == SERVER, || format!("{name} arrived at end {end}"))?;
         if end != SERVER && sent.from != SERVER {
@@ -275,9 +234,9 @@ impl Model {
             let leased = tunnel.owns(now, self.lag, sent.source, routed);
             ensure(leased, || format!("{name} arrived from {}, which is not its sender's", sent.source))?;
         }
-        sent.delivered = true;
-        self.delivered += 1;
-        Ok(sent.from)
+        let from = sent.from;
+        self.packets.deliver(bytes);
+        Ok(from)
     }
 
     /// An end got new keys.
@@ -393,25 +352,6 @@ impl Model {
         ensure(before.is_none_or(|before| before == tag), || {
             format!("end {end} used the control packet id {:#x} twice under session id {sid:016x}", id >> 32)
         })
-    }
-
-    /// Every packet that had to arrive and was sent [`MAX_TRANSIT`] ago or earlier, did.
-    pub(crate) fn check_nothing_lost(&mut self, now: Instant) -> Result<(), Violation> {
-        while let Some(sent) = self.sent.get(self.checked)
-            && sent.at + MAX_TRANSIT <= now
-        {
-            ensure(!sent.expected || sent.delivered, || {
-                format!(
-                    "packet {} from end {} to end {}, sent at {:.3} s, was lost on a clean net",
-                    self.checked,
-                    sent.from,
-                    sent.to,
-                    (sent.at - Instant::ORIGIN).as_secs_f64()
-                )
-            })?;
-            self.checked += 1;
-        }
-        Ok(())
     }
 }
 

@@ -36,7 +36,11 @@ impl World {
     pub(crate) fn traffic(&mut self, end: usize) -> Result<(), Violation> {
         let pause = self.around(self.scenario.intervals.packet);
         self.schedule(self.now + pause, Event::Traffic(end));
-        self.trace.note(self.now, &[], format_args!("end {end} sends, from packet {}", self.model.sent()));
+        self.trace.note(
+            self.now,
+            &[],
+            format_args!("end {end} sends, from packet {}", self.model.packets.sent()),
+        );
         if self.now >= self.calm_at_end().1 {
             return Ok(());
         }

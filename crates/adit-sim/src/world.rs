@@ -180,7 +180,7 @@ impl World {
                 self.wake()?;
             }
         }
-        self.model.check_nothing_lost(end)
+        self.model.packets.check_nothing_lost(end)
     }
 
     fn advance(&mut self, at: Instant) {

@@ -168,7 +168,7 @@ fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Removes all namespaces and directories of this process, ends what runs in them, and keeps anything new from
+/// Removes all namespaces, directories and sockets of this process, ends what runs in them, and keeps anything new from
 /// coming into being. For a program that is about to exit because of a signal; guards are not needed after it.
 pub fn remove_everything() {
     std::mem::forget(creating());
@@ -185,6 +185,7 @@ pub fn remove_everything() {
     for name in ours(&temporary) {
         let _ = std::fs::remove_dir_all(temporary.join(name));
     }
+    sweep_wireguard_sockets(|owner| owner != std::process::id());
 }
 
 /// Joins two namespaces by a veth pair called `device` in `left` and in `right`, with these addresses

@@ -17,6 +17,18 @@ pub struct WireGuardKeys {
     public: String,
 }
 
+impl WireGuardKeys {
+    /// The private key, in hexadecimal digits.
+    pub fn private(&self) -> &str {
+        &self.private
+    }
+
+    /// The public key, in hexadecimal digits.
+    pub fn public(&self) -> &str {
+        &self.public
+    }
+}
+
 /// Two key pairs, made by openssl.
 pub fn wireguard_keys(directory: &Path) -> Result<[WireGuardKeys; 2], TestbedError> {
     Ok([keys(directory)?, keys(directory)?])

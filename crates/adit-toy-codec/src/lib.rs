@@ -60,10 +60,14 @@ impl Demultiplexer for DataSocket {
         }
     }
 
-    /// The lowest byte of an index is the number of the peer. All first bytes are right: a marker leads to the first
-    /// worker.
+    /// A marker, or the highest bit of an index, which is always set.
+    fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
+        Some(|datagram| matches!(datagram, [0 | 0x80.., ..]))
+    }
+
+    /// The lowest byte of an index is the number of the peer.
     fn steering(&self) -> Option<Steering> {
-        Some(Steering { kind_mask: 0, kind: 0, offset: 0, mask: 0xff })
+        Some(Steering { kind_mask: 0x80, kind: 0x80, offset: 0, mask: 0xff })
     }
 }
 

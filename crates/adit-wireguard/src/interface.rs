@@ -28,7 +28,8 @@ use crate::wire::{CookieReply, Initiation, Message, Response};
 pub struct Interface {
     shared: Shared,
     admission: Admission,
-    peers: BTreeMap<PeerId, Peer>,
+    /// Boxed: a tree's nodes are half empty when peers come in the order of their ids, and a peer is large.
+    peers: BTreeMap<PeerId, Box<Peer>>,
     ids: BTreeMap<PublicKey, PeerId>,
     /// Who has an allowed IP.
     owners: BTreeMap<IpNet, PeerId>,
@@ -76,7 +77,7 @@ impl Interface {
             private_key: self.shared.identity.as_ref().map(|identity| identity.private.clone()),
             listen_port: self.shared.sockets.port,
             fwmark: self.fwmark,
-            peers: self.peers.values().map(Peer::status).collect(),
+            peers: self.peers.values().map(|peer| peer.status()).collect(),
         }
     }
 

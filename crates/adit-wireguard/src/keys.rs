@@ -6,6 +6,8 @@ use base64ct::{Base64, Encoding as _};
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::crypto::KeyPair;
+
 /// Length in bytes of every key here.
 pub const KEY_LEN: usize = 32;
 
@@ -63,6 +65,19 @@ impl PrivateKey {
     pub fn as_bytes(&self) -> &[u8; KEY_LEN] {
         &self.0
     }
+
+    /// The key in base64, as `wg` writes it.
+    pub fn to_base64(&self) -> Zeroizing<String> {
+        Zeroizing::new(Base64::encode_string(self.0.as_slice()))
+    }
+
+    /// The public key that belongs to it.
+    pub fn public_key(&self) -> PublicKey {
+        match KeyPair::new(&self.0) {
+            Ok(pair) => pair.public,
+            Err(_) => unreachable!("every clamped key has a public key"),
+        }
+    }
 }
 
 /// A secret that both ends have besides their keys. All zeros stand for none.
@@ -83,6 +98,11 @@ impl PresharedKey {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8; KEY_LEN] {
         &self.0
+    }
+
+    /// The secret in base64, as `wg` writes it.
+    pub fn to_base64(&self) -> Zeroizing<String> {
+        Zeroizing::new(Base64::encode_string(self.0.as_slice()))
     }
 
     /// Whether there is none.
@@ -134,6 +154,18 @@ mod tests {
         for wrong in ["", "AAAA", &key.to_base64()[1..], &long] {
             assert_eq!(PublicKey::from_base64(wrong), None, "{wrong:?}");
         }
+    }
+
+    /// Alice's keys of RFC 7748 §6.1.
+    #[test]
+    fn a_private_key_gives_its_public_key() {
+        let text = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqwXf7pR25LCo=";
+        let key = PrivateKey::from_base64(text).expect("a key");
+        assert_eq!(key.public_key().to_base64(), "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=");
+        // Written as it was clamped.
+        assert_eq!(PrivateKey::from_base64(&key.to_base64()), Some(key));
+        let secret = PresharedKey::new([7; KEY_LEN]);
+        assert_eq!(PresharedKey::from_base64(&secret.to_base64()), Some(secret));
     }
 
     #[test]

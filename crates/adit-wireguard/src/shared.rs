@@ -36,6 +36,9 @@ impl Identity {
     }
 }
 
+/// Events for which room is kept.
+const EVENTS_KEPT: usize = 1024;
+
 /// A datagram that waits to be sent. No handshake message is longer than an initiation.
 struct Transmit {
     path: Path,
@@ -160,7 +163,12 @@ impl Shared {
     }
 
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        // A configuration of thousands of peers has events for each: their room is not kept.
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            self.events.shrink_to(EVENTS_KEPT);
+        }
+        event
     }
 
     pub(crate) fn next_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {

@@ -132,6 +132,24 @@ fn new_sockets_reach_the_same_endpoints() {
     assert_eq!(end.plane.peers[&end.id(3)].path, Some(Path::Udp { socket: 9, remote: v6 }));
 }
 
+/// The largest TCP segment that may pass goes to the data plane with each peer, also when its path is lost.
+#[test]
+fn every_peer_has_the_mss() {
+    let mut start = params(1, at(1), vec![peer(2, Some(outer(2)))]);
+    start.max_mss = Some(1360);
+    let mut machine = Interface::new(start, at(1), [1; 32]).expect("a configuration");
+    machine.handle_reply(at(1), Reply::Rebound(Ok(Sockets::default())));
+    let sizes: Vec<_> = std::iter::from_fn(|| machine.poll_event())
+        .filter_map(|event| match event {
+            Event::Data(DataEvent::AddPeer(config)) => Some((config.max_mss, config.path.is_some())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sizes.first(), Some(&(Some(1360), false)), "a peer that is new");
+    assert_eq!(sizes.last(), Some(&(Some(1360), false)), "a peer without a path");
+    assert_eq!(sizes.len(), 2);
+}
+
 #[test]
 fn our_own_key_is_no_peer() {
     let mut end = end();

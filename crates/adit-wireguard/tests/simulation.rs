@@ -28,13 +28,16 @@ fn trouble(world: &mut World) {
         }
     }
     let index = world.below(count) as usize;
-    match world.below(6) {
+    let time = [3, 15, 70, 200, 600][world.below(5) as usize];
+    match world.below(8) {
         0 => world.move_end(index),
         1 => world.restart(index),
         2 => world.set_clock(index),
+        3 => (0..world.ends.len()).for_each(|index| world.restart(index)),
+        // Ten minutes, or less.
+        4 => world.sleep(index, seconds(time)),
         _ => {}
     }
-    let time = [3, 15, 70, 200, 600][world.below(5) as usize];
     world.run(seconds(time));
 }
 

@@ -4,9 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Command, Path, Protocol};
-use adit_wireguard::{Changes, Params, PeerChange};
-use support::{Pair, at, data, initiations, millis, peer, public};
+use adit_core::{Command, Notice, Path, Protocol, SessionId};
+use adit_wireguard::{Changes, PeerChange};
+use support::{Pair, at, initiations, millis, peer, public};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -52,16 +52,72 @@ fn a_handshake_is_tried_twenty_times_with_jitter() {
     assert_eq!(initiations_in(&mut pair, seconds(300)).len(), 19);
 }
 
+/// The least and the most of many draws.
+fn range(draws: impl Iterator<Item = u64>) -> (u64, u64) {
+    draws.fold((u64::MAX, 0), |(least, most), draw| (least.min(draw), most.max(draw)))
+}
+
 #[test]
-fn initiations_are_five_seconds_apart_whatever_is_asked() {
+fn retries_are_5_s_to_5333_ms_apart() {
+    let waits = (0..120).flat_map(|seed| {
+        let mut pair = Pair::seeded(seed, |_| {});
+        pair.packet(0);
+        pair.ends[0].take_sent();
+        let moments = initiations_in(&mut pair, seconds(120));
+        let mut last = 0;
+        moments.into_iter().map(move |moment| moment - std::mem::replace(&mut last, moment))
+    });
+    assert_eq!(range(waits), (5000, 5333));
+}
+
+/// An end's handshake message was sent that long ago: how many initiations an order makes it send.
+fn ordered_after(end: usize, time: u64, prepare: impl Fn(&mut Pair)) -> usize {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.now += millis(time);
+    prepare(&mut pair);
+    pair.ends[end].take_sent();
+    let id = pair.ends[end].id(2 - end as u8);
+    pair.ends[end].machine.handle_command(pair.now, Command::Rekey { peer: id });
+    pair.ends[end].drain();
+    initiations(&pair.ends[end].take_sent())
+}
+
+/// End 0 sent an initiation, end 1 a response.
+#[test]
+fn initiations_are_five_seconds_after_the_last_initiation_or_response() {
     for (time, expected) in [(4999, 0), (5000, 1)] {
+        for end in 0..2 {
+            assert_eq!(ordered_after(end, time, |_| {}), expected, "end {end}, after {time} ms");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_starts_over_or_a_new_private_key_opens_the_gate() {
+    assert_eq!(
+        ordered_after(0, 1, |pair| pair.ends[0].machine.handle_command(pair.now, Command::Restart)),
+        1
+    );
+    let key = Changes { private_key: Some(Some(support::private(7))), ..Changes::default() };
+    assert_eq!(ordered_after(0, 1, |pair| pair.ends[0].configure(pair.now, key.clone())), 1);
+}
+
+/// `Rekey-After-Messages` holds for both ends; the data plane counts (its codec's test has the number).
+#[test]
+fn a_session_that_sealed_enough_is_replaced_by_either_end() {
+    for end in 0..2 {
         let mut pair = Pair::new();
         pair.connect();
-        let id = pair.ends[0].id(2);
-        pair.now += millis(time);
-        pair.ends[0].machine.handle_command(pair.now, Command::Rekey { peer: id });
-        pair.ends[0].drain();
-        assert_eq!(initiations(&pair.ends[0].take_sent()), expected, "after {time} ms");
+        pair.now += seconds(10);
+        pair.ends[end].take_sent();
+        let peer = pair.ends[end].id(2 - end as u8);
+        let session = pair.ends[end].plane.peers[&peer].active.expect("a session");
+        for (session, expected) in [(SessionId(session.0 ^ 1), 0), (session, 1)] {
+            pair.ends[end].machine.handle_notice(pair.now, Notice::LimitNear { peer, session });
+            pair.ends[end].drain();
+            assert_eq!(initiations(&pair.ends[end].take_sent()), expected, "end {end}");
+        }
     }
 }
 
@@ -129,69 +185,6 @@ fn sessions_end_after_180_seconds() {
     }
 }
 
-/// A keepalive is sent 10 s after the first packet received since the last send, and once more if others came.
-#[test]
-fn a_receiver_that_is_silent_sends_a_keepalive() {
-    let mut pair = Pair::new();
-    pair.connect();
-    pair.run(seconds(60));
-    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
-    pair.passes(0);
-    pair.tick();
-    let start = pair.now;
-    assert_eq!(pair.ends[1].machine.poll_timeout(), Some(start + seconds(10)));
-    pair.now = start + millis(9999);
-    pair.ends[1].wake(pair.now);
-    assert!(pair.ends[1].take_sent().is_empty());
-    pair.now = start + seconds(10);
-    pair.ends[1].wake(pair.now);
-    assert_eq!(data(&pair.ends[1].take_sent()), [None]);
-    assert_ne!(pair.ends[1].machine.poll_timeout(), Some(start + seconds(20)), "nothing more came");
-
-    pair.now += SECOND;
-    pair.passes(0);
-    pair.tick();
-    let start = pair.now;
-    pair.now += seconds(3);
-    pair.passes(0);
-    pair.tick();
-    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
-    pair.now = start + seconds(10);
-    pair.ends[1].wake(pair.now);
-    assert_eq!(data(&pair.ends[1].take_sent()), [None]);
-    assert_eq!(pair.ends[1].machine.poll_timeout(), Some(start + seconds(20)), "once more");
-}
-
-#[test]
-fn any_send_takes_the_place_of_a_keepalive() {
-    let mut pair = Pair::new();
-    pair.connect();
-    pair.run(seconds(60));
-    pair.passes(0);
-    pair.tick();
-    pair.now += SECOND;
-    pair.passes(1);
-    pair.tick();
-    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
-    pair.now += seconds(10);
-    pair.ends[1].wake(pair.now);
-    assert!(pair.ends[1].take_sent().is_empty());
-}
-
-/// The trap of gotatun: keepalives received must not make us send some, or idle peers never fall silent.
-#[test]
-fn idle_peers_fall_silent() {
-    let mut pair = Pair::new();
-    pair.connect();
-    pair.run(seconds(60));
-    let before = pair.ends[0].plane.installed;
-    for _ in 0..400 {
-        pair.pass(SECOND);
-        assert!(pair.ends.iter_mut().all(|end| end.take_sent().is_empty()), "{:?}", pair.now);
-    }
-    assert_eq!(pair.ends[0].plane.installed, before);
-}
-
 /// 15 s and jitter after the first packet that was not answered, not after the last receive (the trap of boringtun).
 #[test]
 fn silence_after_a_packet_starts_a_handshake() {
@@ -216,6 +209,27 @@ fn silence_after_a_packet_starts_a_handshake() {
 }
 
 #[test]
+fn a_new_handshake_comes_15_s_to_15333_ms_after_the_packet() {
+    let mut pair = Pair::new();
+    pair.connect();
+    let mut waits = Vec::new();
+    for _ in 0..3000 {
+        pair.now += SECOND;
+        pair.packet(0);
+        pair.ends[0].tick(pair.now);
+        let wait = pair.ends[0].machine.poll_timeout().expect("a timer") - pair.now;
+        // Now and then a handshake has begun, and is tried again before.
+        waits.extend((wait > seconds(10)).then_some(wait.as_millis() as u64));
+        pair.settle();
+        pair.packet(1);
+        pair.settle();
+        pair.tick();
+    }
+    assert!(waits.len() > 2900);
+    assert_eq!(range(waits.into_iter()), (15_000, 15_333));
+}
+
+#[test]
 fn an_answer_stops_the_new_handshake() {
     let mut pair = Pair::new();
     pair.connect();
@@ -235,21 +249,6 @@ fn an_answer_stops_the_new_handshake() {
 }
 
 #[test]
-fn keepalives_sent_are_not_packets_that_want_an_answer() {
-    let mut pair = Pair::with(keepalives(5));
-    pair.settle();
-    pair.tick();
-    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
-    // Nothing is delivered: only keepalives go, and no new handshake before the session is old.
-    let mut kinds = Vec::new();
-    for _ in 0..60 {
-        pair.pass(SECOND);
-        kinds.extend(pair.ends[0].take_kinds());
-    }
-    assert_eq!(kinds, [4; 12]);
-}
-
-#[test]
 fn keys_are_forgotten_540_seconds_after_the_last_handshake() {
     let mut pair = Pair::new();
     pair.connect();
@@ -264,6 +263,24 @@ fn keys_are_forgotten_540_seconds_after_the_last_handshake() {
         }
     }
     assert!(pair.passes(0), "it begins anew");
+}
+
+/// "Connected" by the age of the handshake would flap: handshakes come every two minutes, and none while a peer is idle.
+/// A peer stays up through rekeys, and while nothing passes, as long as there are keys.
+#[test]
+fn a_peer_stays_up_through_rekeys_and_while_it_is_idle() {
+    let mut pair = Pair::new();
+    pair.connect();
+    for _ in 0..60 {
+        pair.run(seconds(10));
+        assert!(pair.passes(0) && pair.passes(1));
+        assert!(pair.ends.iter().all(|end| end.up.len() == 1 && end.machine.peers().len() == 1));
+    }
+    assert!(pair.ends[0].plane.installed >= 5);
+    let since = pair.ends[0].machine.peers()[0].1.since;
+    assert_eq!(since, at(1000), "it was never down");
+    pair.run(seconds(400));
+    assert!(pair.ends.iter().all(|end| end.up.len() == 1));
 }
 
 /// An initiation that nobody answers is forgotten as well.
@@ -283,72 +300,6 @@ fn a_pending_handshake_is_wiped_too() {
     pair.ends[1].receive(pair.now, support::path(support::outer(1)), datagram).expect("a valid initiation");
     let (_, response) = pair.ends[1].take_sent().remove(0);
     assert!(pair.ends[0].receive(pair.now, support::path(support::outer(2)), &response).is_err());
-}
-
-/// Persistent keepalives of end 0.
-fn keepalives(seconds: u16) -> impl Fn(&mut Params) {
-    move |params| {
-        if params.configuration.private_key == Some(Some(support::private(1))) {
-            params.configuration.peers[0].persistent_keepalive = Some(seconds);
-        }
-    }
-}
-
-/// The 1.0 s that the NAT step of wireguard-go's netns.sh needs.
-#[test]
-fn persistent_keepalives_come_on_the_second() {
-    let mut pair = Pair::with(keepalives(1));
-    assert_eq!(
-        initiations(&pair.ends[0].sent),
-        1,
-        "one at once: there is no session, so it is an initiation"
-    );
-    pair.settle();
-    pair.tick();
-    let start = pair.now;
-    for round in 1..=3 {
-        let expected = start + seconds(round);
-        assert_eq!(pair.ends[0].machine.poll_timeout(), Some(expected));
-        pair.now = expected;
-        pair.ends[0].wake(pair.now);
-        assert_eq!(data(&pair.ends[0].take_sent()), [None]);
-    }
-}
-
-#[test]
-fn persistent_keepalives_go_by_all_that_passes() {
-    let mut pair = Pair::with(keepalives(25));
-    pair.settle();
-    for from in [0, 1] {
-        pair.now += seconds(10);
-        pair.passes(from);
-        pair.tick();
-    }
-    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
-    // The last packet came in: a passive keepalive answers it after 10 s, and the interval begins anew.
-    let start = pair.now;
-    let mut moments = Vec::new();
-    for _ in 0..60 {
-        pair.pass(SECOND);
-        for datagram in data(&pair.ends[0].take_sent()) {
-            assert_eq!(datagram, None);
-            moments.push((pair.now - start).as_secs());
-        }
-    }
-    assert_eq!(moments, [10, 35, 60]);
-}
-
-#[test]
-fn a_persistent_keepalive_that_is_turned_on_is_sent_at_once() {
-    let mut pair = Pair::new();
-    pair.connect();
-    pair.ends.iter_mut().for_each(|end| drop(end.take_sent()));
-    let change = PeerChange { persistent_keepalive: Some(30), ..PeerChange::new(public(2)) };
-    let changes = Changes { peers: vec![change], ..Changes::default() };
-    pair.ends[0].configure(pair.now, changes.clone());
-    assert_eq!(data(&pair.ends[0].take_sent()), [None]);
-    pair.ends[0].configure(pair.now, changes);
-    assert!(pair.ends[0].take_sent().is_empty(), "it was on");
 }
 
 /// After ten minutes asleep, by a clock that counted them, the first packet makes a new session.

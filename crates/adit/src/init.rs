@@ -1,20 +1,28 @@
 //! `adit init`: a server's directory, ready to run.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::exit;
-use crate::setup::{Consent, Endpoint, Proto, SetupError, SystemUser, Workshop};
+use crate::setup::{
+    Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, SetupError, SystemUser, WireGuardOptions, Workshop,
+};
+
+/// WireGuard's usual port.
+const WIREGUARD_PORT: u16 = 51820;
 
 /// Make a server: certificate authority, keys and server.conf in a new directory
+///
+/// With --wireguard it makes a WireGuard server as well, which shares OpenVPN's tunnel: the same device, the same networks,
+/// the same clients by name. A directory that is there gets WireGuard added.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory to make; must not exist, or be empty
+    /// Directory to make; must not exist, or be empty (with --wireguard, one that `adit init` made will do)
     dir: PathBuf,
     /// How clients reach the server: a name or address, and a port unless it is 1194
-    #[arg(long, value_name = "HOST[:PORT]")]
-    endpoint: Endpoint,
+    #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "wireguard")]
+    endpoint: Option<Endpoint>,
     /// What carries the tunnel
     #[arg(long, value_enum, default_value_t = Proto::Udp)]
     proto: Proto,
@@ -24,30 +32,91 @@ pub(crate) struct Args {
     /// Make that user if there is none (at a terminal, you are asked)
     #[arg(long)]
     create_user: bool,
+    /// Serve WireGuard as well
+    #[arg(long)]
+    wireguard: bool,
+    /// The UDP port of WireGuard
+    #[arg(long, value_name = "PORT", requires = "wireguard", default_value_t = WIREGUARD_PORT,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    wireguard_port: u16,
+    /// The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]
+    #[arg(long, value_name = "NAME", requires = "wireguard")]
+    dev: Option<DeviceName>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let dir = args.dir.display();
-    let made = choose_user(&args).and_then(|user| {
-        Workshop::create(&args.dir, &args.endpoint, args.proto, &user)?;
-        Ok(user)
-    });
-    match made {
-        Ok(user) => {
-            exit::say(format_args!(
-                "Made {dir}. It holds the keys to the whole VPN: keep it secret, and keep a copy.\n\n\
-                 Add a client:     adit add-client {dir} NAME\n\
-                 Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
+    let options =
+        args.wireguard.then(|| WireGuardOptions { device: args.dev.clone(), port: args.wireguard_port });
+    let outcome = match (&options, &args.endpoint) {
+        (Some(options), endpoint) if Workshop::is_made(&args.dir) => {
+            add(&args.dir, endpoint.as_ref(), options)
+        }
+        (_, Some(endpoint)) => make(&args, endpoint, options.as_ref()),
+        (_, None) => {
+            return exit::usage(format_args!(
+                "{} is not there yet: say how clients will reach the server (--endpoint HOST[:PORT])",
+                args.dir.display()
             ));
-            exit::notes(user.advice().into_iter().collect());
-            ExitCode::SUCCESS
         }
-        Err(error @ (SetupError::Exists(_) | SetupError::Made(_) | SetupError::NoSuchUser { .. })) => {
-            exit::usage(error)
-        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(
+            error @ (SetupError::Exists(_)
+            | SetupError::Made(_)
+            | SetupError::NoSuchUser { .. }
+            | SetupError::HasWireGuard(_)
+            | SetupError::FileExists(_)
+            | SetupError::OtherEndpoint { .. }
+            | SetupError::Server(_)),
+        ) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
+}
+
+/// Makes the directory.
+fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) -> Result<(), SetupError> {
+    let user = choose_user(args)?;
+    Workshop::create(&args.dir, endpoint, args.proto, &user, wireguard)?;
+    let dir = args.dir.display();
+    exit::say(format_args!(
+        "Made {dir}. It holds the keys to the whole VPN: keep it secret, and keep a copy.\n\n\
+         Add a client:     adit add-client {dir} NAME\n\
+         Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
+    ));
+    if let Some(options) = wireguard {
+        let device = options.device.as_ref().map_or(DEFAULT_DEVICE, DeviceName::as_str);
+        say_of_wireguard(&args.dir, &args.dir.join(format!("{device}.conf")));
+    }
+    exit::notes(user.advice().into_iter().collect());
+    Ok(())
+}
+
+/// Adds WireGuard to a directory.
+fn add(dir: &Path, endpoint: Option<&Endpoint>, options: &WireGuardOptions) -> Result<(), SetupError> {
+    let mut workshop = Workshop::open(dir)?;
+    let found = workshop.endpoint();
+    if endpoint.is_some_and(|endpoint| endpoint != found) {
+        return Err(SetupError::OtherEndpoint { dir: dir.into(), found: found.to_string() });
+    }
+    let added = workshop.add_wireguard(options);
+    let notes = workshop.notes();
+    if let Ok(file) = &added {
+        exit::say(format_args!("Made {}.\n", file.display()));
+        say_of_wireguard(dir, file);
+    }
+    exit::notes(notes);
+    added.map(|_| ())
+}
+
+fn say_of_wireguard(dir: &Path, file: &Path) {
+    exit::say(format_args!(
+        "Add to WireGuard: adit add-client {} NAME --wireguard\n\
+         Run WireGuard:    WG_QUICK_USERSPACE_IMPLEMENTATION=adit-wireguard wg-quick up {}",
+        dir.display(),
+        file.display()
+    ));
 }
 
 fn choose_user(args: &Args) -> Result<SystemUser, SetupError> {

@@ -19,14 +19,26 @@ pub(crate) struct Args {
     /// Renew the authority's certificate instead; its key stays, and with it all certificates
     #[arg(long, conflicts_with = "names")]
     ca: bool,
+    /// Make new WireGuard keys for these clients instead; the old ones are shut out
+    #[arg(long, conflicts_with = "ca", requires = "names")]
+    wireguard: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let renew = if args.ca { renew_authority } else { renew_certificates };
+    let renew = match (args.ca, args.wireguard) {
+        (true, _) => renew_authority,
+        (false, true) => renew_wireguard,
+        (false, false) => renew_certificates,
+    };
     match Workshop::open(&args.dir).and_then(|mut workshop| renew(&mut workshop, &args)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (SetupError::NoSuchClient(_) | SetupError::NotOurs(_))) => exit::usage(error),
+        Err(
+            error @ (SetupError::NoSuchClient(_)
+            | SetupError::NoCertificate(_)
+            | SetupError::NoWireGuard(_)
+            | SetupError::NotOurs(_)),
+        ) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
 }
@@ -44,6 +56,16 @@ fn renew_certificates(workshop: &mut Workshop, args: &Args) -> Result<(), SetupE
              expire."
         }
     });
+    Ok(())
+}
+
+fn renew_wireguard(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
+    let written = workshop.renew_wireguard(&args.names);
+    exit::notes(workshop.notes());
+    for path in written? {
+        exit::say(format_args!("Made {} with new keys and the address that it had.", path.display()));
+    }
+    exit::say("Hand the files over by a safe way, then delete them here. The old keys are shut out.");
     Ok(())
 }
 

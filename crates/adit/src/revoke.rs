@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::exit;
 use crate::setup::{ClientName, SetupError, Workshop};
 
-/// Shut a client out: its certificate goes on the list that the server looks at
+/// Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys out of the server
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory that `adit init` made
@@ -29,7 +29,7 @@ fn revoke(workshop: &mut Workshop, name: &ClientName) -> Result<(), SetupError> 
     if let Ok(new) = outcome {
         exit::say(match new {
             true => format!("Revoked {name}."),
-            false => format!("{name} was revoked already; crl.pem lists it."),
+            false => format!("{name} was revoked already; it is shut out."),
         });
     }
     exit::notes(workshop.notes());

@@ -231,12 +231,17 @@ struct Pair {
 
 impl Pair {
     fn create(proto: &str, endpoint: &str, addresses: (&str, &str)) -> Self {
+        Pair::create_with(&["--proto", proto, "--endpoint", endpoint], addresses)
+    }
+
+    /// With these arguments of `init`.
+    fn create_with(init: &[&str], addresses: (&str, &str)) -> Self {
         let scratch = Scratch::create("init").unwrap();
         // OpenVPN finds the list of revoked certificates by its path, when it is root no more.
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let dir = scratch.path().join("vpn");
         let path = dir.to_str().unwrap();
-        good(&["init", path, "--endpoint", endpoint, "--proto", proto]);
+        good(&[&["init", path], init].concat());
         good(&["add-client", path, "alice"]);
         let server_side = Namespace::create("server").unwrap();
         let client_side = Namespace::create("client").unwrap();
@@ -262,7 +267,11 @@ impl Pair {
         let text = fs::read_to_string(self.server_conf()).unwrap();
         // The network is 10.X.Y.0, where X and Y may be 0.
         let v4 = format!("{}.1", value(&text, "server").strip_suffix(".0").unwrap());
-        let v6 = format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64"));
+        // Beside WireGuard `server-ipv6` is written out.
+        let v6 = match text.contains("\nifconfig-ipv6 ") {
+            true => value(&text, "ifconfig-ipv6").trim_end_matches("/64").to_owned(),
+            false => format!("{}1", value(&text, "server-ipv6").trim_end_matches("/64")),
+        };
         for inner in [v4, v6] {
             let inner: IpAddr = inner.parse().unwrap();
             wait_until_reachable(&self.client_side, inner, wait).unwrap();
@@ -329,6 +338,18 @@ fn a_renewed_authority_serves_old_and_new_profiles() {
     pair.run(adit_up(&pair.server_conf()), openvpn(&old));
     pair.run(openvpn(&pair.server_conf()), adit_up(&old));
     pair.run(openvpn(&pair.server_conf()), adit_up(&pair.profile()));
+}
+
+/// With a device of a fixed name, and a pool that leaves room.
+#[test]
+fn a_server_that_shares_its_tunnel_with_wireguard_runs() {
+    if !can_run("a_server_that_shares_its_tunnel_with_wireguard_runs", &["ip", "openvpn"]) {
+        return;
+    }
+    let pair =
+        Pair::create_with(&["--endpoint", "10.97.0.1", "--wireguard"], ("10.97.0.1/24", "10.97.0.2/24"));
+    pair.run(openvpn(&pair.server_conf()), openvpn(&pair.profile()));
+    pair.run(adit_up(&pair.server_conf()), adit_up(&pair.profile()));
 }
 
 #[test]

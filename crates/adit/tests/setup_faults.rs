@@ -13,15 +13,38 @@ use adit_testbed::{Scratch, can_run};
 /// Has a fault come in a debug build: see `src/setup/files/fault.rs`.
 const FAULT: &str = "ADIT_TEST_FAULT";
 
-/// The commands, and whether there is a client `alice` before.
-const COMMANDS: [(&[&str], bool); 6] = [
-    (&["init", "DIR", "--endpoint", "vpn.example"], false),
-    (&["add-client", "DIR", "alice"], false),
-    (&["revoke", "DIR", "alice"], true),
-    (&["renew", "DIR"], true),
-    (&["renew", "DIR", "alice"], true),
-    (&["renew", "DIR", "--ca"], true),
+/// The commands, and what comes before them.
+const COMMANDS: [(&[&str], Before); 11] = [
+    (&["init", "DIR", "--endpoint", "vpn.example"], Before::Nothing),
+    (&["add-client", "DIR", "alice"], Before::Server),
+    (&["revoke", "DIR", "alice"], Before::Client),
+    (&["renew", "DIR"], Before::Client),
+    (&["renew", "DIR", "alice"], Before::Client),
+    (&["renew", "DIR", "--ca"], Before::Client),
+    (&["init", "DIR", "--endpoint", "vpn.example", "--wireguard", "--dev", DEVICE], Before::Nothing),
+    (&["init", "DIR", "--wireguard", "--dev", DEVICE], Before::Client),
+    (&["add-client", "DIR", "alice", "--wireguard", "--qr"], Before::WireGuard),
+    (&["revoke", "DIR", "alice"], Before::WireGuardClient),
+    (&["renew", "DIR", "alice", "--wireguard"], Before::WireGuardClient),
 ];
+
+/// What is there when a command begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Before {
+    Nothing,
+    Server,
+    /// A server and its client `alice`.
+    Client,
+    /// The same, and a WireGuard server that has not heard of her.
+    WireGuard,
+    /// She has WireGuard as well, and images of the QR code.
+    WireGuardClient,
+}
+
+/// No interface of that name runs, so none is told of what a test does.
+const DEVICE: &str = "adit-faults";
+/// The file of the WireGuard server.
+const SERVER_FILE: &str = "adit-faults.conf";
 
 fn adit(command: &[&str], dir: &Path, fault: Option<&str>) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_adit"));
@@ -40,16 +63,27 @@ fn said(output: &Output) -> String {
 }
 
 /// A directory in which a command has all that it needs, `vpn` in it; and what the server and alice had before, as
-/// `kept.conf` and `kept.ovpn`.
-fn template(scratch: &Scratch, command: &[&str], with_client: bool) -> PathBuf {
+/// `kept.conf` and `kept.ovpn`, with WireGuard `kept-wireguard.conf`.
+fn template(scratch: &Scratch, before: Before) -> PathBuf {
     let dir = scratch.path().join("vpn");
-    if command[0] != "init" {
-        good(COMMANDS[0].0, &dir);
+    for (needed, command) in [
+        (Before::Server, COMMANDS[0].0),
+        (Before::Client, COMMANDS[1].0),
+        (Before::WireGuard, COMMANDS[7].0),
+        (Before::WireGuardClient, COMMANDS[8].0),
+    ] {
+        if before >= needed {
+            good(command, &dir);
+        }
     }
-    if with_client {
-        good(COMMANDS[1].0, &dir);
-        fs::copy(dir.join("clients/alice.ovpn"), dir.join("kept.ovpn")).unwrap();
-        fs::copy(dir.join("server.conf"), dir.join("kept.conf")).unwrap();
+    for (file, kept, needed) in [
+        ("clients/alice.ovpn", "kept.ovpn", Before::Client),
+        ("server.conf", "kept.conf", Before::Client),
+        ("clients/alice.conf", "kept-wireguard.conf", Before::WireGuardClient),
+    ] {
+        if before >= needed {
+            fs::copy(dir.join(file), dir.join(kept)).unwrap();
+        }
     }
     dir
 }
@@ -99,7 +133,59 @@ fn verdict(dir: &Path, configuration: &str) -> Result<(), String> {
 }
 
 fn is_shut_out(dir: &Path) -> bool {
-    verdict(dir, "kept.ovpn").is_err_and(|why| why.contains("certificate revoked"))
+    let kept = dir.join("kept-wireguard.conf");
+    let has_key = kept.exists() && peers(dir).contains(&public_key(&kept));
+    !has_key && verdict(dir, "kept.ovpn").is_err_and(|why| why.contains("certificate revoked"))
+}
+
+/// The public keys in the WireGuard server's file.
+fn peers(dir: &Path) -> Vec<[u8; 32]> {
+    wireguard(&dir.join(SERVER_FILE)).peers.iter().map(|peer| peer.public_key).collect()
+}
+
+fn wireguard(path: &Path) -> adit_config::wireguard::Config {
+    let parsed = adit_config::wireguard::parse(&fs::read(path).unwrap(), "it").unwrap();
+    assert!(parsed.warnings.is_empty(), "{:?}", parsed.warnings);
+    parsed.config
+}
+
+/// The public key of a client's or a server's WireGuard file.
+fn public_key(path: &Path) -> [u8; 32] {
+    let key = wireguard(path).interface.private_key.unwrap();
+    adit_wireguard::PrivateKey::new(*key.bytes()).unwrap().public_key().0
+}
+
+/// alice is the only peer, by the key and the address in her file; and her images are there.
+fn check_wireguard_client(dir: &Path) {
+    let (file, server) = (dir.join("clients/alice.conf"), dir.join(SERVER_FILE));
+    assert_eq!(peers(dir), [public_key(&file)]);
+    let (client, server_config) = (wireguard(&file), wireguard(&server));
+    let (ours, theirs) = (&client.peers[0], &server_config.peers[0]);
+    assert_eq!((ours.public_key, &ours.preshared_key), (public_key(&server), &theirs.preshared_key));
+    let hosts = client.interface.addresses.iter().map(|net| adit_config::wireguard::AllowedIp::Add(*net));
+    assert_eq!(hosts.collect::<Vec<_>>(), theirs.allowed_ips);
+    for image in ["alice.png", "alice.svg"] {
+        assert!(dir.join("clients").join(image).exists(), "{image}");
+    }
+}
+
+/// What WireGuard's commands are for.
+fn check_wireguard(command: &[&str], dir: &Path) {
+    let (file, kept) = (dir.join("clients/alice.conf"), dir.join("kept-wireguard.conf"));
+    match command {
+        ["init", .., "--wireguard", _, _] => {
+            assert!(fs::read_to_string(dir.join("server.conf")).unwrap().contains("dev adit-faults\n"));
+            assert!(peers(dir).is_empty());
+        }
+        ["add-client", .., "--wireguard", "--qr"] => check_wireguard_client(dir),
+        ["renew", .., "--wireguard"] => {
+            check_wireguard_client(dir);
+            assert_ne!(public_key(&file), public_key(&kept));
+            assert_eq!(wireguard(&file).interface.addresses, wireguard(&kept).interface.addresses);
+        }
+        ["revoke", ..] => assert!(!file.exists() && !dir.join("clients/alice.png").exists()),
+        _ => {}
+    }
 }
 
 /// The state that a command is for.
@@ -117,7 +203,9 @@ fn check(command: &[&str], dir: &Path) {
         name => assert_ne!(name, "add-client", "no profile"),
     }
     let pairs = [("server.conf", "kept.conf"), ("clients/alice.ovpn", "kept.ovpn")];
+    check_wireguard(command, dir);
     match command {
+        [.., "--wireguard"] => {}
         ["renew", _] => check_renewed(dir, pairs[0].0, pairs[0].1),
         ["renew", _, "--ca"] => pairs.iter().for_each(|(new, old)| check_authority(dir, new, old)),
         ["renew", ..] => check_renewed(dir, pairs[1].0, pairs[1].1),
@@ -143,9 +231,9 @@ fn repeat(command: &[&str], dir: &Path, fault: &str) {
 
 /// Has a fault come at each change of each command in turn.
 fn at_each_write(fault: &str, is_fault: impl Fn(&Output) -> bool) {
-    for (command, with_client) in COMMANDS {
-        let before = Scratch::create("faults").unwrap();
-        let template = template(&before, command, with_client);
+    for (command, before) in COMMANDS {
+        let scratch = Scratch::create("faults").unwrap();
+        let template = template(&scratch, before);
         for number in 0.. {
             let scratch = Scratch::create("faults").unwrap();
             let dir = scratch.path().join("vpn");
@@ -213,9 +301,9 @@ fn full_disk_in_a_mount_namespace() {
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&disk).status().unwrap();
     assert!(mounted.success());
-    for (command, with_client) in COMMANDS {
-        let before = Scratch::create("faults").unwrap();
-        let template = template(&before, command, with_client);
+    for (command, before) in COMMANDS {
+        let scratch = Scratch::create("faults").unwrap();
+        let template = template(&scratch, before);
         for shortage in [Shortage::Space, Shortage::Files] {
             let failed = run_short_of(shortage, command, &template, &disk);
             assert!(failed > 0, "{command:?} needs no {shortage:?}");

@@ -47,6 +47,12 @@ pub trait Demultiplexer: fmt::Debug + Send + Sync {
         }
     }
 
+    /// Whether a datagram is of this format, by its first bytes alone. `None`: any datagram may be of it, so that a socket
+    /// can have no other format beside it.
+    fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
+        None
+    }
+
     /// How the kernel brings a peer's datagrams to the worker that serves the peer. `None`: all go to the first.
     fn steering(&self) -> Option<Steering> {
         None

@@ -69,6 +69,11 @@ impl Demultiplexer for Sockets {
         }
     }
 
+    /// The four types of message. OpenVPN's first bytes are 8 and above: the opcode is in the upper five bits, and none is 0.
+    fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
+        Some(|datagram| matches!(datagram, [1..=4, 0, 0, 0, ..]))
+    }
+
     /// The index is little-endian: its last byte on the wire is the highest.
     fn steering(&self) -> Option<Steering> {
         Some(Steering { kind_mask: 0xff, kind: 4, offset: 4, mask: 0xffff_ffff })
@@ -175,13 +180,13 @@ impl Decode for Opener {
 
 #[cfg(test)]
 mod tests {
-    use adit_core::{DataEvent, PeerId};
+    use adit_core::{DataEvent, Notice, PeerId};
 
     use super::*;
-    use crate::Offload;
     use crate::codec::testing;
     use crate::tests::packets::Flow;
     use crate::tests::world::{End, udp};
+    use crate::{Offload, Segmentation};
 
     #[test]
     fn padding_ends_at_the_mtu() {
@@ -200,6 +205,17 @@ mod tests {
             assert_eq!(Sockets.classify(&message[..length]), Class::Control, "{kind}");
             assert_eq!(Sockets.classify(&message[..length - 1]), Class::Malformed, "{kind}: a byte short");
         }
+    }
+
+    #[test]
+    fn no_first_byte_of_openvpn_is_taken_for_one_of_ours() {
+        let recognises = Sockets.recognises().expect("they have types");
+        for kind in 0..=u8::MAX {
+            assert_eq!(recognises(&[kind, 0, 0, 0, 9]), (1..=4).contains(&kind), "{kind}");
+            // Opcodes are 1 to 11, and in the upper five bits.
+            assert!(!recognises(&[kind | 8, 0, 0, 0]));
+        }
+        assert!(!recognises(&[4, 0, 0, 1]) && !recognises(&[4, 0, 0]) && !recognises(&[]));
     }
 
     /// Gives an end a session under the index that it chose, with keys made of one byte each.
@@ -241,5 +257,115 @@ mod tests {
             assert!(b.receive(udp(1), &[5, 0, 0, 0, 9, 9, 9, 9], 8).control.is_empty());
             assert_eq!(b.dropped_in(DropReason::Malformed), 1);
         }
+    }
+    const INDEX: u32 = 7;
+    const SESSION: SessionId = SessionId(INDEX as u64);
+    const PEER: PeerId = PeerId(4);
+
+    /// An end whose session has sealed so many packets.
+    fn worn(counter: u64) -> End {
+        let cipher = Cipher::ChaCha20Poly1305;
+        let aead = || aws_lc(cipher, &[1; 32]).expect("the key fits");
+        let limits = UsageLimits::of(cipher, 0, COUNTER_WARN, COUNTER_MAX);
+        let sealer = Sealer { aead: aead(), remote_index: INDEX, mtu: 1420 };
+        let mut sealer = CountingSealer::new(sealer, limits);
+        sealer.wear(counter, 0);
+        let opener = WindowedOpener::new(Opener(aead()), ReplayWindow::default());
+        let mut end = End::new(testing::indexed(), false);
+        end.add_peer(PEER, udp(2), &["0.0.0.0/0"], None);
+        end.install_codec(PEER, SESSION, SessionCodec::new(Box::new(sealer), Box::new(opener)));
+        end.apply(DataEvent::Activate { peer: PEER, session: SESSION });
+        end
+    }
+
+    fn counter_of(datagram: &[u8]) -> u64 {
+        u64::from_le_bytes(*datagram[8..].first_chunk().expect("a counter"))
+    }
+
+    /// The trap of boringtun: a counter of a machine's word.
+    #[test]
+    fn counters_have_64_bits() {
+        let packet = Flow::default().udp(b"x");
+        for counter in [u64::from(u32::MAX), 1 << 32, 1 << 50] {
+            let (mut end, mut other) = (worn(counter), worn(0));
+            let sealed = end.send_one(&packet);
+            assert_eq!(counter_of(&sealed), counter);
+            assert_eq!(other.receive(udp(2), &sealed, sealed.len()).packets, std::slice::from_ref(&packet));
+            // A window that knew the low half alone would take the next for a replay.
+            let sealed = end.send_one(&packet);
+            assert_eq!(counter_of(&sealed), counter + 1);
+            assert_eq!(other.receive(udp(2), &sealed, sealed.len()).packets, std::slice::from_ref(&packet));
+        }
+    }
+
+    /// `Reject-After-Messages`, 2^64 − 2^13 − 1, which gotatun lacked: the counter below it is the last, in both directions.
+    #[test]
+    fn counters_end() {
+        let packet = Flow::default().udp(b"x");
+        let mut end = worn(COUNTER_MAX);
+        let mut last = end.send_one(&packet);
+        assert_eq!(counter_of(&last), 0xffff_ffff_ffff_dffe);
+        assert!(end.send(Offload::NONE, &packet).is_empty(), "no nonce after the last");
+        assert_eq!(end.dropped_out(DropReason::Exhausted), 1);
+        let mut other = worn(0);
+        assert_eq!(other.receive(udp(2), &last, last.len()).packets, [packet]);
+        last[8..16].copy_from_slice(&(COUNTER_MAX + 1).to_le_bytes());
+        assert!(other.receive(udp(2), &last, last.len()).packets.is_empty());
+        assert_eq!(other.dropped_in(DropReason::Exhausted), 1);
+    }
+
+    /// `Rekey-After-Messages`.
+    #[test]
+    fn new_keys_are_due_after_so_many_messages() {
+        let packet = Flow::default().udp(b"x");
+        let mut end = worn(COUNTER_WARN - 2);
+        end.send_one(&packet);
+        assert_eq!(end.egress.take_notices(), []);
+        end.send_one(&packet);
+        assert_eq!(end.egress.take_notices(), [Notice::LimitNear { peer: PEER, session: SESSION }]);
+    }
+
+    /// The trap of gotatun: a datagram longer than any that it had room for ended the receiver.
+    #[test]
+    fn datagrams_of_any_length_are_refused_without_harm() {
+        let mut end = worn(0);
+        for kind in 0..=5 {
+            for len in [0, 1, 3, 4, 15, 16, 31, 32, 149, 2000, 65_507, 65_535] {
+                let mut datagram = vec![0xff; len];
+                let head = [kind, 0, 0, 0, INDEX as u8, 0, 0, 0];
+                let both = len.min(head.len());
+                datagram[..both].copy_from_slice(&head[..both]);
+                let arrived = end.receive(udp(2), &datagram, len);
+                assert!(arrived.packets.is_empty() && arrived.control.is_empty(), "type {kind}, {len} bytes");
+            }
+        }
+    }
+
+    /// The trap of wireguard-go, which drops a part of what it reads from the device at once if that is more than 128
+    /// packets.
+    #[test]
+    fn a_read_of_600_segments_goes_out_whole() {
+        let (mut end, mut other) = (worn(0), worn(0));
+        let payload = vec![7; 60_000];
+        let packet = Flow { destination: 77, ..Flow::default() }.tcp(1, 0x10, &payload);
+        let offload = Offload {
+            needs_checksum: true,
+            segmentation: Segmentation::TcpV4,
+            ecn: false,
+            header_len: 40,
+            segment_size: 100,
+            checksum_start: 20,
+            checksum_offset: 16,
+        };
+        let mut received = 0;
+        for (_, segment, bytes) in end.send(offload, &packet) {
+            received += other
+                .receive(udp(2), &bytes, segment)
+                .packets
+                .iter()
+                .map(|each| each.len() - 40)
+                .sum::<usize>();
+        }
+        assert_eq!(received, payload.len());
     }
 }

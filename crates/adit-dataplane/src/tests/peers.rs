@@ -117,6 +117,26 @@ fn a_route_moves_from_one_peer_to_another() {
     assert_eq!((server.dropped_out(DropReason::NoPeer), server.dropped_in(DropReason::NoPeer)), (1, 1));
 }
 
+/// The trap of gotatun: a source is a peer's only by the longest prefix that has it, also where the net of another peer
+/// lies within its own.
+#[test]
+fn a_source_in_a_smaller_net_of_another_peer_is_refused() {
+    let (mut server, mut one, mut two) = three(false);
+    let route = |text: &str| text.parse::<IpNet>().expect("a network");
+    server.apply(DataEvent::AddRoute { peer: ONE, route: route("10.0.0.0/24") });
+    server.apply(DataEvent::AddRoute { peer: PeerId(2), route: route("10.0.0.64/28") });
+    for (source, by_one, by_two) in [(33, 1, 0), (63, 1, 0), (64, 0, 1), (79, 0, 1), (80, 1, 0), (2, 0, 1)] {
+        let packet = Flow { source, destination: 77, ..Flow::default() }.udp(b"x");
+        let mut taken = |end: &mut End, path| {
+            let sealed = end.send_one(&packet);
+            server.receive(path, &sealed, sealed.len()).packets.len()
+        };
+        let taken = (taken(&mut one, udp(1)), taken(&mut two, udp(2)));
+        assert_eq!(taken, (by_one, by_two), "from {source}");
+    }
+    assert_eq!(server.dropped_in(DropReason::BadSource), 6);
+}
+
 #[test]
 fn the_one_peer_of_a_client_has_routes_too() {
     let (mut server, mut one, _) = three(false);
@@ -202,9 +222,7 @@ fn packets_that_reach_nobody_are_answered_if_asked_for() {
     let to = |destination| Flow { source: 77, destination, ..Flow::default() }.udp(&[1]);
     for asked in [false, true] {
         let mut server = End::server(false);
-        if asked {
-            server.egress.answer_unreachable();
-        }
+        server.egress.answer_unreachable(asked);
         let answers = |server: &mut End, destination| {
             assert!(server.send(Offload::NONE, &to(destination)).is_empty());
             server.egress.take_answers().len()
@@ -215,9 +233,11 @@ fn packets_that_reach_nobody_are_answered_if_asked_for() {
         server.apply(DataEvent::MovePeer { peer: ONE, path: udp(1) });
         assert_eq!(answers(&mut server, 1), 0, "it waits for a session");
         server.apply(DataEvent::AddPeer(PeerConfig { path: Some(udp(1)), ..config(false) }));
-        assert_eq!(answers(&mut server, 1), usize::from(asked), "nothing waits");
+        assert_eq!(answers(&mut server, 1), 0, "nothing waits for this peer");
         server.install(ONE, session_id(ONE, 0), v2(1, 0), CIPHER, (0x81, 1));
         assert_eq!(server.send(Offload::NONE, &packet(1)).len(), 1);
         assert!(server.egress.take_answers().is_empty(), "it is sent");
+        server.egress.answer_unreachable(false);
+        assert_eq!(answers(&mut server, 9), 0, "asked for no more");
     }
 }

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use adit_core::{Instant, Protocol};
+use adit_dataplane::codec::Demultiplexer;
 
+use super::lending::{Borrowed, Lending};
 use crate::udp::{PairOptions, UdpPair, UdpSocket};
 
 /// What UDP sockets for both address families on one port shall be: bound to `0.0.0.0` and, where the machine has IPv6,
@@ -54,18 +57,29 @@ pub(crate) struct BindOrder<P: Protocol> {
 }
 
 /// A socket's number, and the socket itself for each worker.
-pub(super) type Numbered = (u32, Vec<UdpSocket>);
+pub(super) type Numbered = (u32, Vec<Arc<UdpSocket>>);
+
+/// How the datagrams of a protocol are known at a socket of another endpoint.
+pub(super) type Recognised = (fn(&[u8]) -> bool, Arc<dyn Demultiplexer>);
 
 /// Makes such sockets, and knows those that there are.
 pub(super) struct Binder {
     options: PairOptions,
     mark: u32,
     sockets: UdpSockets,
+    /// `None`: the protocol's datagrams are not known by their first bytes.
+    recognised: Option<Recognised>,
+    /// What other endpoints have bound.
+    lending: Arc<Lending>,
+    /// The numbers of all sockets, if they are those of another endpoint.
+    borrowed: Vec<u32>,
 }
 
 impl Binder {
-    pub(super) fn new(options: PairOptions) -> Self {
-        Binder { options, mark: 0, sockets: UdpSockets::default() }
+    pub(super) fn new(options: PairOptions, own: &Arc<dyn Demultiplexer>, lending: Arc<Lending>) -> Self {
+        let recognised = own.recognises().map(|recognises| (recognises, Arc::clone(own)));
+        let (sockets, borrowed) = (UdpSockets::default(), Vec::new());
+        Binder { options, mark: 0, sockets, recognised, lending, borrowed }
     }
 
     /// See [`super::Driver::learn_local_addresses`].
@@ -75,7 +89,20 @@ impl Binder {
 
     /// Whether they learn their local addresses.
     pub(super) fn learns_local_addresses(&self) -> bool {
-        self.options.learn_local
+        self.options.learn_local && self.borrowed.is_empty()
+    }
+
+    /// How its datagrams are known, if the sockets are those of another endpoint.
+    pub(super) fn as_guest(&self) -> Option<&Recognised> {
+        self.recognised.as_ref().filter(|_| !self.borrowed.is_empty())
+    }
+
+    /// The numbers of all sockets.
+    pub(super) fn numbers(&self) -> Vec<u32> {
+        match self.borrowed.is_empty() {
+            true => self.sockets.numbers().collect(),
+            false => self.borrowed.clone(),
+        }
     }
 
     /// Those that are bound.
@@ -84,7 +111,7 @@ impl Binder {
     }
 
     /// Binds and marks as is asked for, or changes nothing. `present` are the sockets that are bound. Gives those that
-    /// take their place, which `number` counts; none if they stay.
+    /// take their place, which `number` counts; none if they stay. Sockets of another endpoint are used, but not marked.
     pub(super) fn bind<'a>(
         &mut self,
         binding: UdpBinding,
@@ -93,19 +120,47 @@ impl Binder {
     ) -> io::Result<Vec<Numbered>> {
         let mark = binding.mark.unwrap_or(self.mark);
         let mut new = Vec::new();
+        let is_other = |port: &u16| *port == 0 || *port != self.sockets.port;
+        if let Some(port) = binding.port.filter(is_other)
+            && let Some(Borrowed { sockets, numbered }) = self.borrow(port)?
+        {
+            no_mark(mark)?;
+            self.borrowed = numbered.iter().map(|(number, _)| *number).collect();
+            (self.sockets, self.mark) = (sockets, 0);
+            return Ok(numbered);
+        }
         // The port that is ours already cannot be bound again before it is given up.
-        match binding.port.filter(|port| *port == 0 || *port != self.sockets.port) {
+        match binding.port.filter(is_other) {
+            None if !self.borrowed.is_empty() => no_mark(mark)?,
             None => set_marks(present, self.mark, mark)?,
             Some(port) => {
                 let UdpPair { port, ipv4, ipv6 } = UdpPair::bind(port, mark, &self.options)?;
-                new.push((number(), ipv4));
-                new.extend(ipv6.map(|ipv6| (number(), ipv6)));
+                let shared = |group: Vec<UdpSocket>| group.into_iter().map(Arc::new).collect();
+                new.push((number(), shared(ipv4)));
+                new.extend(ipv6.map(|ipv6| (number(), shared(ipv6))));
+                self.borrowed.clear();
                 let mut numbers = new.iter().map(|(number, _)| *number);
                 self.sockets = UdpSockets { port, ipv4: numbers.next(), ipv6: numbers.next() };
             }
         }
         self.mark = mark;
         Ok(new)
+    }
+
+    /// The sockets of another endpoint at a port, if the protocol's datagrams can be told from that one's.
+    fn borrow(&self, port: u16) -> io::Result<Option<Borrowed>> {
+        match &self.recognised {
+            Some(_) if port != 0 => self.lending.borrow(port, self.options.steering),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// What another endpoint sends by the same sockets has no mark.
+fn no_mark(mark: u32) -> io::Result<()> {
+    match mark {
+        0 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
     }
 }
 

@@ -252,9 +252,9 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// Begins to receive from all sockets. Before this the process still has its rights.
     fn begin_to_receive(&mut self) -> io::Result<()> {
-        for Bound { sockets, demultiplexer } in std::mem::take(&mut self.bound) {
-            let number = self.add_sockets(sockets, demultiplexer.as_ref());
-            self.listening.insert(number);
+        for Bound { numbered, demultiplexer } in std::mem::take(&mut self.bound) {
+            self.listening.insert(numbered.0);
+            self.add_sockets(numbered, demultiplexer.as_ref());
         }
         self.receive_from_bound();
         self.watch_listeners()

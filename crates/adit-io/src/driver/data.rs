@@ -14,7 +14,7 @@ use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
-use super::members::{Members, socket_path};
+use super::members::Members;
 use super::moderation::Moderation;
 use super::sources::Sources;
 use super::status::LossCounters;
@@ -169,24 +169,23 @@ impl Running {
                 }
                 DataMail::AddEndpoint(id, member) => {
                     self.members.add(id, member);
+                    self.egress.answer_unreachable(self.members.answer_unreachable());
                     if self.tun_deleted {
                         self.members.post(id, Mail::DeviceDeleted);
                     }
                 }
-                DataMail::AnswerUnreachable => self.egress.answer_unreachable(),
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
-                    self.classify_for(endpoint, &socket_path(number), demultiplexer);
-                    self.links
-                        .add_socket((endpoint, number), socket, &self.poller)
-                        .map_err(|error| format!("cannot wait for a UDP socket: {error}"))?;
+                    self.add_host((endpoint, number), socket, demultiplexer)?;
                 }
-                DataMail::RemoveSocket(number) => {
-                    self.ingress.forget_demultiplexer(&socket_path(number));
-                    self.links.remove_socket(number, &self.poller);
+                DataMail::ShareSocket { number, socket, guest } => {
+                    self.add_guest(number, socket, guest)?;
                 }
+                DataMail::LeaveSocket { endpoint, number } => self.leave_socket(endpoint, number),
                 DataMail::AddConnection { endpoint, connection, stream, path } => {
-                    self.classify_for(endpoint, &path, None);
+                    if let Some(demultiplexer) = self.members.demultiplexer(endpoint) {
+                        self.ingress.set_demultiplexer(&path, demultiplexer);
+                    }
                     self.links
                         .add_connection((endpoint, connection), stream, path, &self.poller)
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;

@@ -8,11 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use adit_dataplane::MergePolicy;
+use adit_dataplane::codec::Demultiplexer;
 
 use super::data::DataLoop;
 use super::error::DriverError;
 use super::forward::OtherWorkers;
 use super::ids::EndpointId;
+use super::lending::Lending;
 use super::mail::{DataMail, Mail, Member};
 use super::sources::Sources;
 use super::status::LossCounters;
@@ -64,11 +66,15 @@ pub(super) struct Device {
     pub(super) offloads: OffloadStatus,
     /// Several endpoints may use it.
     pub(super) is_shared: bool,
+    /// That of the data plane.
+    demultiplexer: Arc<dyn Demultiplexer>,
     pub(super) workers: Vec<Worker>,
     /// What the data threads lost.
     pub(super) losses: Arc<LossCounters>,
     /// The numbers of sockets.
     pub(super) sources: Arc<Sources>,
+    /// Sockets that several endpoints may use.
+    pub(super) lending: Arc<Lending>,
     next_connection: AtomicU32,
     endpoints: Arc<Endpoints>,
     _threads: Threads,
@@ -90,9 +96,11 @@ impl Device {
             tun,
             offloads,
             is_shared,
+            demultiplexer: Arc::clone(&config.dataplane.demultiplexer),
             workers,
             losses,
             sources,
+            lending: Arc::default(),
             next_connection: AtomicU32::new(0),
             endpoints,
             _threads: threads,
@@ -115,11 +123,6 @@ impl Device {
     /// A number that no other connection of the device has.
     pub(super) fn next_connection(&self) -> u32 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Senders of packets that cannot be carried are told so from now on.
-    pub(super) fn answer_unreachable(&self) {
-        self.tell_workers(|| DataMail::AnswerUnreachable);
     }
 
     fn tell_workers(&self, mail: impl Fn() -> DataMail) {
@@ -166,12 +169,11 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// One more endpoint, whose control thread takes `control`. The data threads know it before any of its sockets.
+    /// One more endpoint, with the demultiplexer of its protocol. The data threads know it before any of its sockets.
     pub(super) fn new(
         device: Arc<Device>,
-        config: &DriverConfig,
-        control: &Mailbox<Mail>,
-        losses: &Arc<LossCounters>,
+        own: &Arc<dyn Demultiplexer>,
+        member: Member,
     ) -> Result<Self, DriverError> {
         let mut state = device.endpoints.lock();
         if let Some(why) = &state.died {
@@ -179,13 +181,13 @@ impl Membership {
         }
         let id = EndpointId(u8::try_from(state.next).map_err(|_| DriverError::Endpoints)?);
         state.next += 1;
-        state.mailboxes.insert(id, control.clone());
+        state.mailboxes.insert(id, member.control.clone());
         drop(state);
-        let demultiplexer = id.demultiplexer(&config.dataplane.demultiplexer);
-        device.tell_workers(|| {
-            let (control, losses) = (control.clone(), Arc::clone(losses));
-            DataMail::AddEndpoint(id, Member { control, losses, demultiplexer: demultiplexer.clone() })
-        });
+        let demultiplexer = id.demultiplexer(own);
+        // The endpoint that created the device need not be the first that runs.
+        let is_of_plane = Arc::ptr_eq(&demultiplexer, &device.demultiplexer);
+        let member = Member { demultiplexer: (!is_of_plane).then_some(demultiplexer), ..member };
+        device.tell_workers(|| DataMail::AddEndpoint(id, member.clone()));
         Ok(Membership { device, id })
     }
 

@@ -100,6 +100,10 @@ impl<P: Protocol> Handle<P> {
     /// its peers move there. What still comes by the old ones is given to it as if by the new ones. The answer is dropped
     /// without a call when the driver has ended, or ends first; false if that is known already.
     ///
+    /// Where another endpoint of the device listens at that port, its sockets are used, if the first bytes of this protocol's
+    /// datagrams say whose they are ([`adit_dataplane::codec::Demultiplexer::recognises`]). They are not marked, do not
+    /// learn their local addresses, and stay when that endpoint ends.
+    ///
     /// After [`crate::confine_keeping`] it works if the process kept [`crate::Kept::udp_sockets`].
     pub fn bind_udp(&self, binding: UdpBinding, answer: BindAnswer<P>) -> bool {
         self.send(Order::BindUdp(BindOrder { binding, answer }))

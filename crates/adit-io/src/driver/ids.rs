@@ -69,10 +69,12 @@ impl EndpointId {
         snapshot.peers.iter_mut().for_each(|peer| peer.peer = own_peer(peer.peer));
     }
 
-    /// What tells apart the datagrams at the endpoint's sockets. `None`: the data plane's own, as the ids are the same.
-    pub(super) fn demultiplexer(self, own: &Arc<dyn Demultiplexer>) -> Option<Arc<dyn Demultiplexer>> {
-        let numbered = || Numbered { endpoint: self, own: Arc::clone(own) };
-        (self.0 != 0).then(|| Arc::new(numbered()) as Arc<dyn Demultiplexer>)
+    /// What tells apart the datagrams at the endpoint's sockets: `own`, with the ids of the data plane.
+    pub(super) fn demultiplexer(self, own: &Arc<dyn Demultiplexer>) -> Arc<dyn Demultiplexer> {
+        match self.0 {
+            0 => Arc::clone(own),
+            _ => Arc::new(Numbered { endpoint: self, own: Arc::clone(own) }),
+        }
     }
 }
 
@@ -126,6 +128,10 @@ impl Demultiplexer for Numbered {
 
     fn session_of(&self, peer: PeerId, datagram: &[u8]) -> Option<SessionId> {
         self.own.session_of(own_peer(peer), datagram).map(|session| self.endpoint.session(session))
+    }
+
+    fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
+        self.own.recognises()
     }
 
     fn follows_streams(&self) -> bool {

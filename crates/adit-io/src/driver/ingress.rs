@@ -182,7 +182,7 @@ impl Running {
         }
         for (path, range) in self.receive_batch.control() {
             let Some(datagram) = bytes.get(range.clone()) else { continue };
-            match self.links.endpoint_at(path) {
+            match self.links.endpoint_of(path, datagram) {
                 Some(endpoint) => self.members.datagram(endpoint, *path, datagram),
                 // Its socket was closed meanwhile.
                 None => count(&self.losses.no_path),

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use adit_core::{ConnectionId, Instant, Path};
 use adit_dataplane::GsoBatch;
+use adit_dataplane::codec::Demultiplexer;
 
+use super::guests::Guests;
 use super::ids::EndpointId;
 use super::mail::Mail;
 use super::members::Members;
@@ -78,8 +80,10 @@ impl Connection {
 
 /// A UDP socket, and what waits until it has room again.
 struct Link {
-    /// The endpoint that it belongs to.
-    endpoint: EndpointId,
+    /// The endpoint that has bound it. `None`: it has ended, or is not known yet, and guests use the socket.
+    host: Option<EndpointId>,
+    /// Tells apart what is the host's. `None`: the data plane's own does.
+    demultiplexer: Option<Arc<dyn Demultiplexer>>,
     socket: Arc<UdpSocket>,
     backlog: Backlog,
     /// The poller waits for room too.
@@ -106,6 +110,8 @@ pub(super) struct Broken {
 /// The sockets and connections of a data thread.
 pub(super) struct Links {
     sockets: BTreeMap<u32, Link>,
+    /// Endpoints that use sockets of others.
+    pub(super) guests: Guests,
     sources: Arc<Sources>,
     /// Sockets with something that waits, or that had until now: those to look after.
     stalled: BTreeSet<u32>,
@@ -118,6 +124,7 @@ impl Links {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
         Links {
             sockets: BTreeMap::new(),
+            guests: Guests::default(),
             sources,
             stalled: BTreeSet::new(),
             connections: BTreeMap::new(),
@@ -134,9 +141,9 @@ impl Links {
             last.source.restore();
             return last.source.number;
         }
-        let endpoint = link.endpoint;
+        let host = link.host;
         let source = self.sources.arrived(number, local, now, |number, local| {
-            members.post(endpoint, Mail::AddressLearnt { number, local });
+            host.into_iter().for_each(|host| members.post(host, Mail::AddressLearnt { number, local }));
         });
         source.restore();
         let found = source.number;
@@ -159,23 +166,55 @@ impl Links {
         }
     }
 
-    pub(super) fn add_socket(
+    /// Receives from a socket, if it is not received from already.
+    pub(super) fn use_socket(
         &mut self,
-        (endpoint, number): (EndpointId, u32),
+        number: u32,
         socket: Arc<UdpSocket>,
         poller: &Poller,
     ) -> io::Result<()> {
+        if self.sockets.contains_key(&number) {
+            return Ok(());
+        }
         poller.add(&*socket, Token::Udp(number), Interest::Read)?;
-        self.sockets.insert(
-            number,
-            Link { endpoint, socket, backlog: Backlog::default(), awaits_room: false, last: None },
-        );
+        let backlog = Backlog::default();
+        let link = Link { host: None, demultiplexer: None, socket, backlog, awaits_room: false, last: None };
+        self.sockets.insert(number, link);
         Ok(())
     }
 
-    pub(super) fn remove_socket(&mut self, number: u32, poller: &Poller) {
-        if let Some(link) = self.sockets.remove(&number) {
+    /// The endpoint that has bound a socket, and what tells apart its datagrams there.
+    pub(super) fn set_host(
+        &mut self,
+        number: u32,
+        host: EndpointId,
+        demultiplexer: Option<Arc<dyn Demultiplexer>>,
+    ) {
+        if let Some(link) = self.sockets.get_mut(&number) {
+            (link.host, link.demultiplexer) = (Some(host), demultiplexer);
+        }
+    }
+
+    /// The endpoint that has bound a socket.
+    pub(super) fn host(&self, number: u32) -> Option<EndpointId> {
+        self.sockets.get(&number)?.host
+    }
+
+    /// What tells apart the datagrams of a socket's host. `None`: the data plane's own does, or it has none.
+    pub(super) fn demultiplexer(&self, number: u32) -> Option<Arc<dyn Demultiplexer>> {
+        self.sockets.get(&number)?.demultiplexer.clone()
+    }
+
+    /// An endpoint uses a socket no more, which is closed when nobody else does.
+    pub(super) fn leave(&mut self, number: u32, endpoint: EndpointId, poller: &Poller) {
+        self.guests.remove(number, endpoint);
+        let Some(link) = self.sockets.get_mut(&number) else { return };
+        if link.host == Some(endpoint) {
+            (link.host, link.demultiplexer) = (None, None);
+        }
+        if link.host.is_none() && self.guests.at(number).is_empty() {
             poller.remove(&*link.socket);
+            self.sockets.remove(&number);
             self.stalled.remove(&number);
         }
     }
@@ -213,18 +252,21 @@ impl Links {
         self.connections.get_mut(&id)
     }
 
-    /// The endpoint whose socket or connection a path is by.
-    pub(super) fn endpoint_at(&self, path: &Path) -> Option<EndpointId> {
+    /// The endpoint that a control datagram is for, by its path; and by its first bytes where several use the socket.
+    pub(super) fn endpoint_of(&self, path: &Path, datagram: &[u8]) -> Option<EndpointId> {
         match &self.socket_path(path) {
-            Path::Udp { socket, .. } => Some(self.sockets.get(socket)?.endpoint),
+            Path::Udp { socket, .. } => {
+                let guest = self.guests.recognise(*socket, datagram);
+                guest.or_else(|| self.sockets.get(socket)?.host)
+            }
             Path::Tcp { connection, .. } => Some(self.connections.get(connection)?.endpoint),
         }
     }
 
-    /// The endpoint's sockets.
+    /// The sockets that the endpoint uses.
     pub(super) fn sockets_of(&self, endpoint: EndpointId) -> Vec<u32> {
-        let own = self.sockets.iter().filter(|(_, link)| link.endpoint == endpoint);
-        own.map(|(number, _)| *number).collect()
+        let own = self.sockets.iter().filter(|(_, link)| link.host == Some(endpoint));
+        own.map(|(number, _)| *number).chain(self.guests.sockets_of(endpoint)).collect()
     }
 
     /// The endpoint's connections.

@@ -8,6 +8,7 @@ use adit_core::{ConnectionId, Notice, OpenFailure, Path};
 use adit_dataplane::codec::Demultiplexer;
 use adit_dataplane::{EgressEvent, IngressEvent, StreamError};
 
+use super::guests::Guest;
 use super::ids::EndpointId;
 use super::status::LossCounters;
 use crate::mailbox::Mailbox;
@@ -43,7 +44,7 @@ pub(crate) enum Mail {
 }
 
 /// An endpoint, as a data thread knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// Its control thread.
     pub(crate) control: Mailbox<Mail>,
@@ -51,6 +52,8 @@ pub(crate) struct Member {
     pub(crate) losses: Arc<LossCounters>,
     /// Tells apart what arrives at its sockets. `None`: the data plane's own does.
     pub(crate) demultiplexer: Option<Arc<dyn Demultiplexer>>,
+    /// Senders of packets that cannot be carried are told.
+    pub(crate) answers_unreachable: bool,
 }
 
 /// To the data thread.
@@ -67,8 +70,6 @@ pub(crate) enum DataMail {
     },
     /// An endpoint, before its sockets and peers.
     AddEndpoint(EndpointId, Member),
-    /// Tell senders of packets that cannot be carried.
-    AnswerUnreachable,
     /// Close the endpoint's sockets, and its connections after what waits for them.
     RemoveEndpoint(EndpointId),
     AddSocket {
@@ -78,7 +79,17 @@ pub(crate) enum DataMail {
         /// `None`: that of the endpoint.
         demultiplexer: Option<Arc<dyn Demultiplexer>>,
     },
-    RemoveSocket(u32),
+    /// A socket that another endpoint has bound.
+    ShareSocket {
+        number: u32,
+        socket: Arc<UdpSocket>,
+        guest: Guest,
+    },
+    /// The endpoint uses it no more.
+    LeaveSocket {
+        endpoint: EndpointId,
+        number: u32,
+    },
     AddConnection {
         endpoint: EndpointId,
         connection: ConnectionId,

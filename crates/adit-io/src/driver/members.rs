@@ -46,6 +46,16 @@ impl Members {
         self.0.retain(|entry| entry.id != id);
     }
 
+    /// Whether senders of packets that cannot be carried are told: one endpoint that wants it is enough.
+    pub(super) fn answer_unreachable(&self) -> bool {
+        self.0.iter().any(|entry| entry.member.answers_unreachable)
+    }
+
+    /// What tells apart the datagrams of an endpoint. `None`: the data plane's own does.
+    pub(super) fn demultiplexer(&self, id: EndpointId) -> Option<Arc<dyn Demultiplexer>> {
+        self.0.iter().find(|entry| entry.id == id)?.member.demultiplexer.clone()
+    }
+
     fn get(&mut self, id: EndpointId) -> Option<&mut Entry> {
         self.0.iter_mut().find(|entry| entry.id == id)
     }
@@ -88,20 +98,6 @@ impl Members {
 }
 
 impl Running {
-    /// Has the socket's own demultiplexer, or else its endpoint's, tell apart what comes by a socket or connection. The
-    /// first endpoint's is that of the whole data plane.
-    pub(super) fn classify_for(
-        &mut self,
-        endpoint: EndpointId,
-        path: &Path,
-        own: Option<Arc<dyn Demultiplexer>>,
-    ) {
-        let of_endpoint = || self.members.get(endpoint)?.member.demultiplexer.clone();
-        if let Some(demultiplexer) = own.or_else(of_endpoint) {
-            self.ingress.set_demultiplexer(path, demultiplexer);
-        }
-    }
-
     pub(super) fn close_connection(&mut self, id: ConnectionId) {
         if let Some(connection) = self.links.connection(id) {
             self.ingress.forget_demultiplexer(&connection.path);
@@ -112,14 +108,13 @@ impl Running {
     /// The endpoint ends: nothing is received for it any more. Its peers are gone already.
     pub(super) fn remove_endpoint(&mut self, endpoint: EndpointId) {
         for number in self.links.sockets_of(endpoint) {
-            self.links.forget_addresses(number);
-            self.ingress.forget_demultiplexer(&socket_path(number));
-            self.links.remove_socket(number, &self.poller);
+            self.leave_socket(endpoint, number);
         }
         for id in self.links.connections_of(endpoint) {
             self.close_connection(id);
         }
         self.members.remove(endpoint);
+        self.egress.answer_unreachable(self.members.answer_unreachable());
     }
 }
 

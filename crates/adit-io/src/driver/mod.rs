@@ -12,9 +12,11 @@ mod device;
 mod egress;
 mod error;
 mod forward;
+mod guests;
 mod handle;
 mod ids;
 mod ingress;
+mod lending;
 mod links;
 mod mail;
 mod members;
@@ -50,7 +52,7 @@ use self::device::{Device, Membership};
 pub use self::error::DriverError;
 pub(crate) use self::handle::Order;
 pub use self::handle::{Change, Handle, Inspection, Observer};
-use self::mail::Mail;
+use self::mail::{Mail, Member};
 pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::Workers;
@@ -70,9 +72,9 @@ const TIMER_SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 /// Makes the codec of a session from the parameters that its protocol gives.
 pub type MakeCodec<P> = fn(&Install<<P as Protocol>::Codec>) -> Result<SessionCodec, AeadError>;
 
-/// The sockets at one UDP address, one for each worker.
+/// The sockets at one UDP address, one for each worker, with their number.
 struct Bound {
-    sockets: Vec<UdpSocket>,
+    numbered: Numbered,
     /// Tells datagrams apart there; `None`: the data plane's does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
 }
@@ -96,6 +98,7 @@ pub struct Driver<P: Protocol> {
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
+    answers_unreachable: bool,
     make_codec: MakeCodec<P>,
 }
 
@@ -117,7 +120,8 @@ impl<P: Protocol> Driver<P> {
 
     /// A driver for another endpoint of a tunnel: it uses the device of the endpoints before it, and creates the device
     /// if it is the first. What `config` says of the device, the workers and the data plane must be the same for all of
-    /// them, and counts for the first alone; peers' ids are below 2^24, and those of sessions below 2^48.
+    /// them, and counts for the first alone; but the demultiplexer is that of each endpoint's protocol. Peers' ids are
+    /// below 2^24, and those of sessions below 2^48.
     ///
     /// # Errors
     /// What cannot be set up, and why.
@@ -161,8 +165,12 @@ impl<P: Protocol> Driver<P> {
                         .map_err(failed)?;
                     let beside =
                         UdpSocket::bind_beside(&group, &homes, steering, &udp_options).map_err(failed)?;
-                    let groups = std::iter::once(group).chain(beside);
-                    sockets.extend(groups.map(|sockets| Bound { sockets, demultiplexer: own.clone() }));
+                    for group in std::iter::once(group).chain(beside) {
+                        let group: Vec<_> = group.into_iter().map(Arc::new).collect();
+                        let number = shared.sources.next_number();
+                        shared.lending.offer((number, &group), steering);
+                        sockets.push(Bound { numbered: (number, group), demultiplexer: own.clone() });
+                    }
                 }
                 Transport::Tcp => {
                     listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
@@ -177,9 +185,10 @@ impl<P: Protocol> Driver<P> {
         let index = routing.device();
         let link = LinkCounters::new(tun.name(), index).map_err(device)?;
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
-        let steering = config.dataplane.demultiplexer.steering();
-        let binder =
-            Binder::new(PairOptions { count: workers, steering, learn_local: false, udp: udp_options });
+        let own = &config.dataplane.demultiplexer;
+        let options =
+            PairOptions { count: workers, steering: own.steering(), learn_local: false, udp: udp_options };
+        let binder = Binder::new(options, own, Arc::clone(&shared.lending));
         Ok(Driver {
             config,
             device: shared,
@@ -196,6 +205,7 @@ impl<P: Protocol> Driver<P> {
             orders,
             order_receiver,
             helper: None,
+            answers_unreachable: false,
             make_codec,
         })
     }
@@ -242,11 +252,11 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
-    /// Has packets from the device that cannot be carried answered with ICMP destination unreachable: those for which there
-    /// is no peer, or whose peer cannot be reached ([`adit_dataplane::Egress::answer_unreachable`]). It holds for all
-    /// endpoints of the device.
-    pub fn answer_unreachable(&self) {
-        self.device.answer_unreachable();
+    /// Has packets from the device that cannot be carried answered with ICMP destination unreachable while the driver runs:
+    /// those for which no endpoint of the device has a peer, and those that wait for a peer that cannot be reached
+    /// ([`adit_dataplane::Egress::answer_unreachable`]).
+    pub fn answer_unreachable(&mut self) {
+        self.answers_unreachable = true;
     }
 
     /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this machine's
@@ -269,7 +279,7 @@ impl<P: Protocol> Driver<P> {
     /// # Errors
     /// What the system refused, with its number. Then the sockets and the mark are as before.
     pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
-        let present = self.pair.iter().flat_map(|(_, sockets)| sockets);
+        let present = self.pair.iter().flat_map(|(_, sockets)| sockets).map(|socket| &**socket);
         let new = self.binder.bind(binding, present, || self.device.sources.next_number())?;
         if !new.is_empty() {
             self.pair = new;
@@ -280,9 +290,8 @@ impl<P: Protocol> Driver<P> {
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
     /// first, then TCP.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        let groups =
-            self.sockets.iter().map(|bound| &bound.sockets).chain(self.pair.iter().map(|(_, group)| group));
-        let udp = groups.filter_map(|group| group.first()).map(UdpSocket::local_address);
+        let groups = self.sockets.iter().map(|bound| &bound.numbered).chain(&self.pair);
+        let udp = groups.filter_map(|(_, group)| group.first()).map(|socket| socket.local_address());
         udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
     }
 
@@ -300,7 +309,14 @@ impl<P: Protocol> Driver<P> {
         // A rest of 100 µs is to take 100 µs, not 150. The data threads inherit it from this one.
         let _ = rustix::thread::set_current_timer_slack(TIMER_SLACK);
         let losses = Arc::default();
-        let membership = Membership::new(Arc::clone(&self.device), &self.config, &self.mail, &losses)?;
+        let member = Member {
+            control: self.mail.clone(),
+            losses: Arc::clone(&losses),
+            demultiplexer: None,
+            answers_unreachable: self.answers_unreachable,
+        };
+        let own = &self.config.dataplane.demultiplexer;
+        let membership = Membership::new(Arc::clone(&self.device), own, member)?;
         let workers = Workers::new(membership);
         let control = Control::new(self, protocol, observer, workers, losses).map_err(DriverError::Start)?;
         control.run()

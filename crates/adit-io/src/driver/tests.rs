@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod protocols;
 mod sources;
 mod toy;
 mod turns;

@@ -13,7 +13,9 @@ use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, SessionId,
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
 
+use super::binding::Recognised;
 use super::device::Membership;
+use super::guests::Guest;
 use super::ids::EndpointId;
 use super::mail::DataMail;
 use super::status::WorkerStatus;
@@ -199,17 +201,31 @@ impl Workers {
         demultiplexer: Option<&Arc<dyn Demultiplexer>>,
     ) {
         for (worker, socket) in self.all.iter().zip(sockets) {
-            let demultiplexer =
-                demultiplexer.map(|own| self.id().demultiplexer(own).unwrap_or(Arc::clone(own)));
+            let demultiplexer = demultiplexer.map(|own| self.id().demultiplexer(own));
             let (endpoint, socket) = (self.id(), Arc::clone(socket));
             worker.mail.post(DataMail::AddSocket { endpoint, number, socket, demultiplexer });
         }
     }
 
-    /// The sockets at an address are used no more.
-    pub(super) fn remove_sockets(&self, number: u32) {
+    /// The same for sockets that another endpoint has bound, whose datagrams of `own` are for this one.
+    pub(super) fn share_sockets(
+        &self,
+        number: u32,
+        sockets: &[Arc<UdpSocket>],
+        (recognises, own): &Recognised,
+    ) {
+        let (endpoint, recognises) = (self.id(), *recognises);
+        let guest = Guest { endpoint, recognises, demultiplexer: endpoint.demultiplexer(own) };
+        for (worker, socket) in self.all.iter().zip(sockets) {
+            let (socket, guest) = (Arc::clone(socket), guest.clone());
+            worker.mail.post(DataMail::ShareSocket { number, socket, guest });
+        }
+    }
+
+    /// The endpoint uses the sockets at an address no more.
+    pub(super) fn leave_sockets(&self, number: u32) {
         for worker in &self.all {
-            worker.mail.post(DataMail::RemoveSocket(number));
+            worker.mail.post(DataMail::LeaveSocket { endpoint: self.id(), number });
         }
     }
 

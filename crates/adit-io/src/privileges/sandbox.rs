@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -56,11 +58,11 @@ impl Sandbox {
 }
 
 /// Puts all threads into the sandbox. Needs `no_new_privs`.
-pub(super) fn enter(kept: Kept) -> io::Result<Sandbox> {
+pub(super) fn enter(kept: &Kept) -> io::Result<Sandbox> {
     // The time zone's file is read at the first question for a local time, and the generator of random numbers looks
     // for the kernel's ways at the first number.
     crate::local_time(crate::unix_now());
-    let landlock = match ruleset()? {
+    let landlock = match ruleset(&kept.directories)? {
         Some(ruleset) => {
             in_every_thread(Step::Files(ruleset.as_fd()))?;
             Layer::On
@@ -81,14 +83,25 @@ pub(crate) fn deny_programs() -> io::Result<()> {
     install(&[compile(rules, SeccompAction::Allow, refusal(libc::EPERM))?])
 }
 
-/// A ruleset that grants nothing. `None` if the kernel has none.
-fn ruleset() -> io::Result<Option<OwnedFd>> {
-    let ruleset = Ruleset::default()
+/// A ruleset that grants the files below these directories and nothing else. `None` if the kernel has none.
+fn ruleset(directories: &[PathBuf]) -> io::Result<Option<OwnedFd>> {
+    let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(LANDLOCK))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(LANDLOCK)))
-        .and_then(Ruleset::create);
-    Ok(ruleset.map_err(io::Error::other)?.into())
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    let files = AccessFs::ReadFile
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::RemoveFile
+        | AccessFs::ReadDir;
+    for directory in directories {
+        let below = PathBeneath::new(PathFd::new(directory).map_err(io::Error::other)?, files);
+        ruleset = ruleset.add_rule(below).map_err(io::Error::other)?;
+    }
+    Ok(ruleset.into())
 }
 
 fn install(programs: &[BpfProgram]) -> io::Result<()> {
@@ -123,17 +136,20 @@ fn without_clone3() -> io::Result<BpfProgram> {
 ///
 /// The kernel remembers which calls are allowed whatever their arguments (Linux 5.11), so those of the packet path
 /// must have no conditions and then do not run the filter at all.
-fn tunnel_filter(kept: Kept) -> io::Result<BpfProgram> {
+fn tunnel_filter(kept: &Kept) -> io::Result<BpfProgram> {
     let mut rules: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|number| (*number, Vec::new())).collect();
     rules.extend(conditional(kept).map_err(io::Error::other)?);
     if kept.udp_sockets {
         rules.insert(libc::SYS_bind, Vec::new());
     }
+    if !kept.directories.is_empty() {
+        rules.extend(FILES.iter().chain(FILES_HERE).map(|number| (*number, Vec::new())));
+    }
     compile(rules, refusal(libc::EPERM), SeccompAction::Allow)
 }
 
 /// Calls that are allowed for some arguments.
-fn conditional(kept: Kept) -> Result<Rules, seccompiler::BackendError> {
+fn conditional(kept: &Kept) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq};
     let number = |value: libc::c_int| u64::from(value.unsigned_abs());
@@ -246,6 +262,7 @@ const ALLOWED: &[libc::c_long] = &[
     // Files that are open: the log, the status file.
     libc::SYS_close,
     libc::SYS_dup,
+    libc::SYS_dup3,
     libc::SYS_fcntl,
     libc::SYS_fstat,
     libc::SYS_fsync,
@@ -288,10 +305,26 @@ const ALLOWED: &[libc::c_long] = &[
 
 /// Older calls that some architectures have besides.
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[libc::c_long] =
-    &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_newfstatat, libc::SYS_time, libc::SYS_getpgrp];
+const ALLOWED_HERE: &[libc::c_long] = &[
+    libc::SYS_dup2,
+    libc::SYS_epoll_wait,
+    libc::SYS_poll,
+    libc::SYS_newfstatat,
+    libc::SYS_time,
+    libc::SYS_getpgrp,
+];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[libc::SYS_newfstatat];
+
+/// To open, rename and remove files, where Landlock has the last word.
+const FILES: &[libc::c_long] =
+    &[libc::SYS_openat, libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2];
+
+/// Older calls of that kind.
+#[cfg(target_arch = "x86_64")]
+const FILES_HERE: &[libc::c_long] = &[libc::SYS_open, libc::SYS_unlink, libc::SYS_rename];
+#[cfg(not(target_arch = "x86_64"))]
+const FILES_HERE: &[libc::c_long] = &[];
 
 /// Programs, other processes, other namespaces, the kernel.
 const DANGEROUS: &[libc::c_long] = &[

@@ -19,24 +19,24 @@ const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 const RETURN_VALUE: u16 = (libc::BPF_RET | libc::BPF_A) as u16;
 
-/// Which of `count` sockets a datagram goes to by that rule.
-fn program(rule: Steering, count: u32) -> [Instruction; 8] {
+/// Which of `count` sockets a datagram goes to by the first rule of its kind; the first if there is none.
+fn program(rules: &[Steering], count: u32) -> Vec<Instruction> {
     let step = |code, k| Instruction { code, jump_true: 0, jump_false: 0, k };
-    [
-        step(LOAD_BYTE, 0),
-        step(AND, rule.kind_mask.into()),
-        Instruction { code: JUMP_IF_EQUAL, jump_true: 1, jump_false: 0, k: rule.kind.into() },
-        step(RETURN, 0),
-        // A load beyond the end returns 0.
-        step(LOAD_WORD, rule.offset),
-        step(AND, rule.mask),
-        step(MODULO, count),
-        step(RETURN_VALUE, 0),
-    ]
+    let by_rule = |rule: &Steering| {
+        [
+            step(LOAD_BYTE, 0),
+            step(AND, rule.kind_mask.into()),
+            // To the next rule.
+            Instruction { code: JUMP_IF_EQUAL, jump_true: 0, jump_false: 4, k: rule.kind.into() },
+            // A load beyond the end returns 0.
+            step(LOAD_WORD, rule.offset),
+            step(AND, rule.mask),
+            step(MODULO, count),
+            step(RETURN_VALUE, 0),
+        ]
+    };
+    rules.iter().flat_map(by_rule).chain([step(RETURN, 0)]).collect()
 }
-
-/// Without a rule all go to the first.
-const FIRST: [Instruction; 1] = [Instruction { code: RETURN, jump_true: 0, jump_false: 0, k: 0 }];
 
 impl UdpSocket {
     /// Binds `count` sockets to `address`, so that a datagram arrives at the socket that the rule names; all arrive at
@@ -102,12 +102,18 @@ impl UdpSocket {
         }
         let Some(first) = group.first() else { return Ok(group) };
         let others = (1..count).map(|_| first.bind_another(options)).collect::<io::Result<Vec<_>>>()?;
-        match rule {
-            Some(rule) => sys::attach_reuseport_program(first.as_fd(), &program(rule, number))?,
-            None => sys::attach_reuseport_program(first.as_fd(), &FIRST)?,
-        }
+        sys::attach_reuseport_program(first.as_fd(), &program(rule.as_slice(), number))?;
         group.extend(others);
         Ok(group)
+    }
+
+    /// Has the kernel bring datagrams to the sockets of this one's group, which has `count`, by these rules from now on: by
+    /// the first that a datagram is of the kind of.
+    pub(crate) fn steer(&self, count: usize, rules: &[Steering]) -> io::Result<()> {
+        match u32::try_from(count) {
+            Ok(count @ 2..) => sys::attach_reuseport_program(self.as_fd(), &program(rules, count)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -234,6 +240,31 @@ mod tests {
                 total += bytes.len();
             }
             assert_eq!(total, gso_batch.len());
+        });
+    }
+
+    #[test]
+    fn a_group_is_steered_by_several_rules() {
+        in_fresh_network(|| {
+            let address = "127.0.0.1:0".parse().unwrap();
+            let group = UdpSocket::bind_group(address, 3, RULE, &options(true)).unwrap();
+            // Datagrams of kind 4 bear a number behind it.
+            let other = Steering { kind_mask: 0xff, kind: 4, offset: 1, mask: u32::MAX };
+            group[0].steer(3, &[RULE.unwrap(), other]).unwrap();
+            let sender = Plain::bind("127.0.0.1:0").unwrap();
+            for number in 0..5_u32 {
+                let expected = (number % 3) as usize;
+                for bytes in [datagram(9, number), [&[4], &number.to_be_bytes()[..]].concat()] {
+                    sender.send_to(&bytes, group[0].local_address().unwrap()).unwrap();
+                    assert!(wait_readable(&group[expected]).unwrap(), "{bytes:?} is not at {expected}");
+                    assert_eq!(receive(&group[expected]).unwrap().0, bytes);
+                }
+                for bytes in [datagram(7, number), vec![4, 0, 0, 0]] {
+                    sender.send_to(&bytes, group[0].local_address().unwrap()).unwrap();
+                    assert!(wait_readable(&group[0]).unwrap());
+                    assert_eq!(receive(&group[0]).unwrap().0, bytes);
+                }
+            }
         });
     }
 

@@ -10,3 +10,4 @@ pub(crate) mod narrow_path;
 mod output;
 pub(crate) mod reload;
 pub(crate) mod tunnels;
+pub(crate) mod wireguard;

@@ -22,7 +22,10 @@ pub(super) enum Family {
 }
 
 /// The family by the start of a subject's name, the first that fits. Without one it is [`Family::Other`].
-const NAMES: [(&str, Family); 12] = [
+const NAMES: [(&str, Family); 14] = [
+    ("adit-wireguard", Family::WireGuard),
+    // adit's WireGuard with another program's at the server's end.
+    ("adit-to-", Family::WireGuard),
     ("adit-", Family::OpenVpn),
     ("openvpn-", Family::OpenVpn),
     ("miragevpn-", Family::OpenVpn),
@@ -99,6 +102,8 @@ mod tests {
             "wireguard-kernel",
             "openvpn-udp-dco",
             "wireguard-go@500",
+            "adit-wireguard",
+            "adit-to-gotatun",
             "strongswan-aes128",
             "openvpn-udp",
             "strongswan-kernel",
@@ -114,6 +119,8 @@ mod tests {
                 "openvpn-udp",
                 "adit-udp@10",
                 "wireguard-go@500",
+                "adit-wireguard",
+                "adit-to-gotatun",
                 "strongswan-aes128",
                 "tinc",
                 "my-own",

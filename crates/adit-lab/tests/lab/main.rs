@@ -14,3 +14,4 @@ mod external;
 mod load;
 mod slow;
 mod smoke;
+mod wireguard;

@@ -5,10 +5,11 @@ use adit_testbed::{Scratch, can_run};
 use crate::bench::{NEEDED, adit, json, lab, said};
 
 /// What is measured, and the program that each needs.
-const SUBJECTS: [(&str, &str); 7] = [
+const SUBJECTS: [(&str, &str); 8] = [
     ("veth", "ip"),
     ("null", "ip"),
     ("adit-udp", "ip"),
+    ("adit-wireguard", "ip"),
     ("openvpn-udp", "openvpn"),
     ("wireguard-go-debian", "wireguard-go"),
     ("strongswan", "swanctl"),

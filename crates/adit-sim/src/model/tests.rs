@@ -4,6 +4,7 @@ use adit_openvpn::codec::{
 };
 
 use super::*;
+use crate::packet;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -120,11 +121,13 @@ fn control_packets_keep_to_their_size() {
 fn a_lost_packet_is_missed_once_it_is_late() {
     let mut model = model(false);
     let packet = send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
-    assert_eq!(model.check_nothing_lost(NOW), Ok(()));
+    assert_eq!(model.packets.check_nothing_lost(NOW), Ok(()));
     model.deliver(NOW, SERVER, &packet).unwrap();
-    assert_eq!(model.check_nothing_lost(NOW + MAX_TRANSIT), Ok(()));
+    assert_eq!(model.packets.check_nothing_lost(NOW + MAX_TRANSIT), Ok(()));
     send(&mut model, (1, "10.8.0.2"), (SERVER, "10.8.0.1"), false);
-    assert!(text(model.check_nothing_lost(NOW + MAX_TRANSIT)).contains("packet 1 from end 1 to end 0"));
+    assert!(
+        text(model.packets.check_nothing_lost(NOW + MAX_TRANSIT)).contains("packet 1 from end 1 to end 0")
+    );
 }
 
 fn install(seed: u8) -> Install {

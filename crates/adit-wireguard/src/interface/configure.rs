@@ -152,7 +152,7 @@ impl Interface {
         let id = PeerId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         self.ids.insert(key, id);
-        self.peers.insert(id, Peer::new(&mut self.shared, id, key));
+        self.peers.insert(id, Box::new(Peer::new(&mut self.shared, id, key)));
         id
     }
 

@@ -21,7 +21,7 @@ impl Peer {
     /// Without a path the gate of 5 s is not closed: the first handshake begins as soon as there is an endpoint.
     ///
     /// A handshake that waits for its response is tried again by the timer alone, which has jitter. If packets that
-    /// wait did it as well, each as the gate opens, two ends that began at once would go on crossing each other.
+    /// wait did it as well, each as the gate opens, it and an end that does as upstream would go on crossing each other.
     pub(crate) fn initiate(&mut self, shared: &mut Shared, is_retry: bool) {
         if !is_retry {
             self.timers.attempts = 0;
@@ -87,9 +87,14 @@ impl Peer {
         };
         self.last_timestamp = Some(timestamp);
         self.initiation_taken = Some(shared.now);
-        // What both ends sent at the same time makes both responders; a later retry, with jitter, ends that.
-        self.drop_pending(shared);
-        self.handshake_message_received(shared, path, INITIATION_LEN);
+        // Where both ends began at once, the handshake of the one with the greater key goes on. Upstream has one place for
+        // both, so that neither does, until a retry does not cross another.
+        if shared.identity.as_ref().is_none_or(|identity| identity.pair.public < self.key) {
+            self.drop_pending(shared);
+        }
+        // The peer is followed to `path` when it uses the session that comes of it: the initiation may be one that was
+        // recorded before we last started.
+        self.handshake_message_received(shared, INITIATION_LEN);
         self.begin_as_responder(shared, indices, keys);
         self.cookie.add_macs(shared.now, &self.receiver_keys, &mut response);
         shared.send(path, &response);
@@ -112,7 +117,8 @@ impl Peer {
         let indices = (pending.index, message.sender());
         // Its index is the session's from now on.
         self.pending = None;
-        self.handshake_message_received(shared, path, RESPONSE_LEN);
+        self.set_path(shared, path);
+        self.handshake_message_received(shared, RESPONSE_LEN);
         self.begin_as_initiator(shared, indices, keys);
         self.handshake_complete(shared);
         // Proves to the responder that we have the keys. Packets that waited went before it.
@@ -131,9 +137,8 @@ impl Peer {
         self.sent_anything(shared.now);
     }
 
-    fn handshake_message_received(&mut self, shared: &mut Shared, path: Path, len: usize) {
+    fn handshake_message_received(&mut self, shared: &Shared, len: usize) {
         self.received.handshakes += len as u64;
-        self.set_path(shared, path);
         self.heard.note_handshake(shared.now);
         self.timers.unanswered = None;
         self.restart_persistent(shared.now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::{Install, Instant, SessionId};
 
 use super::Peer;
-use super::timers::REKEY_AFTER_TIME;
+use super::timers::{REKEY_AFTER_TIME, REKEY_TIMEOUT};
 use crate::noise::SessionKeys;
 use crate::request::{Codec, DataEvent};
 use crate::shared::Shared;
@@ -31,7 +31,7 @@ impl Session {
     }
 }
 
-/// At most three sessions.
+/// At most three sessions: what is `superseded` is there only without a `next`.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     pub(super) previous: Option<Session>,
@@ -39,6 +39,9 @@ pub(super) struct Sessions {
     pub(super) current: Option<Session>,
     /// One that we made as responder, and that the initiator did not use yet.
     pub(super) next: Option<Session>,
+    /// One that is older than `previous`, where sessions follow each other faster than datagrams come: both ends began at
+    /// once. The other end may have sealed with it what is still on its way. Upstream has ended it by then.
+    superseded: Option<Session>,
 }
 
 impl Sessions {
@@ -57,26 +60,29 @@ impl Sessions {
     fn add_current(&mut self, session: Session) -> [Option<Session>; 2] {
         let current = self.current.replace(session);
         match self.next.take() {
-            Some(next) => [self.previous.replace(next), current],
-            None => [std::mem::replace(&mut self.previous, current), None],
+            Some(next) => [self.previous.replace(next), std::mem::replace(&mut self.superseded, current)],
+            None => [std::mem::replace(&mut self.previous, current), self.superseded.take()],
         }
     }
 
-    /// A session that we made as responder. Gives those that end by it.
-    fn add_next(&mut self, session: Session) -> [Option<Session>; 2] {
-        [self.next.replace(session), self.previous.take()]
+    /// A session that we made as responder. Gives those that end by it. While the current one is so young that the other
+    /// end may not know it yet, the one before stays.
+    fn add_next(&mut self, session: Session) -> [Option<Session>; 3] {
+        let is_young = self.current.is_some_and(|current| current.age(session.made) < REKEY_TIMEOUT);
+        let previous = if is_young { None } else { self.previous.take() };
+        [self.next.replace(session), previous, self.superseded.take()]
     }
 
-    /// The initiator used the next session. Gives the one that ends by it.
+    /// The initiator used the next session. Gives those that end by it.
     fn confirm(&mut self) -> Option<Session> {
         let next = self.next.take()?;
-        let current = self.current.replace(next);
-        std::mem::replace(&mut self.previous, current)
+        let previous = std::mem::replace(&mut self.previous, self.current.replace(next));
+        std::mem::replace(&mut self.superseded, previous)
     }
 
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Session> + use<> {
-        let Sessions { previous, current, next } = std::mem::take(self);
-        [previous, current, next].into_iter().flatten()
+        let Sessions { previous, current, next, superseded } = std::mem::take(self);
+        [previous, current, next, superseded].into_iter().flatten()
     }
 }
 
@@ -134,6 +140,8 @@ impl Peer {
         let ended = self.sessions.confirm();
         self.activate(shared, next);
         ended.into_iter().for_each(|session| self.retire(shared, session));
+        // A response that came now would be to an initiation older than this session.
+        self.drop_pending(shared);
         self.handshake_complete(shared);
     }
 
@@ -155,8 +163,10 @@ const fn id_of(index: u32) -> SessionId {
 mod tests {
     use super::*;
 
+    /// Each is made 100 s after the one before.
     fn session(index: u32) -> Session {
-        Session { index, is_initiator: true, made: Instant::ORIGIN, worn: false }
+        let made = Instant::ORIGIN + Duration::from_secs(100) * index;
+        Session { index, is_initiator: true, made, worn: false }
     }
 
     fn shape(sessions: &Sessions) -> [Option<u32>; 3] {
@@ -181,21 +191,48 @@ mod tests {
         assert_eq!(shape(&sessions), [Some(3), Some(5), None]);
         assert_eq!(ended([sessions.confirm()]), [], "there is no next one");
         assert_eq!(ended(sessions.add_next(session(6))), [3]);
-        // A response that comes while a session waits for its initiator.
-        assert_eq!(ended(sessions.add_current(session(7))), [5]);
+        // A response that comes while a session waits for its initiator: the one that sealed stays for a while.
+        assert_eq!(ended(sessions.add_current(session(7))), []);
         assert_eq!(shape(&sessions), [Some(6), Some(7), None]);
+        assert_eq!(ended(sessions.add_current(session(8))), [6, 5]);
+        assert_eq!(ended(sessions.add_next(session(9))), [7]);
+        assert_eq!(ended(sessions.add_current(session(10))), []);
+        assert_eq!(ended(sessions.add_next(session(11))), [9, 8]);
+        assert_eq!(shape(&sessions), [None, Some(10), Some(11)]);
+        assert_eq!(ended([sessions.confirm()]), []);
         assert_eq!(sessions.take_all().count(), 2);
+    }
+
+    /// Both ends began at once: the other end's handshake comes right after the response to ours.
+    #[test]
+    fn a_session_that_the_other_end_may_still_use_stays() {
+        let mut sessions = Sessions::default();
+        let at = |index, millis| {
+            let made = Instant::ORIGIN + Duration::from_secs(500) + Duration::from_millis(millis);
+            Session { made, ..session(index) }
+        };
+        sessions.add_current(session(1));
+        sessions.add_current(at(2, 0));
+        assert_eq!(ended(sessions.add_next(at(3, 4999))), []);
+        assert_eq!(shape(&sessions), [Some(1), Some(2), Some(3)]);
+        assert_eq!(ended([sessions.confirm()]), []);
+        assert_eq!(shape(&sessions), [Some(2), Some(3), None]);
+        assert_eq!(ended(sessions.add_next(at(4, 9999))), [2, 1]);
+        let mut sessions = Sessions::default();
+        sessions.add_current(session(1));
+        sessions.add_current(at(2, 0));
+        assert_eq!(ended(sessions.add_next(at(3, 5000))), [1]);
     }
 
     #[test]
     fn only_the_initiator_rekeys_by_time() {
-        let at = |seconds| Instant::ORIGIN + Duration::from_secs(seconds);
+        let at = |seconds| session(1).made + Duration::from_secs(seconds);
         let mut sessions = Sessions { current: Some(session(1)), ..Sessions::default() };
         assert!(!sessions.wants_rekey(at(119)) && sessions.wants_rekey(at(120)));
         assert!(sessions.usable(at(179)).is_some() && sessions.usable(at(180)).is_none());
-        sessions.current = Some(Session { is_initiator: false, ..session(2) });
+        sessions.current = Some(Session { is_initiator: false, ..session(1) });
         assert!(!sessions.wants_rekey(at(179)));
-        sessions.current = Some(Session { is_initiator: false, worn: true, ..session(2) });
+        sessions.current = Some(Session { is_initiator: false, worn: true, ..session(1) });
         assert!(sessions.wants_rekey(at(1)));
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) weather: Weather,
     pub(crate) rng: ChaCha20Rng,
     addresses: Vec<SocketAddr>,
+    /// Until when each end's machine sleeps: time passes without it, by a clock that counts it.
+    asleep: Vec<Instant>,
     /// What each end asked to save.
     saved: Vec<Option<Tai64n>>,
     events: BTreeMap<(Instant, u64), What>,
@@ -61,6 +63,7 @@ impl World {
             weather: CLEAR,
             rng,
             addresses: (0..count).map(|index| super::outer(index as u8 + 1)).collect(),
+            asleep: vec![now; count],
             saved: vec![None; count],
             events: BTreeMap::new(),
             number: 0,
@@ -118,9 +121,16 @@ impl World {
         self.addresses[index] = ([198, 51 + index as u8, 100, a], b).into();
     }
 
-    /// Its system's clock shows another time.
+    /// Its machine sleeps for so long.
+    pub(crate) fn sleep(&mut self, index: usize, time: Duration) {
+        self.asleep[index] = self.now + time;
+    }
+
+    /// Its system's clock shows another time: a year back, or something near.
     pub(crate) fn set_clock(&mut self, index: usize) {
-        let since_1970 = Duration::from_secs(EPOCH + u64::from(self.below(200_000)) - 100_000);
+        let year = 365 * 86_400;
+        let past = if self.below(3) == 0 { year } else { u64::from(self.below(200_000)) };
+        let since_1970 = Duration::from_secs(EPOCH + 100_000 - past);
         let clock = WallClock { at: self.now, since_1970 };
         self.ends[index].reply(self.now, Reply::Clock(clock));
         self.collect(index);
@@ -164,7 +174,10 @@ impl World {
         let end = self.now + time;
         loop {
             let timer = (0..self.ends.len())
-                .filter_map(|index| Some((self.ends[index].machine.poll_timeout()?, index)))
+                .filter_map(|index| {
+                    let due = self.ends[index].machine.poll_timeout()?;
+                    Some((due.max(self.asleep[index]), index))
+                })
                 .min();
             let event = self.events.keys().next().copied();
             match (timer, event) {
@@ -188,14 +201,20 @@ impl World {
         match what {
             What::Arrive { from, to, datagram } => {
                 let Some(index) = self.addresses.iter().position(|address| *address == to) else { return };
+                if self.asleep[index] > self.now {
+                    return;
+                }
                 let _ = self.ends[index].receive(self.now, path(from), &datagram);
                 self.collect(index);
             }
             What::Tick(index) => {
-                self.ends[index].tick(self.now);
-                self.collect(index);
+                if self.asleep[index] <= self.now {
+                    self.ends[index].tick(self.now);
+                    self.collect(index);
+                }
                 self.schedule(self.now + Duration::from_secs(1), What::Tick(index));
             }
+            What::Packet { from, .. } if self.asleep[from] > self.now => {}
             What::Packet { from, to, number } => {
                 self.missing.insert(number, (self.now, from, to));
                 self.ends[from].send(self.now, inner(to as u8 + 1), number);

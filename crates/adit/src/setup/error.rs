@@ -78,6 +78,57 @@ pub(crate) enum SetupError {
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
+    /// There is such a client, but without a certificate.
+    #[error(
+        "{0} has WireGuard alone, whose keys do not expire; for new keys: adit renew DIR {0} --wireguard"
+    )]
+    NoCertificate(String),
+    /// The directory has no WireGuard.
+    #[error("{} has no WireGuard yet: adit init {} --wireguard", .0.display(), .0.display())]
+    NoWireGuard(PathBuf),
+    /// `init --wireguard` was here before.
+    #[error(
+        "{} has WireGuard: `adit init` made it already; add clients to it (adit add-client {} NAME --wireguard)",
+        .0.display(), .0.display()
+    )]
+    HasWireGuard(PathBuf),
+    /// It was made for another endpoint.
+    #[error("{} was made for clients that reach the server at {found}; leave out --endpoint", dir.display())]
+    OtherEndpoint {
+        /// The directory.
+        dir: PathBuf,
+        /// The endpoint that it has.
+        found: String,
+    },
+    /// A file of another origin stands where one is to be made.
+    #[error("{} exists, and adit did not make it; choose another device (--dev NAME)", .0.display())]
+    FileExists(PathBuf),
+    /// server.conf does not fit.
+    #[error("WireGuard cannot share the tunnel of server.conf: {0}")]
+    Server(String),
+    /// A WireGuard file does not fit.
+    #[error("{0}")]
+    WireGuardFile(String),
+    /// All addresses are taken.
+    #[error(
+        "no address is left for WireGuard above OpenVPN's pool in server.conf; revoke clients, or make the network larger"
+    )]
+    NoAddress,
+    /// A client is still let in.
+    #[error("{name} is out of the files, but the running interface {device} lets it in ({why}): {way}")]
+    NotShutOut {
+        /// Its name.
+        name: String,
+        /// The interface.
+        device: String,
+        /// What it answered.
+        why: String,
+        /// How it learns of it.
+        way: String,
+    },
+    /// The QR code could not be made.
+    #[error("cannot make the QR code: {0}")]
+    QrCode(String),
     /// A file that was made does not read back: a fault of adit.
     #[error("adit made a configuration that it does not understand itself; please report this:\n{0}")]
     Unreadable(String),

@@ -1,9 +1,14 @@
+mod peers;
+
 use std::collections::BTreeSet;
 
 use adit_pki::Purpose;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+pub(super) use self::peers::Peer;
+use self::peers::WireGuard;
 
 use super::{Endpoint, Proto};
 
@@ -44,6 +49,9 @@ pub(super) struct Index {
     pub(super) lists: u64,
     /// Certificates in the order of issue.
     issued: Vec<Issue>,
+    /// WireGuard, if the directory has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) wireguard: Option<WireGuard>,
 }
 
 /// One certificate.
@@ -93,6 +101,7 @@ impl Index {
             server_name: server_name.into(),
             lists: 0,
             issued: Vec::new(),
+            wireguard: None,
         }
     }
 
@@ -111,6 +120,7 @@ impl Index {
         if index.server_name.is_empty() || !index.server_name.chars().all(plain) {
             return Err("its server name has characters that a name cannot have".into());
         }
+        index.wireguard.as_ref().map_or(Ok(()), WireGuard::check)?;
         Ok(index)
     }
 
@@ -122,16 +132,23 @@ impl Index {
     }
 
     /// Whether a certificate of that name was issued and not revoked; names are compared without case, as some
-    /// file systems do. One whose profile was not written does not take the name from a new attempt.
+    /// file systems do. One whose profile was not written does not take the name from a new attempt. A WireGuard client of
+    /// the same name is the same client, one whose name differs in case is another.
     pub(super) fn has(&self, name: &str) -> bool {
         let takes = |issue: &Issue| {
             issue.name.eq_ignore_ascii_case(name) && !(issue.unfinished && issue.name == name)
         };
         self.issued.iter().any(|issue| issue.revoked.is_none() && takes(issue))
+            || self.has_peer_in_other_case(name)
     }
 
     /// Whether a client has ever had that name.
     pub(super) fn knows(&self, name: &str) -> bool {
+        self.has_had_certificate(name) || self.knows_peer(name)
+    }
+
+    /// Whether a client of that name has ever had a certificate.
+    pub(super) fn has_had_certificate(&self, name: &str) -> bool {
         self.issued.iter().any(|issue| issue.kind == Kind::Client && issue.name == name)
     }
 
@@ -159,11 +176,11 @@ impl Index {
         self.issued.iter_mut().filter(|issue| issue.name == name).for_each(|issue| issue.unfinished = false);
     }
 
-    /// Notes that all certificates of that client are revoked. False if they were all revoked before.
+    /// Notes that all certificates and WireGuard keys of that client are revoked. False if they were all revoked before.
     pub(super) fn revoke(&mut self, name: &str, now: OffsetDateTime) -> bool {
         let is =
             |issue: &&mut Issue| issue.revoked.is_none() && issue.kind == Kind::Client && issue.name == name;
-        let mut found = false;
+        let mut found = self.revoke_peers(name, now);
         for issue in self.issued.iter_mut().filter(is) {
             issue.revoked = Some(text(now));
             found = true;

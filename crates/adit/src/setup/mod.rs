@@ -3,10 +3,12 @@
 //! ```text
 //! server.conf          all a server needs, keys inline
 //! clients/NAME.ovpn    all a client needs, keys inline
+//! DEVICE.conf          all a WireGuard server needs, with its clients; if it has WireGuard
+//! clients/NAME.conf    all a WireGuard client needs; beside it NAME.png and NAME.svg, its QR code
 //! crl.pem              which certificates are revoked; public
 //! pki/ca.crt, ca.key   the certificate authority
 //! pki/tls-crypt-v2.key the server's key, which makes each client a key that hides its handshake
-//! pki/index.json       every certificate issued
+//! pki/index.json       every certificate issued, every WireGuard key
 //! ```
 
 mod authority;
@@ -16,10 +18,12 @@ mod files;
 mod index;
 mod names;
 mod profile;
+mod qr;
 mod read;
 mod system_user;
 #[cfg(test)]
 mod tests;
+mod wireguard;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,12 +42,16 @@ pub(crate) use self::endpoint::{Endpoint, Proto};
 pub(crate) use self::error::SetupError;
 pub(crate) use self::names::ClientName;
 pub(crate) use self::system_user::{Consent, SystemUser};
+pub(crate) use self::wireguard::{DEFAULT_DEVICE, DeviceName, MadeClient, WireGuardOptions};
 
 use self::files::{Access, Existing, NewDirectory};
 use self::index::{Index, Kind};
 
 /// The common name of the server's certificate, which clients check.
 const SERVER_NAME: &str = "adit-server";
+
+/// The server's configuration.
+const SERVER: &str = "server.conf";
 
 /// The authority's certificate.
 const AUTHORITY: &str = "pki/ca.crt";
@@ -106,6 +114,7 @@ impl Workshop {
         endpoint: &Endpoint,
         proto: Proto,
         user: &SystemUser,
+        wireguard: Option<&WireGuardOptions>,
     ) -> Result<(), SetupError> {
         let now = OffsetDateTime::now_utc();
         let new = NewDirectory::beside(dir)?;
@@ -118,8 +127,19 @@ impl Workshop {
         // OpenVPN looks for the list from where it was started, so the path must be whole.
         let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into()).join(REVOKED);
         let wrap = WrapKey { directive: "tls-crypt-v2", text: key.to_text() };
-        let text = profile::server((&index, &networks), user, &path, &authority, &issued, &wrap);
-        profile::check(&text, "server.conf")?;
+        let mut text = profile::server((&index, &networks), user, &path, &authority, &issued, &wrap);
+        let made = match wireguard {
+            Some(options) => {
+                Some(wireguard::new_server((Path::new(SERVER), text.as_str()), endpoint, options)?)
+            }
+            None => None,
+        };
+        if let Some(made) = &made {
+            text.clone_from(&made.openvpn);
+            index.begin_wireguard(&made.device);
+            index.finish_wireguard();
+        }
+        profile::check(&text, SERVER)?;
 
         new.directory("pki")?;
         new.directory("clients")?;
@@ -128,7 +148,10 @@ impl Workshop {
         new.file(SERVER_KEY, key.to_text().as_bytes(), Access::Owner)?;
         new.file(INDEX, index.to_json().as_bytes(), Access::Owner)?;
         new.file(REVOKED, revoked.as_bytes(), Access::Everybody)?;
-        new.file("server.conf", text.as_bytes(), Access::Owner)?;
+        new.file(SERVER, text.as_bytes(), Access::Owner)?;
+        if let Some(made) = &made {
+            new.file(&format!("{}.conf", made.device), made.wireguard.as_bytes(), Access::Owner)?;
+        }
         new.settle(dir)
     }
 
@@ -136,7 +159,7 @@ impl Workshop {
     /// what an interrupted command has left to do.
     pub(crate) fn open(dir: &Path) -> Result<Self, SetupError> {
         let path = dir.join(INDEX);
-        if !path.exists() {
+        if !Self::is_made(dir) {
             return Err(SetupError::NotOurs(dir.into()));
         }
         let lock = files::lock(&dir.join("pki"))?;
@@ -147,6 +170,7 @@ impl Workshop {
             .map_err(|why| SetupError::Index { path: path.clone(), why })?;
         let mut workshop = Workshop { dir: dir.into(), index, notes: Vec::new(), _lock: lock };
         workshop.complete_revocations()?;
+        workshop.complete_wireguard()?;
         Ok(workshop)
     }
 
@@ -169,6 +193,17 @@ impl Workshop {
         self.notes.push(format!(
             "an earlier `adit revoke` was interrupted before {REVOKED} listed {names}; it does now"
         ));
+        Ok(())
+    }
+
+    /// Takes what the index has as revoked out of the WireGuard server: a command was interrupted before it did.
+    fn complete_wireguard(&mut self) -> Result<(), SetupError> {
+        for name in self.remove_revoked_peers()? {
+            self.shut_out_of_interface(&name)?;
+            self.notes.push(format!(
+                "an earlier command was interrupted before WireGuard's file lost a revoked key of {name}; it has now"
+            ));
+        }
         Ok(())
     }
 
@@ -230,8 +265,8 @@ impl Workshop {
         Ok(text)
     }
 
-    /// Puts all certificates of a client on the list of revoked ones and removes its profile. False if they were on
-    /// it before.
+    /// Shuts a client out: puts all its certificates on the list of revoked ones, takes its WireGuard keys out of the
+    /// server's file and the running interface, and removes its files. False if all that was revoked before.
     pub(crate) fn revoke(&mut self, name: &ClientName) -> Result<bool, SetupError> {
         let now = OffsetDateTime::now_utc();
         if !self.index.knows(name.as_str()) {
@@ -240,11 +275,18 @@ impl Workshop {
         let new = self.index.revoke(name.as_str(), now);
         let authority = self.authority()?;
         self.publish(&authority, now)?;
-        // It may have been handed over and deleted.
-        if let Err(error) = files::remove(&self.profile(name)) {
-            self.notes.push(format!("its certificate is revoked, but {error}; delete that file"));
+        self.remove_revoked_peers()?;
+        self.shut_out_of_interface(name.as_str())?;
+        let [png, svg] = self.images(name);
+        // They may have been handed over and deleted.
+        for path in [self.profile(name), self.client_file(name), png, svg] {
+            if let Err(error) = files::remove(&path) {
+                self.notes.push(format!("it is revoked, but {error}; delete that file"));
+            }
         }
-        self.notes.extend(self.hint_to_verify());
+        if self.index.has_had_certificate(name.as_str()) {
+            self.notes.extend(self.hint_to_verify());
+        }
         Ok(new)
     }
 
@@ -254,12 +296,15 @@ impl Workshop {
     pub(crate) fn renew(&mut self, names: &[ClientName]) -> Result<Vec<PathBuf>, SetupError> {
         let now = OffsetDateTime::now_utc();
         if let Some(unknown) = names.iter().find(|name| !self.index.is_client(name.as_str())) {
-            return Err(SetupError::NoSuchClient(unknown.to_string()));
+            return Err(match self.index.peer(unknown.as_str()) {
+                Some(_) => SetupError::NoCertificate(unknown.to_string()),
+                None => SetupError::NoSuchClient(unknown.to_string()),
+            });
         }
         let authority = self.authority()?;
         let mut files = Vec::new();
         if names.is_empty() {
-            files.push((self.dir.join("server.conf"), self.renewed_server(&authority, now)?));
+            files.push((self.dir.join(SERVER), self.renewed_server(&authority, now)?));
         }
         for name in names {
             files.push((self.profile(name), self.new_profile(name, &authority, now)?));
@@ -282,7 +327,7 @@ impl Workshop {
         let old_end = inspect::not_after(authority.certificate());
         authority::renew(&mut authority, now)?;
         let end = inspect::not_after(authority.certificate());
-        let server = self.dir.join("server.conf");
+        let server = self.dir.join(SERVER);
         let mut files = vec![(server.clone(), self.with_authority(&server, &authority)?)];
         for profile in files::list(&self.dir.join("clients"))? {
             // A profile that adit did not make stays as it is.
@@ -313,7 +358,7 @@ impl Workshop {
         authority: &Authority,
         now: OffsetDateTime,
     ) -> Result<Zeroizing<String>, SetupError> {
-        let old = files::read(&self.dir.join("server.conf"))?;
+        let old = files::read(&self.dir.join(SERVER))?;
         let issued = authority::issue(authority, Kind::Server, SERVER_NAME, now, &mut self.index)?;
         profile::with_certificate(&old, &issued).ok_or_else(|| SetupError::Certificate {
             what: "renew the server's certificate in server.conf",
@@ -341,7 +386,7 @@ impl Workshop {
     /// What to do if the server does not look at the list.
     fn hint_to_verify(&self) -> Option<String> {
         let path = self.dir.join(REVOKED);
-        let server = files::read(&self.dir.join("server.conf")).unwrap_or_default();
+        let server = files::read(&self.dir.join(SERVER)).unwrap_or_default();
         let looks = server.lines().any(|line| line.trim_start().starts_with("crl-verify"));
         (!looks).then(|| {
             let path = std::path::absolute(&path).unwrap_or(path);

@@ -100,11 +100,18 @@ fn serve(args: &Args) -> Result<(), String> {
     let mut log = level.open(&args.interface).map_err(|error| format!("no log: {error}"))?;
     let _flush = log.flush_on_drop();
     let (tunnel, name) = set_up(&args.interface, environment, &log, endings)?;
+    let directories = tunnel.directories();
+    // It cannot be opened later.
+    let nowhere = background::nowhere().map_err(|error| format!("/dev/null: {error}"))?;
     let begin = || {
-        // To mark and bind sockets is all that it does with root's rights from now on.
-        let kept = Kept { udp_sockets: true };
-        confine_keeping(None, false, kept).map_err(|error| error.to_string())?;
-        if args.detach { background::ready(level).map_err(|error| error.to_string()) } else { Ok(()) }
+        // To mark and bind sockets, and to write these files, is all that it does with root's rights from now on.
+        let kept = Kept { udp_sockets: true, directories };
+        confine_keeping(None, true, &kept).map_err(|error| error.to_string())?;
+        if args.detach {
+            background::ready(level, &nowhere).map_err(|error| error.to_string())
+        } else {
+            Ok(())
+        }
     };
     match tunnel.run(Box::new(begin)) {
         Ok(Ended::Shutdown) => Ok(()),
@@ -141,6 +148,7 @@ fn set_up(
         max_mss: None,
         tunnel: None,
         configuration: Changes::default(),
+        shared: None,
     };
     let mut tunnel = Tunnel::set_up(settings, log.clone())?;
     let name = tunnel.driver().tun_name().to_owned();

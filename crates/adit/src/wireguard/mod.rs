@@ -13,10 +13,11 @@ mod uapi;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use adit_core::{Ended, Severity, TunnelSettings};
 use adit_dataplane::codec::wireguard;
-use adit_io::{Buffers, Driver, DriverConfig, DriverError, TunConfig, UdpBinding};
+use adit_io::{Buffers, Driver, DriverConfig, DriverError, SharedDevice, TunConfig, UdpBinding};
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
@@ -28,7 +29,7 @@ use crate::log::Logger;
 
 pub(crate) use self::observer::Begin;
 pub(crate) use self::orders::Orders;
-pub(crate) use self::uapi::UapiSocket;
+pub(crate) use self::uapi::{UapiSocket, socket_path};
 
 /// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
 pub(crate) const MTU: u16 = 1420;
@@ -45,6 +46,9 @@ pub(crate) struct Settings {
     pub(crate) tunnel: Option<TunnelSettings>,
     /// Keys, port, firewall mark and peers.
     pub(crate) configuration: Changes,
+    /// The device that other endpoints of the tunnel use, too. What [`Settings::driver`] says of the device, the workers
+    /// and the data plane is then theirs.
+    pub(crate) shared: Option<SharedDevice>,
 }
 
 /// An interface with its device and its sockets, not yet running.
@@ -63,9 +67,13 @@ impl Tunnel {
     /// # Errors
     /// What cannot be had, and why.
     pub(crate) fn set_up(settings: Settings, mut log: Logger) -> Result<Self, String> {
-        let Settings { driver, mtu, max_mss, tunnel, configuration } = settings;
+        let Settings { driver, mtu, max_mss, tunnel, configuration, shared } = settings;
         let workers = u32::try_from(driver.workers).unwrap_or(1);
-        let mut driver = Driver::new(driver, codec::session).map_err(|error| error.to_string())?;
+        let driver = match shared {
+            None => Driver::new(driver, codec::session),
+            Some(device) => Driver::join(driver, codec::session, &device),
+        };
+        let mut driver = driver.map_err(|error| error.to_string())?;
         // A peer is answered from the address that it wrote to.
         driver.learn_local_addresses();
         driver.answer_unreachable();
@@ -94,6 +102,15 @@ impl Tunnel {
     /// The driver, to which a helper may be given.
     pub(crate) fn driver(&mut self) -> &mut Driver<Interface> {
         &mut self.driver
+    }
+
+    /// Where it writes while it runs: the file of its timestamp, and that of its socket.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        let timestamps = self.timestamps.directory().map(Path::to_owned);
+        let mut all = vec![uapi::DIRECTORY.into()];
+        all.extend(timestamps);
+        all.retain(|path: &PathBuf| path.is_dir());
+        all
     }
 
     /// A way to speak to the interface while it runs.

@@ -33,6 +33,20 @@ impl TimestampFile {
         TimestampFile { path, told: false }
     }
 
+    /// Its directory, made if it can be: later the process may not.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        self.make_directory().ok().flatten()
+    }
+
+    fn make_directory(&self) -> io::Result<Option<&Path>> {
+        let directory = self.path.parent();
+        // A confined process can make none, also where there is one.
+        if let Some(missing) = directory.filter(|directory| !directory.is_dir()) {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(missing)?;
+        }
+        Ok(directory)
+    }
+
     /// What was saved; none if there is no file.
     ///
     /// # Errors
@@ -54,9 +68,7 @@ impl TimestampFile {
 
     fn write(&self, timestamp: Tai64n) -> io::Result<()> {
         let new = self.path.with_extension("new");
-        if let Some(directory) = self.path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-        }
+        self.make_directory()?;
         let mut text = String::new();
         for byte in timestamp.0 {
             // Writing to a string does not fail.

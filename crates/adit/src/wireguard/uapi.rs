@@ -25,7 +25,7 @@ use super::orders::Orders;
 use crate::log::Logger;
 
 /// Where the sockets are: `wg` looks there.
-const DIRECTORY: &str = "/var/run/wireguard";
+pub(super) const DIRECTORY: &str = "/var/run/wireguard";
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 16;
 /// How many connections are served at once. `wg` makes one for each operation.
@@ -83,7 +83,7 @@ impl UapiSocket {
             .mode(0o755)
             .create(DIRECTORY)
             .map_err(|error| format!("cannot make {DIRECTORY}: {error}"))?;
-        let path = path_of(interface);
+        let path = socket_path(interface);
         UapiSocket::bind_at(&path, LEAVING).map_err(|error| {
             let way_out = match error.kind() {
                 io::ErrorKind::AddrInUse => {
@@ -120,7 +120,7 @@ impl UapiSocket {
     /// # Errors
     /// It is not there.
     pub(crate) fn inherited(socket: OwnedFd, interface: &str) -> Result<Self, String> {
-        let path = path_of(interface);
+        let path = socket_path(interface);
         let fault = |error: io::Error| format!("the socket {} cannot be used: {error}", path.display());
         let listener = UnixListener::from(socket);
         listener.set_nonblocking(false).map_err(fault)?;
@@ -142,7 +142,8 @@ impl Drop for UapiSocket {
     }
 }
 
-fn path_of(interface: &str) -> PathBuf {
+/// Where the socket of the interface with this name is.
+pub(crate) fn socket_path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 

@@ -4,5 +4,6 @@ mod bed;
 mod configuration;
 mod contract;
 mod endings;
+mod provisioned;
 mod traffic;
 mod wg_quick;

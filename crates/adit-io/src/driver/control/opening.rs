@@ -77,8 +77,9 @@ impl<P: Protocol> Control<'_, P> {
         let command = match result {
             Ok(Opened::Udp(socket, address)) => {
                 let demultiplexer = self.demultiplexers.get(&UdpSource::Remote(remote)).map(Arc::clone);
-                let socket = self.add_sockets(vec![socket], demultiplexer.as_ref());
-                Command::Opened { path: Path::Udp { socket, remote: address } }
+                let number = self.sources.next_number();
+                self.add_sockets((number, vec![Arc::new(socket)]), demultiplexer.as_ref());
+                Command::Opened { path: Path::Udp { socket: number, remote: address } }
             }
             Ok(Opened::Tcp(stream, remote)) => Command::Opened { path: self.add_connection(stream, remote) },
             Err(failure) => Command::OpenFailed { remote, failure },

@@ -13,16 +13,11 @@ use crate::udp::UdpSocket;
 
 impl<P: Protocol> Control<'_, P> {
     /// Gives the data threads their sockets at an address.
-    pub(super) fn add_sockets(
-        &mut self,
-        sockets: Vec<UdpSocket>,
-        demultiplexer: Option<&Arc<dyn Demultiplexer>>,
-    ) -> u32 {
-        let number = self.sources.next_number();
-        self.know_sockets((number, sockets));
+    pub(super) fn add_sockets(&mut self, numbered: Numbered, demultiplexer: Option<&Arc<dyn Demultiplexer>>) {
+        let number = numbered.0;
+        self.know_sockets(numbered);
         self.receive_from(number, demultiplexer);
         self.workers.wake();
-        number
     }
 
     /// Sends by these sockets from now on, which the protocol is told of.
@@ -30,7 +25,7 @@ impl<P: Protocol> Control<'_, P> {
         if let Some(local) = sockets.first().and_then(|socket| socket.local_address().ok()) {
             self.protocol.handle_command(clock(), Command::SocketBound { socket: number, local });
         }
-        self.sockets.insert(number, sockets.into_iter().map(Arc::new).collect());
+        self.sockets.insert(number, sockets);
     }
 
     /// The same for those that are bound for both address families.
@@ -50,9 +45,14 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Has them receive from those that are bound for both address families.
     pub(super) fn receive_from_bound(&mut self) {
-        for number in self.binder.sockets().numbers() {
+        for number in self.binder.numbers() {
             self.listening.insert(number);
-            self.receive_from(number, None);
+            match (self.binder.as_guest(), self.sockets.get(&number)) {
+                (Some(recognised), Some(sockets)) => {
+                    self.workers.share_sockets(number, sockets, recognised);
+                }
+                _ => self.receive_from(number, None),
+            }
         }
         self.workers.wake();
     }
@@ -62,25 +62,25 @@ impl<P: Protocol> Control<'_, P> {
         self.listening.remove(&number);
         self.sockets.remove(&number);
         self.sources.remove_socket(number);
-        self.workers.remove_sockets(number);
+        self.workers.leave_sockets(number);
     }
 
     /// Carries out what came by [`crate::Handle::bind_udp`].
     pub(super) fn bind_udp(&mut self, BindOrder { binding, answer }: BindOrder<P>) {
-        let before = self.binder.sockets();
+        let (before, numbers) = (self.binder.sockets(), self.binder.numbers());
         let outcome = self.bind_new(binding);
         answer(&mut self.protocol, clock(), outcome);
         self.pump();
         // The data threads know by now where the peers have moved to.
         if self.binder.sockets() != before {
-            before.numbers().for_each(|number| self.remove_sockets(number));
+            numbers.into_iter().for_each(|number| self.remove_sockets(number));
             self.workers.wake();
         }
     }
 
     fn bind_new(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
-        let present = self.binder.sockets();
-        let present = present.numbers().filter_map(|number| self.sockets.get(&number)).flatten();
+        let present = self.binder.numbers();
+        let present = present.iter().filter_map(|number| self.sockets.get(number)).flatten();
         let sockets: Vec<Arc<UdpSocket>> = present.map(Arc::clone).collect();
         let sources = Arc::clone(&self.sources);
         let new =

@@ -135,7 +135,7 @@ fn a_device_that_is_deleted_ends_the_tunnel_in_order() {
 fn packets_without_a_peer_are_answered_if_asked_for() {
     in_fresh_network(|| {
         for answered in [true, false] {
-            let driver = Driver::new(config(Role::Server), make_codec).unwrap();
+            let mut driver = Driver::new(config(Role::Server), make_codec).unwrap();
             if answered {
                 driver.answer_unreachable();
             }

@@ -27,8 +27,8 @@ const REFUSED_BY_SENDER: u16 = 9;
 const INITIATOR: PeerId = PeerId(1);
 
 /// An end at work.
-struct End {
-    handle: Handle<Endpoint>,
+pub(super) struct End {
+    pub(super) handle: Handle<Endpoint>,
     events: Receiver<Event>,
     thread: JoinHandle<Result<Ended, DriverError>>,
 }
@@ -54,10 +54,14 @@ impl Observer<Endpoint> for Record {
 
 impl End {
     fn start(config: DriverConfig, address: &str, peers: Vec<PeerSettings>) -> End {
+        End::run(Driver::new(config, session).unwrap(), address, peers)
+    }
+
+    /// Runs that driver, until [`End::stop`].
+    pub(super) fn run(driver: Driver<Endpoint>, address: &str, peers: Vec<PeerSettings>) -> End {
         let addresses: Vec<IpNet> = vec![address.parse().unwrap()];
         let seed = [addresses[0].addr().to_string().into_bytes()[7]; 32];
         let settings = Settings { addresses, mtu: 1400, started: UnixTime(crate::unix_now().0), peers };
-        let driver = Driver::new(config, session).unwrap();
         let handle = driver.handle();
         let (sender, events) = channel();
         let endpoint = Endpoint::new(settings, clock(), seed);
@@ -93,7 +97,7 @@ impl End {
         peers.remove(0)
     }
 
-    fn stop(self) {
+    pub(super) fn stop(self) {
         assert!(self.handle.command(Command::Shutdown));
         assert_eq!(self.thread.join().unwrap().unwrap(), Ended::Shutdown);
     }
@@ -160,14 +164,14 @@ fn application(address: &str) -> UdpSocket {
 }
 
 /// A thread in a network namespace of its own, which does what it is told. Sockets from there work in any thread.
-struct Far {
+pub(super) struct Far {
     work: Sender<Box<dyn FnOnce() + Send>>,
     thread: JoinHandle<()>,
 }
 
 impl Far {
     /// A veth pair connects it with the caller's namespace.
-    fn new() -> Far {
+    pub(super) fn new() -> Far {
         let (work, orders) = channel::<Box<dyn FnOnce() + Send>>();
         let (give_tid, tid) = channel();
         let thread = thread::spawn(move || {
@@ -187,13 +191,13 @@ impl Far {
         far
     }
 
-    fn run<T: Send + 'static>(&self, order: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(super) fn run<T: Send + 'static>(&self, order: impl FnOnce() -> T + Send + 'static) -> T {
         let (give, result) = channel();
         self.work.send(Box::new(move || drop(give.send(order())))).unwrap();
         result.recv().unwrap()
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         drop(self.work);
         self.thread.join().unwrap();
     }

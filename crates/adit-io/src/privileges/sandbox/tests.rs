@@ -1,6 +1,6 @@
 //! What a confined process can still do.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -14,6 +14,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::super::{Account, Confined, confine, confine_keeping, forbid_core_files};
 use super::*;
 
+/// Names a directory that the test which runs the others removes again.
+const SCRATCH: &str = "ADIT_TEST_SCRATCH";
+
 /// Runs as a process of its own, as root, for good.
 #[test]
 #[ignore = "the other test runs it"]
@@ -26,7 +29,7 @@ fn in_a_process_of_its_own() {
     });
     // The calls that use it are allowed; what holds it back is Landlock, since Linux 6.7.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    let threads: Vec<_> = std::fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).collect();
+    let threads: Vec<_> = fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).collect();
     let mut files: Vec<File> =
         threads.iter().map(|thread| File::open(thread.path().join("status")).unwrap()).collect();
 
@@ -83,7 +86,8 @@ fn in_a_process_that_keeps_udp_sockets() {
         error_of(bind("[::]:0"))
     });
     let account = Account::unprivileged().unwrap();
-    confine_keeping(Some(&account), true, Kept { udp_sockets: true }).unwrap();
+    let kept = Kept { udp_sockets: true, ..Kept::default() };
+    confine_keeping(Some(&account), true, &kept).unwrap();
     assert!(!rustix::process::geteuid().is_root());
     for address in ["0.0.0.0:500", "[::]:500", "[::]:0"] {
         bind(address).unwrap();
@@ -103,22 +107,61 @@ fn in_a_process_that_keeps_udp_sockets() {
     assert!(Command::new("/bin/true").spawn().is_err());
 }
 
+/// With the files of one directory, and no others.
+#[test]
+#[ignore = "the other test runs it"]
+fn in_a_process_that_keeps_a_directory() {
+    let scratch = PathBuf::from(std::env::var_os(SCRATCH).unwrap());
+    let [kept, other] = ["kept", "other"].map(|name| {
+        let path = scratch.join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("old"), "x").unwrap();
+        path
+    });
+    confine_keeping(None, true, &Kept { directories: vec![kept.clone()], ..Kept::default() }).unwrap();
+    let is_refused =
+        |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    let outcomes = [
+        fs::read(kept.join("old")).is_ok(),
+        fs::write(kept.join("new"), "y").is_ok(),
+        fs::rename(kept.join("new"), kept.join("old")).is_ok(),
+        fs::remove_file(kept.join("old")).is_ok(),
+        is_refused(fs::read(other.join("old")).map(drop)),
+        is_refused(fs::write(other.join("new"), "y")),
+        is_refused(fs::remove_file(other.join("old"))),
+        is_refused(fs::create_dir(kept.join("directory"))),
+        Command::new("/bin/true").spawn().is_err(),
+    ];
+    assert_eq!(outcomes, [true; 9]);
+}
+
 #[test]
 fn every_thread_gives_up_its_rights() {
-    if !rustix::process::geteuid().is_root() || !matches!(ruleset(), Ok(Some(_))) {
+    if !rustix::process::geteuid().is_root() || !matches!(ruleset(&[]), Ok(Some(_))) {
         #[allow(clippy::print_stderr)]
         {
             eprintln!("NOT TESTED: needs root, and a kernel with Landlock");
         }
         return;
     }
-    for name in
-        ["in_a_process_of_its_own", "in_a_process_that_keeps_udp_sockets", "in_a_process_without_sandbox"]
-    {
+    let scratch = std::env::temp_dir().join(format!("adit-sandbox-{}", std::process::id()));
+    fs::create_dir(&scratch).unwrap();
+    let mut outcomes = Vec::new();
+    for name in [
+        "in_a_process_of_its_own",
+        "in_a_process_that_keeps_a_directory",
+        "in_a_process_that_keeps_udp_sockets",
+        "in_a_process_without_sandbox",
+    ] {
         let outcome = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &format!("privileges::sandbox::tests::{name}"), "--ignored"])
-            .output()
-            .unwrap();
+            .env(SCRATCH, &scratch)
+            .output();
+        outcomes.push(outcome);
+    }
+    fs::remove_dir_all(&scratch).unwrap();
+    for outcome in outcomes {
+        let outcome = outcome.unwrap();
         assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stdout));
     }
 }
@@ -126,7 +169,7 @@ fn every_thread_gives_up_its_rights() {
 /// The packet path must not run the filter: what has conditions does.
 #[test]
 fn calls_of_the_packet_path_have_no_conditions() {
-    let conditional = conditional(Kept::default()).unwrap();
+    let conditional = conditional(&Kept::default()).unwrap();
     for number in [
         libc::SYS_read,
         libc::SYS_write,

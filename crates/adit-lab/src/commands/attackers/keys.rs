@@ -19,9 +19,9 @@ pub(super) struct Wrapping {
 
 /// A kind of datagram.
 #[derive(Debug, PartialEq)]
-pub(super) struct Kind {
-    pub(super) name: String,
-    pub(super) datagrams: Vec<Vec<u8>>,
+pub(in crate::commands) struct Kind {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) datagrams: Vec<Vec<u8>>,
 }
 
 /// The wrappings that rows need. The key files are removed when this is dropped.
@@ -85,18 +85,32 @@ impl Wrapping {
 
     /// What attackers that forge or replay can send to a server with this wrapping.
     pub(super) fn kinds(&self, load: &Path) -> Result<Vec<Kind>, TestbedError> {
-        let mut command = Command::new(load);
-        command.arg("datagrams").args(self.arguments());
-        let name = "adit-load datagrams";
-        let output =
-            command.output().map_err(|source| TestbedError::Start { command: name.to_owned(), source })?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(TestbedError::Output { command: name.to_owned(), output: text });
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        kinds(&text).ok_or_else(|| TestbedError::Output { command: name.to_owned(), output: text.into() })
+        kinds_of(load, "datagrams", &self.arguments())
     }
+}
+
+/// What that subcommand of `adit-load` writes: datagrams by kind.
+pub(in crate::commands) fn kinds_of(
+    load: &Path,
+    subcommand: &str,
+    arguments: &[String],
+) -> Result<Vec<Kind>, TestbedError> {
+    let name = format!("adit-load {subcommand}");
+    let mut command = Command::new(load);
+    command.arg(subcommand).args(arguments);
+    let text = said(&name, command)?;
+    kinds(&text).ok_or(TestbedError::Output { command: name, output: text })
+}
+
+/// What a command writes that ends by itself.
+pub(in crate::commands) fn said(name: &str, mut command: Command) -> Result<String, TestbedError> {
+    let output =
+        command.output().map_err(|source| TestbedError::Start { command: name.to_owned(), source })?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(TestbedError::Output { command: name.to_owned(), output: text });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Reads lines `KIND: HEXADECIMAL`; those of one kind follow each other.

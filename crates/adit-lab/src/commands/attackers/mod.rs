@@ -2,11 +2,11 @@
 //! cookies, hold certificates, or simply connect. While they are at work, clients connect, and one that is connected
 //! pings.
 
-mod keys;
-mod report;
+pub(super) mod keys;
+pub(super) mod report;
 mod rows;
 mod testbed;
-mod watch;
+pub(super) mod watch;
 
 use clap::ValueEnum;
 

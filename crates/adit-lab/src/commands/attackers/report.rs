@@ -21,22 +21,22 @@ fn millis(time: f64) -> String {
 
 /// Clients that connected one after the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempts {
+pub(in crate::commands) struct Attempts {
     planned: usize,
     /// `None`: it did not get in.
     times: Vec<Option<Duration>>,
 }
 
 impl Attempts {
-    pub(super) fn new(planned: usize) -> Attempts {
+    pub(in crate::commands) fn new(planned: usize) -> Attempts {
         Attempts { planned, times: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, time: Option<Duration>) {
+    pub(in crate::commands) fn add(&mut self, time: Option<Duration>) {
         self.times.push(time);
     }
 
-    pub(super) fn tried(&self) -> usize {
+    pub(in crate::commands) fn tried(&self) -> usize {
         self.times.len()
     }
 
@@ -45,7 +45,7 @@ impl Attempts {
     }
 
     /// Whether the last `count` did not get in.
-    pub(super) fn last_failed(&self, count: usize) -> bool {
+    pub(in crate::commands) fn last_failed(&self, count: usize) -> bool {
         self.times.len() >= count && self.times.iter().rev().take(count).all(Option::is_none)
     }
 
@@ -72,35 +72,35 @@ impl Attempts {
 }
 
 /// What was measured in a row.
-pub(super) struct Measured {
-    pub(super) idle: Attempts,
-    pub(super) attacked: Attempts,
+pub(in crate::commands) struct Measured {
+    pub(in crate::commands) idle: Attempts,
+    pub(in crate::commands) attacked: Attempts,
     /// Control channels, connections or datagrams of the attackers that began, and that came as far as they should.
-    pub(super) begun: u64,
-    pub(super) done: u64,
+    pub(in crate::commands) begun: u64,
+    pub(in crate::commands) done: u64,
     /// How many should begin in a second; `None`: as many as can.
-    pub(super) wanted: Option<u32>,
+    pub(in crate::commands) wanted: Option<u32>,
     /// How many had begun when the first client came.
-    pub(super) begun_at_first: u64,
-    pub(super) seconds: f64,
+    pub(in crate::commands) begun_at_first: u64,
+    pub(in crate::commands) seconds: f64,
     /// Without and with the attack.
-    pub(super) pings: [Noticed; 2],
+    pub(in crate::commands) pings: [Noticed; 2],
     /// What the server took more, in KiB.
-    pub(super) memory: i64,
+    pub(in crate::commands) memory: i64,
     /// Lines of its log that are not about the clients.
-    pub(super) lines: f64,
-    pub(super) processor_seconds: f64,
-    pub(super) dropped: i64,
+    pub(in crate::commands) lines: f64,
+    pub(in crate::commands) processor_seconds: f64,
+    pub(in crate::commands) dropped: i64,
 }
 
 impl Measured {
     /// The columns of the table.
-    pub(super) const HEADER: &str = "| attackers | server | begun (done) a second | idle, ms | attacked, ms (worst) | \
+    pub(in crate::commands) const HEADER: &str = "| attackers | server | begun (done) a second | idle, ms | attacked, ms (worst) | \
         let in | pings lost (for good) | memory, KiB | log lines a second | server's CPU | datagrams dropped a second | \
         verdict |\n|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     /// One line of the table. `certified`: the attackers are let in.
-    pub(super) fn line(&self, name: &str, server: &str, certified: bool) -> String {
+    pub(in crate::commands) fn line(&self, name: &str, server: &str, certified: bool) -> String {
         let rate = |number: f64| number / self.seconds;
         let [_, pings] = self.pings;
         format!(
@@ -125,7 +125,7 @@ impl Measured {
     }
 
     /// `ok`, or what the server did not withstand.
-    pub(super) fn verdict(&self, certified: bool) -> String {
+    pub(in crate::commands) fn verdict(&self, certified: bool) -> String {
         let mut failures = Vec::new();
         if self.begun_at_first == 0 {
             failures.push("no attack");

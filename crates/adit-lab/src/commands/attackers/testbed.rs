@@ -13,7 +13,7 @@ use adit_testbed::{
 use super::Program;
 use super::report::{Attempts, Measured};
 use super::rows::{NETWORK, Row, Setup, Threat};
-use super::watch::{memory, watch};
+use super::watch::{dropped_datagrams, memory, watch};
 use crate::commands::load::Load;
 use crate::subjects::Tools;
 
@@ -117,7 +117,7 @@ impl<'a> Testbed<'a> {
         let (idle, before) = watch(&self.resident, INNER, process, || self.connect_clients(count))?;
         let lines_of_client = (self.process.mark() - mark) as f64 / idle.tried().max(1) as f64;
         let (mark, work, dropped) =
-            (self.process.mark(), self.processor_seconds()?, self.dropped_datagrams()?);
+            (self.process.mark(), self.processor_seconds()?, dropped_datagrams(&self.server)?);
         let start = Instant::now();
         let attack = self.attack()?;
         let ((lead, attacked), during) = watch(&self.resident, INNER, process, || {
@@ -142,7 +142,7 @@ impl<'a> Testbed<'a> {
             memory: during.memory - before.memory.max(idle_memory),
             lines: lines.max(0.0),
             processor_seconds: work,
-            dropped: self.dropped_datagrams()? - dropped,
+            dropped: dropped_datagrams(&self.server)? - dropped,
         })
     }
 
@@ -181,16 +181,6 @@ impl<'a> Testbed<'a> {
     /// Seconds on a processor of all threads of the server.
     fn processor_seconds(&self) -> Result<f64, TestbedError> {
         Ok(adit_testbed::Usage::of(&[self.process.id()]).processor_seconds)
-    }
-
-    /// Datagrams that found the server's receive buffers full.
-    fn dropped_datagrams(&self) -> Result<i64, TestbedError> {
-        let [v4, v6] = ["snmp", "snmp6"].map(|file| {
-            let path = format!("/proc/thread-self/net/{file}");
-            self.server.enter(|| std::fs::read_to_string(path))
-        });
-        let (v4, v6) = (v4?.unwrap_or_default(), v6?.unwrap_or_default());
-        Ok(column(&v4, "Udp:", "RcvbufErrors") + named(&v6, "Udp6RcvbufErrors"))
     }
 }
 
@@ -238,21 +228,6 @@ fn own_network(namespace: &Namespace, network: Ipv6Addr, length: u8) -> Result<(
     let path = "/proc/sys/net/ipv6/ip_nonlocal_bind";
     let written = namespace.enter(|| std::fs::write(path, "1"))?;
     written.map_err(|source| TestbedError::File { path: path.into(), source })
-}
-
-/// A number in /proc/net/snmp: one line has the names, the next the numbers.
-fn column(text: &str, group: &str, name: &str) -> i64 {
-    let mut lines = text.lines().filter(|line| line.starts_with(group)).map(str::split_whitespace);
-    let (Some(names), Some(mut numbers)) = (lines.next(), lines.next()) else { return 0 };
-    let index = names.into_iter().position(|word| word == name);
-    index.and_then(|index| numbers.nth(index)?.parse().ok()).unwrap_or(0)
-}
-
-/// A number in /proc/net/snmp6: each line has a name and its number.
-fn named(text: &str, name: &str) -> i64 {
-    let mut lines = text.lines().map(str::split_whitespace);
-    let line = lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()));
-    line.flatten().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 /// Writes the configuration files.

@@ -16,18 +16,18 @@ const REPEATS: usize = 5;
 
 /// What was noticed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Noticed {
-    pub(super) pings: u32,
+pub(in crate::commands) struct Noticed {
+    pub(in crate::commands) pings: u32,
     /// Pings without an answer.
-    pub(super) lost: u32,
+    pub(in crate::commands) lost: u32,
     /// Those of them whose repetitions had no answer either.
-    pub(super) lost_for_good: u32,
+    pub(in crate::commands) lost_for_good: u32,
     /// The server's greatest resident memory in KiB.
-    pub(super) memory: i64,
+    pub(in crate::commands) memory: i64,
 }
 
 /// Pings `target` from `namespace`, and looks at the memory of `process`, while `work` is done.
-pub(super) fn watch<T: Send>(
+pub(in crate::commands) fn watch<T: Send>(
     namespace: &Namespace,
     target: IpAddr,
     process: u32,
@@ -82,11 +82,36 @@ fn is_answered(namespace: &Namespace, target: IpAddr) -> Result<bool, TestbedErr
 }
 
 /// Resident memory of a process in KiB.
-pub(super) fn memory(process: u32) -> Result<i64, TestbedError> {
+pub(in crate::commands) fn memory(process: u32) -> Result<i64, TestbedError> {
     let path = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&path)
         .map_err(|source| TestbedError::File { path: path.clone().into(), source })?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     number.ok_or(TestbedError::Output { command: path, output: text })
+}
+
+/// Datagrams that found receive buffers full in this namespace.
+pub(in crate::commands) fn dropped_datagrams(server: &Namespace) -> Result<i64, TestbedError> {
+    let [v4, v6] = ["snmp", "snmp6"].map(|file| {
+        let path = format!("/proc/thread-self/net/{file}");
+        server.enter(|| std::fs::read_to_string(path))
+    });
+    let (v4, v6) = (v4?.unwrap_or_default(), v6?.unwrap_or_default());
+    Ok(column(&v4, "Udp:", "RcvbufErrors") + named(&v6, "Udp6RcvbufErrors"))
+}
+
+/// A number in /proc/net/snmp: one line has the names, the next the numbers.
+fn column(text: &str, group: &str, name: &str) -> i64 {
+    let mut lines = text.lines().filter(|line| line.starts_with(group)).map(str::split_whitespace);
+    let (Some(names), Some(mut numbers)) = (lines.next(), lines.next()) else { return 0 };
+    let index = names.into_iter().position(|word| word == name);
+    index.and_then(|index| numbers.nth(index)?.parse().ok()).unwrap_or(0)
+}
+
+/// A number in /proc/net/snmp6: each line has a name and its number.
+fn named(text: &str, name: &str) -> i64 {
+    let mut lines = text.lines().map(str::split_whitespace);
+    let line = lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()));
+    line.flatten().and_then(|word| word.parse().ok()).unwrap_or(0)
 }

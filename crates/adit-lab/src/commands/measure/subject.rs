@@ -13,6 +13,8 @@ pub(super) enum Subject {
     OpenvpnUdp,
     /// OpenVPN at both ends
     OpenvpnTcp,
+    /// adit's WireGuard at both ends
+    AditWireguard,
     /// wireguard-go at both ends
     WireguardGo,
     /// boringtun at both ends
@@ -38,11 +40,12 @@ pub(super) enum Speaker {
 
 impl Subject {
     /// Those that every comparison needs.
-    pub(super) const DEFAULT: [Subject; 7] = [
+    pub(super) const DEFAULT: [Subject; 8] = [
         Subject::Veth,
         Subject::Nulltun,
         Subject::OpenvpnUdp,
         Subject::OpenvpnTcp,
+        Subject::AditWireguard,
         Subject::WireguardGo,
         Subject::AditUdp,
         Subject::AditTcp,
@@ -60,6 +63,7 @@ impl Subject {
             Subject::OpenvpnToAdit => Some((Speaker::Adit, Speaker::OpenVpn, false)),
             Subject::Veth
             | Subject::Nulltun
+            | Subject::AditWireguard
             | Subject::WireguardGo
             | Subject::Boringtun
             | Subject::Gotatun => None,
@@ -68,7 +72,7 @@ impl Subject {
 
     /// Whether it speaks WireGuard.
     pub(super) fn is_wireguard(self) -> bool {
-        matches!(self, Subject::WireguardGo | Subject::Boringtun | Subject::Gotatun)
+        matches!(self, Subject::AditWireguard | Subject::WireguardGo | Subject::Boringtun | Subject::Gotatun)
     }
 }
 
@@ -79,6 +83,7 @@ impl fmt::Display for Subject {
             Subject::Nulltun => "nulltun",
             Subject::OpenvpnUdp => "openvpn-udp",
             Subject::OpenvpnTcp => "openvpn-tcp",
+            Subject::AditWireguard => "adit-wireguard",
             Subject::WireguardGo => "wireguard-go",
             Subject::Boringtun => "boringtun",
             Subject::Gotatun => "gotatun",

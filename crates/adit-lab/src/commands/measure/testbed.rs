@@ -15,9 +15,9 @@ use super::subject::{Speaker, Subject};
 use super::{Args, Kind};
 use crate::commands::output;
 use crate::error::LabError;
-use crate::subjects::wireguard::{self, WireGuard};
-use crate::subjects::{Availability, Subject as _, Tools};
-use crate::{setup, tell};
+use crate::subjects::Tools;
+use crate::subjects::wireguard::{self, Program};
+use crate::tell;
 
 /// Documentation addresses (RFC 5737).
 pub(super) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -32,7 +32,7 @@ const NULL_MTU: &str = "1500";
 pub(super) struct Programs<'a> {
     pub(super) tools: &'a Tools,
     /// Those that speak WireGuard, of the chosen subjects; with the reason if one cannot be had.
-    wireguard: BTreeMap<Subject, Result<WireGuard, String>>,
+    wireguard: BTreeMap<Subject, Result<Program, String>>,
     /// The server's configuration and the client's, without the lines that name the transport.
     configs: [String; 2],
 }
@@ -41,14 +41,18 @@ impl Programs<'_> {
     /// Finds or installs the programs that the chosen subjects need.
     pub(super) fn find<'a>(args: &Args, tools: &'a Tools) -> Result<Programs<'a>, LabError> {
         let uses_adit = |subject: &Subject| {
-            subject.openvpn().is_some_and(|(server, client, _)| [server, client].contains(&Speaker::Adit))
+            *subject == Subject::AditWireguard
+                || subject
+                    .openvpn()
+                    .is_some_and(|(server, client, _)| [server, client].contains(&Speaker::Adit))
         };
         let is_needed = args.only.contains(&Kind::Clients) || args.subjects.iter().any(uses_adit);
         if is_needed {
             output::check_adit(tools)?;
         }
         let wireguard = args.subjects.iter().filter(|subject| subject.is_wireguard());
-        let wireguard = wireguard.map(|subject| (*subject, installed(&subject.to_string(), tools))).collect();
+        let wireguard =
+            wireguard.map(|subject| (*subject, wireguard::get(&subject.to_string(), tools))).collect();
         Ok(Programs { tools, wireguard, configs: configurations()? })
     }
 
@@ -70,16 +74,6 @@ impl Programs<'_> {
             Err(why) => format!("**NO {subject}: {why}**"),
         }));
         lines
-    }
-}
-
-/// The WireGuard subject of that name, got as `adit-lab setup` gets it if it is not there. The error says why it cannot be.
-fn installed(name: &str, tools: &Tools) -> Result<WireGuard, String> {
-    let subject = wireguard::find(name).ok_or_else(|| format!("no subject is called {name}"))?;
-    match subject.availability(tools) {
-        Availability::Installed(_) => Ok(subject),
-        Availability::Installable(how) if setup::run(&how, tools) => Ok(subject),
-        other => Err(other.to_string()),
     }
 }
 
@@ -219,12 +213,15 @@ impl Testbed {
         let keys = wireguard_keys(self.directory.path())?;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}", std::process::id()));
         self.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();
-        let process = self.server.spawn("the server", program.command(programs.tools, &devices[0]))?;
+        let command = |device: &str| program.command(programs.tools, device, self.directory.path());
+        let [server, client] = [command(&devices[0]), command(&devices[1])];
+        let process = self.server.spawn("the server", server)?;
         self.processes.push(process);
         configure_wireguard(&devices[0], &keys[0], Some(PORT), &keys[1], None, INNER[1])?;
         bring_up(&self.server, &devices[0], INNER[0], &wireguard::MTU.to_string())?;
         let endpoint = format!("{}:{PORT}", OUTER[0]);
-        self.start_client(program.command(programs.tools, &devices[1]), |client| {
+        self.start_client(client, |client| {
+            wireguard::wait_for_socket(&devices[1])?;
             configure_wireguard(&devices[1], &keys[1], None, &keys[0], Some(&endpoint), INNER[0])?;
             bring_up(client, &devices[1], INNER[1], &wireguard::MTU.to_string())
         })

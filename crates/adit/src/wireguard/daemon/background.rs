@@ -47,15 +47,20 @@ pub(super) fn detach() -> Result<(), String> {
     std::env::set_current_dir("/").map_err(|error| format!("/: {error}"))
 }
 
-/// Lets the process that was called end. From now on nothing is written where that wrote, but the log if it is wanted.
-pub(super) fn ready(level: LogLevel) -> io::Result<()> {
-    let nowhere: File = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+/// Where nothing is kept.
+pub(super) fn nowhere() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open("/dev/null")
+}
+
+/// Lets the process that was called end. From now on nothing is written where that wrote, but to `nowhere`; the log is
+/// written there if it is wanted.
+pub(super) fn ready(level: LogLevel, nowhere: &File) -> io::Result<()> {
     let mut output = io::stdout();
     // If nobody waits, all the better.
     let _ = output.write_all(READY).and_then(|()| output.flush());
-    dup2_stdout(&nowhere)?;
+    dup2_stdout(nowhere)?;
     if !level.is_seen() {
-        dup2_stderr(&nowhere)?;
+        dup2_stderr(nowhere)?;
     }
     Ok(())
 }

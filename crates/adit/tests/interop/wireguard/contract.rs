@@ -129,9 +129,15 @@ fn it_keeps_two_rights_in_one_thread() {
     let end = End::create(1, Program::Adit);
     end.start().unwrap();
     let process = end.processes()[0];
-    let mut rights: Vec<String> = std::fs::read_dir(format!("/proc/{process}/task"))
+    let states: Vec<String> = std::fs::read_dir(format!("/proc/{process}/task"))
         .unwrap()
         .map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap())
+        .collect();
+    let is_confined =
+        |status: &String| status.contains("NoNewPrivs:\t1\n") && status.contains("Seccomp:\t2\n");
+    assert!(states.iter().all(is_confined), "{states:?}");
+    let mut rights: Vec<String> = states
+        .iter()
         .map(|status| status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap().to_owned())
         .collect();
     rights.sort();

@@ -1,0 +1,193 @@
+//! Two network namespaces, the ends of a tunnel in them, and what can be done with it.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use adit_testbed::{
+    Namespace, Ping, PingReport, Process, Scratch, TestbedError, Transfer, connect, transfer, wait_until,
+};
+
+use super::DemoError;
+use crate::say;
+
+/// The outer addresses of the server and the client: documentation addresses (RFC 5737, RFC 3849).
+const OUTER: [[&str; 2]; 2] = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
+/// The server's address outside of the tunnel.
+pub(super) const ENDPOINT: &str = "192.0.2.1";
+/// Between two pings.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// How long the tunnel may take to come up.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The namespaces, the files and the two ends.
+pub(super) struct Testbed {
+    start: Instant,
+    pub(super) program: PathBuf,
+    pub(super) server: Option<Process>,
+    pub(super) client: Option<Process>,
+    pub(super) left: Namespace,
+    pub(super) right: Namespace,
+    /// Files outside the directory that the programs remove themselves, unless they are killed.
+    pub(super) leftovers: Vec<PathBuf>,
+    directory: Scratch,
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        for path in &self.leftovers {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Testbed {
+    /// Joins the namespaces of the server and the client.
+    pub(super) fn build(program: &Path) -> Result<Self, DemoError> {
+        let start = Instant::now();
+        let directory = Scratch::create("demo")?;
+        let (left, right) = (Namespace::create("server")?, Namespace::create("client")?);
+        connect(&left, &OUTER[0], &right, &OUTER[1], "wire")?;
+        let (program, server, client) = (program.to_owned(), None, None);
+        let leftovers = Vec::new();
+        let testbed = Self { start, program, server, client, left, right, leftovers, directory };
+        testbed.say(format_args!("namespaces {} and {} joined", testbed.left.name(), testbed.right.name()));
+        Ok(testbed)
+    }
+
+    /// Where files may be put.
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A line of progress.
+    pub(super) fn say(&self, what: impl Display) {
+        say_at(self.start, what);
+    }
+
+    /// A hundred pings through a tunnel that has nothing else to do.
+    pub(super) fn quiet(&self, server: IpAddr) -> Result<PingReport, DemoError> {
+        let quiet = Ping::new(100, INTERVAL).run(&self.right, server)?;
+        self.say(format_args!("100 pings, {} lost", quiet.lost()));
+        Ok(quiet)
+    }
+
+    /// Pings both ways for so long, while something else is done. Both directions in one report.
+    pub(super) fn both_ways(
+        &self,
+        time: Duration,
+        server: IpAddr,
+        client: IpAddr,
+        meanwhile: impl FnOnce() -> Result<(), TestbedError> + Send,
+    ) -> Result<PingReport, DemoError> {
+        let count = u16::try_from(time.as_millis() / INTERVAL.as_millis()).unwrap_or(u16::MAX);
+        let ping = Ping::new(count, INTERVAL);
+        let (there, back, done) = std::thread::scope(|scope| {
+            let back = scope.spawn(|| ping.run(&self.left, client));
+            let done = scope.spawn(meanwhile);
+            (ping.run(&self.right, server), back.join(), done.join())
+        });
+        let back = back.map_err(|_| TestbedError::Worker("pinging the client"))??;
+        done.map_err(|_| TestbedError::Worker("changing the tunnel"))??;
+        let mut both = there?;
+        both.sent += back.sent;
+        both.received += back.received;
+        Ok(both)
+    }
+
+    /// A file to the server, and one to the client.
+    pub(super) fn files(
+        &self,
+        length: usize,
+        server: IpAddr,
+        client: IpAddr,
+    ) -> Result<[Transfer; 2], DemoError> {
+        let to_server = self.file(length, &self.right, &self.left, server, "to the server")?;
+        Ok([to_server, self.file(length, &self.left, &self.right, client, "to the client")?])
+    }
+
+    fn file(
+        &self,
+        length: usize,
+        from: &Namespace,
+        to: &Namespace,
+        address: IpAddr,
+        whither: &str,
+    ) -> Result<Transfer, DemoError> {
+        let moved = transfer(from, to, address, length)?;
+        let verdict = if moved.intact { "SHA-256 equal" } else { "SHA-256 DIFFERENT" };
+        let (megabytes, rate) = (moved.bytes / 1_000_000, moved.megabits_per_second());
+        self.say(format_args!("{megabytes} MB {whither}, {rate:.0} Mbit/s, {verdict}"));
+        Ok(moved)
+    }
+
+    /// What the two ends wrote.
+    pub(super) fn logs(&self) -> String {
+        let log = |name, process: &Option<Process>| {
+            let text = process.as_ref().map(Process::log_tail).unwrap_or_default();
+            format!("---- {name}\n{text}\n")
+        };
+        log("server", &self.server) + &log("client", &self.client)
+    }
+
+    /// Stops both ends, as a user would, and removes the rest.
+    pub(super) fn end(mut self) -> Result<(), DemoError> {
+        for (namespace, process) in [(&self.right, &mut self.client), (&self.left, &mut self.server)] {
+            let Some(process) = process else { continue };
+            let status = process.terminate(TIMEOUT)?;
+            let devices = namespace.devices()?;
+            if !status.success() || devices != ["wire"] {
+                let complaint = format!("an end did not stop cleanly: {status}, devices left: {devices:?}");
+                return Err(DemoError::Tunnel(complaint));
+            }
+        }
+        let start = self.start;
+        drop(self);
+        say_at(start, "both ends stopped; namespaces, devices and files removed");
+        Ok(())
+    }
+}
+
+/// A line of progress, with the seconds since the start.
+fn say_at(start: Instant, what: impl Display) {
+    say(format_args!("{:6.1} s  {what}", start.elapsed().as_secs_f64()));
+}
+
+/// The IPv4 address of the tunnel device in a namespace, as soon as it has one: a server's port may be bound
+/// before its device is there.
+pub(super) fn inner_address(namespace: &Namespace) -> Result<IpAddr, DemoError> {
+    let mut address = None;
+    wait_until(&format!("an address inside the tunnel in {}", namespace.name()), TIMEOUT, || {
+        address = tunnel_address(namespace);
+        address.is_some()
+    })?;
+    address.ok_or_else(|| DemoError::Tunnel(format!("no tunnel address in {}", namespace.name())))
+}
+
+/// The IPv4 address of the tunnel device in a namespace, if it has one by now.
+fn tunnel_address(namespace: &Namespace) -> Option<IpAddr> {
+    let listing = namespace.ip(&["-4", "-oneline", "address", "show", "scope", "global"]).ok()?;
+    first_address_but_of(&listing, "wire")
+}
+
+/// The first address in a listing of `ip -oneline address show` that is not one of this device.
+fn first_address_but_of(listing: &str, device: &str) -> Option<IpAddr> {
+    let is_of_another = |line: &&str| line.split_whitespace().nth(1).is_some_and(|name| name != device);
+    let line = listing.lines().find(is_of_another)?;
+    line.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_in_the_tunnel_is_found() {
+        let listing = "2: wire    inet 192.0.2.1/24 scope global wire\\       valid_lft forever\n\
+                       3: tun0    inet 10.8.0.1/24 scope global tun0\\       valid_lft forever\n";
+        assert_eq!(first_address_but_of(listing, "wire"), Some(IpAddr::from([10, 8, 0, 1])));
+        assert_eq!(first_address_but_of(listing.lines().next().unwrap_or_default(), "wire"), None);
+        assert_eq!(first_address_but_of("", "wire"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Cookies under load.
+
+mod support;
+
+use std::time::Duration;
+
+use adit_core::{Rate, Rejected};
+use adit_wireguard::Reply;
+use support::{End, Pair, inner, millis, outer, params, path, peer};
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn under_load_a_cookie_is_needed() {
+    let mut pair = Pair::new();
+    pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
+    assert!(!pair.passes(0));
+    assert!(pair.ends[1].up.is_empty() && pair.ends[1].plane.installed == 0);
+    // The cookie came; the retry after 5 s has it.
+    pair.run(seconds(4));
+    assert_eq!(pair.ends[0].plane.installed, 0);
+    pair.run(seconds(2));
+    assert_eq!(pair.ends[0].plane.installed, 1);
+    assert!(pair.passes(0));
+}
+
+/// A response is asked for a cookie, too, and the responder then has one for its next.
+#[test]
+fn an_initiator_under_load_asks_for_cookies() {
+    let mut pair = Pair::new();
+    pair.ends[0].reply(pair.now, Reply::UnderLoad(true));
+    pair.packet(0);
+    pair.settle();
+    assert_eq!(pair.ends[0].plane.installed, 0, "the response had no cookie");
+    pair.run(seconds(6));
+    assert_eq!(pair.ends[0].plane.installed, 1);
+}
+
+#[test]
+fn a_cookie_reply_never_moves_the_peer() {
+    let mut pair = Pair::new();
+    pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
+    pair.packet(0);
+    let sent = pair.ends[0].take_sent();
+    let _ = pair.ends[1].receive(pair.now, path(outer(1)), &sent[0].1);
+    let reply = pair.ends[1].take_sent().remove(0).1;
+    assert_eq!(reply.kind(), 3);
+    let elsewhere = path(([198, 51, 100, 7], 999).into());
+    pair.ends[0].receive(pair.now, elsewhere, &reply).expect("the cookie of our message");
+    assert_eq!(pair.ends[0].machine.status().peers[0].detail.endpoint, Some(outer(2)));
+    let again = pair.ends[0].receive(pair.now, elsewhere, &reply);
+    assert!(again.is_err(), "it answers one message");
+}
+
+/// More handshake messages than the limit in a second: load, for a second after the last that was too many. The trap of
+/// gotatun: a counter of all handshakes ever made put everybody into cookie mode.
+#[test]
+fn load_is_a_rate_and_passes() {
+    let load = Rate { count: 3, period: seconds(1) };
+    let mut pair = Pair::with(|params| params.load = load);
+    let mut third =
+        End::new(params(3, pair.now, vec![peer(2, Some(outer(2)))]), pair.now, [3; 32], &pair.ledger);
+    third.send(pair.now, inner(2), 1);
+    let foreign = third.take_sent().remove(0).1;
+    for round in 0..4 {
+        let _ = pair.ends[1].receive(pair.now, path(outer(3)), &foreign);
+        let kinds = pair.ends[1].take_kinds();
+        assert_eq!(kinds, if round < 3 { vec![] } else { vec![3] }, "round {round}");
+    }
+    pair.now += millis(999);
+    let _ = pair.ends[1].receive(pair.now, path(outer(3)), &foreign);
+    assert_eq!(pair.ends[1].take_kinds(), [3]);
+    // 100 handshakes, each after a while, are no load.
+    pair.now += seconds(2);
+    for _ in 0..100 {
+        pair.now += seconds(1);
+        let _ = pair.ends[1].receive(pair.now, path(outer(3)), &foreign);
+        assert!(pair.ends[1].take_sent().is_empty());
+    }
+    assert!(pair.passes(0));
+}
+
+#[test]
+fn messages_with_cookies_are_limited_by_source() {
+    let mut pair = Pair::new();
+    pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
+    pair.passes(0);
+    pair.now += seconds(6);
+    pair.ends[0].wake(pair.now);
+    let sent = pair.ends[0].take_sent();
+    let mut outcomes = Vec::new();
+    for _ in 0..6 {
+        outcomes.push(pair.ends[1].receive(pair.now, path(outer(1)), &sent[0].1));
+    }
+    assert_eq!(outcomes[0], Ok(()));
+    assert!(outcomes[1..5].iter().all(|outcome| *outcome == Err(Rejected::Replayed)), "{outcomes:?}");
+    assert_eq!(outcomes[5], Err(Rejected::Limited("handshake messages of this address")));
+}

@@ -1,0 +1,185 @@
+//! What `adit init --wireguard` and `adit add-client --wireguard` make, set up with Debian's `wg`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use adit_config::wireguard::Config;
+use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, program, wait_until, wait_until_reachable};
+
+use super::bed::{PROGRAMS, Program, WAIT, device};
+
+/// Where clients reach the server, whichever wire they have.
+const ENDPOINT: &str = "10.99.0.1";
+
+/// A server's directory, and the server in a namespace.
+struct Server {
+    scratch: Scratch,
+    namespace: Namespace,
+    device: String,
+}
+
+/// A client's namespace, with a wire to the server's.
+struct Client {
+    namespace: Namespace,
+}
+
+impl Server {
+    fn create() -> Self {
+        let (scratch, device) = (Scratch::create("provisioned").unwrap(), device('p'));
+        let namespace = Namespace::create("server").unwrap();
+        namespace.ip(&["address", "add", &format!("{ENDPOINT}/32"), "dev", "lo"]).unwrap();
+        let server = Server { scratch, namespace, device };
+        server.adit(&format!("init DIR --endpoint {ENDPOINT} --wireguard --dev {}", server.device));
+        server
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.scratch.path().join("vpn")
+    }
+
+    /// Runs `adit`, which is in no namespace: the socket of an interface is in the file system.
+    fn adit(&self, words: &str) -> String {
+        let dir = self.dir();
+        let dir = dir.to_str().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        let output = command.args(words.split(' ').map(|word| if word == "DIR" { dir } else { word }));
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Makes a client. Its name is that of its interface.
+    fn add(&self) -> String {
+        let name = device('q');
+        self.adit(&format!("add-client DIR {name} --wireguard"));
+        name
+    }
+
+    fn start(&self) {
+        start(&self.namespace, &self.dir().join(format!("{}.conf", self.device)), self.scratch.path());
+    }
+
+    /// The address of the server in the tunnel.
+    fn inner(&self) -> [IpAddr; 2] {
+        let config = config(&self.dir().join(format!("{}.conf", self.device)));
+        [config.interface.addresses[0].addr(), config.interface.addresses[1].addr()]
+    }
+
+    /// How many peers the running interface has.
+    fn peers(&self) -> usize {
+        let mut wg = program("wg").unwrap();
+        wg.args(["show", &self.device, "peers"]);
+        self.namespace.run(wg).unwrap().lines().count()
+    }
+}
+
+impl Client {
+    /// Behind wire number `number`.
+    fn create(server: &Server, number: u8) -> Self {
+        let namespace = Namespace::create("client").unwrap();
+        let (near, far) = (format!("10.9.{number}.1/24"), format!("10.9.{number}.2/24"));
+        let wire = format!("wire{number}");
+        connect(&server.namespace, &[&near], &namespace, &[&far], &wire).unwrap();
+        namespace.ip(&["route", "add", ENDPOINT, "via", &format!("10.9.{number}.1")]).unwrap();
+        Client { namespace }
+    }
+
+    /// Sets its interface up by the file that was made for this name.
+    fn start(&self, server: &Server, name: &str) {
+        start(&self.namespace, &file(server, name), server.scratch.path());
+    }
+
+    /// Whether the server answers.
+    fn is_answered(&self, server: &Server) -> bool {
+        let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(3, Duration::from_millis(100)) };
+        ping.run(&self.namespace, server.inner()[0]).unwrap().received > 0
+    }
+
+    fn reaches(&self, targets: &[IpAddr]) {
+        for target in targets {
+            wait_until_reachable(&self.namespace, *target, WAIT).unwrap();
+        }
+    }
+}
+
+fn file(server: &Server, name: &str) -> PathBuf {
+    server.dir().join(format!("clients/{name}.conf"))
+}
+
+fn config(file: &Path) -> Config {
+    adit_config::wireguard::parse(&std::fs::read(file).unwrap(), "it").unwrap().config
+}
+
+/// Does what wg-quick does with a file: where the kernel has WireGuard, wg-quick itself would not ask adit.
+fn start(namespace: &Namespace, file: &Path, state: &Path) {
+    let device = file.file_stem().unwrap().to_str().unwrap();
+    let mut daemon = Program::Adit.command();
+    daemon.arg(device).env("STATE_DIRECTORY", state);
+    namespace.run(daemon).unwrap();
+    let mut set = Command::new("bash");
+    set.args(["-c", "wg setconf \"$0\" <(wg-quick strip \"$1\")", device]).arg(file);
+    namespace.run(set).unwrap();
+    let Config { interface, peers } = config(file);
+    for address in &interface.addresses {
+        namespace.ip(&["address", "add", &address.to_string(), "dev", device]).unwrap();
+    }
+    namespace.ip(&["link", "set", device, "up"]).unwrap();
+    let is_client = peers.first().is_some_and(|peer| peer.endpoint.is_some());
+    for peer in peers.iter().filter(|_| is_client) {
+        for allowed in &peer.allowed_ips {
+            let adit_config::wireguard::AllowedIp::Add(net) = allowed else { continue };
+            namespace.ip(&["route", "add", &net.to_string(), "dev", device]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn made_files_join_clients_and_revoke_parts_them_at_once() {
+    let test = "made_files_join_clients_and_revoke_parts_them_at_once";
+    if !can_run(test, &[PROGRAMS[0], "wg-quick", "bash"]) {
+        return;
+    }
+    let server = Server::create();
+    let clients = [Client::create(&server, 1), Client::create(&server, 2)];
+    let names = [server.add(), server.add()];
+    server.start();
+    for (client, name) in clients.iter().zip(&names) {
+        client.start(&server, name);
+        client.reaches(&server.inner());
+    }
+    let [first, second] = &clients;
+    // They reach each other through the server.
+    server.namespace.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).unwrap().unwrap();
+    let inner = config(&file(&server, &names[1])).interface.addresses[0].addr();
+    first.reaches(&[inner]);
+
+    let said = server.adit(&format!("revoke DIR {}", names[0]));
+    assert!(said.contains("Revoked") && !said.contains("wg syncconf"), "{said}");
+    assert_eq!(server.peers(), 1);
+    assert!(!first.is_answered(&server), "its session ended");
+    second.reaches(&server.inner());
+
+    // A client that is made now is let in without anybody's doing.
+    let third = server.add();
+    assert_eq!(server.peers(), 2);
+    first.namespace.ip(&["link", "delete", &names[0]]).unwrap();
+    first.start(&server, &third);
+    first.reaches(&server.inner());
+
+    // New keys take the place of the old at once.
+    let said = server.adit(&format!("renew DIR {third} --wireguard"));
+    assert!(!said.contains("Note"), "{said}");
+    assert_eq!(server.peers(), 2);
+    wait_until("the old keys to be out", WAIT, || !first.is_answered(&server)).unwrap();
+    second.reaches(&server.inner());
+
+    // What runs is what the file says.
+    let mut pairs = Command::new("bash");
+    pairs.args(["-c", "wg showconf \"$0\" | grep -E 'PublicKey|AllowedIPs' | sort"]).arg(&server.device);
+    let mut written = Command::new("bash");
+    written.args(["-c", "grep -E 'PublicKey|AllowedIPs' \"$0\" | sort"]);
+    written.arg(server.dir().join(format!("{}.conf", server.device)));
+    assert_eq!(server.namespace.run(pairs).unwrap(), server.namespace.run(written).unwrap());
+}
