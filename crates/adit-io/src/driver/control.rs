@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use adit_core::{
@@ -28,6 +29,7 @@ use super::counters::LinkCounters;
 #[cfg(debug_assertions)]
 use super::mail::DataMail;
 use super::mail::Mail;
+use super::moderation::Moderation;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::sources::Sources;
@@ -53,6 +55,8 @@ const TICK: Duration = Duration::from_secs(1);
 const MAIL_BATCH: usize = 256;
 /// Rounds of both before timers are looked at again.
 const WORK_BATCHES: usize = 8;
+/// How long the thread rests while control datagrams come by the ten thousands.
+const REST: Duration = Duration::from_micros(100);
 /// Datagrams that may wait for their turn, of all addresses. One alone may have half of it: a thousand clients behind
 /// one address that all come back at once send some five each.
 const DATAGRAM_LIMIT: usize = 16_384;
@@ -109,6 +113,7 @@ pub(super) struct Control<'a, P: Protocol> {
     send_error: Option<io::ErrorKind>,
     next_send_complaint: Instant,
     scratch: Vec<u8>,
+    moderation: Moderation,
     device_deleted: bool,
     ended: Option<Ended>,
 }
@@ -162,6 +167,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
+            moderation: Moderation::new(REST, clock()),
             device_deleted: false,
             ended: None,
         };
@@ -207,6 +213,17 @@ impl<'a, P: Protocol> Control<'a, P> {
             self.work()?;
             self.take_orders();
             self.check_time();
+            self.rest();
+        }
+    }
+
+    /// Lets control datagrams gather while they come by the ten thousands, if all that came is done.
+    fn rest(&self) {
+        if let Some(rest) = self.moderation.rest(clock)
+            && self.mail.waiting() == 0
+            && self.datagrams.is_empty()
+        {
+            thread::sleep(rest);
         }
     }
 

@@ -6,6 +6,7 @@
 //! may have several such threads, its workers (`workers.rs`).
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
@@ -14,6 +15,7 @@ use super::forward::{Forward, OtherWorkers};
 use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
 use super::members::Members;
+use super::moderation::Moderation;
 use super::sources::Sources;
 use super::status::LossCounters;
 use crate::clock;
@@ -27,6 +29,8 @@ use crate::udp::{Gathered, RECEIVE_BUFFER};
 const STREAM_BUFFER: usize = 2 * 65_538;
 /// How long the connections may take to send what waits when the driver stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it rests while control datagrams come by the ten thousands, and nothing else.
+const REST: Duration = Duration::from_micros(50);
 
 /// What the data thread needs.
 pub(super) struct DataLoop {
@@ -66,6 +70,7 @@ pub(super) struct Running {
     pub(super) tun_watched: bool,
     /// The TUN device was deleted.
     pub(super) tun_deleted: bool,
+    pub(super) moderation: Moderation,
     stopped: bool,
 }
 
@@ -96,6 +101,7 @@ impl DataLoop {
             packet: vec![0; READ_BUFFER],
             tun_watched: true,
             tun_deleted: false,
+            moderation: Moderation::new(REST, clock()),
             stopped: false,
         };
         running.run()
@@ -116,6 +122,9 @@ impl Running {
                 self.look_after(*event, &mut received)?;
             }
             self.settle();
+            if let Some(rest) = self.moderation.rest(clock) {
+                thread::sleep(rest);
+            }
         }
         self.finish();
         Ok(())

@@ -53,6 +53,7 @@ impl Running {
                     break;
                 }
             }
+            self.moderation.stop();
             bytes += length;
             if bytes >= TUN_BATCH_BYTES {
                 break;

@@ -10,6 +10,7 @@ use super::data::Running;
 use super::forward::Origin;
 use super::mail::Mail;
 use super::status::count;
+use crate::clock;
 use crate::poller::Ready;
 use crate::tun::Tun;
 use crate::udp::RECEIVE_SLOT;
@@ -66,6 +67,8 @@ impl Running {
         }
         self.receive_batch.finish(buffer);
         self.deliver(buffer, Origin::Network);
+        // More waits already.
+        self.moderation.stop();
         Ok(())
     }
 
@@ -146,8 +149,20 @@ impl Running {
         }
     }
 
+    /// Measures the rate of control datagrams while nothing else comes.
+    fn moderate(&mut self) {
+        match self.receive_batch.control().len() {
+            0 => {}
+            datagrams => self.moderation.add(datagrams, clock()),
+        }
+        if self.receive_batch.packets().next().is_some() {
+            self.moderation.stop();
+        }
+    }
+
     /// Hands out what was opened, and empties the receive batch.
     pub(super) fn deliver(&mut self, bytes: &mut [u8], origin: Origin) {
+        self.moderate();
         // First of all: the reply to a packet may be there as soon as the packet is written.
         for order in self.receive_batch.orders().drain(..) {
             self.egress.apply(order, &mut self.transmit_batch);

@@ -36,6 +36,7 @@ impl<P: Protocol> Control<'_, P> {
     }
 
     pub(super) fn datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
+        self.moderation.add(1, now);
         let path = self.present_path(path);
         if let Err(why) = self.protocol.handle_datagram(now, path, bytes) {
             self.rejected(now, path, why);

@@ -71,7 +71,7 @@ impl<'a> Testbed<'a> {
         join("192.0.2", 1, &client, "wire")?;
         join("198.51.100", 2, &attackers, "attack")?;
         join("203.0.113", 3, &resident, "resident")?;
-        SpoofedFlood::route(&attackers, &server, "198.51.100.2")?;
+        SpoofedFlood::route(&attackers, &server)?;
         server.ip(&["-6", "route", "add", "default", "via", "fd00:2::2"])?;
         own_network(&attackers, NETWORK, 61)?;
         let authority = Authority::create(KeyKind::Ecdsa)?;

@@ -95,7 +95,7 @@ impl<'a> Scene<'a> {
         let resident = testbed.join(2, "resident")?;
         let known: String = (0..).zip(keys).map(|(number, key)| peer(key, &configured(number))).collect();
         testbed.set(&known)?;
-        SpoofedFlood::route(&attackers.namespace, &testbed.server, "198.51.100.2")?;
+        SpoofedFlood::route(&attackers.namespace, &testbed.server)?;
         let connected = testbed.connect(&resident, clients)?;
         Ok(Scene { _connected: connected, client, attackers, resident, clients, testbed })
     }

@@ -82,7 +82,7 @@ fn withstand(name: &str, wrap: Wrap) {
     };
     bed.server.start().unwrap();
     let attackers = &bed.clients[0].namespace;
-    SpoofedFlood::route(attackers, &bed.server.namespace, "10.9.1.2").unwrap();
+    SpoofedFlood::route(attackers, &bed.server.namespace).unwrap();
     let (mark, memory) = (bed.server.process().mark(), resident(bed.server.process().id()));
     let target = "10.9.1.1:1194".parse().unwrap();
     let flood =
