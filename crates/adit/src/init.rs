@@ -113,7 +113,8 @@ fn add(dir: &Path, endpoint: Option<&Endpoint>, options: &WireGuardOptions) -> R
 fn say_of_wireguard(dir: &Path, file: &Path) {
     exit::say(format_args!(
         "Add to WireGuard: adit add-client {} NAME --wireguard\n\
-         Run WireGuard:    WG_QUICK_USERSPACE_IMPLEMENTATION=adit-wireguard wg-quick up {}",
+         Run both:         adit up {}/server.conf {}",
+        dir.display(),
         dir.display(),
         file.display()
     ));

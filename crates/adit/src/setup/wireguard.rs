@@ -360,7 +360,10 @@ impl Workshop {
     fn way_to_reload(&self, device: &str) -> String {
         let file = self.dir.join(format!("{device}.conf"));
         let file = std::path::absolute(&file).unwrap_or(file);
-        format!("restart it, or run: bash -c 'wg syncconf {device} <(wg-quick strip {})'", file.display())
+        format!(
+            "send `adit up` a SIGHUP, or run: bash -c 'wg syncconf {device} <(wg-quick strip {})'",
+            file.display()
+        )
     }
 
     fn wireguard_name_taken(&self, name: &ClientName, path: &Path) -> SetupError {

@@ -183,3 +183,49 @@ fn made_files_join_clients_and_revoke_parts_them_at_once() {
     written.arg(server.dir().join(format!("{}.conf", server.device)));
     assert_eq!(server.namespace.run(pairs).unwrap(), server.namespace.run(written).unwrap());
 }
+
+#[test]
+fn one_process_serves_both_files_and_a_revoked_name_leaves_both() {
+    let test = "one_process_serves_both_files_and_a_revoked_name_leaves_both";
+    if !can_run(test, &[PROGRAMS[0], "wg-quick", "bash"]) {
+        return;
+    }
+    let server = Server::create();
+    let [by_openvpn, by_wireguard] = [Client::create(&server, 1), Client::create(&server, 2)];
+    // Without `multihome` the system chooses the address that OpenVPN's clients are answered from.
+    let source = ["route", "replace", "10.9.1.0/24", "dev", "wire1", "src", ENDPOINT];
+    server.namespace.ip(&source).unwrap();
+    let (name, other) = (device('q'), server.add());
+    server.adit(&format!("add-client DIR {name} --openvpn --wireguard"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+    command.env("STATE_DIRECTORY", server.scratch.path()).arg("up");
+    command.args([server.dir().join("server.conf"), server.dir().join(format!("{}.conf", server.device))]);
+    let mut both = server.namespace.spawn("both", command).unwrap();
+    both.wait_for_line(0, "server: listening on", WAIT).unwrap();
+    both.wait_for_line(0, &format!("{}: interface up", server.device), WAIT).unwrap();
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+    command.arg("up").arg(server.dir().join(format!("clients/{name}.ovpn")));
+    let openvpn = by_openvpn.namespace.spawn("OpenVPN's client", command).unwrap();
+    if wait_until_reachable(&by_openvpn.namespace, server.inner()[0], WAIT).is_err() {
+        panic!("{}\n{}", openvpn.log(), both.log());
+    }
+    by_wireguard.start(&server, &other);
+    by_wireguard.reaches(&server.inner());
+    // They reach each other through the server, which has one device.
+    server.namespace.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).unwrap().unwrap();
+    by_openvpn.reaches(&[config(&file(&server, &other)).interface.addresses[0].addr()]);
+
+    // The same name by WireGuard, in the place of the other.
+    by_wireguard.namespace.ip(&["link", "delete", &other]).unwrap();
+    by_wireguard.start(&server, &name);
+    by_wireguard.reaches(&server.inner());
+    by_openvpn.reaches(&server.inner()[..1]);
+
+    server.adit(&format!("revoke DIR {name}"));
+    assert_eq!(server.peers(), 1);
+    assert!(!by_wireguard.is_answered(&server), "its session ended");
+    wait_until("the OpenVPN client to be out", WAIT, || !by_openvpn.is_answered(&server)).unwrap();
+    drop(openvpn);
+    drop(both);
+}
