@@ -57,8 +57,18 @@ impl SenderCookie {
         let mac1 = mac(&keys.mac1, &[body]);
         *mac1_place = mac1;
         self.last_mac1 = Some(mac1);
-        let cookie = self.cookie.as_ref().filter(|(_, received)| now - *received < COOKIE_USE);
-        *mac2_place = cookie.map_or([0; MAC_LEN], |(cookie, _)| mac(cookie.as_slice(), &[rest]));
+        let cookie = self.usable(now);
+        *mac2_place = cookie.map_or([0; MAC_LEN], |cookie| mac(cookie.as_slice(), &[rest]));
+    }
+
+    fn usable(&self, now: Instant) -> Option<&Zeroizing<[u8; MAC_LEN]>> {
+        let (cookie, received) = self.cookie.as_ref()?;
+        (now - *received < COOKIE_USE).then_some(cookie)
+    }
+
+    /// Whether the next message has a cookie.
+    pub(crate) fn is_usable(&self, now: Instant) -> bool {
+        self.usable(now).is_some()
     }
 
     /// Takes a cookie that answers the last message.

@@ -16,14 +16,35 @@ fn seconds(seconds: u64) -> Duration {
 fn under_load_a_cookie_is_needed() {
     let mut pair = Pair::new();
     pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
-    assert!(!pair.passes(0));
-    assert!(pair.ends[1].up.is_empty() && pair.ends[1].plane.installed == 0);
-    // The cookie came; the retry after 5 s has it.
-    pair.run(seconds(4));
-    assert_eq!(pair.ends[0].plane.installed, 0);
-    pair.run(seconds(2));
-    assert_eq!(pair.ends[0].plane.installed, 1);
-    assert!(pair.passes(0));
+    pair.packet(0);
+    let without = pair.ends[0].take_sent();
+    assert!(pair.ends[1].receive(pair.now, path(outer(1)), &without[0].1).is_err());
+    let cookie = pair.ends[1].take_sent().remove(0).1;
+    assert!(cookie.kind() == 3 && pair.ends[1].plane.installed == 0);
+    // The cookie comes, and the next initiation has it.
+    pair.ends[0].receive(pair.now, path(outer(2)), &cookie).unwrap();
+    let with = pair.ends[0].take_sent();
+    assert!(with.len() == 1 && with[0].1.kind() == 1);
+    pair.ends[1].receive(pair.now, path(outer(1)), &with[0].1).unwrap();
+    assert_eq!(pair.ends[1].plane.installed, 1);
+}
+
+/// A first cookie is answered at once; of a later one the retry has the news.
+#[test]
+fn one_initiation_more_goes_out_for_a_first_cookie() {
+    let mut pair = Pair::new();
+    pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
+    pair.packet(0);
+    let mut sent = pair.ends[0].take_sent();
+    for (source, expected) in [(outer(1), 1), (outer(3), 0)] {
+        // The cookie of the second initiation is that of another source.
+        let _ = pair.ends[1].receive(pair.now, path(source), &sent[0].1);
+        let cookie = pair.ends[1].take_sent().remove(0).1;
+        assert_eq!(cookie.kind(), 3);
+        pair.ends[0].receive(pair.now, path(outer(2)), &cookie).unwrap();
+        sent = pair.ends[0].take_sent();
+        assert_eq!(sent.len(), expected);
+    }
 }
 
 /// A response is asked for a cookie, too, and the responder then has one for its next.
@@ -86,9 +107,11 @@ fn load_is_a_rate_and_passes() {
 fn messages_with_cookies_are_limited_by_source() {
     let mut pair = Pair::new();
     pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
-    pair.passes(0);
-    pair.now += seconds(6);
-    pair.ends[0].wake(pair.now);
+    pair.packet(0);
+    let without = pair.ends[0].take_sent();
+    let _ = pair.ends[1].receive(pair.now, path(outer(1)), &without[0].1);
+    let cookie = pair.ends[1].take_sent().remove(0).1;
+    pair.ends[0].receive(pair.now, path(outer(2)), &cookie).unwrap();
     let sent = pair.ends[0].take_sent();
     let mut outcomes = Vec::new();
     for _ in 0..6 {

@@ -14,7 +14,7 @@ use crate::packets::Packets;
 const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// Keys are forgotten three times that after the last of them were made.
 const WIPE_AFTER: Duration = Duration::from_secs(540);
-/// `Rekey-Timeout`: the least time between initiations.
+/// `Rekey-Timeout`: the least time between initiations, but for one with a cookie after one without.
 const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much later than it is due something may be found to be done.
 const SLACK: Duration = Duration::from_secs(1);
@@ -51,8 +51,8 @@ pub(crate) struct Model {
     /// All keys that were ever installed to open, and by whom.
     openers: BTreeMap<[u8; 32], usize>,
     sessions: BTreeMap<(usize, PeerId), Sessions>,
-    /// When an end last sent an initiation to an address.
-    initiations: BTreeMap<(usize, SocketAddr), Instant>,
+    /// When an end last sent an initiation to an address, and whether that had a cookie.
+    initiations: BTreeMap<(usize, SocketAddr), (Instant, bool)>,
     /// Several peers may be at one address.
     ignores_initiations: bool,
 }
@@ -168,10 +168,10 @@ impl Model {
         if kind != 1 || self.ignores_initiations {
             return Ok(());
         }
-        let last = self.initiations.insert((end, to), now);
-        ensure(last.is_none_or(|last| now - last >= REKEY_TIMEOUT), || {
-            format!("end {end} sent two initiations to {to} within 5 s")
-        })
+        let has_cookie = message.last_chunk::<TAG>().is_some_and(|mac2| *mac2 != [0; TAG]);
+        let last = self.initiations.insert((end, to), (now, has_cookie));
+        let may = |(last, had): (Instant, bool)| now - last >= REKEY_TIMEOUT || (has_cookie && !had);
+        ensure(last.is_none_or(may), || format!("end {end} sent two initiations to {to} within 5 s"))
     }
 
     /// An end gave a packet to its device. Returns its sender, and when it was sent.
