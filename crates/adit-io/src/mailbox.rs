@@ -14,6 +14,8 @@ struct Shared {
     /// The taker was woken and has not acknowledged it: waking it once more would change nothing.
     woken: AtomicBool,
     waiting: AtomicUsize,
+    /// Something was posted that the taker is to be woken for.
+    is_urgent: AtomicBool,
 }
 
 impl Shared {
@@ -42,7 +44,12 @@ pub(crate) struct MailReceiver<T> {
 /// A new queue.
 pub(crate) fn mailbox<T>() -> io::Result<(Mailbox<T>, MailReceiver<T>)> {
     let wake = WakeDescriptor::new()?;
-    let shared = Arc::new(Shared { wake, woken: AtomicBool::new(false), waiting: AtomicUsize::new(0) });
+    let shared = Arc::new(Shared {
+        wake,
+        woken: AtomicBool::new(false),
+        waiting: AtomicUsize::new(0),
+        is_urgent: AtomicBool::new(false),
+    });
     let (sender, receiver) = mpsc::channel();
     Ok((Mailbox { sender, shared: Arc::clone(&shared) }, MailReceiver { receiver, shared }))
 }
@@ -56,6 +63,15 @@ impl<T> Clone for Mailbox<T> {
 impl<T> Mailbox<T> {
     /// Puts in what must not be lost. Its number is bounded by who makes it. True unless the taker is gone.
     pub(crate) fn post(&self, mail: T) -> bool {
+        let is_sent = self.post_for_later(mail);
+        // After the mail: a taker that another giver wakes for this one then finds it.
+        self.shared.is_urgent.store(true, Ordering::Release);
+        is_sent
+    }
+
+    /// The same for what the taker need not be woken for: it takes all mail before it does anything that the mail
+    /// could change. [`Mailbox::wake_for_any`] must follow at some time.
+    pub(crate) fn post_for_later(&self, mail: T) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         self.sender.send(mail).is_ok()
     }
@@ -70,8 +86,17 @@ impl<T> Mailbox<T> {
         self.shared.wake();
     }
 
-    /// Wakes the taker if any mail waits for it.
+    /// Wakes the taker if anything was posted since it was last woken so, other than for later.
     pub(crate) fn wake_for_mail(&self) {
+        if self.shared.is_urgent.load(Ordering::Relaxed)
+            && self.shared.is_urgent.swap(false, Ordering::AcqRel)
+        {
+            self.wake();
+        }
+    }
+
+    /// Wakes the taker if any mail waits for it.
+    pub(crate) fn wake_for_any(&self) {
         if self.shared.waiting.load(Ordering::Relaxed) > 0 {
             self.wake();
         }

@@ -97,6 +97,28 @@ fn two_givers_wake_the_taker_for_all_their_mail() {
 }
 
 #[test]
+fn what_is_for_later_comes_with_what_another_giver_posts() {
+    model(|| {
+        let (sender, receiver) = mailbox().unwrap();
+        let other = sender.clone();
+        let one = thread::spawn(move || {
+            sender.post_for_later(1);
+            sender.post(2);
+            sender.wake_for_mail();
+        });
+        let two = thread::spawn(move || {
+            other.post(3);
+            other.wake_for_mail();
+        });
+        let mut taken = take(&receiver, 3);
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2, 3]);
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+}
+
+#[test]
 fn a_taker_that_just_acknowledged_is_woken_again() {
     model(|| {
         let (sender, receiver) = mailbox().unwrap();

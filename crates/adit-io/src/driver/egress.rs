@@ -21,6 +21,10 @@ impl Running {
         if !self.tun_watched {
             return Ok(());
         }
+        if self.mail.waiting() > 0 {
+            // Keys that have ended seal no more.
+            self.take_mail()?;
+        }
         let mut bytes = 0;
         for _ in 0..TUN_BATCH {
             let length = match self.tun.read(&mut self.packet) {

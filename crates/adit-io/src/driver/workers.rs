@@ -188,9 +188,14 @@ impl Workers {
         others.for_each(|(_, worker)| post(worker, (None, Some(event()))));
     }
 
-    /// Wakes those that were told something.
+    /// Wakes those that were told something that they must act on at once.
     pub(super) fn wake(&self) {
         self.all.iter().for_each(|worker| worker.mail.wake_for_mail());
+    }
+
+    /// Wakes those that were told anything and have not taken it.
+    pub(super) fn wake_for_rest(&self) {
+        self.all.iter().for_each(|worker| worker.mail.wake_for_any());
     }
 
     /// Gives each worker its socket at an address, with the demultiplexer that it has of its own.
@@ -301,9 +306,25 @@ fn divide(event: Order) -> (Option<EgressEvent>, Option<IngressEvent>) {
 /// A worker that is gone has told why by a mail of its own.
 fn post(worker: &Worker, (egress, ingress): (Option<EgressEvent>, Option<IngressEvent>)) {
     if let Some(event) = egress {
-        worker.mail.post(DataMail::Egress(event));
+        let post = if is_for_later(&event) { Mailbox::post_for_later } else { Mailbox::post };
+        post(&worker.mail, DataMail::Egress(event));
     }
     if let Some(event) = ingress {
-        worker.mail.post(DataMail::Ingress(event));
+        let post = if opens_or_closes(&event) { Mailbox::post_for_later } else { Mailbox::post };
+        post(&worker.mail, DataMail::Ingress(event));
     }
+}
+
+/// A data thread takes its mail before it opens or seals anything, so keys that come and go change nothing while it
+/// sleeps. To wake it for each costs a server as much as one Diffie-Hellman agreement.
+fn is_for_later(event: &EgressEvent) -> bool {
+    matches!(event, EgressEvent::Install { .. } | EgressEvent::Retire { .. })
+}
+
+/// The same for the other half.
+fn opens_or_closes(event: &IngressEvent) -> bool {
+    matches!(
+        event,
+        IngressEvent::Install { .. } | IngressEvent::InstallRemote { .. } | IngressEvent::Retire { .. }
+    )
 }

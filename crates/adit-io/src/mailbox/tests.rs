@@ -29,6 +29,24 @@ fn every_mail_after_an_acknowledgement_wakes_again() {
 }
 
 #[test]
+fn what_is_for_later_waits_for_something_urgent_or_to_be_asked_for() {
+    let (sender, receiver) = mailbox().unwrap();
+    sender.post_for_later(1);
+    sender.wake_for_mail();
+    assert!(!is_awake(&receiver));
+    sender.post(2);
+    sender.wake_for_mail();
+    assert!(is_awake(&receiver));
+    receiver.acknowledge();
+    assert_eq!((receiver.take(), receiver.take()), (Some(1), Some(2)), "in order");
+    sender.wake_for_any();
+    assert!(!is_awake(&receiver), "nothing waits");
+    sender.post_for_later(3);
+    sender.wake_for_any();
+    assert!(is_awake(&receiver));
+}
+
+#[test]
 fn no_wake_is_lost_between_threads() {
     let (sender, receiver) = mailbox().unwrap();
     let total = 20_000;

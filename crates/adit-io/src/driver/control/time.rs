@@ -15,6 +15,8 @@ impl<P: Protocol> Control<'_, P> {
                 self.next_tick = now + TICK;
             }
             self.tell_totals(now);
+            // Keys that ended are wiped within a second, though nothing passes.
+            self.workers.wake_for_rest();
             self.watch_queue(now);
             if self.listeners_rest {
                 // If it fails again, so does the next tick.
