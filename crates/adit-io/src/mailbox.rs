@@ -64,8 +64,9 @@ impl<T> Mailbox<T> {
     /// Puts in what must not be lost. Its number is bounded by who makes it. True unless the taker is gone.
     pub(crate) fn post(&self, mail: T) -> bool {
         let is_sent = self.post_for_later(mail);
-        // After the mail: a taker that another giver wakes for this one then finds it.
-        self.shared.is_urgent.store(true, Ordering::Release);
+        // After the mail: a taker that another giver wakes for this one then finds it. A plain store would end the release
+        // sequence of the other giver's.
+        self.shared.is_urgent.swap(true, Ordering::Release);
         is_sent
     }
 
