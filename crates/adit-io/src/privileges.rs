@@ -64,6 +64,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// The numbers of the user and of the group, if it has them.
+    pub(crate) fn numbers(&self) -> (Option<u32>, Option<u32>) {
+        (self.uid, self.gid)
+    }
+
     /// Looks the names up. A user without a group brings the user's own. `None` if there is nothing to become.
     ///
     /// # Errors

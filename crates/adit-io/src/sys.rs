@@ -19,7 +19,10 @@ use socket2::SockAddr;
 pub(crate) use self::every_thread::{Step, in_every_thread};
 pub use self::inherited::{hand_over, inherited};
 pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
-pub(crate) use self::tun::{tun_attach, tun_flags, tun_set_header_size, tun_set_offload};
+pub(crate) use self::tun::{
+    tun_attach, tun_flags, tun_set_group, tun_set_header_size, tun_set_offload, tun_set_owner,
+    tun_set_persist,
+};
 pub(crate) use self::vectors::Vectors;
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::netlink::Netlink;
 use crate::offload::{OffloadState, OffloadSwitches};
+use crate::privileges::Account;
 use crate::sys;
 
 /// Bytes of `struct virtio_net_hdr` in front of every packet read from or written to the device.
@@ -132,6 +133,25 @@ impl Tun {
         }
         queues.insert(0, first);
         Ok(queues)
+    }
+
+    /// Says whether the device outlasts its queues, so that another process may open it by its name.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn persist(&self, persists: bool) -> io::Result<()> {
+        sys::tun_set_persist(self.file.as_fd(), persists)
+    }
+
+    /// Lets that account alone open the device, without further rights: the user, the group, or who is both.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn give_to(&self, account: &Account) -> io::Result<()> {
+        let (user, group) = account.numbers();
+        let tun = self.file.as_fd();
+        user.map_or(Ok(()), |user| sys::tun_set_owner(tun, user))?;
+        group.map_or(Ok(()), |group| sys::tun_set_group(tun, group))
     }
 
     fn create_with(config: &TunConfig, flags: libc::c_int) -> Result<Tun, TunError> {

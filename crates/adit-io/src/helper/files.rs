@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::ToSocketAddrs as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -174,7 +175,12 @@ impl Files {
 /// Starts the process that reads the configuration: this program once more, with nothing but the right to read.
 fn start_reader(policy: &Policy) -> io::Result<Helper> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(std::env::args_os().skip(1));
+    let mut words = std::env::args_os();
+    // By the name that this process has: it may tell what the program is.
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    command.args(words);
     let policy = Policy {
         configuration: policy.configuration.clone(),
         reads_for_another: true,

@@ -56,6 +56,27 @@ pub(crate) fn tun_set_offload(tun: BorrowedFd<'_>, features: libc::c_uint) -> io
     Ok(())
 }
 
+/// Says whether the device outlasts its queues.
+pub(crate) fn tun_set_persist(tun: BorrowedFd<'_>, persists: bool) -> io::Result<()> {
+    // SAFETY: `TUNSETPERSIST` takes its argument by value and touches no memory of ours.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST as _, libc::c_ulong::from(persists)) })?;
+    Ok(())
+}
+
+/// Lets the user of that number open the device without a right of its own.
+pub(crate) fn tun_set_owner(tun: BorrowedFd<'_>, user: u32) -> io::Result<()> {
+    // SAFETY: `TUNSETOWNER` takes its argument by value and touches no memory of ours.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOWNER as _, user as libc::c_ulong) })?;
+    Ok(())
+}
+
+/// The same for a group.
+pub(crate) fn tun_set_group(tun: BorrowedFd<'_>, group: u32) -> io::Result<()> {
+    // SAFETY: `TUNSETGROUP` takes its argument by value and touches no memory of ours.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETGROUP as _, group as libc::c_ulong) })?;
+    Ok(())
+}
+
 /// Sets the length of the header in front of each packet of a device with `IFF_VNET_HDR`.
 pub(crate) fn tun_set_header_size(tun: BorrowedFd<'_>, size: usize) -> io::Result<()> {
     let size = libc::c_int::try_from(size).map_err(io::Error::other)?;
