@@ -5,6 +5,7 @@
 //! checks of the whole file, into the `model`). `print` writes a model as a file again.
 
 mod client_file;
+mod command_line;
 mod directives;
 mod draft;
 mod handlers;
@@ -17,9 +18,11 @@ mod print;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use client_file::{ClientSettings, PushChange, client_file_name, parse_client_file};
+pub use command_line::{COMMAND_LINE, CommandLineOption, command_line_text, split_command_line};
 pub use directives::document::documentation;
 pub use directives::{Directive, Side};
 pub use model::*;
@@ -43,6 +46,13 @@ pub struct Parsed {
     pub warnings: Vec<Problem>,
 }
 
+impl Parsed {
+    /// Whether a directive of that name stands in the file and is not refused.
+    pub fn has(&self, directive: &str) -> bool {
+        self.report.iter().any(|entry| entry.directive == directive)
+    }
+}
+
 /// Splits a line into words, by the quotes, escapes and comments of configuration files. OpenVPN reads the commands at
 /// its management socket in the same way.
 ///
@@ -55,6 +65,20 @@ pub fn split_line(line: &str) -> Result<Vec<String>, String> {
 /// Every directive that is known, in the order of the documentation.
 pub fn directives() -> &'static [Directive] {
     directives::DIRECTIVES
+}
+
+/// The names that `tls-ciphersuites`, `tls-cipher` and `tls-groups` take: suites of TLS 1.3, of TLS 1.2, and groups, each
+/// by the name that OpenVPN shows.
+pub fn tls_names() -> [Vec<&'static str>; 3] {
+    [handlers::tls::SUITES, handlers::tls::CIPHERS, handlers::tls::GROUPS].map(|known| {
+        let mut ids = BTreeSet::new();
+        known.iter().filter(|(id, ..)| ids.insert(*id)).map(|(_, name, _)| *name).collect()
+    })
+}
+
+/// The directive of that name.
+pub fn directive(name: &str) -> Option<&'static Directive> {
+    directives::find(name)
 }
 
 /// Reads an OpenVPN configuration.

@@ -184,6 +184,11 @@ impl Client {
         if matches!(&self.state, State::Connected(connection) if connection.is_exiting()) {
             return self.end(Ended::Shutdown);
         }
+        if self.params.ends_when_lost {
+            let text = format!("{}: {reason}; this ends the tunnel (remap-usr1)", self.remote_name());
+            self.report(Severity::Error, None, text);
+            return self.end(Ended::Shutdown);
+        }
         let was_up = self.leave_connection();
         if was_up {
             self.attempts = 0;

@@ -99,6 +99,11 @@ impl Directive {
         }
     }
 
+    /// Whether it makes the program do something else than to run a tunnel: on the command line alone.
+    pub fn is_command(&self) -> bool {
+        matches!(self.action, Action::Refuse(table::COMMAND))
+    }
+
     /// How many arguments it takes: least, and most unless there is no limit.
     pub fn arity(&self) -> (usize, Option<usize>) {
         let words = self.usage.split_ascii_whitespace().filter(|word| *word != "...");

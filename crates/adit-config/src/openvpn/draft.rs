@@ -207,6 +207,8 @@ pub(crate) struct ClientDraft {
     pub(crate) auth_challenge: Option<StaticChallenge>,
     pub(crate) push_peer_info: bool,
     pub(crate) tls_exit: bool,
+    /// Where `remap-usr1 SIGTERM` stands.
+    pub(crate) ends_when_lost: Option<At>,
     pub(crate) max_pushed_mtu: Option<u16>,
 }
 

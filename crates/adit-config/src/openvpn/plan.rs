@@ -34,6 +34,12 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
     check_sides(side, parser);
     keepalive(&mut draft, side == Side::Server, file, parser);
     check_usage(&draft, is_server, parser);
+    if let Some(at) = draft.client.ends_when_lost.as_ref().filter(|_| is_server || has_secret) {
+        parser.problems.push(at.problem(
+            "`remap-usr1 SIGTERM` ends a TLS client alone that loses its server; a service manager can end this one by \
+             SIGTERM",
+        ));
+    }
     let wrap = parser.wrap(&draft, is_server);
     let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
     let device = device(&draft, parser);

@@ -59,6 +59,8 @@ pub struct ClientParams {
     pub auth: Option<UserAuth>,
     /// `tls-exit`: a TLS handshake that fails is the end.
     pub tls_exit: bool,
+    /// `remap-usr1 SIGTERM`: a connection that is lost, or an attempt that fails, is the end, as on request.
+    pub ends_when_lost: bool,
     /// `tun-mtu-max`: the largest MTU to take by push. Default 1600.
     pub max_pushed_mtu: u16,
     /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
@@ -84,6 +86,7 @@ impl ClientParams {
             peer_info: Vec::new(),
             auth: None,
             tls_exit: false,
+            ends_when_lost: false,
             max_pushed_mtu: MAX_PUSHED_MTU,
             pull: true,
         }

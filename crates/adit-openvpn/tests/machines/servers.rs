@@ -102,6 +102,13 @@ fn connect_retry_max_counts_rounds_over_all_servers() {
 }
 
 #[test]
+fn a_failed_attempt_is_the_end_if_the_file_says_so() {
+    let mut alone = Alone::new(3, |params| params.ends_when_lost = true);
+    alone.run(60, unreachable);
+    assert_eq!((alone.tried.len(), &alone.ended), (1, &Some(Ended::Shutdown)));
+}
+
+#[test]
 fn each_server_has_its_own_time_to_answer() {
     let mut alone = Alone::new(2, |params| {
         params.remotes[0].poll_timeout = Duration::from_secs(2);

@@ -49,6 +49,10 @@ const fn refused(name: &'static str, instead: &'static str) -> Directive {
     new(name, "[ARGUMENT] ...", Side::Any, Action::Refuse(instead)).in_connection().inline()
 }
 
+const fn command(name: &'static str, usage: &'static str) -> Directive {
+    new(name, usage, Side::Any, Action::Refuse(COMMAND)).in_connection().inline()
+}
+
 const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (PAM, LDAP, one-time codes), write \
     `auth-user-pass-verify COMMAND via-file` in its place: without a judge the second factor is lost, and a \
     certificate alone lets a client in";
@@ -58,7 +62,7 @@ const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
-const COMMAND: &str = "it is a command, not a setting; remove it from the file";
+pub(super) const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 const WINDOWS: &str = "it concerns Windows only";
 const BATCHES: &str = "adit sizes its own buffers and always works in batches";
 const PERSISTS: &str = "adit always keeps keys, device and addresses when it connects anew";
@@ -375,21 +379,21 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("no-iv", NO_LEGACY),
     refused("mtu-dynamic", NO_LEGACY),
     refused("gremlin", NO_LEGACY),
-    refused("genkey", COMMAND),
-    refused("help", COMMAND),
-    refused("version", COMMAND),
-    refused("mktun", COMMAND),
-    refused("rmtun", COMMAND),
-    refused("test-crypto", COMMAND),
-    refused("show-adapters", COMMAND),
-    refused("show-ciphers", COMMAND),
-    refused("show-curves", COMMAND),
-    refused("show-digests", COMMAND),
-    refused("show-engines", COMMAND),
-    refused("show-gateway", COMMAND),
-    refused("show-groups", COMMAND),
-    refused("show-net", COMMAND),
-    refused("show-pkcs11-ids", COMMAND),
-    refused("show-tls", COMMAND),
-    refused("show-valid-subnets", COMMAND),
+    command("genkey", "[TYPE] [FILE] [METADATA]"),
+    command("help", ""),
+    command("version", ""),
+    command("mktun", ""),
+    command("rmtun", ""),
+    command("test-crypto", ""),
+    command("show-adapters", ""),
+    command("show-ciphers", ""),
+    command("show-curves", ""),
+    command("show-digests", ""),
+    command("show-engines", ""),
+    command("show-gateway", "[ADDRESS]"),
+    command("show-groups", ""),
+    command("show-net", ""),
+    command("show-pkcs11-ids", "[PROVIDER] [PRIVATE]"),
+    command("show-tls", ""),
+    command("show-valid-subnets", ""),
 ];

@@ -84,20 +84,18 @@ pub(crate) fn tmp_dir(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// What a lost connection does. OpenVPN may read its file again then; adit does that on SIGHUP alone, as it can be told to
-/// at any time.
-pub(crate) fn remap_usr1(_: &mut Draft, args: &Args<'_>) -> Done {
-    match args.choice(0, &[("SIGHUP", true), ("SIGTERM", false)])? {
-        true => skip(
-            "SIGUSR1 and a lost connection make adit connect anew, without reading this file again; send it SIGHUP to \
-             have it read again",
-        ),
-        false => Err(
-            "`remap-usr1 SIGTERM`: adit connects anew when it loses the other end; write `ping-exit` for \
-                      `ping-restart`, or `connect-retry-max 1`, to have it end"
-                .into(),
-        ),
+/// What SIGUSR1, a lost connection and a failed attempt do. OpenVPN may read its file again then; adit does that on SIGHUP
+/// alone, as it can be told to at any time.
+pub(crate) fn remap_usr1(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let ends = args.choice(0, &[("SIGHUP", false), ("SIGTERM", true)])?;
+    draft.client.ends_when_lost = ends.then(|| args.entry.at.clone());
+    if ends {
+        return done();
     }
+    skip(
+        "SIGUSR1 and a lost connection make adit connect anew, without reading this file again; send it SIGHUP to have it \
+         read again",
+    )
 }
 
 pub(crate) fn nice(draft: &mut Draft, args: &Args<'_>) -> Done {

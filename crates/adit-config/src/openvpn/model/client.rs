@@ -51,6 +51,8 @@ pub struct ClientConfig {
     pub peer_info: Vec<(String, String)>,
     /// End when a TLS handshake fails (`tls-exit`).
     pub tls_exit: bool,
+    /// End, as on request, when the connection is lost or an attempt fails (`remap-usr1 SIGTERM`).
+    pub ends_when_lost: bool,
     /// The largest MTU to take by push (`tun-mtu-max`, default 1600).
     pub max_pushed_mtu: u16,
 }

@@ -66,6 +66,7 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
         }),
         peer_info,
         tls_exit: client.tls_exit,
+        ends_when_lost: client.ends_when_lost.is_some(),
         max_pushed_mtu: client.max_pushed_mtu.unwrap_or(1600),
     };
     (parser.problems.len() == before).then_some(config)

@@ -58,6 +58,9 @@ pub(crate) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: boo
     if client.tls_exit {
         out.flag("tls-exit");
     }
+    if client.ends_when_lost {
+        out.one("remap-usr1", "SIGTERM");
+    }
     out.one("tun-mtu-max", client.max_pushed_mtu);
     print_addresses(out, client.ipv4, client.ipv6);
     if let Some(auth) = &client.auth {

@@ -442,10 +442,17 @@ fn sizes_of_control_datagrams_hold_for_packets_too() {
 }
 
 #[test]
-fn a_lost_connection_is_no_end() {
+fn a_lost_connection_is_an_end_if_the_file_says_so() {
     let report = good("client\nremote a\nremote-cert-tls server\nremap-usr1 SIGHUP").report;
     assert!(report.iter().any(|line| line.reason.contains("send it SIGHUP")), "{report:?}");
-    assert!(bad("client\nremote a\nremap-usr1 SIGTERM")[0].contains("write `ping-exit`"));
+    let ends =
+        |lines: &str| match good(&format!("client\nremote a\nremote-cert-tls server\n{lines}")).config.role {
+            Role::Client(client) => client.ends_when_lost,
+            _ => false,
+        };
+    assert!(ends("remap-usr1 SIGTERM") && !ends("") && !ends("remap-usr1 SIGTERM\nremap-usr1 SIGHUP"));
+    let server = bad("server 10.8.0.0 255.255.255.0\nremap-usr1 SIGTERM");
+    assert!(server.iter().any(|problem| problem.contains("ends a TLS client alone")), "{server:?}");
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn with_secret(config: Config, secret: SharedSecret) -> Config {
                 auth: None,
                 peer_info: Vec::new(),
                 tls_exit: false,
+                ends_when_lost: false,
                 ..*client
             }))
         }

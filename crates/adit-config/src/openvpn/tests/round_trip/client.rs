@@ -115,6 +115,7 @@ pub(crate) fn client() -> impl Strategy<Value = ClientConfig> {
             auth,
             peer_info,
             tls_exit,
+            ends_when_lost: tls_exit != block_ipv6,
             max_pushed_mtu,
         }
     })
