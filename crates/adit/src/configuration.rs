@@ -1,16 +1,33 @@
 //! A configuration from its file.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use adit_config::openvpn::{Config, Crl, KeyPassword, Parsed, Role, parse};
+use adit_config::openvpn::{COMMAND_LINE, Config, Crl, KeyPassword, Parsed, Role, parse};
 use adit_config::{Disposition, Failure, Problem, wireguard};
 use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::up::privileges;
+
+/// The options of this process's command line, where they are its configuration and not a file.
+static OPTIONS: OnceLock<String> = OnceLock::new();
+
+/// From now on the configuration of this process is that text, whatever file is named: the options of its command line,
+/// among them the files that are to be read.
+pub(crate) fn use_command_line(text: String) {
+    // A process has one command line.
+    let _ = OPTIONS.set(text);
+}
+
+/// What [`use_command_line`] was given.
+pub(crate) fn command_line() -> Option<&'static str> {
+    OPTIONS.get().map(String::as_str)
+}
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -52,15 +69,27 @@ impl Dialect {
 /// Reads and checks the configuration in `path`, whatever its dialect, with the files that it names.
 pub(crate) fn read(path: &Path) -> Result<Dialect, Unusable> {
     let text = text(path)?;
-    if wireguard::is_recognized(&text) {
+    if command_line().is_none() && wireguard::is_recognized(&text) {
         return Ok(Dialect::WireGuard(Box::new(wireguard_file(path, &text)?)));
     }
     Ok(Dialect::OpenVpn(Box::new(openvpn_file(path, &text)?)))
 }
 
 fn text(path: &Path) -> Result<Zeroizing<Vec<u8>>, Unusable> {
-    let text = std::fs::read(path);
+    let text = read_bytes(path);
     text.map(Zeroizing::new).map_err(|error| Unusable::Unreadable(path.display().to_string(), error))
+}
+
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    match command_line() {
+        Some(options) => Ok(options.as_bytes().to_vec()),
+        None => std::fs::read(path),
+    }
+}
+
+/// What messages call the configuration.
+fn called(path: &Path) -> Cow<'_, str> {
+    if command_line().is_some() { COMMAND_LINE.into() } else { path.to_string_lossy() }
 }
 
 /// The interface has the name of its file, as in wg-quick.
@@ -93,14 +122,16 @@ fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
             exposed.borrow_mut().push(path.to_owned());
         }
     };
-    note(path, text);
+    if command_line().is_none() {
+        note(path, text);
+    }
     let load = |wanted: &Path| {
         let path = find(path, wanted);
         let content = std::fs::read(&path).map_err(|error| error.to_string())?;
         note(&path, &content);
         Ok(content)
     };
-    let mut parsed = parse(&path.display().to_string(), text, &load)?;
+    let mut parsed = parse(&called(path), text, &load)?;
     parsed.warnings.extend(exposed.into_inner().iter().map(|path| warning(path)));
     Ok(parsed)
 }
@@ -110,14 +141,14 @@ fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
 /// # Errors
 /// When the configuration itself cannot be read.
 pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
-    let text = std::fs::read(path)?;
+    let text = read_bytes(path)?;
     let files = RefCell::new(Vec::new());
     let load = |wanted: &Path| {
         let content = std::fs::read(find(path, wanted)).map_err(|error| error.to_string());
         files.borrow_mut().push((wanted.to_owned(), content.clone()));
         content
     };
-    let parsed = parse(&path.display().to_string(), &text, &load);
+    let parsed = parse(&called(path), &text, &load);
     if let Ok(Parsed { config, .. }) = &parsed
         && let KeyPassword::File(password) = &config.tls.key_password
     {
@@ -161,7 +192,7 @@ pub(crate) fn parse_gathered(path: &Path, gathered: &Gathered) -> Result<Parsed,
         Some((_, content)) => content.clone(),
         None => Err("it was not read with the configuration".to_owned()),
     };
-    parse(&path.display().to_string(), &gathered.text, &load)
+    parse(&called(path), &gathered.text, &load)
 }
 
 /// Whether a file holds a private or shared key. PKCS#12 files are known by their names.

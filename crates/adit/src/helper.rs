@@ -13,10 +13,23 @@ pub(crate) const NAME: &str = "helper";
 
 /// Open files, run scripts and set up the network for a tunnel: only for `adit up`
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The options that are the configuration, in place of a file: its lines
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    options: Option<String>,
+}
+
+/// What a process says to its helper on the helper's command line.
+pub(crate) fn arguments() -> Vec<String> {
+    let options = configuration::command_line().map(|text| vec!["--options".to_owned(), text.to_owned()]);
+    std::iter::once(NAME.to_owned()).chain(options.unwrap_or_default()).collect()
+}
 
 /// Runs the command.
-pub(crate) fn run(_: Args) -> ExitCode {
+pub(crate) fn run(args: Args) -> ExitCode {
+    if let Some(text) = args.options {
+        configuration::use_command_line(text);
+    }
     // It ends when the tunnel does, not before: a service manager tells all of us to stop at once.
     let unheard = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2] {

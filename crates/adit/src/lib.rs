@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod add_client;
+mod background;
 mod bench;
 mod check;
 mod configuration;
@@ -16,6 +17,7 @@ mod helper;
 mod init;
 mod kill_switch;
 mod log;
+mod openvpn;
 mod renew;
 mod revoke;
 mod setup;
@@ -43,6 +45,8 @@ enum Command {
     Revoke(revoke::Args),
     Check(check::Args),
     Up(up::Args),
+    #[command(name = "openvpn")]
+    OpenVpn(openvpn::Args),
     #[command(name = "wireguard")]
     WireGuard(wireguard::daemon::Args),
     KillSwitch(kill_switch::Args),
@@ -55,10 +59,15 @@ enum Command {
 }
 
 /// Runs the command line of this process, and gives its exit code. If it is called by a name of [`main_of_wireguard`]'s, that
-/// of that program.
+/// of that program; by one that begins with `openvpn`, that of `adit openvpn`.
 pub fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|program| wireguard::daemon::is_called(&program)) {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    if wireguard::daemon::is_called(&program) {
         return wireguard::daemon::main();
+    }
+    if openvpn::is_called(&program) {
+        return openvpn::main(words.collect());
     }
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
@@ -67,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Revoke(args) => revoke::run(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
+        Command::OpenVpn(args) => openvpn::run(args),
         Command::WireGuard(args) => wireguard::daemon::run(&args),
         Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),

@@ -1,5 +1,6 @@
 //! The log of a running tunnel. Lines are written by a thread of their own: [`writer`].
 
+mod manner;
 mod syslog;
 mod writer;
 
@@ -13,9 +14,8 @@ use std::time::Duration;
 
 use adit_config::openvpn::{Log, Process};
 use adit_core::{Severity, TableUsage, escaped};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
+pub(crate) use manner::Manner;
 use syslog::Syslog;
 use writer::{Line, Sink, Writer};
 
@@ -37,6 +37,7 @@ struct Shared {
     writer: Arc<Writer>,
     /// The tunnel's name, which begins each line where the process runs several tunnels.
     name: Option<String>,
+    manner: Manner,
     /// Lines go where the user who started the tunnel does not see them (a file or the system's log).
     elsewhere: bool,
     /// What takes the lines does not stamp them itself.
@@ -61,29 +62,38 @@ impl Drop for FlushOnDrop {
 
 /// The logs of one process. Tunnels whose configurations name the same place write there in turn.
 #[derive(Default)]
-pub(crate) struct Logs(Vec<(Option<Log>, Arc<Writer>)>);
+pub(crate) struct Logs {
+    places: Vec<(Option<Log>, Arc<Writer>)>,
+    manner: Manner,
+}
 
 impl Logs {
+    /// Logs of that manner.
+    pub(crate) fn of(manner: Manner) -> Self {
+        Logs { places: Vec::new(), manner }
+    }
+
     /// The log as the configuration has it: the standard error, a file, or the system's log. `name` begins each line.
     pub(crate) fn open(&mut self, process: &Process, name: Option<&str>) -> io::Result<Logger> {
         let writer =
-            match self.0.iter().find(|(place, _)| is_same_place(place.as_ref(), process.log.as_ref())) {
+            match self.places.iter().find(|(place, _)| is_same_place(place.as_ref(), process.log.as_ref())) {
                 Some((_, writer)) => Arc::clone(writer),
                 None => {
-                    let writer = Arc::new(Writer::start(sink(process.log.as_ref())?)?);
-                    self.0.push((process.log.clone(), Arc::clone(&writer)));
+                    let writer = Arc::new(Writer::start(sink(process.log.as_ref(), self.manner)?)?);
+                    self.places.push((process.log.clone(), Arc::clone(&writer)));
                     writer
                 }
             };
         let may_be_stamped = match &process.log {
             Some(Log::File { .. }) => true,
             // The journal and the system's log stamp each line themselves.
-            None => std::env::var_os("JOURNAL_STREAM").is_none(),
+            None => self.manner != Manner::Adit || std::env::var_os("JOURNAL_STREAM").is_none(),
             Some(Log::Syslog(_)) => false,
         };
         let shared = Shared {
             writer,
             name: name.map(str::to_owned),
+            manner: self.manner,
             elsewhere: process.log.is_some(),
             may_be_stamped,
             stamped: may_be_stamped && process.stamps,
@@ -104,11 +114,14 @@ fn is_same_place(one: Option<&Log>, other: Option<&Log>) -> bool {
     }
 }
 
-fn sink(log: Option<&Log>) -> io::Result<Sink> {
+fn sink(log: Option<&Log>, manner: Manner) -> io::Result<Sink> {
     Ok(match log {
         Some(Log::File { path, append }) => Sink::File(open(path, *append)?),
-        Some(Log::Syslog(name)) => Sink::System(Syslog::new(name.as_deref().unwrap_or("adit"))),
-        None => Sink::Errors,
+        Some(Log::Syslog(name)) => Sink::System(Syslog::new(name.as_deref().unwrap_or(manner.program()))),
+        None => match manner {
+            Manner::Adit => Sink::Errors,
+            Manner::OpenVpn { errors_apart, .. } => Sink::Output { errors_apart },
+        },
     })
 }
 
@@ -171,6 +184,11 @@ impl Logger {
         self.shared().elsewhere
     }
 
+    /// How lines look.
+    pub(crate) fn manner(&self) -> Manner {
+        self.shared().manner
+    }
+
     /// Has all lines written at the end of the program, also when it panics.
     pub(crate) fn flush_on_drop(&self) -> FlushOnDrop {
         FlushOnDrop(self.clone())
@@ -213,13 +231,7 @@ impl Shared {
         if let Some(listener) = &mut self.listener {
             listener(severity, text);
         }
-        let mark = match severity {
-            Severity::Debug => "debug: ",
-            Severity::Info => "",
-            Severity::Warning => "warning: ",
-            Severity::Error => "error: ",
-        };
-        let start = if self.stamped { format!("{} {mark}", stamp()) } else { mark.to_owned() };
+        let start = self.manner.start(severity, self.stamped);
         let text = match &self.name {
             Some(name) => format!("{name}: {text}"),
             None => text.to_owned(),
@@ -237,12 +249,6 @@ fn open(path: &Path, append: bool) -> io::Result<File> {
         options.clone().write(true).truncate(true).open(path)?;
     }
     options.append(true).open(path)
-}
-
-/// The time in UTC, to the second.
-fn stamp() -> String {
-    let now = OffsetDateTime::now_utc();
-    now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()
 }
 
 #[cfg(test)]

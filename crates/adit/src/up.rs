@@ -19,6 +19,7 @@ mod management;
 mod notify;
 mod observer;
 mod offloads;
+mod openvpn_lines;
 mod peer_names;
 mod plan;
 pub(crate) mod privileges;
@@ -37,12 +38,14 @@ mod tunnel;
 mod unlock;
 mod wireguard;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use adit_io::MAX_WORKERS;
 
+use crate::configuration::Dialect;
 use crate::exit;
+use crate::log::Manner;
 pub(crate) use conflicts::check as contradictions;
 pub(crate) use expiry::Expiry;
 pub(crate) use privileges::Confinement;
@@ -79,6 +82,29 @@ pub(crate) struct Args {
     /// Do not confine the running tunnels (Landlock, seccomp): for debugging alone
     #[arg(long)]
     no_sandbox: bool,
+    /// How the log looks.
+    #[arg(skip)]
+    manner: Manner,
+    /// Another process waits until the tunnel is set up: this one goes on in the background.
+    #[arg(skip)]
+    in_background: bool,
+}
+
+impl Args {
+    /// One tunnel, as OpenVPN runs it.
+    pub(crate) fn one(file: PathBuf, manner: Manner, in_background: bool) -> Self {
+        Args {
+            files: vec![file],
+            exit_with_first: false,
+            resolv_conf: None,
+            kill_switch: None,
+            offloads: offloads::OffloadArgs::default(),
+            workers: 1,
+            no_sandbox: false,
+            manner,
+            in_background,
+        }
+    }
 }
 
 /// What the kill switch keeps in.
@@ -92,7 +118,7 @@ enum KillSwitchScope {
 
 /// Why a tunnel does not come up, or ended unasked.
 #[derive(Debug)]
-enum Failure {
+pub(crate) enum Failure {
     /// The configuration is wrong: one problem a line.
     Configuration(String),
     /// Something in the world stood in the way.
@@ -115,6 +141,22 @@ impl Failure {
             Failure::World(why) => exit::failure(why),
         }
     }
+}
+
+/// Reads and checks a configuration.
+///
+/// # Errors
+/// When it is wrong, or cannot be read.
+pub(crate) fn read(file: &Path) -> Result<Dialect, Failure> {
+    tunnel::read(file)
+}
+
+/// Runs the tunnel of [`Args::one`], with the configuration of its file, until it ends.
+///
+/// # Errors
+/// Why it did not come up, or ended unasked.
+pub(crate) fn run_one(args: &Args, dialect: Dialect) -> Result<(), Failure> {
+    args.files.first().map_or(Ok(()), |file| host::run_read(args, file, dialect))
 }
 
 /// Runs the command.

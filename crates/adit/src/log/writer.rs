@@ -18,6 +18,11 @@ const MAX_BYTES: usize = 1 << 20;
 /// Where lines go.
 pub(super) enum Sink {
     Errors,
+    /// The standard output.
+    Output {
+        /// Errors go to the standard error.
+        errors_apart: bool,
+    },
     File(File),
     System(Syslog),
 }
@@ -28,7 +33,10 @@ impl Sink {
         // In one piece: the standard error is not buffered, and each part would be a system call.
         let whole = || format!("{}{}\n", line.start, line.text);
         let _ = match self {
-            Sink::Errors => io::stderr().write_all(whole().as_bytes()),
+            Sink::Output { errors_apart } if !*errors_apart || line.severity < Severity::Error => {
+                io::stdout().write_all(whole().as_bytes())
+            }
+            Sink::Errors | Sink::Output { .. } => io::stderr().write_all(whole().as_bytes()),
             Sink::File(file) => file.write_all(whole().as_bytes()),
             Sink::System(log) => {
                 log.write(line.severity, &line.text).or_else(|_| io::stderr().write_all(whole().as_bytes()))

@@ -17,7 +17,7 @@ use super::notify;
 use super::signals::{Order, StartupSignals};
 use super::startup::{Member, Rights, Startup};
 use super::tunnel::{self, Tunnel};
-use super::{Args, Failure, KillSwitchScope, wireguard};
+use super::{Args, Failure, KillSwitchScope, openvpn_lines, wireguard};
 use crate::configuration::Dialect;
 use crate::exit;
 use crate::log::{Logger, Logs};
@@ -42,14 +42,21 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
     forbid_core_files()?;
     let dialect = tunnel::read(file)?;
-    let mut log = open_log(&mut Logs::default(), &dialect, None)?;
+    run_read(args, file, dialect)
+}
+
+/// Runs the only tunnel of the process.
+pub(super) fn run_read(args: &Args, file: &Path, dialect: Dialect) -> Result<(), Failure> {
+    let mut log = open_log(&mut Logs::of(args.manner), &dialect, None)?;
+    openvpn_lines::begin(&mut log);
     check_kill_switch(args, &[(file, &dialect)])?;
     turn_kill_switch_on(args, &mut log)?;
     // Names are looked up later.
     Routing::recover();
     notify::connect();
     let rights = rights(args, std::iter::once(&dialect));
-    let startup = Startup::new(watch_signals()?, 1, rights, log.clone());
+    let mut startup = Startup::new(watch_signals()?, 1, rights, log.clone());
+    startup.in_background = args.in_background;
     let readable = Readable { file, name: stem(file), dialect };
     Any::new(args, readable, (log, false), None).run(startup.member())
 }

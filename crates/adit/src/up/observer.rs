@@ -8,8 +8,9 @@ use super::clients::Clients;
 use super::credentials::CredentialPrompt;
 use super::management::Watcher;
 use super::notify::Notifier;
+use super::openvpn_lines;
 use super::scripts::Scripts;
-use crate::log::Logger;
+use crate::log::{Logger, Manner};
 use crate::status::StatusSource;
 
 /// Writes events to the log, and does what the protocol asks of the program.
@@ -42,6 +43,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
         if let Some(watcher) = &mut self.watcher {
             watcher.event(event);
         }
+        openvpn_lines::tell(event, self.clients.is_some(), &mut self.log);
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
             Event::Up(settings) => {
@@ -75,7 +77,10 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             }
             Event::Ended(Ended::Shutdown) => {
                 self.notifier.stopping();
-                self.log.log(Severity::Info, "ended on request");
+                // In OpenVPN's manner, its own line has said so and is the last one.
+                if self.log.manner() == Manner::Adit {
+                    self.log.log(Severity::Info, "ended on request");
+                }
             }
             // `adit up` says why as its last word.
             Event::Ended(Ended::Failed(_)) | Event::Open { .. } | Event::Close { .. } => {}

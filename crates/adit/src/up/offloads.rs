@@ -17,7 +17,7 @@ pub(crate) enum Offload {
 }
 
 /// Do without what helps speed and this system gets wrong
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct OffloadArgs {
     /// Do without this offload; may be given several times, or with several names and commas
     #[arg(long, value_name = "OFFLOAD", value_delimiter = ',')]

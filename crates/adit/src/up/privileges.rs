@@ -88,7 +88,8 @@ pub(super) fn start_helper(policy: Policy) -> Result<Helper, String> {
     let start = || {
         let mut command = Command::new(std::env::current_exe()?);
         // What a terminal sends to all of us is for the tunnel alone.
-        command.arg(helper::NAME).process_group(0);
+        // The program may have the name of another personality.
+        command.arg0("adit").args(helper::arguments()).process_group(0);
         Helper::start(command, policy)
     };
     start().map_err(|error: std::io::Error| format!("the helper process cannot be started: {error}"))

@@ -12,6 +12,7 @@ use super::notify;
 use super::privileges::{self, Confinement};
 use super::signals::{self, Order, Receiver, StartupSignals, Tunnels};
 use super::terminal::Terminal;
+use crate::background;
 use crate::log::Logger;
 
 /// What the tunnels of a process share until they run.
@@ -22,6 +23,8 @@ pub(super) struct Startup {
     pub(super) tunnels: Tunnels,
     /// Which rights were given up, once they were.
     pub(super) confinement: Confinement,
+    /// Another process waits until all tunnels are set up.
+    pub(super) in_background: bool,
     rights: Rights,
     log: Logger,
     state: Mutex<State>,
@@ -65,6 +68,7 @@ impl Startup {
             early,
             tunnels: Tunnels::default(),
             confinement: Confinement::default(),
+            in_background: false,
             rights,
             log,
             state: Mutex::new(state),
@@ -105,7 +109,11 @@ impl Startup {
 
     /// Gives up the rights of the process.
     fn confine(&self, account: Option<&Account>) -> Result<(), String> {
-        Terminal::keep();
+        if self.in_background {
+            background::leave_session()?;
+        } else {
+            Terminal::keep();
+        }
         let confined = match self.rights {
             Rights::All { sandbox } => privileges::confine(account, sandbox)?,
             Rights::Superuser => privileges::confine_with_files()?,
@@ -132,6 +140,9 @@ impl Startup {
         // It is set here alone.
         let _ = self.confinement.set(confined);
         notify::ready();
+        if self.in_background {
+            background::ready();
+        }
         Ok(())
     }
 }

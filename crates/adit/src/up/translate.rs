@@ -165,6 +165,7 @@ pub(super) fn client_params(
         local: local_settings(config, client),
         peer_info: client.peer_info.clone(),
         tls_exit: client.tls_exit,
+        ends_when_lost: client.ends_when_lost,
         max_pushed_mtu: client.max_pushed_mtu,
         auth: client.auth.as_ref().map(client_options::user_auth),
         pull: client.pull,
