@@ -12,10 +12,13 @@
 //! AllowedIPs = 0.0.0.0/0, ::/0
 //! ```
 //!
+//! adit's own settings are comments to others: `#adit: key = value` (`wireguard/directives.rs`).
+//!
 //! Sections and keys are read in any case, and what follows `#` is a comment, except in the commands of hooks, as in
 //! wg-quick since 2025. All problems of a file are found before any is reported.
 
 mod advice;
+mod directives;
 mod model;
 mod read;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use adit_core::IpNet;
 use subtle::ConstantTimeEq as _;
@@ -45,6 +46,12 @@ pub struct Interface {
     pub post_down: Vec<String>,
     /// `SaveConfig`: the file is written anew from the running state when the interface goes down.
     pub save_config: bool,
+    /// `client-connect`: the program, and its arguments, that is asked about a peer that connects.
+    pub client_connect: Option<Vec<String>>,
+    /// `client-disconnect`: the program, and its arguments, that is told of a peer that has disconnected.
+    pub client_disconnect: Option<Vec<String>>,
+    /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
+    pub directives: Vec<String>,
 }
 
 /// Where the routes of allowed IPs go.
@@ -62,7 +69,7 @@ pub enum Table {
 }
 
 /// A peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// The line of its section, from 1.
     pub line: u32,
@@ -76,6 +83,14 @@ pub struct Peer {
     pub endpoint: Option<Endpoint>,
     /// `PersistentKeepalive` in seconds; 0 (`off`): none.
     pub persistent_keepalive: Option<u16>,
+    /// `name`: what its owner calls it.
+    pub name: Option<String>,
+    /// `expires`: from when on it is refused, since 1970-01-01T00:00:00Z.
+    pub expires: Option<Duration>,
+    /// `session-limit`: how long after its first handshake it is refused, until it is allowed anew.
+    pub session_limit: Option<Duration>,
+    /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
+    pub directives: Vec<String>,
 }
 
 /// A prefix behind a peer, without bits beyond its length.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use adit_core::printable;
 
 use super::advice::{self, Claim};
+use super::directives::{self, Comment};
 use super::model::{AllowedIp, Config, Interface, Peer};
 use super::values::{self, Value};
 use crate::{Disposition, Failure, Fingerprint, Kind, Problem};
@@ -37,6 +38,8 @@ pub fn parse(text: &[u8], file: &str) -> Result<Parsed, Failure> {
     }
     reader.finish()
 }
+
+const NO_SECTION: &str = "it stands before any section; [Interface] or [Peer] comes first";
 
 #[derive(Default)]
 enum Section {
@@ -78,6 +81,14 @@ impl Reader<'_> {
 
     fn line(&mut self, number: u32, raw: &str) {
         let uncommented = raw.split('#').next().unwrap_or_default().trim();
+        match directives::comment(raw) {
+            Comment::Ours(text) => return self.directive(number, text),
+            Comment::Behind if !is_hook(uncommented) => {
+                let text = "a setting of adit stands on a line of its own".to_owned();
+                return self.problem(Some(number), text);
+            }
+            Comment::Plain | Comment::Behind => {}
+        }
         if uncommented.is_empty() {
             return;
         }
@@ -96,14 +107,32 @@ impl Reader<'_> {
         let taken = match self.section {
             Section::Interface => self.interface_key(number, key, value, whole),
             Section::Peer => self.peer_key(number, key, value),
-            Section::None | Section::Unknown => {
-                Err("it stands before any section; [Interface] or [Peer] comes first".to_owned())
-            }
+            Section::None | Section::Unknown => Err(NO_SECTION.to_owned()),
         };
         match taken {
             Ok(remark) => self.used(number, (key, whole), remark),
             Err(why) => self.problem(Some(number), format!("{}: {why}", shown(key))),
         }
+    }
+
+    /// A setting of adit's own.
+    fn directive(&mut self, number: u32, text: &str) {
+        let taken = match self.section {
+            Section::Interface => directives::of_interface(&mut self.interface, text),
+            Section::Peer => self.draft_peer(number).map_or(Ok(()), |peer| directives::of_peer(peer, text)),
+            Section::None => Err(NO_SECTION.to_owned()),
+            Section::Unknown => return,
+        };
+        match taken {
+            Ok(()) => self.used(number, (directives::key(text), text), String::new()),
+            Err(why) => self.problem(Some(number), why),
+        }
+    }
+
+    /// The peer that the lines are about.
+    fn draft_peer(&mut self, number: u32) -> Option<&mut Peer> {
+        let draft = self.drafts.last_mut()?;
+        Some(draft.peer.get_or_insert_with(|| Peer { line: number, ..Peer::default() }))
     }
 
     fn begin(&mut self, number: u32, line: &str) {
@@ -164,14 +193,7 @@ impl Reader<'_> {
 
     fn peer_key(&mut self, number: u32, key: &str, value: &str) -> Result<String, String> {
         let Some(draft) = self.drafts.last_mut() else { return Ok(String::new()) };
-        let peer = draft.peer.get_or_insert(Peer {
-            line: number,
-            public_key: [0; 32],
-            preshared_key: None,
-            allowed_ips: Vec::new(),
-            endpoint: None,
-            persistent_keepalive: None,
-        });
+        let peer = draft.peer.get_or_insert_with(|| Peer { line: number, ..Peer::default() });
         let compact = without_space(value);
         match key.to_ascii_lowercase().as_str() {
             "publickey" => {
@@ -231,6 +253,12 @@ impl Reader<'_> {
     }
 }
 
+/// Hooks keep what looks like a comment.
+fn is_hook(line: &str) -> bool {
+    let key = line.split_once('=').map_or("", |(key, _)| key.trim());
+    ["PreUp", "PostUp", "PreDown", "PostDown"].iter().any(|hook| hook.eq_ignore_ascii_case(key))
+}
+
 fn set<T>(place: &mut Option<T>, value: Value<T>) -> Result<(), String> {
     *place = Some(value.map_err(str::to_owned)?);
     Ok(())
@@ -279,7 +307,7 @@ fn without_space(value: &str) -> zeroize::Zeroizing<String> {
 
 /// A word of the file for a message, without what commands a terminal. A key has 43 characters or more, with or without
 /// the `=` at its end: it may stand anywhere by mistake, and is not shown.
-fn shown(word: &str) -> String {
+pub(super) fn shown(word: &str) -> String {
     const LONGEST: usize = 40;
     if word.len() <= LONGEST { printable(word) } else { "a word that is too long for this place".to_owned() }
 }
