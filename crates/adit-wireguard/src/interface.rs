@@ -91,6 +91,11 @@ impl Interface {
         self.ids.get(key).copied()
     }
 
+    /// What is known of the peer with that key.
+    pub fn peer(&self, key: &PublicKey) -> Option<PeerDetail> {
+        self.peers.get(&self.peer_id(key)?).map(|peer| peer.detail())
+    }
+
     /// Runs something on a peer, and sees to its timers afterwards.
     fn with_peer<R>(&mut self, id: PeerId, run: impl FnOnce(&mut Peer, &mut Shared) -> R) -> Option<R> {
         let peer = self.peers.get_mut(&id)?;

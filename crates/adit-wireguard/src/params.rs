@@ -104,6 +104,8 @@ pub struct PeerChange {
     pub allowed_ips: Vec<AllowedIp>,
     /// The greatest timestamp that was received from it in an earlier run ([`crate::PeerDetail::last_timestamp`]).
     pub last_timestamp: Option<Tai64n>,
+    /// Whether it is blocked: what it has ends, and no handshake with it begins or is answered. A new peer is not.
+    pub blocked: Option<bool>,
 }
 
 impl PeerChange {
@@ -119,6 +121,7 @@ impl PeerChange {
             replace_allowed_ips: false,
             allowed_ips: Vec::new(),
             last_timestamp: None,
+            blocked: None,
         }
     }
 }

@@ -65,6 +65,7 @@ pub(crate) struct Peer {
     /// When the last initiation was taken.
     initiation_taken: Option<Instant>,
     last_timestamp: Option<Tai64n>,
+    blocked: bool,
     /// A packet waits for a session or a path.
     wanted: bool,
     up: Option<Up>,
@@ -104,6 +105,7 @@ impl Peer {
             handshake_sent: None,
             initiation_taken: None,
             last_timestamp: None,
+            blocked: false,
             wanted: false,
             up: None,
             received: Bytes::default(),
@@ -199,6 +201,14 @@ impl Peer {
         self.last_timestamp = self.last_timestamp.max(Some(timestamp));
     }
 
+    /// Blocks the peer, or lets it connect again.
+    pub(crate) fn set_blocked(&mut self, shared: &mut Shared, blocked: bool) {
+        self.blocked = blocked;
+        if blocked {
+            self.wipe(shared, "it is blocked");
+        }
+    }
+
     /// The configuration of the peer was changed: what waited may go now.
     pub(crate) fn configured(&mut self, shared: &mut Shared, keepalive: bool) {
         if keepalive {
@@ -289,6 +299,7 @@ impl Peer {
             persistent_keepalive: self.persistent_keepalive,
             allowed_ips: self.allowed_ips.iter().copied().collect(),
             last_timestamp: self.last_timestamp,
+            blocked: self.blocked,
         }
     }
 

@@ -106,6 +106,8 @@ pub struct PeerDetail {
     pub allowed_ips: Vec<IpNet>,
     /// The greatest timestamp received from it, to be saved over a restart.
     pub last_timestamp: Option<Tai64n>,
+    /// It is blocked ([`crate::PeerChange::blocked`]).
+    pub blocked: bool,
 }
 
 /// All of an interface, its secrets included: what the cross-platform interface's `get` operation shows.

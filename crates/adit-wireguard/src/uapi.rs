@@ -174,6 +174,8 @@ fn peer_line(peer: &mut PeerChange, key: &str, value: &str) -> Result<(), Refusa
         }
         "remove" => peer.remove = is_true(key, value)?,
         "update_only" => peer.update_only = is_true(key, value)?,
+        // Ours: upstream's interface has no such key, and `wg` never sends it.
+        "adit_blocked" => peer.blocked = Some(boolean(key, value)?),
         "protocol_version" if value == "1" => {}
         "protocol_version" => return Err(Refusal::invalid(key, "1")),
         _ => return Err(unknown(key, "a peer")),
@@ -189,6 +191,14 @@ fn unknown(key: &str, of: &str) -> Refusal {
 
 fn is_true(key: &str, value: &str) -> Result<bool, Refusal> {
     if value == "true" { Ok(true) } else { Err(Refusal::invalid(key, "only the value true")) }
+}
+
+fn boolean(key: &str, value: &str) -> Result<bool, Refusal> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Refusal::invalid(key, "true or false")),
+    }
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str, right: &str) -> Result<T, Refusal> {

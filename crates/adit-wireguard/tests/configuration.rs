@@ -4,6 +4,7 @@ mod support;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use adit_core::{Event, IpNet, Path, PeerId, Protocol};
 use adit_wireguard::{
@@ -11,7 +12,7 @@ use adit_wireguard::{
     Request, Sockets,
 };
 use support::plane::Ledger;
-use support::{End, at, outer, params, path, peer, public};
+use support::{End, Pair, at, outer, params, path, peer, public};
 
 fn net(text: &str) -> IpNet {
     text.parse().expect("a network")
@@ -239,4 +240,33 @@ fn indices_are_random_and_steered() {
         assert!(word.abs_diff(last) > 1000, "neighbours");
         last = word;
     }
+}
+
+/// What `adit_blocked` does.
+#[test]
+fn a_blocked_peer_has_no_session_and_gets_none() {
+    let mut pair = Pair::new();
+    let set = |pair: &mut Pair, blocked| {
+        let change = PeerChange { blocked: Some(blocked), ..PeerChange::new(public(2)) };
+        let now = pair.now;
+        pair.ends[0].configure(now, Changes { peers: vec![change], ..Changes::default() });
+    };
+    let is_blocked = |pair: &Pair| pair.ends[0].machine.peer(&public(2)).expect("a peer").blocked;
+    assert!(pair.passes(0) && pair.passes(1) && !is_blocked(&pair));
+    set(&mut pair, true);
+    assert!(is_blocked(&pair) && pair.ends[0].machine.peers().is_empty());
+    pair.run(Duration::from_secs(20));
+    assert!(!pair.passes(0) && !pair.passes(1));
+    pair.run(Duration::from_secs(200));
+    assert!(!pair.passes(0) && !pair.passes(1));
+    set(&mut pair, false);
+    pair.run(Duration::from_secs(12));
+    assert!(pair.passes(0) && pair.passes(1));
+    // A peer that is added anew is not blocked.
+    set(&mut pair, true);
+    let remove = PeerChange { remove: true, ..PeerChange::new(public(2)) };
+    let changes = vec![remove, PeerChange::new(public(2))];
+    let now = pair.now;
+    pair.ends[0].configure(now, Changes { peers: changes, ..Changes::default() });
+    assert!(!is_blocked(&pair));
 }

@@ -7,6 +7,7 @@
 mod add_client;
 mod background;
 mod bench;
+mod block;
 mod check;
 mod configuration;
 mod demo;
@@ -43,6 +44,8 @@ enum Command {
     AddClient(add_client::Args),
     Renew(renew::Args),
     Revoke(revoke::Args),
+    Block(block::Block),
+    Allow(block::Allow),
     Check(check::Args),
     Up(up::Args),
     #[command(name = "openvpn")]
@@ -74,6 +77,8 @@ pub fn main() -> ExitCode {
         Command::AddClient(args) => add_client::run(args),
         Command::Renew(args) => renew::run(args),
         Command::Revoke(args) => revoke::run(args),
+        Command::Block(args) => block::block(args),
+        Command::Allow(args) => block::allow(args),
         Command::Check(args) => check::run(args),
         Command::Up(args) => up::run(args),
         Command::OpenVpn(args) => openvpn::run(args),

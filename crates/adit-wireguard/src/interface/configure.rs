@@ -139,6 +139,9 @@ impl Interface {
             if let Some(timestamp) = change.last_timestamp {
                 peer.set_last_timestamp(timestamp);
             }
+            if let Some(blocked) = change.blocked {
+                peer.set_blocked(shared, blocked);
+            }
             let keepalive = change.persistent_keepalive;
             let begins = keepalive.is_some_and(|seconds| peer.set_persistent_keepalive(shared, seconds));
             peer.configured(shared, begins);

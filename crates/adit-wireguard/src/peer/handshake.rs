@@ -29,6 +29,9 @@ impl Peer {
                 return;
             }
         }
+        if self.blocked {
+            return;
+        }
         let Some(path) = self.path else { return };
         if self.handshake_sent.is_some_and(|sent| shared.now - sent < REKEY_TIMEOUT) {
             return;
@@ -69,6 +72,9 @@ impl Peer {
         named: Named,
         message: &Initiation<'_>,
     ) -> Result<(), Rejected> {
+        if self.blocked {
+            return Err(Rejected::Unexpected("the peer is blocked"));
+        }
         let static_shared = self.static_shared(shared).map_err(|_| UNPROVED)?;
         let proved = named.prove(&static_shared, message).map_err(|_| UNPROVED)?;
         if self.last_timestamp.is_some_and(|last| proved.timestamp <= last) {

@@ -42,7 +42,9 @@ pub(crate) use self::endpoint::{Endpoint, Proto};
 pub(crate) use self::error::SetupError;
 pub(crate) use self::names::ClientName;
 pub(crate) use self::system_user::{Consent, SystemUser};
-pub(crate) use self::wireguard::{DEFAULT_DEVICE, DeviceName, MadeClient, WireGuardOptions};
+pub(crate) use self::wireguard::{
+    DEFAULT_DEVICE, DeviceName, MadeClient, Told, WireGuardOptions, tell_blocked,
+};
 
 use self::files::{Access, Existing, NewDirectory};
 use self::index::{Index, Kind};

@@ -20,9 +20,9 @@ use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
 pub(crate) use self::device::{DEFAULT_DEVICE, DeviceName};
+pub(crate) use self::running::{Told, tell_blocked};
 
 use self::layout::Layout;
-use self::running::Told;
 use super::files::{self, Access, Existing};
 use super::index::Peer;
 use super::qr::Code;

@@ -43,6 +43,9 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The exit code by which a script puts its answer off.
 const DEFERRED: i32 = 2;
 
+/// Takes what came of a script.
+pub(super) type Answer = Box<dyn Fn(ScriptId, ScriptOutcome) + Send>;
+
 enum Job {
     Run { script: Box<Script>, device: String },
     Forget(ScriptId),
@@ -76,11 +79,16 @@ impl Scripts {
         handle: Handle<P>,
         launcher: ScriptLauncher,
     ) -> io::Result<Self> {
-        let (jobs, receiver) = mpsc::channel();
         let answer = move |id, outcome| {
             handle.reply(Reply::ScriptDone { id, outcome });
         };
-        let runner = Runner::new(Box::new(answer), launcher);
+        Self::answering(Box::new(answer), launcher)
+    }
+
+    /// The same, with another way to tell what comes of a script.
+    pub(super) fn answering(answer: Answer, launcher: ScriptLauncher) -> io::Result<Self> {
+        let (jobs, receiver) = mpsc::channel();
+        let runner = Runner::new(answer, launcher);
         let usage = Arc::clone(&runner.usage);
         let work = move || runner.run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
@@ -158,7 +166,7 @@ fn call(script: &Script, device: String, beside: Option<u64>) -> ScriptCall {
 }
 
 struct Runner {
-    answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>,
+    answer: Answer,
     waiting: Queue,
     usage: Arc<Mutex<TableUsage>>,
     running: Vec<Running>,
@@ -169,7 +177,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(answer: Box<dyn Fn(ScriptId, ScriptOutcome) + Send>, launcher: ScriptLauncher) -> Self {
+    fn new(answer: Answer, launcher: ScriptLauncher) -> Self {
         let waiting = Queue::new();
         Runner {
             answer,

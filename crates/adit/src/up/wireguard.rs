@@ -1,6 +1,7 @@
 //! One of wg-quick's files as a tunnel of the process: what `wg-quick up` does, then the interface itself, then what
 //! `wg-quick down` does (wg-quick(8)).
 
+mod access;
 mod hooks;
 mod names;
 mod network;
@@ -13,9 +14,10 @@ use std::sync::Arc;
 
 use adit_config::wireguard::{self as file, Parsed};
 use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
-use adit_io::{DriverError, Handle, Netlink, TunConfig};
+use adit_io::{DriverError, Handle, Netlink, Scripts, TunConfig};
 use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PresharedKey, PrivateKey, PublicKey};
 
+use self::access::Access;
 use self::hooks::{Hooks, Moment};
 use self::names::Endpoints;
 use self::orders::Orders;
@@ -78,12 +80,20 @@ impl Tunnel<'_> {
         tunnel.listen(socket).map_err(no_thread)?;
         let mut policy = tunnel.driver().policy(true);
         // The firewall's rules are set by `nft`.
+        let config = &self.parsed.config;
+        policy.scripts = programs(&config.interface);
+        let has_programs = policy.scripts.is_some();
         policy.without_sandbox |= self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
         let helper = privileges::start_helper(policy).map_err(Failure::World)?;
         let access = helper.access();
         tunnel.driver().use_helper(access, true).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
-        let holds = Holds { config: self.parsed.config.clone(), settings };
+        let launcher = has_programs.then(|| helper.access().scripts()).transpose().map_err(no_helper)?;
+        let beside = (tunnel.orders(), self.log.clone());
+        let access = Access::start(config, &interface, launcher, beside).map_err(no_thread)?;
+        let words = access.words();
+        tunnel.watch(Box::new(move |event| words.event(event)));
+        let holds = Holds { config: config.clone(), settings, access: access.words() };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
         let _socket = self.show(tunnel.orders().handle(), member);
@@ -100,6 +110,7 @@ impl Tunnel<'_> {
         };
         let ended = tunnel.run(Box::new(begin));
         notifier.stopping();
+        drop(access);
         drop(helper);
         orders.post_down();
         orders.failure().map_or_else(|| outcome(ended), Err)
@@ -193,6 +204,7 @@ fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
         ),
         endpoint: endpoints.get(&peer.line).copied(),
         persistent_keepalive: peer.persistent_keepalive,
+        blocked: access::has_expired(peer).then_some(true),
         replace_allowed_ips: true,
         allowed_ips: peer.allowed_ips.iter().map(allowed_ip).collect(),
         ..PeerChange::new(PublicKey(peer.public_key))
@@ -204,6 +216,17 @@ fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
         replace_peers: true,
         peers: peers.iter().map(peer).collect(),
     }
+}
+
+/// The programs that the file has run, if there are any.
+fn programs(interface: &file::Interface) -> Option<Scripts> {
+    let commands = access::commands(interface);
+    (!commands.is_empty()).then(|| Scripts {
+        commands,
+        variables: Vec::new(),
+        prefixes: Vec::new(),
+        directory: std::env::temp_dir(),
+    })
 }
 
 fn allowed_ip(change: &file::AllowedIp) -> AllowedIp {

@@ -27,7 +27,7 @@ use self::observer::InterfaceObserver;
 use self::timestamps::TimestampFile;
 use crate::log::Logger;
 
-pub(crate) use self::observer::Begin;
+pub(crate) use self::observer::{Begin, Watch};
 pub(crate) use self::orders::Orders;
 pub(crate) use self::uapi::{UapiSocket, socket_path};
 
@@ -68,6 +68,7 @@ pub(crate) struct Tunnel {
     timestamps: TimestampFile,
     uapi: Option<uapi::Server>,
     pool: Option<SharedPool>,
+    watch: Option<Watch>,
     log: Logger,
 }
 
@@ -107,7 +108,7 @@ impl Tunnel {
         };
         let orders = Orders::new(driver.handle());
         let pool = shared.map(|shared| shared.pool);
-        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, pool, log })
+        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, pool, watch: None, log })
     }
 
     /// The driver, to which a helper may be given.
@@ -129,6 +130,11 @@ impl Tunnel {
         self.orders.clone()
     }
 
+    /// Has what happens at the interface told.
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
     /// Lets `wg` speak to the interface by this socket.
     ///
     /// # Errors
@@ -143,7 +149,7 @@ impl Tunnel {
     /// # Errors
     /// Why it could not begin, or go on.
     pub(crate) fn run(self, begin: Begin<'_>) -> Result<Ended, DriverError> {
-        let Tunnel { driver, params, orders, timestamps, uapi, pool, log } = self;
+        let Tunnel { driver, params, orders, timestamps, uapi, pool, watch, log } = self;
         let handle = driver.handle();
         let mut seed = Zeroizing::new([0; 32]);
         OsRng
@@ -156,7 +162,8 @@ impl Tunnel {
         }
         let _clock = ClockWatch::start(handle.clone()).map_err(DriverError::Start)?;
         let begin = Some(begin);
-        let mut observer = InterfaceObserver { log, handle, orders: orders.clone(), timestamps, pool, begin };
+        let mut observer =
+            InterfaceObserver { log, handle, orders: orders.clone(), timestamps, pool, watch, begin };
         let ended = driver.run(interface, &mut observer);
         orders.end();
         drop(uapi);

@@ -16,6 +16,8 @@ pub(super) struct InterfaceObserver<'a> {
     pub(super) timestamps: TimestampFile,
     /// The addresses of the tunnel's peers, if it has other endpoints.
     pub(super) pool: Option<SharedPool>,
+    /// Told of each event.
+    pub(super) watch: Option<Watch>,
     /// Called once, when all is set up.
     pub(super) begin: Option<Begin<'a>>,
 }
@@ -23,8 +25,14 @@ pub(super) struct InterfaceObserver<'a> {
 /// What is done when an interface is set up and has received nothing yet. An error ends it.
 pub(crate) type Begin<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
+/// What is told of each event of an interface.
+pub(crate) type Watch = Box<dyn Fn(&Event) + Send>;
+
 impl Observer<Interface> for InterfaceObserver<'_> {
     fn event(&mut self, event: &Event, tun_name: &str) {
+        if let Some(watch) = &self.watch {
+            watch(event);
+        }
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
             Event::Up(settings) => {

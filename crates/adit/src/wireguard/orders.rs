@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use adit_io::Handle;
-use adit_wireguard::{Changes, ConfigureError, Interface, Reply, Status};
+use adit_wireguard::{Changes, ConfigureError, Interface, PeerDetail, PublicKey, Reply, Status};
 
 /// Whether changes were made.
 type Outcome = Result<(), ConfigureError>;
@@ -54,12 +54,28 @@ impl Orders {
 
     /// All of the interface, its secrets included. `None` if it has ended.
     pub(crate) fn status(&self) -> Option<Status> {
-        let (sender, status) = mpsc::channel();
+        self.ask(Interface::status)
+    }
+
+    /// What is known of a peer. `None` if there is no such peer, or the interface has ended.
+    pub(crate) fn peer(&self, key: PublicKey) -> Option<PeerDetail> {
+        self.ask(move |interface| interface.peer(&key)).flatten()
+    }
+
+    /// Which of these peers are blocked; without those that are not there. `None` if the interface has ended.
+    pub(crate) fn blocked(&self, keys: Vec<PublicKey>) -> Option<Vec<(PublicKey, bool)>> {
+        self.ask(move |interface| {
+            keys.iter().filter_map(|key| Some((*key, interface.peer(key)?.blocked))).collect()
+        })
+    }
+
+    fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&Interface) -> T + Send + 'static) -> Option<T> {
+        let (sender, answer) = mpsc::channel();
         self.handle.inspect(Box::new(move |interface, _, _| {
             // Who asked may be gone.
-            let _ = sender.send(interface.status());
+            let _ = sender.send(ask(interface));
         }));
-        status.recv().ok()
+        answer.recv().ok()
     }
 
     /// What became of changes.

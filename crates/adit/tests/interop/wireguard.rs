@@ -10,6 +10,7 @@ mod linux;
 mod load;
 mod nat;
 mod others;
+mod peer_access;
 mod provisioned;
 mod running_files;
 mod traffic;

@@ -22,7 +22,7 @@ const ROOM: usize = 4 << 10;
 
 /// What became of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// The interface did it.
     Done,
     /// Nobody listens at the socket.
@@ -56,6 +56,14 @@ pub(super) fn addition(
     }
     order.push('\n');
     order
+}
+
+/// Blocks a peer of the interface whose socket is at `path`, or lets it connect again.
+///
+/// # Errors
+/// It runs, and did not do it: why.
+pub(crate) fn tell_blocked(path: &Path, key: PublicKey, blocked: bool) -> io::Result<Told> {
+    tell(path, &format!("set=1\npublic_key={}\nupdate_only=true\nadit_blocked={blocked}\n\n", hex(&key.0)))
 }
 
 /// Has the interface whose socket is at `path` carry out an order.

@@ -8,6 +8,7 @@ use adit_config::wireguard::{Config, Parsed, Table};
 use adit_core::{RouteTable, Severity, TunnelSettings};
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
+use super::access::Words;
 use super::names::{self, Endpoints};
 use super::{changes, network};
 use crate::configuration::{self, Dialect};
@@ -22,6 +23,8 @@ pub(super) struct Holds {
     pub(super) config: Config,
     /// What the system looks like.
     pub(super) settings: TunnelSettings,
+    /// What decides on the peers that may be connected.
+    pub(super) access: Words,
 }
 
 /// Reads the file and has the interface take what it says.
@@ -60,7 +63,8 @@ pub(super) fn reload(
     if settings != holds.settings {
         interface.handle().reply(Reply::Tunnel(settings.clone()));
     }
-    *holds = Holds { config, settings };
+    holds.access.config(&config);
+    (holds.config, holds.settings) = (config, settings);
     log.log(Severity::Info, format_args!("SIGHUP: {} holds", file.display()));
     Ok(())
 }
@@ -85,6 +89,8 @@ fn fixed(file: &Path, before: &Config, settings: &TunnelSettings, parsed: &Parse
         ("PostUp", old.post_up != new.post_up),
         ("PreDown", old.pre_down != new.pre_down),
         ("PostDown", old.post_down != new.post_down),
+        ("client-connect", old.client_connect != new.client_connect),
+        ("client-disconnect", old.client_disconnect != new.client_disconnect),
         ("AllowedIPs", first_default && !has_default(before)),
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use adit_config::wireguard::{Interface, Table};
+use adit_config::wireguard::{Config, Interface, Table};
 use adit_wireguard::{PeerStatus, Status};
 use zeroize::Zeroizing;
 
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 ///
 /// # Errors
 /// When it cannot be written; the old one is there then.
-pub(super) fn save(file: &Path, interface: &Interface, status: &Status) -> io::Result<()> {
+pub(super) fn save(file: &Path, config: &Config, status: &Status) -> io::Result<()> {
     // A link stays one, to the new file.
     let file = fs::canonicalize(file)?;
     let mut name = file.as_os_str().to_owned();
@@ -27,7 +27,7 @@ pub(super) fn save(file: &Path, interface: &Interface, status: &Status) -> io::R
         _ => {}
     }
     let mut output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    let written = output.write_all(text(interface, status).as_bytes()).and_then(|()| output.sync_all());
+    let written = output.write_all(text(config, status).as_bytes()).and_then(|()| output.sync_all());
     let renamed = written.and_then(|()| fs::rename(new, &file));
     if renamed.is_err() {
         let _ = fs::remove_file(new);
@@ -36,11 +36,11 @@ pub(super) fn save(file: &Path, interface: &Interface, status: &Status) -> io::R
 }
 
 /// The text. Writing to a string does not fail.
-fn text(interface: &Interface, status: &Status) -> Zeroizing<String> {
+fn text(config: &Config, status: &Status) -> Zeroizing<String> {
     // Keys are not left behind by a string that grows.
-    let mut text = Zeroizing::new(String::with_capacity(size(interface, status)));
+    let mut text = Zeroizing::new(String::with_capacity(size(config, status)));
     text.push_str("[Interface]\n");
-    own_keys(&mut text, interface);
+    own_keys(&mut text, &config.interface);
     if status.listen_port != 0 {
         let _ = writeln!(text, "ListenPort = {}", status.listen_port);
     }
@@ -50,14 +50,18 @@ fn text(interface: &Interface, status: &Status) -> Zeroizing<String> {
     if let Some(key) = &status.private_key {
         let _ = writeln!(text, "PrivateKey = {}", *key.to_base64());
     }
-    status.peers.iter().for_each(|it| peer(&mut text, it));
+    for it in &status.peers {
+        let of_file = config.peers.iter().filter(|peer| peer.public_key == it.detail.public_key.0);
+        peer(&mut text, it, of_file.flat_map(|peer| &peer.directives));
+    }
     text
 }
 
 /// An upper bound of the text's length in bytes.
-fn size(interface: &Interface, status: &Status) -> usize {
-    let Interface { pre_up, post_up, pre_down, post_down, search, .. } = interface;
-    let words = [pre_up, post_up, pre_down, post_down, search].into_iter().flatten();
+fn size(Config { interface, peers }: &Config, status: &Status) -> usize {
+    let Interface { pre_up, post_up, pre_down, post_down, search, directives, .. } = interface;
+    let words = [pre_up, post_up, pre_down, post_down, search, directives].into_iter().flatten();
+    let words = words.chain(peers.iter().flat_map(|peer| &peer.directives));
     let prefixes: usize = status.peers.iter().map(|peer| peer.detail.allowed_ips.len()).sum();
     let single = interface.addresses.len() + interface.dns.len() + prefixes;
     words.map(|word| word.len() + 20).sum::<usize>() + single * 70 + status.peers.len() * 400 + 1000
@@ -81,6 +85,7 @@ fn own_keys(text: &mut String, interface: &Interface) {
         Table::Name(name) => writeln!(text, "Table = {name}"),
     };
     text.push_str("SaveConfig = true\n");
+    directives(text, &interface.directives);
     for (key, commands) in [
         ("PreUp", &interface.pre_up),
         ("PostUp", &interface.post_up),
@@ -93,8 +98,20 @@ fn own_keys(text: &mut String, interface: &Interface) {
     }
 }
 
-fn peer(text: &mut String, PeerStatus { detail, preshared_key }: &PeerStatus) {
+/// adit's own settings.
+fn directives<'a>(text: &mut String, directives: impl IntoIterator<Item = &'a String>) {
+    for directive in directives {
+        let _ = writeln!(text, "#adit: {directive}");
+    }
+}
+
+fn peer<'a>(
+    text: &mut String,
+    PeerStatus { detail, preshared_key }: &PeerStatus,
+    of_file: impl IntoIterator<Item = &'a String>,
+) {
     let _ = writeln!(text, "\n[Peer]\nPublicKey = {}", detail.public_key);
+    directives(text, of_file);
     if !preshared_key.is_none() {
         let _ = writeln!(text, "PresharedKey = {}", *preshared_key.to_base64());
     }
@@ -132,6 +149,7 @@ mod tests {
                 "fd00::/64".parse().expect("a network"),
             ],
             last_timestamp: None,
+            blocked: false,
         };
         Status {
             private_key: PrivateKey::new([0x40; 32]),
@@ -153,7 +171,7 @@ mod tests {
             adit_config::wireguard::parse(&text, "wg0.conf").expect("a good file").config
         };
         let before = read();
-        save(&file, &before.interface, &status()).expect("written");
+        save(&file, &before, &status()).expect("written");
         let text = fs::read_to_string(&file).expect("a file");
         assert!(
             text.starts_with(&format!(
@@ -161,7 +179,7 @@ mod tests {
             )),
             "{text}"
         );
-        assert!(text.len() <= size(&before.interface, &status()));
+        assert!(text.len() <= size(&before, &status()));
         let after = read();
         assert_eq!(after.interface.private_key.as_ref().map(|key| *key.bytes()), Some([0x40; 32]));
         assert_eq!(after.peers[0].endpoint.as_ref().map(|it| it.host.as_str()), Some("2001:db8::1"));

@@ -1,0 +1,94 @@
+//! `adit block` and `adit allow`: whether a WireGuard peer may be connected, at a running interface.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use adit_config::wireguard;
+use adit_wireguard::PublicKey;
+
+use crate::configuration::{self, Dialect};
+use crate::exit;
+use crate::setup::{Told, tell_blocked};
+use crate::wireguard::socket_path;
+
+/// Disconnect a WireGuard peer and keep it out until `adit allow`, a restart of the interface, or its removal by `wg`
+#[derive(clap::Args)]
+pub(crate) struct Block {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Let a WireGuard peer connect again that `adit block`, or its session limit, has kept out
+#[derive(clap::Args)]
+pub(crate) struct Allow {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// The interface's file, or the name of an interface whose file is in /etc/wireguard
+    interface: PathBuf,
+    /// The peer: what `#adit: name =` calls it, or its public key
+    peer: String,
+}
+
+/// Runs `adit block`.
+pub(crate) fn block(Block { which }: Block) -> ExitCode {
+    run(&which, true)
+}
+
+/// Runs `adit allow`.
+pub(crate) fn allow(Allow { which }: Allow) -> ExitCode {
+    run(&which, false)
+}
+
+fn run(which: &Which, blocked: bool) -> ExitCode {
+    let (device, key) = match find(which) {
+        Ok(found) => found,
+        Err(why) => return exit::usage(why),
+    };
+    let peer = adit_core::printable(&which.peer);
+    match tell_blocked(&socket_path(&device), key, blocked) {
+        Ok(Told::Done) => {
+            exit::say(match blocked {
+                true => format!("{peer} is blocked at {device}."),
+                false => format!("{peer} may connect to {device}."),
+            });
+            ExitCode::SUCCESS
+        }
+        Ok(Told::NotRunning) => exit::failure(format!("no interface {device} runs here")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            exit::failure(format!("the interface {device} is not run by adit: it cannot block peers"))
+        }
+        Err(error) => exit::failure(format!("the interface {device} did not do it: {error}")),
+    }
+}
+
+/// The interface's name and the peer's key.
+fn find(which: &Which) -> Result<(String, PublicKey), String> {
+    let is_file = which.interface.components().count() > 1 || which.interface.extension().is_some();
+    let file = match is_file {
+        true => which.interface.clone(),
+        false => Path::new("/etc/wireguard").join(&which.interface).with_extension("conf"),
+    };
+    let device = file.to_str().and_then(wireguard::interface_name);
+    let device = device.ok_or_else(|| format!("{}: no interface has such a name", file.display()))?;
+    if let Some(key) = PublicKey::from_base64(&which.peer) {
+        return Ok((device.to_owned(), key));
+    }
+    let Dialect::WireGuard(parsed) = configuration::read(&file).map_err(|error| error.to_string())? else {
+        return Err(format!("{}: it is no WireGuard file", file.display()));
+    };
+    let named = |peer: &&wireguard::Peer| peer.name.as_deref() == Some(which.peer.as_str());
+    let peer = parsed.config.peers.iter().find(named);
+    let key = peer.map(|peer| PublicKey(peer.public_key)).ok_or_else(|| {
+        let name = adit_core::printable(&which.peer);
+        format!(
+            "{}: no peer has the name {name} (`#adit: name = {name}`), and it is no public key",
+            file.display()
+        )
+    })?;
+    Ok((device.to_owned(), key))
+}
