@@ -8,6 +8,7 @@ mod endings;
 mod files;
 mod linux;
 mod load;
+mod many_clients;
 mod nat;
 mod others;
 mod peer_access;

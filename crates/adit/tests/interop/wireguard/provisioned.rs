@@ -11,36 +11,41 @@ use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, program, wait_unt
 use super::bed::{PROGRAMS, Program, WAIT, device};
 
 /// Where clients reach the server, whichever wire they have.
-const ENDPOINT: &str = "10.99.0.1";
+pub(super) const ENDPOINT: &str = "10.99.0.1";
 
 /// A server's directory, and the server in a namespace.
-struct Server {
-    scratch: Scratch,
-    namespace: Namespace,
-    device: String,
+pub(super) struct Server {
+    pub(super) scratch: Scratch,
+    pub(super) namespace: Namespace,
+    pub(super) device: String,
 }
 
 /// A client's namespace, with a wire to the server's.
-struct Client {
-    namespace: Namespace,
+pub(super) struct Client {
+    pub(super) namespace: Namespace,
 }
 
 impl Server {
     fn create() -> Self {
+        Self::create_with("")
+    }
+
+    /// The same, with further words for `adit init`.
+    pub(super) fn create_with(words: &str) -> Self {
         let (scratch, device) = (Scratch::create("provisioned").unwrap(), device('p'));
         let namespace = Namespace::create("server").unwrap();
         namespace.ip(&["address", "add", &format!("{ENDPOINT}/32"), "dev", "lo"]).unwrap();
         let server = Server { scratch, namespace, device };
-        server.adit(&format!("init DIR --endpoint {ENDPOINT} --wireguard --dev {}", server.device));
+        server.adit(&format!("init DIR --endpoint {ENDPOINT} --wireguard --dev {}{words}", server.device));
         server
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(super) fn dir(&self) -> PathBuf {
         self.scratch.path().join("vpn")
     }
 
     /// Runs `adit`, which is in no namespace: the socket of an interface is in the file system.
-    fn adit(&self, words: &str) -> String {
+    pub(super) fn adit(&self, words: &str) -> String {
         let dir = self.dir();
         let dir = dir.to_str().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
@@ -62,7 +67,7 @@ impl Server {
     }
 
     /// The address of the server in the tunnel.
-    fn inner(&self) -> [IpAddr; 2] {
+    pub(super) fn inner(&self) -> [IpAddr; 2] {
         let config = config(&self.dir().join(format!("{}.conf", self.device)));
         [config.interface.addresses[0].addr(), config.interface.addresses[1].addr()]
     }
@@ -77,7 +82,7 @@ impl Server {
 
 impl Client {
     /// Behind wire number `number`.
-    fn create(server: &Server, number: u8) -> Self {
+    pub(super) fn create(server: &Server, number: u8) -> Self {
         let namespace = Namespace::create("client").unwrap();
         let (near, far) = (format!("10.9.{number}.1/24"), format!("10.9.{number}.2/24"));
         let wire = format!("wire{number}");
@@ -104,18 +109,23 @@ impl Client {
     }
 }
 
-fn file(server: &Server, name: &str) -> PathBuf {
+pub(super) fn file(server: &Server, name: &str) -> PathBuf {
     server.dir().join(format!("clients/{name}.conf"))
 }
 
-fn config(file: &Path) -> Config {
+pub(super) fn config(file: &Path) -> Config {
     adit_config::wireguard::parse(&std::fs::read(file).unwrap(), "it").unwrap().config
 }
 
 /// Does what wg-quick does with a file: where the kernel has WireGuard, wg-quick itself would not ask adit.
 fn start(namespace: &Namespace, file: &Path, state: &Path) {
+    start_program(Program::Adit, namespace, file, state);
+}
+
+/// The same, with another program.
+pub(super) fn start_program(program: Program, namespace: &Namespace, file: &Path, state: &Path) {
     let device = file.file_stem().unwrap().to_str().unwrap();
-    let mut daemon = Program::Adit.command();
+    let mut daemon = program.command();
     daemon.arg(device).env("STATE_DIRECTORY", state);
     namespace.run(daemon).unwrap();
     let mut set = Command::new("bash");
