@@ -40,7 +40,9 @@ use crate::commands::measure::builds;
 use crate::commands::wireguard::{
     attackers as wireguard_attackers, handshakes as wireguard_handshakes, peers as wireguard_peers,
 };
-use crate::commands::{attackers, demo, endpoints, measure as comparison, narrow_path, reload, tunnels};
+use crate::commands::{
+    attackers, demo, endpoints, measure as comparison, narrow_path, reload, shared_port, tunnels,
+};
 use crate::compare::Verdict;
 use crate::error::LabError;
 use crate::plan::Plan;
@@ -131,6 +133,8 @@ enum Command {
     Tunnels(tunnels::Args),
     /// Measure a client over UDP while clients over TCP load the same tunnel; exit status 1 if it becomes slower
     Endpoints(endpoints::Args),
+    /// Measure clients of OpenVPN and WireGuard at one port; exit status 1 if either becomes slower than alone
+    SharedPort(shared_port::Args),
     /// Reload a server with many clients (SIGHUP); exit status 1 if a packet is lost
     Reload(reload::Args),
     /// Measure a WireGuard server with many configured peers; exit status 1 if one of adit's limits is broken
@@ -270,6 +274,10 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         Command::Endpoints(args) => {
             prepare(&endpoints::NEEDED, ENDED)?;
             endpoints::run(&args, &tools)
+        }
+        Command::SharedPort(args) => {
+            prepare(&shared_port::NEEDED, ENDED)?;
+            shared_port::run(&args, &tools)
         }
         Command::Reload(args) => {
             prepare(&reload::NEEDED, ENDED)?;

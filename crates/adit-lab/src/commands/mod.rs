@@ -9,5 +9,6 @@ pub(crate) mod measure;
 pub(crate) mod narrow_path;
 mod output;
 pub(crate) mod reload;
+pub(crate) mod shared_port;
 pub(crate) mod tunnels;
 pub(crate) mod wireguard;

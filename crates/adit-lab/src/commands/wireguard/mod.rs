@@ -2,7 +2,7 @@
 
 pub(crate) mod attackers;
 mod control;
-mod figures;
+pub(super) mod figures;
 pub(crate) mod handshakes;
 pub(crate) mod peers;
 mod testbed;
