@@ -15,7 +15,7 @@ use super::conflicts;
 use super::endpoints::{self, Shared};
 use super::notify;
 use super::signals::{Order, StartupSignals};
-use super::startup::{Member, Rights, Startup};
+use super::startup::{Member, Startup};
 use super::tunnel::{self, Tunnel};
 use super::{Args, Failure, KillSwitchScope, openvpn_lines, wireguard};
 use crate::configuration::Dialect;
@@ -54,8 +54,7 @@ pub(super) fn run_read(args: &Args, file: &Path, dialect: Dialect) -> Result<(),
     // Names are looked up later.
     Routing::recover();
     notify::connect();
-    let rights = rights(args, std::iter::once(&dialect));
-    let mut startup = Startup::new(watch_signals()?, 1, rights, log.clone());
+    let mut startup = Startup::new(watch_signals()?, 1, !args.no_sandbox, log.clone());
     startup.in_background = args.in_background;
     let readable = Readable { file, name: stem(file), dialect };
     Any::new(args, readable, (log, false), None).run(startup.member())
@@ -119,13 +118,6 @@ impl<'a> Any<'a> {
     }
 }
 
-fn rights<'a>(args: &Args, mut all: impl Iterator<Item = &'a Dialect>) -> Rights {
-    match all.any(|dialect| matches!(dialect, Dialect::WireGuard(_))) {
-        true => Rights::Superuser,
-        false => Rights::All { sandbox: !args.no_sandbox },
-    }
-}
-
 fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     forbid_core_files()?;
     let (readable, mut first) = read_all(files);
@@ -137,14 +129,13 @@ fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     let all: Vec<(&Path, &Dialect)> = readable.iter().map(|one| (one.file, &one.dialect)).collect();
     conflicts::check(&all).map_err(Failure::Configuration)?;
     check_kill_switch(args, &all)?;
-    let rights = rights(args, all.iter().map(|(_, dialect)| *dialect));
     let (tunnels, log) = with_logs(args, readable, &mut first);
     let Some(mut log) = log else { return Ok(first.unwrap_or(ExitCode::FAILURE)) };
     turn_kill_switch_on(args, &mut log)?;
     adit_io::allow_many_descriptors();
     Routing::recover();
     notify::connect();
-    let startup = Startup::new(watch_signals()?, tunnels.len(), rights, log);
+    let startup = Startup::new(watch_signals()?, tunnels.len(), !args.no_sandbox, log);
     thread::scope(|scope| {
         let (ended, ends) = mpsc::channel();
         for tunnel in tunnels {

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use adit_config::wireguard::{self as file, Parsed};
 use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
-use adit_io::{DriverError, Handle, Netlink, TunConfig};
+use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
 use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PresharedKey, PrivateKey, PublicKey};
 
 use self::hooks::{Hooks, Moment};
-use self::names::Endpoints;
+use self::names::{Endpoints, Resolver};
 use self::orders::Orders;
 use self::reload::Holds;
 use super::endpoints::Shared;
@@ -25,6 +25,7 @@ use super::notify::Notifier;
 use super::startup::Member;
 use super::tunnel::tell_end;
 use super::{Args, Failure, privileges};
+use crate::configuration;
 use crate::log::Logger;
 use crate::status;
 use crate::wireguard::{self, Settings, SharedTunnel, UapiSocket};
@@ -71,22 +72,20 @@ impl Tunnel<'_> {
         let interface = self.interface().to_owned();
         let hooks = Hooks::new(self.file, &interface, &self.parsed);
         hooks.run(Moment::PreUp, &mut self.log)?;
-        let endpoints = names::look_up(self.file, &self.parsed, &mut self.log)?;
+        let endpoints = names::look_up(self.file, &self.parsed, &Resolver::System, &mut self.log)?;
         let (settings, mark) = self.settings(&endpoints)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
-        let mut policy = tunnel.driver().policy(true);
-        // The firewall's rules are set by `nft`.
-        policy.without_sandbox |= self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
-        let helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        let shown = self.show(tunnel.orders().handle(), member);
+        let helper = self.helper(&tunnel, &settings, shown.as_ref())?;
         let access = helper.access();
-        tunnel.driver().use_helper(access, true).map_err(no_helper)?;
+        tunnel.use_helper(&access).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
-        let holds = Holds { config: self.parsed.config.clone(), settings };
+        let files = access.files().map_err(no_helper)?;
+        let holds = Holds { config: self.parsed.config.clone(), settings, files };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
-        let _socket = self.show(tunnel.orders().handle(), member);
         member.take_orders(orders.receiver()).map_err(no_signals)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
@@ -101,8 +100,29 @@ impl Tunnel<'_> {
         let ended = tunnel.run(Box::new(begin));
         notifier.stopping();
         drop(helper);
+        drop(shown);
         orders.post_down();
         orders.failure().map_or_else(|| outcome(ended), Err)
+    }
+
+    /// Starts the helper with all that it is for.
+    fn helper(
+        &mut self,
+        tunnel: &wireguard::Tunnel,
+        settings: &TunnelSettings,
+        shown: Option<&status::Socket>,
+    ) -> Result<Helper, Failure> {
+        let allowed = configuration::allowed_by_wireguard(&self.parsed.config);
+        let mut policy = tunnel.policy();
+        policy.removed_at_end.extend(shown.map(status::Socket::path));
+        policy.configuration = Some(self.file.to_owned());
+        policy.writes_configuration = allowed.writes_configuration;
+        policy.names = allowed.names.unwrap_or_default();
+        // The firewall's rules are set by `nft`.
+        policy.without_sandbox = self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
+        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
+        Ok(helper)
     }
 
     /// The socket of `adit status`. A tunnel that cannot be asked for its status is still a tunnel.

@@ -3,6 +3,7 @@
 mod bed;
 mod beside_openvpn;
 mod configuration;
+mod confined;
 mod contract;
 mod endings;
 mod files;

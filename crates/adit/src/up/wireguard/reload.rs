@@ -6,11 +6,12 @@ use std::path::Path;
 
 use adit_config::wireguard::{Config, Parsed, Table};
 use adit_core::{RouteTable, Severity, TunnelSettings};
+use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
-use super::names::{self, Endpoints};
+use super::names::{self, Endpoints, Resolver};
 use super::{changes, network};
-use crate::configuration::{self, Dialect};
+use crate::configuration;
 use crate::log::Logger;
 use crate::up::Failure;
 use crate::up::tunnel::place_in;
@@ -22,6 +23,8 @@ pub(super) struct Holds {
     pub(super) config: Config,
     /// What the system looks like.
     pub(super) settings: TunnelSettings,
+    /// Reads and writes the file.
+    pub(super) files: HelperFiles,
 }
 
 /// Reads the file and has the interface take what it says.
@@ -34,14 +37,14 @@ pub(super) fn reload(
     holds: &mut Holds,
     log: &mut Logger,
 ) -> Result<(), String> {
-    let read = configuration::read(file).map_err(|error| error.to_string())?;
-    let Dialect::WireGuard(parsed) = read else {
-        return Err(format!("{}: it is no WireGuard file any more", file.display()));
-    };
+    let gathered = holds.files.configuration();
+    let gathered = gathered.map_err(|error| format!("{}: it cannot be read: {error}", file.display()))?;
+    let parsed = configuration::parse_gathered_wireguard(file, &gathered)?;
     for why in fixed(file, &holds.config, &holds.settings, &parsed) {
         log.log(Severity::Warning, why);
     }
-    let endpoints = names::look_up(file, &parsed, log).map_err(|failure| match failure {
+    let resolver = Resolver::Helper(&holds.files);
+    let endpoints = names::look_up(file, &parsed, &resolver, log).map_err(|failure| match failure {
         Failure::World(why) | Failure::Configuration(why) => why,
     })?;
     let status = interface.status().ok_or("the tunnel has ended")?;
@@ -49,6 +52,8 @@ pub(super) fn reload(
     let changes = differences(&parsed.config, &endpoints, &status, by_mark);
     let outcome = interface.configure(Box::new(changes)).ok_or("the tunnel has ended")?;
     outcome.map_err(|error| error.to_string())?;
+    let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
+    holds.files.adopt(None).map_err(no_helper)?;
     let mut config = parsed.config;
     // They hold until the next start.
     config.interface.table = holds.config.interface.table.clone();
@@ -60,7 +65,7 @@ pub(super) fn reload(
     if settings != holds.settings {
         interface.handle().reply(Reply::Tunnel(settings.clone()));
     }
-    *holds = Holds { config, settings };
+    (holds.config, holds.settings) = (config, settings);
     log.log(Severity::Info, format_args!("SIGHUP: {} holds", file.display()));
     Ok(())
 }
