@@ -51,6 +51,7 @@ pub use helper::{
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
+pub use opener::look_up_marked;
 pub use privileges::{
     Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
     confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,

@@ -72,7 +72,11 @@ impl Tunnel<'_> {
         let interface = self.interface().to_owned();
         let hooks = Hooks::new(self.file, &interface, &self.parsed);
         hooks.run(Moment::PreUp, &mut self.log)?;
-        let endpoints = names::look_up(self.file, &self.parsed, &Resolver::System, &mut self.log)?;
+        let resolver = match self.args.kill_switch {
+            None => Resolver::System,
+            Some(_) => Resolver::Marked(self.args.resolv_conf.as_deref()),
+        };
+        let endpoints = names::look_up(self.file, &self.parsed, &resolver, &mut self.log)?;
         let (settings, mark) = self.settings(&endpoints)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
@@ -83,7 +87,8 @@ impl Tunnel<'_> {
         tunnel.use_helper(&access).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
         let files = access.files().map_err(no_helper)?;
-        let holds = Holds { config: self.parsed.config.clone(), settings, files };
+        let keeps_mark = self.args.kill_switch.is_some() || matches!(settings.table, RouteTable::ByMark(_));
+        let holds = Holds { config: self.parsed.config.clone(), settings, keeps_mark, files };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
@@ -154,7 +159,8 @@ impl Tunnel<'_> {
         let path = netlink.path_mtu(&addresses).map_err(no_netlink)?;
         let of_device = self.shared.as_ref().and_then(|shared| shared.terms).map(|terms| terms.mtu);
         let mtu = of_device.unwrap_or_else(|| network::mtu(&self.parsed.config.interface, path));
-        let (table, mark) = network::table(&self.parsed.config)
+        let kill_switch = self.args.kill_switch.map(|_| kill_switch_mark(self.args, self.file, &self.parsed));
+        let (table, mark) = network::table(&self.parsed.config, kill_switch)
             .map_err(|why| network::at_line(&self.parsed, self.file, "Table", &why))?;
         Ok((network::settings(&self.parsed.config, mtu, table), mark))
     }
@@ -175,6 +181,7 @@ impl Tunnel<'_> {
         };
         let mut driver = wireguard::driver_config(tun, self.args.workers);
         driver.changes_routing = self.shared.is_none();
+        driver.kill_switch = self.args.kill_switch.is_some();
         if let Some(terms) = self.shared.as_ref().and_then(|shared| shared.terms) {
             driver.tun.txqueuelen = terms.txqueuelen;
             driver.dataplane.client_to_client = terms.client_to_client;
@@ -199,6 +206,12 @@ impl Tunnel<'_> {
         }
         wireguard::Tunnel::set_up(settings, self.log.clone()).map_err(Failure::World)
     }
+}
+
+/// The firewall mark by which the kill switch knows the datagrams of a file's tunnel.
+pub(super) fn kill_switch_mark(args: &Args, file: &Path, parsed: &Parsed) -> u32 {
+    let number = args.files.iter().position(|other| other == file);
+    network::kill_switch_mark(&parsed.config, number.unwrap_or_default())
 }
 
 /// What `wg` sets of a file: an interface without peers becomes what the file says.

@@ -28,6 +28,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 pub(super) enum Resolver<'a> {
     /// This process, before it has given up its rights.
     System,
+    /// The same, while the kill switch is on. The file has the name servers, in place of `/etc/resolv.conf`.
+    Marked(Option<&'a Path>),
     /// The helper.
     Helper(&'a HelperFiles),
 }
@@ -39,6 +41,9 @@ impl Resolver<'_> {
         }
         let found = match self {
             Resolver::System => (host, port).to_socket_addrs()?.next(),
+            Resolver::Marked(resolv_conf) => {
+                adit_io::look_up_marked(host, resolv_conf.map(Path::to_owned))?.into_iter().next()
+            }
             Resolver::Helper(files) => files.look_up_one(host)?.map_err(io::Error::other)?.into_iter().next(),
         };
         let mut address = found.ok_or_else(|| io::Error::other("the name has no address"))?;
@@ -81,9 +86,9 @@ pub(super) fn look_up(
     Ok(endpoints)
 }
 
-/// Whether another attempt may succeed: the C library's EAI_AGAIN, which comes as its text alone.
+/// Whether another attempt may succeed. The C library's EAI_AGAIN comes as its text alone.
 fn is_passing(error: &io::Error) -> bool {
-    error.to_string().contains("Temporary failure")
+    error.kind() == io::ErrorKind::TimedOut || error.to_string().contains("Temporary failure")
 }
 
 /// `None`: without end.

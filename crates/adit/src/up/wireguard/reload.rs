@@ -23,6 +23,8 @@ pub(super) struct Holds {
     pub(super) config: Config,
     /// What the system looks like.
     pub(super) settings: TunnelSettings,
+    /// The firewall mark is that of the start: routing or the kill switch goes by it.
+    pub(super) keeps_mark: bool,
     /// Reads and writes the file.
     pub(super) files: HelperFiles,
 }
@@ -40,7 +42,7 @@ pub(super) fn reload(
     let gathered = holds.files.configuration();
     let gathered = gathered.map_err(|error| format!("{}: it cannot be read: {error}", file.display()))?;
     let parsed = configuration::parse_gathered_wireguard(file, &gathered)?;
-    for why in fixed(file, &holds.config, &holds.settings, &parsed) {
+    for why in fixed(file, holds, &parsed) {
         log.log(Severity::Warning, why);
     }
     let resolver = Resolver::Helper(&holds.files);
@@ -49,7 +51,7 @@ pub(super) fn reload(
     })?;
     let status = interface.status().ok_or("the tunnel has ended")?;
     let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
-    let changes = differences(&parsed.config, &endpoints, &status, by_mark);
+    let changes = differences(&parsed.config, &endpoints, &status, holds.keeps_mark);
     let outcome = interface.configure(Box::new(changes)).ok_or("the tunnel has ended")?;
     outcome.map_err(|error| error.to_string())?;
     let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
@@ -76,21 +78,21 @@ fn is_new_default(settings: &TunnelSettings, prefix_len: u8) -> bool {
 }
 
 /// What the file says otherwise than before and holds from the next start on, in words with its line.
-fn fixed(file: &Path, before: &Config, settings: &TunnelSettings, parsed: &Parsed) -> Vec<String> {
-    let (old, new) = (&before.interface, &parsed.config.interface);
-    let by_mark = matches!(settings.table, RouteTable::ByMark(_));
+fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
+    let (old, new) = (&holds.config.interface, &parsed.config.interface);
+    let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
     let has_default = |config: &Config| network::allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     // A mark, and rules by it, are there from the start on or never.
     let first_default = new.table == Table::Auto && !by_mark && has_default(&parsed.config);
     let changed = [
         ("MTU", old.mtu != new.mtu),
         ("Table", old.table != new.table),
-        ("FwMark", by_mark && old.fwmark != new.fwmark),
+        ("FwMark", holds.keeps_mark && old.fwmark != new.fwmark),
         ("PreUp", old.pre_up != new.pre_up),
         ("PostUp", old.post_up != new.post_up),
         ("PreDown", old.pre_down != new.pre_down),
         ("PostDown", old.post_down != new.post_down),
-        ("AllowedIPs", first_default && !has_default(before)),
+        ("AllowedIPs", first_default && !has_default(&holds.config)),
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);
     changed
@@ -102,7 +104,7 @@ fn fixed(file: &Path, before: &Config, settings: &TunnelSettings, parsed: &Parse
 }
 
 /// What makes a running interface that of the file.
-fn differences(config: &Config, endpoints: &Endpoints, status: &Status, by_mark: bool) -> Changes {
+fn differences(config: &Config, endpoints: &Endpoints, status: &Status, keeps_mark: bool) -> Changes {
     let mut all = changes(config, endpoints);
     let stays: BTreeSet<PublicKey> = all.peers.iter().map(|peer| peer.public_key).collect();
     let current = |key: &PublicKey| status.peers.iter().find(|peer| peer.detail.public_key == *key);
@@ -119,6 +121,6 @@ fn differences(config: &Config, endpoints: &Endpoints, status: &Status, by_mark:
     all.replace_peers = false;
     // Whatever port the system chose is as good as another.
     all.listen_port = all.listen_port.filter(|port| *port != 0);
-    all.fwmark = (!by_mark).then(|| config.interface.fwmark.unwrap_or_default());
+    all.fwmark = (!keeps_mark).then(|| config.interface.fwmark.unwrap_or_default());
     all
 }

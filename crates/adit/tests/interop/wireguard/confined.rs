@@ -17,7 +17,7 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 const OTHER: &str = "192.0.2.9";
 
 /// The helpers of a process: its children that are no hooks.
-fn helpers_of(process: u32) -> Vec<u32> {
+pub(super) fn helpers_of(process: u32) -> Vec<u32> {
     let children = |task: PathBuf| fs::read_to_string(task.join("children")).unwrap_or_default();
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap().path());
     let numbers: String = tasks.map(children).collect();
