@@ -12,9 +12,11 @@ mod files;
 mod gathered;
 mod launcher;
 mod policy;
+mod pool;
 mod request;
 mod scripts;
 mod serve;
+mod sockets;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
@@ -29,7 +31,8 @@ pub use self::client::{Helper, HelperAccess, HelperFiles};
 pub use self::gathered::{Allowed, Gather, Gathered};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{Network, Policy, Revocations, Scripts};
-pub use self::request::{LookedUp, Mark, ScriptCall, ScriptInput};
+pub use self::request::{LookedUp, LookedUpOne, Mark, ScriptCall, ScriptInput};
+pub(crate) use self::sockets::SocketChannel;
 
 /// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `gather` reads its configuration
 /// again.

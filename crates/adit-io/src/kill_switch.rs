@@ -1,8 +1,9 @@
 //! The kill switch: a table of nftables that lets nothing out but a tunnel's packets and its own datagrams.
 //!
 //! The table names neither a device nor an address. It knows the tunnel's device by its group, and the tunnel's datagrams
-//! by their mark, so it holds before there is a tunnel, while adit is killed, and for the next one. Group and mark are the
-//! same for all tunnels: the tunnels of one process have one table, and the tables of several processes agree.
+//! by their mark, so it holds before there is a tunnel, while adit is killed, and for the next one. The group is the same for
+//! all tunnels, and so is the mark of those that do not choose one: the tunnels of one process have one table, and the tables of
+//! several processes agree, unless a file brings a mark of its own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -51,6 +52,8 @@ pub struct KillSwitch {
     table: String,
     /// Local networks may be reached.
     lan: bool,
+    /// Marks beside [`MARK`].
+    marks: BTreeSet<u32>,
 }
 
 impl KillSwitch {
@@ -75,7 +78,13 @@ impl KillSwitch {
             digest.update(path.as_os_str().as_encoded_bytes());
         }
         let digest: String = digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        KillSwitch { table: format!("{PREFIX}{stem}_{digest}"), lan }
+        KillSwitch { table: format!("{PREFIX}{stem}_{digest}"), lan, marks: BTreeSet::new() }
+    }
+
+    /// The same for tunnels whose datagrams have these marks (0: none).
+    pub fn with_marks(mut self, marks: impl IntoIterator<Item = u32>) -> Self {
+        self.marks.extend(marks.into_iter().filter(|mark| *mark != 0));
+        self
     }
 
     /// The name of its table, of the family `inet`.
@@ -140,6 +149,11 @@ impl KillSwitch {
             }
             false => "",
         };
+        let marked: String = [MARK]
+            .iter()
+            .chain(&self.marks)
+            .map(|mark| format!("    meta mark {mark:#x} accept\n"))
+            .collect();
         // The first two lines make the third one work whether there is such a table or not.
         format!(
             "table inet {table}
@@ -149,8 +163,7 @@ table inet {table} {{
     type filter hook output priority filter; policy drop;
     oif \"lo\" accept
     meta oifgroup {DEVICE_GROUP} accept
-    meta mark {MARK:#x} accept
-    meta nfproto ipv4 udp sport 68 udp dport 67 accept
+{marked}    meta nfproto ipv4 udp sport 68 udp dport 67 accept
     meta nfproto ipv6 udp sport 546 udp dport 547 accept
     icmpv6 type {{ nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld-listener-report, \
              mld-listener-done, mld2-listener-report }} ip6 hoplimit {{ 1, 255 }} accept
@@ -176,10 +189,8 @@ fn remove(table: &str) -> Result<(), KillSwitchError> {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
-    use std::os::fd::AsFd as _;
 
     use super::*;
-    use crate::mark;
     use crate::netlink::KernelRoute;
     use crate::testing::in_fresh_network;
     use crate::tun::{Tun, TunConfig};
@@ -205,10 +216,12 @@ mod tests {
 
     /// Whether a datagram of this kind gets out.
     fn leaves(to: &str, marked: bool) -> bool {
+        leaves_with(to, if marked { MARK } else { 0 })
+    }
+
+    fn leaves_with(to: &str, mark: u32) -> bool {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        if marked {
-            mark::set(socket.as_fd()).unwrap();
-        }
+        socket2::SockRef::from(&socket).set_mark(mark).unwrap();
         socket.send_to(b"hello", to).is_ok()
     }
 
@@ -235,6 +248,12 @@ mod tests {
             assert!(!leaves(far, false) && leaves(far, true));
             assert!(!leaves(lan, false), "the first does not allow it");
             assert!(leaves("127.0.0.1:9", false));
+            assert!(!leaves_with(far, 0x99));
+            let own = [&switch, &second].map(|switch| switch.clone().with_marks([0, 0x99]));
+            own.iter().for_each(|switch| switch.on().unwrap());
+            assert!(leaves_with(far, 0x99) && leaves(far, true) && !leaves(far, false));
+            [&switch, &second].iter().for_each(|switch| switch.on().unwrap());
+            assert!(!leaves_with(far, 0x99));
             // A tunnel that comes later.
             let tun = Tun::create(&TunConfig::default()).unwrap();
             let mut netlink = Netlink::open().unwrap();

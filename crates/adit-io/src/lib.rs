@@ -26,6 +26,7 @@ mod offload;
 mod opener;
 mod poller;
 mod privileges;
+mod replace;
 mod resolver;
 mod routing;
 mod sync;
@@ -44,16 +45,18 @@ pub use driver::{
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
 pub use helper::{
-    Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, Mark, Network, Policy,
-    Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, serve_helper,
+    Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark, Network,
+    Policy, Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
+pub use opener::look_up_marked;
 pub use privileges::{
     Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
     confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
+pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};
 pub use tun::{Tun, TunConfig, TunError, TunOffloads};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use rand_core::{OsRng, TryRngCore};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::config::{Family, Remote};
+use crate::dns::NameServers;
 use crate::mark;
 use crate::resolver;
 use crate::sys;
@@ -192,6 +194,33 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
         }
     }
     Err(failure)
+}
+
+/// The addresses of a name, with port 0, while the kill switch keeps the system's resolver from its name servers: these are asked
+/// by marked queries. `resolv_conf` is the file to read them from in place of `/etc/resolv.conf`.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`]: there is no such name. [`io::ErrorKind::TimedOut`]: nobody knows now.
+pub fn look_up_marked(host: &str, resolv_conf: Option<PathBuf>) -> io::Result<Vec<SocketAddr>> {
+    // Of no device: nothing is set there.
+    look_up_beside(host, &NameServers::new(0, resolv_conf).of_the_system())
+}
+
+/// The same with the name servers.
+pub(crate) fn look_up_beside(host: &str, servers: &[IpAddr]) -> io::Result<Vec<SocketAddr>> {
+    let remote = Remote {
+        host: host.to_owned(),
+        random_hostname: false,
+        port: 0,
+        transport: Transport::Udp,
+        family: Family::Any,
+        bind: None,
+        connect_timeout: RESOLVE_TIMEOUT,
+    };
+    resolve_beside(&remote, servers).map_err(|failure| match failure {
+        OpenFailure::UnknownName(text) => io::Error::new(io::ErrorKind::NotFound, text),
+        OpenFailure::Unreachable(text) => io::Error::new(io::ErrorKind::TimedOut, text),
+    })
 }
 
 fn by_marked_queries(

@@ -9,7 +9,7 @@ mod self_test;
 mod source;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -27,6 +27,7 @@ pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
 use crate::clock;
 use crate::config::Buffers;
+use crate::helper::SocketChannel;
 use crate::sys::{self, LocalAddress, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
@@ -97,6 +98,31 @@ impl UdpSocket {
         }
     }
 
+    /// Binds to a port of all addresses of a family, and to no address of the other; a `shared` one leaves the port to others
+    /// that do so, too (SO_REUSEPORT).
+    pub(crate) fn bind_to_port(
+        port: u16,
+        v6: bool,
+        shared: bool,
+        options: &UdpOptions,
+    ) -> io::Result<UdpSocket> {
+        let all: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        UdpSocket::bind_one((all, port).into(), options, Sharing { address: shared, v4: true })
+    }
+
+    /// The same by a helper, if there is one.
+    fn bind_to_port_by(
+        helper: Option<&SocketChannel>,
+        (port, v6): (u16, bool),
+        shared: bool,
+        options: &UdpOptions,
+    ) -> io::Result<UdpSocket> {
+        match helper {
+            Some(helper) => UdpSocket::adopt(helper.bind(port, v6, shared)?, options),
+            None => UdpSocket::bind_to_port(port, v6, shared, options),
+        }
+    }
+
     /// One more socket with the address of this one, which allows it.
     fn bind_another(&self, options: &UdpOptions) -> io::Result<UdpSocket> {
         let v4 = self.v6 && self.socket.only_v6()?;
@@ -155,12 +181,16 @@ impl UdpSocket {
         self.v6
     }
 
-    /// Marks what it sends from now on for the firewall and for routing rules (SO_MARK); 0: no mark.
+    /// Marks what it sends from now on for the firewall and for routing rules (SO_MARK), by a helper if there is one; 0: no
+    /// mark.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
-    pub(crate) fn set_mark(&self, mark: u32) -> io::Result<()> {
-        self.socket.set_mark(mark)
+    pub(crate) fn set_mark(&self, mark: u32, helper: Option<&SocketChannel>) -> io::Result<()> {
+        match helper {
+            Some(helper) => helper.mark(self.as_fd(), mark),
+            None => self.socket.set_mark(mark),
+        }
     }
 
     /// Says from now on which of our addresses each datagram came to.

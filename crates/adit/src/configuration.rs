@@ -142,6 +142,11 @@ fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
 /// When the configuration itself cannot be read.
 pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
     let text = read_bytes(path)?;
+    if command_line().is_none() && wireguard::is_recognized(&text) {
+        let parsed = wireguard::parse(&text, &called(path));
+        let allowed = parsed.ok().map(|parsed| allowed_by_wireguard(&parsed.config));
+        return Ok(Gathered { text, files: Vec::new(), allowed });
+    }
     let files = RefCell::new(Vec::new());
     let load = |wanted: &Path| {
         let content = std::fs::read(find(path, wanted)).map_err(|error| error.to_string());
@@ -170,6 +175,18 @@ fn allowed(path: &Path, config: &Config) -> Allowed {
         revocations: revocations(path, config),
         remotes: privileges::remotes(config),
         client_directory: client_directory.map(|directory| find(path, directory)),
+        ..Allowed::default()
+    }
+}
+
+/// The same of a WireGuard file: to ask for the addresses of its peers, and to save it if it says so.
+pub(crate) fn allowed_by_wireguard(config: &wireguard::Config) -> Allowed {
+    let endpoints = config.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
+    Allowed {
+        names: Some(endpoints.map(|endpoint| endpoint.host.clone()).collect()),
+        writes_configuration: config.interface.save_config,
+        scripts: privileges::programs(&config.interface),
+        ..Allowed::default()
     }
 }
 
@@ -193,6 +210,21 @@ pub(crate) fn parse_gathered(path: &Path, gathered: &Gathered) -> Result<Parsed,
         None => Err("it was not read with the configuration".to_owned()),
     };
     parse(&called(path), &gathered.text, &load)
+}
+
+/// A WireGuard file as it was gathered.
+///
+/// # Errors
+/// When it is wrong, one problem a line, or is no such file any more.
+pub(crate) fn parse_gathered_wireguard(
+    path: &Path,
+    gathered: &Gathered,
+) -> Result<wireguard::Parsed, String> {
+    let name = path.display().to_string();
+    if !wireguard::is_recognized(&gathered.text) {
+        return Err(format!("{name}: it is no WireGuard file any more"));
+    }
+    wireguard::parse(&gathered.text, &name).map_err(|failure| failure.to_string())
 }
 
 /// Whether a file holds a private or shared key. PKCS#12 files are known by their names.

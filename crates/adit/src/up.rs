@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
     /// Let nothing leave but the tunnels' packets and their own datagrams, from before the first connection until
-    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (clients; needs nft)
+    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (clients and WireGuard files; needs nft)
     #[arg(long, value_name = "lan", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     kill_switch: Option<KillSwitchScope>,
     #[command(flatten)]

@@ -8,6 +8,7 @@ use adit_core::{Instant, Protocol};
 use adit_dataplane::codec::Demultiplexer;
 
 use super::lending::{Borrowed, Lending};
+use crate::helper::SocketChannel;
 use crate::udp::{PairOptions, UdpPair, UdpSocket};
 
 /// What UDP sockets for both address families on one port shall be: bound to `0.0.0.0` and, where the machine has IPv6,
@@ -73,13 +74,25 @@ pub(super) struct Binder {
     lending: Arc<Lending>,
     /// The numbers of all sockets, if they are those of another endpoint.
     borrowed: Vec<u32>,
+    /// Who binds and marks, if it is not this process.
+    helper: Option<SocketChannel>,
 }
 
 impl Binder {
     pub(super) fn new(options: PairOptions, own: &Arc<dyn Demultiplexer>, lending: Arc<Lending>) -> Self {
         let recognised = own.recognises().map(|recognises| (recognises, Arc::clone(own)));
         let (sockets, borrowed) = (UdpSockets::default(), Vec::new());
-        Binder { options, mark: 0, sockets, recognised, lending, borrowed }
+        Binder { options, mark: 0, sockets, recognised, lending, borrowed, helper: None }
+    }
+
+    /// Has a helper bind and mark from now on.
+    pub(super) fn use_helper(&mut self, helper: SocketChannel) {
+        self.helper = Some(helper);
+    }
+
+    /// Whether anything was bound.
+    pub(super) fn is_used(&self) -> bool {
+        self.sockets.port != 0
     }
 
     /// See [`super::Driver::learn_local_addresses`].
@@ -132,9 +145,10 @@ impl Binder {
         // The port that is ours already cannot be bound again before it is given up.
         match binding.port.filter(is_other) {
             None if !self.borrowed.is_empty() => no_mark(mark)?,
-            None => set_marks(present, self.mark, mark)?,
+            None => set_marks(present, (self.mark, mark), self.helper.as_ref())?,
             Some(port) => {
-                let UdpPair { port, ipv4, ipv6 } = UdpPair::bind(port, mark, &self.options)?;
+                let UdpPair { port, ipv4, ipv6 } =
+                    UdpPair::bind(port, mark, &self.options, self.helper.as_ref())?;
                 let shared = |group: Vec<UdpSocket>| group.into_iter().map(Arc::new).collect();
                 new.push((number(), shared(ipv4)));
                 new.extend(ipv6.map(|ipv6| (number(), shared(ipv6))));
@@ -167,16 +181,16 @@ fn no_mark(mark: u32) -> io::Result<()> {
 /// Marks all of them, or leaves them all with the mark that they had.
 fn set_marks<'a>(
     sockets: impl Iterator<Item = &'a UdpSocket> + Clone,
-    before: u32,
-    mark: u32,
+    (before, mark): (u32, u32),
+    helper: Option<&SocketChannel>,
 ) -> io::Result<()> {
     if mark == before {
         return Ok(());
     }
     for (done, socket) in sockets.clone().enumerate() {
-        if let Err(error) = socket.set_mark(mark) {
+        if let Err(error) = socket.set_mark(mark, helper) {
             // Nothing can be done where that fails too.
-            sockets.take(done).for_each(|marked| drop(marked.set_mark(before)));
+            sockets.take(done).for_each(|marked| drop(marked.set_mark(before, helper)));
             return Err(error);
         }
     }

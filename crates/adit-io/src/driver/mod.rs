@@ -220,7 +220,8 @@ impl<P: Protocol> Driver<P> {
         self.index
     }
 
-    /// What a helper has to do for this driver: reach its remotes, and with `network` set up the device for it.
+    /// What a helper has to do for this driver: reach its remotes, bind and mark what [`Handle::bind_udp`] asks for if
+    /// [`Driver::bind_udp`] was called, and with `network` set up the device for it.
     pub fn policy(&self, network: bool) -> Policy {
         let network = network.then(|| helper::Network {
             device: self.device.tun.name().to_owned(),
@@ -234,6 +235,7 @@ impl<P: Protocol> Driver<P> {
             low_ports: self.config.remotes.iter().any(is_low),
             remotes: self.config.remotes.clone(),
             udp: Some(self.udp_options),
+            binds_udp: self.binder.is_used(),
             kill_switch: self.config.kill_switch,
             ..Policy::default()
         }
@@ -247,6 +249,9 @@ impl<P: Protocol> Driver<P> {
     pub fn use_helper(&mut self, helper: HelperAccess, network: bool) -> io::Result<()> {
         if network {
             self.system = System::Helper(helper.network()?);
+        }
+        if self.binder.is_used() {
+            self.binder.use_helper(helper.sockets()?);
         }
         self.helper = Some(helper);
         Ok(())

@@ -16,9 +16,11 @@ use super::channel::Channel;
 use super::gathered::Gathered;
 use super::policy::Policy;
 use super::request::{
-    FileRequest, LookedUp, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
+    FileRequest, LookedUp, LookedUpOne, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
+    Secret,
 };
 use super::serve;
+use super::sockets::SocketChannel;
 use crate::netlink::RouteWatch;
 use crate::opener::Opened;
 use crate::tcp;
@@ -131,6 +133,10 @@ impl HelperAccess {
     /// When the helper is gone.
     pub fn scripts(&self) -> io::Result<super::ScriptLauncher> {
         Ok(super::ScriptLauncher::new(self.channel()?))
+    }
+
+    pub(crate) fn sockets(&self) -> io::Result<SocketChannel> {
+        Ok(SocketChannel::new(self.channel()?))
     }
 
     pub(crate) fn network(&self) -> io::Result<NetworkChannel> {
@@ -264,12 +270,36 @@ impl HelperFiles {
         self.ask(FileRequest::WritePool(text.to_owned()))
     }
 
-    /// The addresses of the names that limit where a peer may come from, in their order.
+    /// The addresses of the policy's names, in their order.
     ///
     /// # Errors
     /// When the helper is gone.
     pub fn look_up(&self) -> io::Result<Vec<LookedUp>> {
         self.ask(FileRequest::Names)
+    }
+
+    /// The addresses of one name, which the configuration has that holds or that was read last.
+    ///
+    /// # Errors
+    /// When neither has it, or the helper is gone.
+    pub fn look_up_one(&self, name: &str) -> io::Result<LookedUpOne> {
+        self.ask(FileRequest::Name(name.to_owned()))
+    }
+
+    /// Replaces the policy's file of state. On success the disk has it.
+    ///
+    /// # Errors
+    /// When it cannot be written; the old one is there then.
+    pub fn write_state(&self, content: &[u8]) -> io::Result<()> {
+        self.ask(FileRequest::WriteState(content.to_vec()))
+    }
+
+    /// Replaces the configuration file, or what it is a link to, by one that its owner alone may read.
+    ///
+    /// # Errors
+    /// When the configuration does not allow it, or it cannot be written; the old one is there then.
+    pub fn write_configuration(&self, text: &[u8]) -> io::Result<()> {
+        self.ask(FileRequest::WriteConfiguration(Secret(text.to_vec())))
     }
 
     /// The configuration with the files that it names now.

@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::ToSocketAddrs as _;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags, open, openat};
@@ -17,7 +18,9 @@ use super::channel::Channel;
 use super::client::Helper;
 use super::gathered::{Allowed, Gather, Gathered};
 use super::policy::{Policy, Revocations};
-use super::request::{FileRequest, LookedUp, Mark, Refusal};
+use super::pool::Pool;
+use super::request::{FileRequest, LookedUp, LookedUpOne, Mark, Refusal};
+use crate::replace::replace_file;
 
 /// The largest file read for a client, in bytes.
 const MAX_CLIENT_FILE: u64 = 1 << 20;
@@ -33,7 +36,9 @@ pub(super) struct Files {
     revocations: Mutex<Option<Listed>>,
     pool: Option<Mutex<Pool>>,
     user_password: Option<Entry>,
-    names: Vec<String>,
+    state: Option<PathBuf>,
+    names: Mutex<Vec<String>>,
+    writes_configuration: AtomicBool,
 }
 
 /// The configuration file.
@@ -57,13 +62,6 @@ struct Entry {
     name: OsString,
 }
 
-/// The file of `ifconfig-pool-persist`.
-struct Pool {
-    path: PathBuf,
-    /// The same, opened with root's rights.
-    opened: Option<fs::File>,
-}
-
 impl Files {
     /// Opens what has to be opened before the process becomes another user.
     ///
@@ -80,7 +78,9 @@ impl Files {
             revocations: Mutex::new(policy.revocations.as_ref().map(Listed::new)),
             pool: policy.pool_file.as_ref().map(|path| Mutex::new(Pool::new(path))),
             user_password: policy.user_password.as_deref().map(Entry::new),
-            names: policy.names.clone(),
+            state: policy.state_file.clone(),
+            names: Mutex::new(policy.names.clone()),
+            writes_configuration: AtomicBool::new(policy.writes_configuration),
         })
     }
 
@@ -97,6 +97,19 @@ impl Files {
     pub(super) fn adopt(&self, allowed: &Allowed) {
         *self.clients() = allowed.client_directory.as_deref().map(directory);
         *self.listed() = allowed.revocations.as_ref().map(Listed::new);
+        if let Some(names) = &allowed.names {
+            self.names().clone_from(names);
+        }
+        self.writes_configuration.store(allowed.writes_configuration, Ordering::Relaxed);
+    }
+
+    /// Whether the configuration that holds has a name.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        self.names().iter().any(|known| known == name)
+    }
+
+    fn names(&self) -> MutexGuard<'_, Vec<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn clients(&self) -> MutexGuard<'_, Option<io::Result<OwnedFd>>> {
@@ -114,11 +127,18 @@ impl Files {
             FileRequest::Revocations => channel.send(&self.revocations().map_err(Refusal::from)),
             FileRequest::WritePool(text) => channel.send(&self.write_pool(&text).map_err(Refusal::from)),
             FileRequest::Names => channel.send(&Ok::<_, Refusal>(self.look_up())),
+            FileRequest::WriteState(content) => {
+                channel.send(&self.write_state(&content).map_err(Refusal::from))
+            }
+            FileRequest::WriteConfiguration(text) => {
+                channel.send(&self.write_configuration(&text.0).map_err(Refusal::from))
+            }
             FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
-            // The caller takes these, as scripts and remotes depend on them too.
+            // The caller takes these, as scripts, remotes and the network depend on them too.
             FileRequest::Configuration => channel.send(&Err::<Gathered, _>(Refusal::from(not_named()))),
             FileRequest::ProposedRevocations => channel.send(&Err::<Vec<u8>, _>(Refusal::from(not_named()))),
             FileRequest::Adopt(_) => channel.send(&Err::<(), _>(Refusal::from(not_named()))),
+            FileRequest::Name(_) => channel.send(&Err::<LookedUpOne, _>(Refusal::from(not_named()))),
         }
     }
 
@@ -158,18 +178,35 @@ impl Files {
         pool.lock().unwrap_or_else(PoisonError::into_inner).replace(text)
     }
 
+    fn write_state(&self, content: &[u8]) -> io::Result<()> {
+        replace_file(self.state.as_ref().ok_or_else(not_named)?, content)
+    }
+
+    fn write_configuration(&self, text: &[u8]) -> io::Result<()> {
+        let configuration = self.configuration.as_ref();
+        let path = configuration.filter(|_| self.writes_configuration.load(Ordering::Relaxed));
+        // A link stays one, to the new file.
+        replace_file(&fs::canonicalize(&path.ok_or_else(not_named)?.path)?, text)
+    }
+
     /// By the system's resolver, which reads files too.
     fn look_up(&self) -> Vec<LookedUp> {
+        let names = self.names().clone();
         let addresses = |name: &String| {
-            let found = (name.as_str(), 0).to_socket_addrs().map_err(|error| error.to_string())?;
+            let found = look_up_one(name)?.into_iter();
             Ok(found.map(|address| address.ip().to_canonical()).collect())
         };
-        self.names.iter().map(addresses).collect()
+        names.iter().map(addresses).collect()
     }
 
     fn user_password(&self) -> io::Result<Vec<u8>> {
         self.user_password.as_ref().ok_or_else(not_named)?.read(MAX_USER_PASSWORD)
     }
+}
+
+/// By the system's resolver.
+pub(super) fn look_up_one(name: &str) -> LookedUpOne {
+    Ok((name, 0).to_socket_addrs().map_err(|error| error.to_string())?.collect())
 }
 
 /// Starts the process that reads the configuration: this program once more, with nothing but the right to read.
@@ -235,44 +272,6 @@ impl Entry {
     }
 }
 
-impl Pool {
-    fn new(path: &Path) -> Self {
-        // That it cannot be opened will show when it is to be written.
-        let opened = for_owner().create(true).truncate(false).open(path).ok();
-        Pool { path: path.to_owned(), opened }
-    }
-
-    /// Replaces the file in one step where its directory may be written, else in place.
-    fn replace(&mut self, text: &str) -> io::Result<()> {
-        let mut beside = self.path.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        // One that an interrupted run left may have other rights.
-        let _ = fs::remove_file(&beside);
-        let made = for_owner().create_new(true).open(&beside);
-        let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
-        if written.and_then(|()| fs::rename(&beside, &self.path)).is_ok() {
-            return Ok(());
-        }
-        let _ = fs::remove_file(&beside);
-        match &mut self.opened {
-            Some(file) => {
-                file.set_len(0)?;
-                file.rewind()?;
-                file.write_all(text.as_bytes())
-            }
-            None => for_owner().create(true).truncate(true).open(&self.path)?.write_all(text.as_bytes()),
-        }
-    }
-}
-
-/// Opens files to write. A new one is for its owner alone: it has the names and addresses of clients.
-fn for_owner() -> fs::OpenOptions {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
-}
-
 fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -307,8 +306,6 @@ fn copy(error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
     use crate::testing::Scratch;
 
@@ -339,24 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_file_is_for_its_owner() {
-        let scratch = Scratch::new("pool");
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let path = scratch.path().join("pool");
-        let mut pool = Pool::new(&path);
-        assert_eq!(mode(&path), 0o600);
-        // Also after it was made by a version that did not care, and with what that left.
-        let beside = scratch.path().join("pool.new");
-        for left in [&path, &beside] {
-            fs::write(left, "old").unwrap();
-            fs::set_permissions(left, fs::Permissions::from_mode(0o644)).unwrap();
-        }
-        pool.replace("alice,10.8.0.2\n").unwrap();
-        assert_eq!((mode(&path), fs::read_to_string(&path).unwrap()), (0o600, "alice,10.8.0.2\n".to_owned()));
-        assert!(!beside.exists());
-    }
-
-    #[test]
     fn only_what_the_policy_names_is_read() {
         let scratch = Scratch::new("files");
         let clients = scratch.path().join("ccd");
@@ -375,6 +354,29 @@ mod tests {
         }
         assert!(files.revocations().is_err() && files.mark().is_err());
         assert!(files.user_password().is_err() && files.write_pool("x").is_err());
+    }
+
+    #[test]
+    fn only_files_that_the_policy_names_are_written() {
+        let scratch = Scratch::new("written");
+        let (path, link) = (scratch.path().join("real.conf"), scratch.path().join("tunnel.conf"));
+        fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let state = scratch.path().join("state");
+        let mut policy = Policy { configuration: Some(link.clone()), ..Policy::default() };
+        let files = opened(&policy);
+        assert!(files.write_state(b"x").is_err() && files.write_configuration(b"x").is_err());
+        files.adopt(&Allowed { writes_configuration: true, ..Allowed::default() });
+        files.write_configuration(b"new").unwrap();
+        assert!(fs::read(&path).unwrap() == b"new" && link.is_symlink());
+        files.adopt(&Allowed::default());
+        assert!(files.write_configuration(b"x").is_err(), "the file says otherwise now");
+        policy.writes_configuration = true;
+        policy.state_file = Some(state.clone());
+        let files = opened(&policy);
+        files.write_configuration(b"newer").unwrap();
+        files.write_state(b"7").unwrap();
+        assert!(fs::read(&path).unwrap() == b"newer" && fs::read(&state).unwrap() == b"7");
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub struct Allowed {
     pub revocations: Option<Revocations>,
     /// Whom it may reach, in the order of the file.
     pub remotes: Vec<Remote>,
+    /// Names whose addresses may be asked for. `None`: those of the start.
+    pub names: Option<Vec<String>>,
+    /// The tunnel may replace the file itself.
+    pub writes_configuration: bool,
 }
 
 impl Drop for Gathered {

@@ -18,8 +18,10 @@ pub struct Policy {
     pub remotes: Vec<Remote>,
     /// How it makes UDP sockets.
     pub udp: Option<UdpOptions>,
-    /// Names whose addresses limit where a peer may come from.
+    /// Names whose addresses may be asked for.
     pub names: Vec<String>,
+    /// It binds UDP sockets to any port of all addresses, and marks them.
+    pub binds_udp: bool,
     /// A firewall holds back what is not marked, also questions for names.
     pub kill_switch: bool,
     /// Sockets are bound to ports below 1024.
@@ -28,6 +30,10 @@ pub struct Policy {
     pub configuration: Option<PathBuf>,
     /// It reads the configuration for another helper, and does nothing else: that one is of a user who may not read it.
     pub reads_for_another: bool,
+    /// The tunnel may replace its configuration file.
+    pub writes_configuration: bool,
+    /// A file that the tunnel replaces as its state changes.
+    pub state_file: Option<PathBuf>,
     /// `client-config-dir`.
     pub client_directory: Option<PathBuf>,
     /// `crl-verify`.
@@ -38,7 +44,7 @@ pub struct Policy {
     pub user_password: Option<PathBuf>,
     /// What may be run.
     pub scripts: Option<Scripts>,
-    /// Files that go when the tunnel does: its sockets, `writepid`.
+    /// Files that go when the tunnel does: its sockets, `writepid`. Those that another program has replaced meanwhile stay.
     pub removed_at_end: Vec<PathBuf>,
     /// Whom it becomes. Without, it stays who it is.
     pub account: Option<Account>,
@@ -91,10 +97,10 @@ impl Policy {
             return CapabilitySet::all();
         }
         let mut kept = CapabilitySet::empty();
-        if self.network.is_some() || !self.remotes.is_empty() {
+        if self.network.is_some() || !self.remotes.is_empty() || self.binds_udp {
             kept |= CapabilitySet::NET_ADMIN;
         }
-        if self.low_ports {
+        if self.low_ports || self.binds_udp {
             kept |= CapabilitySet::NET_BIND_SERVICE;
         }
         if self.reads_for_another || self.reads_files_of_others() {

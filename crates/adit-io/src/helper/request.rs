@@ -25,6 +25,17 @@ pub(super) enum Request {
     File(FileRequest),
     /// For scripts.
     Script(ScriptRequest),
+    /// For UDP sockets.
+    Socket(SocketRequest),
+}
+
+/// For UDP sockets. Answer: `Result<(), Refusal>`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SocketRequest {
+    /// Bind one to that port of all addresses of a family; a `shared` one leaves the port to others. It comes as a descriptor.
+    Bind { port: u16, v6: bool, shared: bool },
+    /// Mark the one that comes as a descriptor.
+    Mark(u32),
 }
 
 /// For the system's network. Answer: [`NetworkAnswer`], with the descriptor of the watch for `Watch`.
@@ -91,6 +102,13 @@ pub(super) enum FileRequest {
     WritePool(String),
     /// The addresses of the policy's names, in their order. Answer: `Result<Vec<LookedUp>, Refusal>`.
     Names,
+    /// The addresses of one name: of the policy, or of the configuration that was read last. Answer: `Result<LookedUpOne,
+    /// Refusal>`.
+    Name(String),
+    /// Replace the file of the tunnel's state. Answer: `Result<(), Refusal>`.
+    WriteState(Vec<u8>),
+    /// Replace the configuration file. Answer: `Result<(), Refusal>`.
+    WriteConfiguration(Secret),
     /// The file of `auth-user-pass`. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
     /// The configuration with the files that it names now. Answer: `Result<Gathered, Refusal>`.
@@ -102,8 +120,27 @@ pub(super) enum FileRequest {
     Adopt(Option<Vec<usize>>),
 }
 
+/// Bytes that hold keys. Without `Debug` for them; wiped when dropped.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Secret(pub(super) Vec<u8>);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Secret").finish_non_exhaustive()
+    }
+}
+
 /// The addresses of a name, or why they are not known.
 pub type LookedUp = Result<Vec<IpAddr>, String>;
+
+/// The same with port 0: those of one link have its scope.
+pub type LookedUpOne = Result<Vec<SocketAddr>, String>;
 
 /// Time, size and number of a file.
 pub type Mark = (i64, i64, u64, u64);

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +13,14 @@ use std::thread;
 use adit_core::{OpenFailure, Report, Severity, Transport};
 
 use super::channel::Channel;
-use super::files::Files;
+use super::files::{self, Files};
 use super::gathered::{Allowed, Gather, Gathered};
 use super::policy::{Network, Policy};
-use super::request::{FileRequest, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request};
+use super::request::{
+    FileRequest, LookedUpOne, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request, SocketRequest,
+};
 use super::scripts::Scripts;
+use super::sockets;
 use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::netlink::RouteWatch;
@@ -43,6 +47,7 @@ struct Helper {
     network: Option<Mutex<SystemSettings>>,
     remotes: Mutex<Vec<Remote>>,
     udp: Option<UdpOptions>,
+    binds_udp: bool,
     known: KnownAddresses,
     /// The names of all remotes were resolved, or it was tried.
     learnt: AtomicBool,
@@ -59,7 +64,7 @@ pub(super) fn serve(channel: Channel, rights: Rights, gather: Gather) -> io::Res
     let (Request::Start(policy), _) = channel.receive()? else {
         return Err(io::Error::other("the first request must say what the helper is for"));
     };
-    let removed_at_end = policy.removed_at_end.clone();
+    let removed_at_end: Vec<Removed> = policy.removed_at_end.iter().map(Removed::new).collect();
     let (helper, notes) = match start(*policy, rights, gather) {
         Ok(started) => started,
         Err(error) => return channel.send(&Err::<Vec<Note>, String>(error.to_string())),
@@ -98,6 +103,7 @@ fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, 
         network,
         remotes: Mutex::new(policy.remotes),
         udp: policy.udp,
+        binds_udp: policy.binds_udp,
         known: KnownAddresses::default(),
         learnt: AtomicBool::new(false),
         kill_switch: policy.kill_switch,
@@ -142,7 +148,8 @@ impl Helper {
 
     fn serve_channel(&self, channel: &Channel) -> io::Result<()> {
         loop {
-            match channel.receive()?.0 {
+            let (request, descriptor) = channel.receive()?;
+            match request {
                 Request::Network(request) => self.serve_network(channel, request)?,
                 Request::Open { remote, attempt } => return self.open(channel, remote, attempt),
                 Request::File(FileRequest::Configuration) => {
@@ -155,7 +162,11 @@ impl Helper {
                 Request::File(FileRequest::Adopt(remotes)) => {
                     channel.send(&self.adopt(remotes).map_err(Refusal::from))?;
                 }
+                Request::File(FileRequest::Name(name)) => {
+                    channel.send(&self.look_up(&name).map_err(Refusal::from))?;
+                }
                 Request::File(request) => self.files.serve(channel, request)?,
+                Request::Socket(request) => self.serve_sockets(channel, request, descriptor)?,
                 Request::Script(request) => {
                     let scripts = self.scripts.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
                     lock(scripts).serve(channel, request)?;
@@ -186,6 +197,31 @@ impl Helper {
             lock(scripts).allow(allowed.scripts.unwrap_or_default());
         }
         Ok(())
+    }
+
+    /// The addresses of a name that the configuration has which holds, or that was read last.
+    fn look_up(&self, name: &str) -> io::Result<LookedUpOne> {
+        let is_proposed = |allowed: &Allowed| allowed.names.iter().flatten().any(|known| known == name);
+        if !self.files.has_name(name) && !lock(&self.proposed).as_ref().is_some_and(is_proposed) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        // What is in the tunnel may be reached by the system's resolver alone.
+        Ok(match (self.kill_switch, self.resolving()) {
+            (true, Resolving::Marked(servers)) => {
+                opener::look_up_beside(name, &servers).map_err(|error| error.to_string())
+            }
+            _ => files::look_up_one(name),
+        })
+    }
+
+    fn serve_sockets(
+        &self,
+        channel: &Channel,
+        request: SocketRequest,
+        descriptor: Option<OwnedFd>,
+    ) -> io::Result<()> {
+        let options = self.udp.as_ref().filter(|_| self.binds_udp).ok_or(io::ErrorKind::PermissionDenied)?;
+        sockets::serve(channel, request, (options, descriptor))
     }
 
     fn serve_network(&self, channel: &Channel, request: NetworkRequest) -> io::Result<()> {
@@ -251,18 +287,40 @@ impl Helper {
     }
 
     /// The tunnel is gone.
-    fn end(&self, removed_at_end: Vec<PathBuf>) {
+    fn end(&self, removed_at_end: Vec<Removed>) {
         if let Some(network) = &self.network {
             lock(network).undo();
         }
         if let Some(scripts) = &self.scripts {
             lock(scripts).end();
         }
-        for path in removed_at_end {
+        removed_at_end.iter().for_each(Removed::remove);
+    }
+}
+
+/// A file that goes when the tunnel does.
+struct Removed {
+    path: PathBuf,
+    /// Device and inode, if it was there at the start.
+    identity: Option<(u64, u64)>,
+}
+
+impl Removed {
+    fn new(path: &PathBuf) -> Self {
+        Removed { path: path.clone(), identity: identity(path) }
+    }
+
+    fn remove(&self) {
+        let is_other = self.identity.is_some() && identity(&self.path) != self.identity;
+        if !is_other {
             // Its directory may be one where only root makes files.
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+fn identity(path: &PathBuf) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -295,6 +353,42 @@ mod tests {
         let remotes: Vec<Remote> = text.lines().map(remote).collect();
         let allowed = (!remotes.is_empty()).then(|| Allowed { remotes, ..Allowed::default() });
         Ok(Gathered { text: text.into_bytes(), files: Vec::new(), allowed })
+    }
+
+    #[test]
+    fn what_another_program_put_there_stays() {
+        let scratch = Scratch::new("removed");
+        let [ours, theirs] = ["ours", "theirs"].map(|name| scratch.path().join(name));
+        for path in [&ours, &theirs] {
+            fs::write(path, "").unwrap();
+        }
+        let removed = [&ours, &theirs].map(Removed::new);
+        let new = scratch.path().join("new");
+        fs::write(&new, "").unwrap();
+        fs::rename(&new, &theirs).unwrap();
+        removed.iter().for_each(Removed::remove);
+        assert!(!ours.exists() && theirs.exists());
+    }
+
+    #[test]
+    fn names_are_those_of_the_file_that_holds_or_was_read() {
+        let gather = |_: &Path| {
+            let allowed = Allowed { names: Some(vec!["localhost".to_owned()]), ..Allowed::default() };
+            Ok(Gathered { text: Vec::new(), files: Vec::new(), allowed: Some(allowed) })
+        };
+        let policy = Policy {
+            names: vec!["127.0.0.7".to_owned()],
+            configuration: Some("any".into()),
+            ..Policy::default()
+        };
+        let (helper, _) = start(policy, Rights::OfTheProcess, gather).unwrap();
+        assert!(helper.look_up("localhost").is_err(), "nothing was read");
+        assert_eq!(helper.look_up("127.0.0.7").unwrap(), Ok(vec!["127.0.0.7:0".parse().unwrap()]));
+        helper.read_configuration().unwrap();
+        assert!(helper.look_up("localhost").unwrap().is_ok() && helper.look_up("127.0.0.7").is_ok());
+        helper.adopt(None).unwrap();
+        assert!(helper.look_up("localhost").unwrap().is_ok());
+        assert!(helper.look_up("127.0.0.7").is_err(), "the file has it no more");
     }
 
     #[test]

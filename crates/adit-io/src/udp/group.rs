@@ -47,7 +47,8 @@ impl UdpSocket {
         rule: Option<Steering>,
         options: &UdpOptions,
     ) -> io::Result<Vec<UdpSocket>> {
-        UdpSocket::bind(address, options)?.into_group(count, rule, options)
+        let first = UdpSocket::bind(address, options)?;
+        first.into_group((count, rule), |first| first.bind_another(options))
     }
 
     /// More groups, for these addresses of the machine, beside one for all of them, so that answers leave from the
@@ -81,18 +82,19 @@ impl UdpSocket {
             match UdpSocket::bind_one(address, options, Sharing { address: true, v4: false }) {
                 // It is gone, or not usable yet (IPv6, until duplicate address detection ends).
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
-                bound => Some(bound.and_then(|first| first.into_group(group.len(), rule, options))),
+                bound => Some(bound.and_then(|first| {
+                    first.into_group((group.len(), rule), |first| first.bind_another(options))
+                })),
             }
         };
         homes.iter().filter_map(bind).collect()
     }
 
-    /// With as many more sockets at its address as make `count`.
+    /// With as many more sockets at its address as make `count`; `bind_another` makes them.
     pub(super) fn into_group(
         self,
-        count: usize,
-        rule: Option<Steering>,
-        options: &UdpOptions,
+        (count, rule): (usize, Option<Steering>),
+        bind_another: impl Fn(&UdpSocket) -> io::Result<UdpSocket>,
     ) -> io::Result<Vec<UdpSocket>> {
         let mut group = vec![self];
         let Ok(number @ 2..) = u32::try_from(count) else { return Ok(group) };
@@ -101,7 +103,7 @@ impl UdpSocket {
             socket.socket.set_reuse_port(true)?;
         }
         let Some(first) = group.first() else { return Ok(group) };
-        let others = (1..count).map(|_| first.bind_another(options)).collect::<io::Result<Vec<_>>>()?;
+        let others = (1..count).map(|_| bind_another(first)).collect::<io::Result<Vec<_>>>()?;
         sys::attach_reuseport_program(first.as_fd(), &program(rule.as_slice(), number))?;
         group.extend(others);
         Ok(group)

@@ -1,11 +1,11 @@
 //! Sockets for both address families on one port.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use adit_dataplane::codec::Steering;
 
-use super::{Sharing, UdpOptions, UdpSocket, lacks_v6};
+use super::{UdpOptions, UdpSocket, lacks_v6};
+use crate::helper::SocketChannel;
 
 /// How often another port is tried where the one that the system chose for IPv4 is taken for IPv6.
 const ATTEMPTS: usize = 100;
@@ -35,26 +35,36 @@ pub(crate) struct UdpPair {
 }
 
 impl UdpPair {
-    /// Binds to `port`, or to one that the system chooses (0), with that firewall mark. Nothing is left behind on an
-    /// error.
+    /// Binds to `port`, or to one that the system chooses (0), with that firewall mark: by a helper, if there is one. Nothing
+    /// is left behind on an error.
     ///
     /// # Errors
     /// The port is taken for one of the families; or there is no right to mark, or to bind to a low port.
-    pub(crate) fn bind(port: u16, mark: u32, options: &PairOptions) -> io::Result<UdpPair> {
+    pub(crate) fn bind(
+        port: u16,
+        mark: u32,
+        options: &PairOptions,
+        helper: Option<&SocketChannel>,
+    ) -> io::Result<UdpPair> {
         let mut left = if port == 0 { ATTEMPTS } else { 1 };
         loop {
             left -= 1;
-            match UdpPair::try_bind(port, mark, options) {
+            match UdpPair::try_bind(port, mark, options, helper) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && left > 0 => {}
                 outcome => return outcome,
             }
         }
     }
 
-    fn try_bind(port: u16, mark: u32, options: &PairOptions) -> io::Result<UdpPair> {
-        let ipv4 = bind_group((Ipv4Addr::UNSPECIFIED, port).into(), options)?;
+    fn try_bind(
+        port: u16,
+        mark: u32,
+        options: &PairOptions,
+        helper: Option<&SocketChannel>,
+    ) -> io::Result<UdpPair> {
+        let ipv4 = bind_group((port, false), options, helper)?;
         let port = ipv4.first().map(UdpSocket::local_address).transpose()?.map_or(port, |bound| bound.port());
-        let ipv6 = match bind_group((Ipv6Addr::UNSPECIFIED, port).into(), options) {
+        let ipv6 = match bind_group((port, true), options, helper) {
             Err(error) if lacks_v6(&error) => None,
             bound => Some(bound?),
         };
@@ -62,7 +72,7 @@ impl UdpPair {
         for socket in pair.ipv4.iter().chain(pair.ipv6.iter().flatten()) {
             // A socket has no mark at first, and not everybody may say so.
             if mark != 0 {
-                socket.set_mark(mark)?;
+                socket.set_mark(mark, helper)?;
             }
             if options.learn_local {
                 socket.learn_local_addresses()?;
@@ -72,17 +82,24 @@ impl UdpPair {
     }
 }
 
-fn bind_group(address: SocketAddr, options: &PairOptions) -> io::Result<Vec<UdpSocket>> {
-    let first = UdpSocket::bind_one(address, &options.udp, Sharing { address: false, v4: true })?;
-    first.into_group(options.count, options.steering, &options.udp)
+/// For IPv6, or for IPv4.
+fn bind_group(
+    (port, v6): (u16, bool),
+    options: &PairOptions,
+    helper: Option<&SocketChannel>,
+) -> io::Result<Vec<UdpSocket>> {
+    let bind = |port, shared| UdpSocket::bind_to_port_by(helper, (port, v6), shared, &options.udp);
+    let another = |first: &UdpSocket| bind(first.local_address()?.port(), true);
+    bind(port, false)?.into_group((options.count, options.steering), another)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket as Plain;
+    use std::net::{Ipv6Addr, SocketAddr, UdpSocket as Plain};
 
     use super::*;
     use crate::testing::in_fresh_network;
+    use crate::udp::Sharing;
     use crate::udp::tests::options;
 
     fn with(count: usize) -> PairOptions {
@@ -98,15 +115,15 @@ mod tests {
     fn both_families_have_the_port_that_was_asked_for_or_chosen() {
         in_fresh_network(|| {
             for count in [1, 2] {
-                let chosen = UdpPair::bind(0, 0, &with(count)).unwrap();
+                let chosen = UdpPair::bind(0, 0, &with(count), None).unwrap();
                 assert_ne!(chosen.port, 0);
                 let v4 = SocketAddr::from(([0, 0, 0, 0], chosen.port));
                 let v6 = SocketAddr::from(([0_u16; 8], chosen.port));
                 assert_eq!(addresses(&chosen), [vec![v4; count], vec![v6; count]].concat());
-                let error = UdpPair::bind(chosen.port, 0, &with(count)).unwrap_err();
+                let error = UdpPair::bind(chosen.port, 0, &with(count), None).unwrap_err();
                 assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
                 drop(chosen);
-                assert_eq!(UdpPair::bind(v4.port(), 0, &with(count)).unwrap().port, v4.port());
+                assert_eq!(UdpPair::bind(v4.port(), 0, &with(count), None).unwrap().port, v4.port());
             }
         });
     }
@@ -127,9 +144,9 @@ mod tests {
             });
             assert_eq!(taken.len(), 2);
             for _ in 0..8 {
-                assert!(UdpPair::bind(0, 0, &with(1)).unwrap().port >= 40_002);
+                assert!(UdpPair::bind(0, 0, &with(1), None).unwrap().port >= 40_002);
             }
-            let error = UdpPair::bind(40_001, 0, &with(1)).unwrap_err();
+            let error = UdpPair::bind(40_001, 0, &with(1), None).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
             assert!(Plain::bind("0.0.0.0:40001").is_ok(), "nothing is left of it");
         });
@@ -138,7 +155,7 @@ mod tests {
     #[test]
     fn all_sockets_have_the_mark() {
         in_fresh_network(|| {
-            let pair = UdpPair::bind(0, 77, &with(2)).unwrap();
+            let pair = UdpPair::bind(0, 77, &with(2), None).unwrap();
             let sockets = pair.ipv4.iter().chain(pair.ipv6.iter().flatten());
             let marks: Vec<u32> = sockets.map(|socket| socket.socket.mark().unwrap()).collect();
             assert_eq!(marks, [77; 4]);

@@ -15,7 +15,7 @@ use super::conflicts;
 use super::endpoints::{self, Shared};
 use super::notify;
 use super::signals::{Order, StartupSignals};
-use super::startup::{Member, Rights, Startup};
+use super::startup::{Member, Startup};
 use super::tunnel::{self, Tunnel};
 use super::{Args, Failure, KillSwitchScope, openvpn_lines, wireguard};
 use crate::configuration::Dialect;
@@ -50,12 +50,11 @@ pub(super) fn run_read(args: &Args, file: &Path, dialect: Dialect) -> Result<(),
     let mut log = open_log(&mut Logs::of(args.manner), &dialect, None)?;
     openvpn_lines::begin(&mut log);
     check_kill_switch(args, &[(file, &dialect)])?;
-    turn_kill_switch_on(args, &mut log)?;
+    turn_kill_switch_on(args, &marks(args, &[(file, &dialect)]), &mut log)?;
     // Names are looked up later.
     Routing::recover();
     notify::connect();
-    let rights = rights(args, std::iter::once(&dialect));
-    let mut startup = Startup::new(watch_signals()?, 1, rights, log.clone());
+    let mut startup = Startup::new(watch_signals()?, 1, !args.no_sandbox, log.clone());
     startup.in_background = args.in_background;
     let readable = Readable { file, name: stem(file), dialect };
     Any::new(args, readable, (log, false), None).run(startup.member())
@@ -119,13 +118,6 @@ impl<'a> Any<'a> {
     }
 }
 
-fn rights<'a>(args: &Args, mut all: impl Iterator<Item = &'a Dialect>) -> Rights {
-    match all.any(|dialect| matches!(dialect, Dialect::WireGuard(_))) {
-        true => Rights::Superuser,
-        false => Rights::All { sandbox: !args.no_sandbox },
-    }
-}
-
 fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     forbid_core_files()?;
     let (readable, mut first) = read_all(files);
@@ -137,14 +129,14 @@ fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     let all: Vec<(&Path, &Dialect)> = readable.iter().map(|one| (one.file, &one.dialect)).collect();
     conflicts::check(&all).map_err(Failure::Configuration)?;
     check_kill_switch(args, &all)?;
-    let rights = rights(args, all.iter().map(|(_, dialect)| *dialect));
+    let marks = marks(args, &all);
     let (tunnels, log) = with_logs(args, readable, &mut first);
     let Some(mut log) = log else { return Ok(first.unwrap_or(ExitCode::FAILURE)) };
-    turn_kill_switch_on(args, &mut log)?;
+    turn_kill_switch_on(args, &marks, &mut log)?;
     adit_io::allow_many_descriptors();
     Routing::recover();
     notify::connect();
-    let startup = Startup::new(watch_signals()?, tunnels.len(), rights, log);
+    let startup = Startup::new(watch_signals()?, tunnels.len(), !args.no_sandbox, log);
     thread::scope(|scope| {
         let (ended, ends) = mpsc::channel();
         for tunnel in tunnels {
@@ -266,10 +258,11 @@ fn watch_signals() -> Result<StartupSignals, Failure> {
 fn check_kill_switch(args: &Args, all: &[(&Path, &Dialect)]) -> Result<(), Failure> {
     let reason = |dialect: &Dialect| match dialect {
         Dialect::OpenVpn(parsed) if matches!(parsed.config.role, Role::Client(_)) => None,
-        Dialect::OpenVpn(_) => Some("clients: a server's answers would not leave"),
-        Dialect::WireGuard(_) => {
-            Some("OpenVPN's clients: a WireGuard tunnel's own datagrams would not leave")
+        Dialect::OpenVpn(_) => {
+            Some("clients and WireGuard files: an OpenVPN server's answers would not leave")
         }
+        // Their datagrams have a mark that the kill switch is told.
+        Dialect::WireGuard(_) => None,
     };
     let held_back = all.iter().find_map(|(file, dialect)| Some((file, reason(dialect)?)));
     match held_back.filter(|_| args.kill_switch.is_some()) {
@@ -282,11 +275,20 @@ fn check_kill_switch(args: &Args, all: &[(&Path, &Dialect)]) -> Result<(), Failu
     }
 }
 
+/// The firewall marks of the datagrams of WireGuard files, where there is a kill switch.
+fn marks(args: &Args, all: &[(&Path, &Dialect)]) -> Vec<u32> {
+    let mark = |(file, dialect): &(&Path, &Dialect)| match dialect {
+        Dialect::WireGuard(parsed) => Some(wireguard::kill_switch_mark(args, file, parsed)),
+        Dialect::OpenVpn(_) => None,
+    };
+    all.iter().filter_map(mark).collect()
+}
+
 /// `--kill-switch`, before anything else that reaches the network: one for all files, also those with a mistake.
-fn turn_kill_switch_on(args: &Args, log: &mut Logger) -> Result<(), Failure> {
+fn turn_kill_switch_on(args: &Args, marks: &[u32], log: &mut Logger) -> Result<(), Failure> {
     let Some(scope) = args.kill_switch else { return Ok(()) };
     let files: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-    let switch = KillSwitch::new(&files, scope == KillSwitchScope::Lan);
+    let switch = KillSwitch::new(&files, scope == KillSwitchScope::Lan).with_marks(marks.iter().copied());
     switch.on().map_err(|error| Failure::World(error.to_string()))?;
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let (whose, files) = (if files.len() > 1 { "these tunnels'" } else { "this tunnel's" }, files.join(" "));

@@ -6,8 +6,9 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
+use adit_config::wireguard;
 use adit_core::{EventOf, IpNet, Protocol, RouteVia};
-use adit_io::{Account, Confined, Helper, Kept, Observer, Policy, Remote, Scripts};
+use adit_io::{Account, Confined, Helper, Observer, Policy, Remote, Scripts};
 
 use super::{scripts, translate};
 use crate::helper;
@@ -75,6 +76,18 @@ pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
     })
 }
 
+/// The programs of a WireGuard file, if it has any.
+pub(crate) fn programs(interface: &wireguard::Interface) -> Option<Scripts> {
+    let commands: Vec<Vec<String>> =
+        [&interface.client_connect, &interface.client_disconnect].into_iter().flatten().cloned().collect();
+    (!commands.is_empty()).then(|| Scripts {
+        commands,
+        variables: Vec::new(),
+        prefixes: Vec::new(),
+        directory: std::env::temp_dir(),
+    })
+}
+
 /// The remotes of a client, as its file has them.
 pub(crate) fn remotes(config: &Config) -> Vec<Remote> {
     match &config.role {
@@ -102,13 +115,6 @@ pub(super) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<P
         adit_config::openvpn::ManagementAddress::Tcp(..) => None,
     });
     status_socket.into_iter().chain(management).chain(config.process.pid_file.clone()).collect()
-}
-
-/// The same for a process with a WireGuard tunnel: it keeps files and system calls, as it writes timestamps, serves `wg`'s
-/// socket and may save its file, and the calling thread what it takes to mark and bind UDP sockets.
-pub(super) fn confine_with_files() -> Result<Confined, String> {
-    let kept = Kept { udp_sockets: true, ..Kept::default() };
-    adit_io::confine_keeping(None, false, &kept).map_err(|error| error.to_string())
 }
 
 /// Gives up the rights of the process: for good, in all threads.

@@ -25,22 +25,11 @@ pub(super) struct Startup {
     pub(super) confinement: Confinement,
     /// Another process waits until all tunnels are set up.
     pub(super) in_background: bool,
-    rights: Rights,
+    /// Files and most system calls are given up, too.
+    sandbox: bool,
     log: Logger,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-/// What the process gives up when all tunnels are set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rights {
-    /// All that it does not need: files and system calls too, if there is a sandbox.
-    All {
-        /// There is.
-        sandbox: bool,
-    },
-    /// The superuser's, but not files: there is a WireGuard tunnel.
-    Superuser,
 }
 
 struct State {
@@ -55,8 +44,8 @@ struct State {
 }
 
 impl Startup {
-    /// For so many tunnels. `log` takes what is said of the process.
-    pub(super) fn new(early: StartupSignals, tunnels: usize, rights: Rights, log: Logger) -> Self {
+    /// For so many tunnels. Without `sandbox` they keep files and system calls. `log` takes what is said of the process.
+    pub(super) fn new(early: StartupSignals, tunnels: usize, sandbox: bool, log: Logger) -> Self {
         let state = State {
             without_orders: tunnels,
             unfinished: tunnels,
@@ -69,7 +58,7 @@ impl Startup {
             tunnels: Tunnels::default(),
             confinement: Confinement::default(),
             in_background: false,
-            rights,
+            sandbox,
             log,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -114,10 +103,7 @@ impl Startup {
         } else {
             Terminal::keep();
         }
-        let confined = match self.rights {
-            Rights::All { sandbox } => privileges::confine(account, sandbox)?,
-            Rights::Superuser => privileges::confine_with_files()?,
-        };
+        let confined = privileges::confine(account, self.sandbox)?;
         let layers = [
             ("the capability bounding set", &confined.bounding_set),
             ("Landlock", &confined.sandbox.landlock),
@@ -127,8 +113,6 @@ impl Startup {
         for (name, layer) in layers {
             match layer {
                 Layer::On => {}
-                // WireGuard's tunnels are not confined by it yet.
-                Layer::SwitchedOff if self.rights == Rights::Superuser => {}
                 Layer::SwitchedOff => {
                     log.log(Severity::Warning, format_args!("{name} is switched off (--no-sandbox)"));
                 }

@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use adit_config::wireguard::{self as file, Parsed};
 use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
-use adit_io::{DriverError, Handle, Netlink, Scripts, TunConfig};
+use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
 use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PresharedKey, PrivateKey, PublicKey};
 
 use self::access::Access;
 use self::hooks::{Hooks, Moment};
-use self::names::Endpoints;
+use self::names::{Endpoints, Resolver};
 use self::orders::Orders;
 use self::reload::Holds;
 use super::endpoints::Shared;
@@ -27,6 +27,7 @@ use super::notify::Notifier;
 use super::startup::Member;
 use super::tunnel::tell_end;
 use super::{Args, Failure, privileges};
+use crate::configuration;
 use crate::log::Logger;
 use crate::status;
 use crate::wireguard::{self, Settings, SharedTunnel, UapiSocket};
@@ -73,30 +74,32 @@ impl Tunnel<'_> {
         let interface = self.interface().to_owned();
         let hooks = Hooks::new(self.file, &interface, &self.parsed);
         hooks.run(Moment::PreUp, &mut self.log)?;
-        let endpoints = names::look_up(self.file, &self.parsed, &mut self.log)?;
+        let resolver = match self.args.kill_switch {
+            None => Resolver::System,
+            Some(_) => Resolver::Marked(self.args.resolv_conf.as_deref()),
+        };
+        let endpoints = names::look_up(self.file, &self.parsed, &resolver, &mut self.log)?;
         let (settings, mark) = self.settings(&endpoints)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
-        let mut policy = tunnel.driver().policy(true);
-        // The firewall's rules are set by `nft`.
-        let config = &self.parsed.config;
-        policy.scripts = programs(&config.interface);
-        let has_programs = policy.scripts.is_some();
-        policy.without_sandbox |= self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
-        let helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        let shown = self.show(tunnel.orders().handle(), member);
+        let helper = self.helper(&tunnel, &settings, shown.as_ref())?;
         let access = helper.access();
-        tunnel.driver().use_helper(access, true).map_err(no_helper)?;
+        tunnel.use_helper(&access).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
-        let launcher = has_programs.then(|| helper.access().scripts()).transpose().map_err(no_helper)?;
+        let config = &self.parsed.config;
+        let has_programs = privileges::programs(&config.interface).is_some();
+        let launcher = has_programs.then(|| access.scripts()).transpose().map_err(no_helper)?;
         let beside = (tunnel.orders(), self.log.clone());
-        let access = Access::start(config, &interface, launcher, beside).map_err(no_thread)?;
-        let words = access.words();
+        let peers = Access::start(config, &interface, launcher, beside).map_err(no_thread)?;
+        let words = peers.words();
         tunnel.watch(Box::new(move |event| words.event(event)));
-        let holds = Holds { config: config.clone(), settings, access: access.words() };
+        let files = access.files().map_err(no_helper)?;
+        let keeps_mark = self.args.kill_switch.is_some() || matches!(settings.table, RouteTable::ByMark(_));
+        let holds = Holds { config: config.clone(), settings, access: peers.words(), keeps_mark, files };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
-        let _socket = self.show(tunnel.orders().handle(), member);
         member.take_orders(orders.receiver()).map_err(no_signals)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
@@ -110,10 +113,32 @@ impl Tunnel<'_> {
         };
         let ended = tunnel.run(Box::new(begin));
         notifier.stopping();
-        drop(access);
+        drop(peers);
         drop(helper);
+        drop(shown);
         orders.post_down();
         orders.failure().map_or_else(|| outcome(ended), Err)
+    }
+
+    /// Starts the helper with all that it is for.
+    fn helper(
+        &mut self,
+        tunnel: &wireguard::Tunnel,
+        settings: &TunnelSettings,
+        shown: Option<&status::Socket>,
+    ) -> Result<Helper, Failure> {
+        let allowed = configuration::allowed_by_wireguard(&self.parsed.config);
+        let mut policy = tunnel.policy();
+        policy.removed_at_end.extend(shown.map(status::Socket::path));
+        policy.configuration = Some(self.file.to_owned());
+        policy.writes_configuration = allowed.writes_configuration;
+        policy.names = allowed.names.unwrap_or_default();
+        policy.scripts = allowed.scripts;
+        // The firewall's rules are set by `nft`.
+        policy.without_sandbox = self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
+        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
+        Ok(helper)
     }
 
     /// The socket of `adit status`. A tunnel that cannot be asked for its status is still a tunnel.
@@ -145,7 +170,8 @@ impl Tunnel<'_> {
         let path = netlink.path_mtu(&addresses).map_err(no_netlink)?;
         let of_device = self.shared.as_ref().and_then(|shared| shared.terms).map(|terms| terms.mtu);
         let mtu = of_device.unwrap_or_else(|| network::mtu(&self.parsed.config.interface, path));
-        let (table, mark) = network::table(&self.parsed.config)
+        let kill_switch = self.args.kill_switch.map(|_| kill_switch_mark(self.args, self.file, &self.parsed));
+        let (table, mark) = network::table(&self.parsed.config, kill_switch)
             .map_err(|why| network::at_line(&self.parsed, self.file, "Table", &why))?;
         Ok((network::settings(&self.parsed.config, mtu, table), mark))
     }
@@ -166,6 +192,7 @@ impl Tunnel<'_> {
         };
         let mut driver = wireguard::driver_config(tun, self.args.workers);
         driver.changes_routing = self.shared.is_none();
+        driver.kill_switch = self.args.kill_switch.is_some();
         if let Some(terms) = self.shared.as_ref().and_then(|shared| shared.terms) {
             driver.tun.txqueuelen = terms.txqueuelen;
             driver.dataplane.client_to_client = terms.client_to_client;
@@ -192,6 +219,12 @@ impl Tunnel<'_> {
     }
 }
 
+/// The firewall mark by which the kill switch knows the datagrams of a file's tunnel.
+pub(super) fn kill_switch_mark(args: &Args, file: &Path, parsed: &Parsed) -> u32 {
+    let number = args.files.iter().position(|other| other == file);
+    network::kill_switch_mark(&parsed.config, number.unwrap_or_default())
+}
+
 /// What `wg` sets of a file: an interface without peers becomes what the file says.
 fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
     let file::Config { interface, peers } = config;
@@ -216,17 +249,6 @@ fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
         replace_peers: true,
         peers: peers.iter().map(peer).collect(),
     }
-}
-
-/// The programs that the file has run, if there are any.
-fn programs(interface: &file::Interface) -> Option<Scripts> {
-    let commands = access::commands(interface);
-    (!commands.is_empty()).then(|| Scripts {
-        commands,
-        variables: Vec::new(),
-        prefixes: Vec::new(),
-        directory: std::env::temp_dir(),
-    })
 }
 
 fn allowed_ip(change: &file::AllowedIp) -> AllowedIp {

@@ -151,7 +151,7 @@ fn set_up(
         shared: None,
     };
     let mut tunnel = Tunnel::set_up(settings, log.clone())?;
-    let name = tunnel.driver().tun_name().to_owned();
+    let name = tunnel.device().to_owned();
     let socket = match uapi {
         Some(socket) => UapiSocket::inherited(socket, &name),
         None => UapiSocket::bind(&name),

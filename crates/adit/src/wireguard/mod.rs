@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
-use adit_io::{Buffers, Driver, DriverConfig, DriverError, SharedDevice, TunConfig, UdpBinding};
+use adit_io::{
+    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, TunConfig, UdpBinding,
+};
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
@@ -111,9 +113,28 @@ impl Tunnel {
         Ok(Tunnel { driver, params, orders, timestamps, uapi: None, pool, watch: None, log })
     }
 
-    /// The driver, to which a helper may be given.
-    pub(crate) fn driver(&mut self) -> &mut Driver<Interface> {
-        &mut self.driver
+    /// The name of its device.
+    pub(crate) fn device(&self) -> &str {
+        self.driver.tun_name()
+    }
+
+    /// What a helper has to do for it: set up the device, bind and mark sockets, write its timestamp, and remove the file of
+    /// the socket at which it listens now.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            state_file: Some(self.timestamps.path().to_owned()),
+            removed_at_end: self.uapi.iter().map(|uapi| uapi.path().to_owned()).collect(),
+            ..self.driver.policy(true)
+        }
+    }
+
+    /// Has a helper that was started with [`Tunnel::policy`] do this from now on.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub(crate) fn use_helper(&mut self, helper: &HelperAccess) -> io::Result<()> {
+        self.timestamps.use_helper(helper.files()?);
+        self.driver.use_helper(helper.clone(), true)
     }
 
     /// Where it writes while it runs: the file of its timestamp, and that of its socket.

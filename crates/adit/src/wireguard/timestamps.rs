@@ -1,11 +1,12 @@
 //! The greatest timestamp of an interface, kept over restarts.
 
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use adit_io::{HelperFiles, replace_file};
 use adit_wireguard::Tai64n;
 
 /// Where it is kept, if the service manager names no other directory (systemd.exec(5), `StateDirectory=`).
@@ -14,6 +15,8 @@ const DIRECTORY: &str = "/var/lib/adit";
 /// The file of an interface: 24 hexadecimal digits.
 pub(super) struct TimestampFile {
     path: PathBuf,
+    /// Who writes it, if it is not this process.
+    helper: Option<HelperFiles>,
     /// A failure was told already.
     told: bool,
 }
@@ -30,21 +33,24 @@ impl TimestampFile {
 
     fn within(directory: &Path, interface: &str) -> Self {
         let path = directory.join("wireguard").join(format!("{interface}.tai64n"));
-        TimestampFile { path, told: false }
+        TimestampFile { path, helper: None, told: false }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has a helper write it from now on, whose policy names it.
+    pub(super) fn use_helper(&mut self, helper: HelperFiles) {
+        self.helper = Some(helper);
     }
 
     /// Its directory, made if it can be: later the process may not.
     pub(super) fn directory(&self) -> Option<&Path> {
-        self.make_directory().ok().flatten()
-    }
-
-    fn make_directory(&self) -> io::Result<Option<&Path>> {
-        let directory = self.path.parent();
-        // A confined process can make none, also where there is one.
-        if let Some(missing) = directory.filter(|directory| !directory.is_dir()) {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(missing)?;
-        }
-        Ok(directory)
+        let directory = self.path.parent()?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
+        made.ok().map(|()| directory)
     }
 
     /// What was saved; none if there is no file.
@@ -67,21 +73,18 @@ impl TimestampFile {
     }
 
     fn write(&self, timestamp: Tai64n) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        self.make_directory()?;
         let mut text = String::new();
         for byte in timestamp.0 {
             // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
         }
         text.push('\n');
-        // The name stands for the old file or for the whole new one, on the disk as well: a handshake may use what is saved
-        // as soon as this returns, and a machine that loses its power then must find it again.
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
-        self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        // On the disk as well: a handshake may use what is saved as soon as this returns, and a machine that loses its power
+        // then must find it again.
+        match &self.helper {
+            Some(helper) => helper.write_state(text.as_bytes()),
+            None => replace_file(&self.path, text.as_bytes()),
+        }
     }
 
     fn fault(&self, error: impl std::fmt::Display) -> String {

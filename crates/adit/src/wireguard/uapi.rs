@@ -168,7 +168,7 @@ fn remove(path: &Path) -> io::Result<()> {
 pub(super) struct Server {
     connections: Connections,
     /// Its file is removed last.
-    _socket: UapiSocket,
+    socket: UapiSocket,
 }
 
 /// Those that are open, by number. Copies share them.
@@ -193,7 +193,12 @@ impl Server {
         thread::Builder::new()
             .name("adit-uapi".to_owned())
             .spawn(move || accept(&listener, &theirs, &orders, &log))?;
-        Ok(Server { connections, _socket: socket })
+        Ok(Server { connections, socket })
+    }
+
+    /// The file of its socket. In a sandbox it stays, and refuses connections, until the helper removes it.
+    pub(super) fn path(&self) -> &Path {
+        self.socket.file.path()
     }
 }
 

@@ -3,9 +3,11 @@
 mod bed;
 mod beside_openvpn;
 mod configuration;
+mod confined;
 mod contract;
 mod endings;
 mod files;
+mod leaks;
 mod linux;
 mod load;
 mod many_clients;

@@ -119,11 +119,6 @@ impl Drop for Access {
     }
 }
 
-/// The programs of a file.
-pub(super) fn commands(interface: &Interface) -> Vec<Vec<String>> {
-    [&interface.client_connect, &interface.client_disconnect].into_iter().flatten().cloned().collect()
-}
-
 /// Whether the peer has expired by the system's clock.
 pub(super) fn has_expired(peer: &Peer) -> bool {
     peer.expires.is_some_and(|expires| expires <= wall())

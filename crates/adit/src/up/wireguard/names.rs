@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use adit_config::wireguard::{Parsed, Peer};
 use adit_core::{Severity, escaped};
+use adit_io::HelperFiles;
 
 use crate::log::Logger;
 use crate::up::Failure;
@@ -23,11 +24,44 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// No wait is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
+/// Who asks for the addresses of names.
+pub(super) enum Resolver<'a> {
+    /// This process, before it has given up its rights.
+    System,
+    /// The same, while the kill switch is on. The file has the name servers, in place of `/etc/resolv.conf`.
+    Marked(Option<&'a Path>),
+    /// The helper.
+    Helper(&'a HelperFiles),
+}
+
+impl Resolver<'_> {
+    fn resolve(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(address, port));
+        }
+        let found = match self {
+            Resolver::System => (host, port).to_socket_addrs()?.next(),
+            Resolver::Marked(resolv_conf) => {
+                adit_io::look_up_marked(host, resolv_conf.map(Path::to_owned))?.into_iter().next()
+            }
+            Resolver::Helper(files) => files.look_up_one(host)?.map_err(io::Error::other)?.into_iter().next(),
+        };
+        let mut address = found.ok_or_else(|| io::Error::other("the name has no address"))?;
+        address.set_port(port);
+        Ok(address)
+    }
+}
+
 /// Finds where all peers are, as `wg` does: the first address of each name.
 ///
 /// # Errors
 /// A name that does not exist, or cannot be asked for; the line is named.
-pub(super) fn look_up(file: &Path, parsed: &Parsed, log: &mut Logger) -> Result<Endpoints, Failure> {
+pub(super) fn look_up(
+    file: &Path,
+    parsed: &Parsed,
+    resolver: &Resolver<'_>,
+    log: &mut Logger,
+) -> Result<Endpoints, Failure> {
     let mut endpoints = Endpoints::new();
     let retries = retries(std::env::var("WG_ENDPOINT_RESOLUTION_RETRIES").ok().as_deref());
     for peer in &parsed.config.peers {
@@ -35,7 +69,7 @@ pub(super) fn look_up(file: &Path, parsed: &Parsed, log: &mut Logger) -> Result<
         let place = place(file, parsed, peer);
         let mut waits = waits(retries);
         let found = loop {
-            match resolve(&endpoint.host, endpoint.port) {
+            match resolver.resolve(&endpoint.host, endpoint.port) {
                 Ok(found) => break found,
                 Err(error) => {
                     let why = format!("{place}: Endpoint {}: {error}", escaped(&endpoint.host));
@@ -52,17 +86,9 @@ pub(super) fn look_up(file: &Path, parsed: &Parsed, log: &mut Logger) -> Result<
     Ok(endpoints)
 }
 
-fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, port));
-    }
-    let mut found = (host, port).to_socket_addrs()?;
-    found.next().ok_or_else(|| io::Error::other("the name has no address"))
-}
-
-/// Whether another attempt may succeed: the C library's EAI_AGAIN, which comes as its text alone.
+/// Whether another attempt may succeed. The C library's EAI_AGAIN comes as its text alone.
 fn is_passing(error: &io::Error) -> bool {
-    error.to_string().contains("Temporary failure")
+    error.kind() == io::ErrorKind::TimedOut || error.to_string().contains("Temporary failure")
 }
 
 /// `None`: without end.
@@ -92,6 +118,7 @@ mod tests {
 
     #[test]
     fn addresses_are_taken_as_they_are() {
+        let resolve = |host, port| Resolver::System.resolve(host, port);
         assert_eq!(resolve("192.0.2.1", 7).unwrap(), "192.0.2.1:7".parse().unwrap());
         assert_eq!(resolve("2001:db8::1", 7).unwrap(), "[2001:db8::1]:7".parse().unwrap());
         assert!(resolve("localhost", 7).unwrap().ip().is_loopback());

@@ -27,12 +27,20 @@ pub(super) fn mtu(interface: &Interface, path: Option<u32>) -> u16 {
     interface.mtu.unwrap_or_else(|| u16::try_from(left).unwrap_or(u16::MAX))
 }
 
-/// Where the routes go, and the firewall mark of the tunnel's own datagrams; 0: none.
+/// The firewall mark by which the kill switch knows the tunnel's own datagrams, for the file of that number on the command line:
+/// the file's own, or else one that does not depend on what the system looks like, as the next start must find the same.
+pub(super) fn kill_switch_mark(config: &Config, number: usize) -> u32 {
+    let number = u32::try_from(number).unwrap_or_default();
+    config.interface.fwmark.filter(|mark| *mark != 0).unwrap_or(FIRST_TABLE.saturating_add(number))
+}
+
+/// Where the routes go, and the firewall mark of the tunnel's own datagrams; 0: none. `kill_switch` is the mark by which
+/// that knows them, if it is on.
 ///
 /// # Errors
 /// There is no such table, or none is free.
-pub(super) fn table(config: &Config) -> Result<(RouteTable, u32), String> {
-    let mark = config.interface.fwmark.unwrap_or_default();
+pub(super) fn table(config: &Config, kill_switch: Option<u32>) -> Result<(RouteTable, u32), String> {
+    let mark = kill_switch.or(config.interface.fwmark).unwrap_or_default();
     let has_default = allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     let table = match &config.interface.table {
         Table::Off => RouteTable::Main,
@@ -42,6 +50,11 @@ pub(super) fn table(config: &Config) -> Result<(RouteTable, u32), String> {
                     .map_err(|error| format!("no routing table is free: {error}"))?,
                 mark => mark,
             };
+            // The kill switch has chosen without a look at the system; whoever wrote a number into the file, with one.
+            let is_chosen = kill_switch.is_some() && config.interface.fwmark.is_none_or(|mark| mark == 0);
+            if is_chosen && Routing::free_table(number).is_ok_and(|free| free != number) {
+                return Err(format!("routing table {number} is in use: name a free number in FwMark"));
+            }
             return Ok((RouteTable::ByMark(number), number));
         }
         Table::Auto => RouteTable::Main,
@@ -155,6 +168,17 @@ mod tests {
     }
 
     #[test]
+    fn the_kill_switch_knows_a_mark_that_no_system_changes() {
+        let mark = |lines: &str, number| kill_switch_mark(&config(lines, &["AllowedIPs=0.0.0.0/0"]), number);
+        assert_eq!([mark("", 0), mark("", 2), mark("FwMark=off", 0)], [51_820, 51_822, 51_820]);
+        assert_eq!(mark("FwMark=0x99", 2), 0x99);
+        // Also where there is no default route.
+        let of = |allowed: &str| table(&config("", &[allowed]), Some(7));
+        assert_eq!(of("AllowedIPs=10.0.0.0/8"), Ok((RouteTable::Main, 7)));
+        assert_eq!(of("AllowedIPs=0.0.0.0/0"), Ok((RouteTable::ByMark(7), 7)));
+    }
+
+    #[test]
     fn the_mtu_is_the_files_or_the_paths() {
         let interface = |lines: &str| config(lines, &[]).interface;
         assert_eq!(mtu(&interface("MTU=1280"), Some(9000)), 1280);
@@ -183,7 +207,7 @@ mod tests {
 
     #[test]
     fn tables_are_found() {
-        let of = |lines: &str, allowed: &str| table(&config(lines, &[allowed]));
+        let of = |lines: &str, allowed: &str| table(&config(lines, &[allowed]), None);
         let split = "AllowedIPs=10.1.0.0/16";
         assert_eq!(of("", split), Ok((RouteTable::Main, 0)));
         assert_eq!(of("FwMark=9", split), Ok((RouteTable::Main, 9)));

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use adit_config::wireguard::{Config, Parsed, Table};
 use adit_core::{RouteTable, Severity, TunnelSettings};
+use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
 use super::access::Words;
-use super::names::{self, Endpoints};
+use super::names::{self, Endpoints, Resolver};
 use super::{changes, network};
-use crate::configuration::{self, Dialect};
+use crate::configuration;
 use crate::log::Logger;
 use crate::up::Failure;
 use crate::up::tunnel::place_in;
@@ -25,6 +26,10 @@ pub(super) struct Holds {
     pub(super) settings: TunnelSettings,
     /// What decides on the peers that may be connected.
     pub(super) access: Words,
+    /// The firewall mark is that of the start: routing or the kill switch goes by it.
+    pub(super) keeps_mark: bool,
+    /// Reads and writes the file.
+    pub(super) files: HelperFiles,
 }
 
 /// Reads the file and has the interface take what it says.
@@ -37,21 +42,23 @@ pub(super) fn reload(
     holds: &mut Holds,
     log: &mut Logger,
 ) -> Result<(), String> {
-    let read = configuration::read(file).map_err(|error| error.to_string())?;
-    let Dialect::WireGuard(parsed) = read else {
-        return Err(format!("{}: it is no WireGuard file any more", file.display()));
-    };
-    for why in fixed(file, &holds.config, &holds.settings, &parsed) {
+    let gathered = holds.files.configuration();
+    let gathered = gathered.map_err(|error| format!("{}: it cannot be read: {error}", file.display()))?;
+    let parsed = configuration::parse_gathered_wireguard(file, &gathered)?;
+    for why in fixed(file, holds, &parsed) {
         log.log(Severity::Warning, why);
     }
-    let endpoints = names::look_up(file, &parsed, log).map_err(|failure| match failure {
+    let resolver = Resolver::Helper(&holds.files);
+    let endpoints = names::look_up(file, &parsed, &resolver, log).map_err(|failure| match failure {
         Failure::World(why) | Failure::Configuration(why) => why,
     })?;
     let status = interface.status().ok_or("the tunnel has ended")?;
     let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
-    let changes = differences(&parsed.config, &endpoints, &status, by_mark);
+    let changes = differences(&parsed.config, &endpoints, &status, holds.keeps_mark);
     let outcome = interface.configure(Box::new(changes)).ok_or("the tunnel has ended")?;
     outcome.map_err(|error| error.to_string())?;
+    let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
+    holds.files.adopt(None).map_err(no_helper)?;
     let mut config = parsed.config;
     // They hold until the next start.
     config.interface.table = holds.config.interface.table.clone();
@@ -75,23 +82,23 @@ fn is_new_default(settings: &TunnelSettings, prefix_len: u8) -> bool {
 }
 
 /// What the file says otherwise than before and holds from the next start on, in words with its line.
-fn fixed(file: &Path, before: &Config, settings: &TunnelSettings, parsed: &Parsed) -> Vec<String> {
-    let (old, new) = (&before.interface, &parsed.config.interface);
-    let by_mark = matches!(settings.table, RouteTable::ByMark(_));
+fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
+    let (old, new) = (&holds.config.interface, &parsed.config.interface);
+    let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
     let has_default = |config: &Config| network::allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     // A mark, and rules by it, are there from the start on or never.
     let first_default = new.table == Table::Auto && !by_mark && has_default(&parsed.config);
     let changed = [
         ("MTU", old.mtu != new.mtu),
         ("Table", old.table != new.table),
-        ("FwMark", by_mark && old.fwmark != new.fwmark),
+        ("FwMark", holds.keeps_mark && old.fwmark != new.fwmark),
         ("PreUp", old.pre_up != new.pre_up),
         ("PostUp", old.post_up != new.post_up),
         ("PreDown", old.pre_down != new.pre_down),
         ("PostDown", old.post_down != new.post_down),
         ("client-connect", old.client_connect != new.client_connect),
         ("client-disconnect", old.client_disconnect != new.client_disconnect),
-        ("AllowedIPs", first_default && !has_default(before)),
+        ("AllowedIPs", first_default && !has_default(&holds.config)),
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);
     changed
@@ -103,7 +110,7 @@ fn fixed(file: &Path, before: &Config, settings: &TunnelSettings, parsed: &Parse
 }
 
 /// What makes a running interface that of the file.
-fn differences(config: &Config, endpoints: &Endpoints, status: &Status, by_mark: bool) -> Changes {
+fn differences(config: &Config, endpoints: &Endpoints, status: &Status, keeps_mark: bool) -> Changes {
     let mut all = changes(config, endpoints);
     let stays: BTreeSet<PublicKey> = all.peers.iter().map(|peer| peer.public_key).collect();
     let current = |key: &PublicKey| status.peers.iter().find(|peer| peer.detail.public_key == *key);
@@ -120,6 +127,6 @@ fn differences(config: &Config, endpoints: &Endpoints, status: &Status, by_mark:
     all.replace_peers = false;
     // Whatever port the system chose is as good as another.
     all.listen_port = all.listen_port.filter(|port| *port != 0);
-    all.fwmark = (!by_mark).then(|| config.interface.fwmark.unwrap_or_default());
+    all.fwmark = (!keeps_mark).then(|| config.interface.fwmark.unwrap_or_default());
     all
 }

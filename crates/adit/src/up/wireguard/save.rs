@@ -2,37 +2,19 @@
 //! are wg-quick's own.
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::io;
 
 use adit_config::wireguard::{Config, Interface, Table};
+use adit_io::HelperFiles;
 use adit_wireguard::{PeerStatus, Status};
 use zeroize::Zeroizing;
 
-/// Writes the file. Its name stands for the old one or for the whole new one.
+/// Has the helper write the file. Its name stands for the old one or for the whole new one.
 ///
 /// # Errors
 /// When it cannot be written; the old one is there then.
-pub(super) fn save(file: &Path, config: &Config, status: &Status) -> io::Result<()> {
-    // A link stays one, to the new file.
-    let file = fs::canonicalize(file)?;
-    let mut name = file.as_os_str().to_owned();
-    name.push(".tmp");
-    let new = Path::new(&name);
-    // What is left of a process that was killed may have other rights.
-    match fs::remove_file(new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    let written = output.write_all(text(config, status).as_bytes()).and_then(|()| output.sync_all());
-    let renamed = written.and_then(|()| fs::rename(new, &file));
-    if renamed.is_err() {
-        let _ = fs::remove_file(new);
-    }
-    renamed
+pub(super) fn save(files: &HelperFiles, config: &Config, status: &Status) -> io::Result<()> {
+    files.write_configuration(text(config, status).as_bytes())
 }
 
 /// The text. Writing to a string does not fail.
@@ -129,9 +111,6 @@ fn peer<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use adit_testbed::Scratch;
     use adit_wireguard::{PeerDetail, PresharedKey, PrivateKey, PublicKey};
 
     use super::*;
@@ -160,31 +139,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_and_is_the_owners() {
-        let scratch = Scratch::create("save").expect("a directory");
+    fn what_is_written_reads_back() {
         let lines = "Address = 10.0.0.1/24\nDNS = 10.0.0.53\nDNS = corp.example\nMTU = 1400\nTable = 7\n\
                      SaveConfig = true\nPreUp = true # kept\nPostDown = echo %i\n";
-        let file = scratch.write("wg0.conf", &format!("[Interface]\n{lines}")).expect("a file");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
-        let read = || {
-            let text = fs::read(&file).expect("a file");
-            adit_config::wireguard::parse(&text, "wg0.conf").expect("a good file").config
+        let read = |text: &str| {
+            adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
         };
-        let before = read();
-        save(&file, &before, &status()).expect("written");
-        let text = fs::read_to_string(&file).expect("a file");
+        let before = read(&format!("[Interface]\n{lines}"));
+        let text = text(&before, &status());
         assert!(
             text.starts_with(&format!(
                 "[Interface]\n{lines}ListenPort = 51820\nFwMark = 0xca6c\nPrivateKey = "
             )),
-            "{text}"
+            "{}",
+            *text
         );
         assert!(text.len() <= size(&before, &status()));
-        let after = read();
+        let after = read(&text);
         assert_eq!(after.interface.private_key.as_ref().map(|key| *key.bytes()), Some([0x40; 32]));
         assert_eq!(after.peers[0].endpoint.as_ref().map(|it| it.host.as_str()), Some("2001:db8::1"));
         assert_eq!((after.peers[0].allowed_ips.len(), after.peers[0].persistent_keepalive), (2, Some(25)));
-        assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
-        assert!(!scratch.path().join("wg0.conf.tmp").exists());
     }
 }

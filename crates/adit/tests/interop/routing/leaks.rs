@@ -3,7 +3,7 @@
 //! A router captures all that the client sends, while programs on the client send to addresses of both families without a
 //! pause. Each step is done with OpenVPN's client as well, for comparison; the table that is printed is in docs/LEAKS.md.
 
-mod bed;
+pub(crate) mod bed;
 
 use std::fmt::Write as _;
 use std::process::Command;

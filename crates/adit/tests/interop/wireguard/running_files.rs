@@ -11,14 +11,23 @@ use super::files::up;
 
 /// A server that runs, and the file of its client, which runs too. The text is the rest of its `[Interface]`, and what the
 /// client reaches besides the server.
-struct Running {
-    ends: [End; 2],
-    file: PathBuf,
-    adit: Process,
+pub(super) struct Running {
+    pub(super) ends: [End; 2],
+    pub(super) file: PathBuf,
+    pub(super) adit: Process,
 }
 
 impl Running {
-    fn start(interface: &str, allowed: &str) -> Self {
+    pub(super) fn start(interface: &str, allowed: &str) -> Self {
+        Running::start_with(|_| Vec::new(), interface, allowed)
+    }
+
+    /// The same in one process with other files, which are made for the client.
+    pub(super) fn start_with(
+        others: impl FnOnce(&End) -> Vec<PathBuf>,
+        interface: &str,
+        allowed: &str,
+    ) -> Self {
         let ends = joined([Program::Adit; 2]);
         let [server, client] = &ends;
         server.start().unwrap();
@@ -28,8 +37,12 @@ impl Running {
         server.namespace.ip(&["address", "add", "192.0.2.9/32", "dev", "lo"]).unwrap();
         let file = client.scratch.path().join(format!("{}.conf", client.device));
         write(&ends.each_ref(), &file, interface, allowed);
-        let adit = up(client, &[&file]);
-        wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
+        let others = others(client);
+        let files: Vec<&Path> = others.iter().chain([&file]).map(PathBuf::as_path).collect();
+        let adit = up(client, &files);
+        if let Err(error) = wait_until_reachable(&client.namespace, server.inner(), WAIT) {
+            panic!("{error}\n{}", adit.log());
+        }
         Running { ends, file, adit }
     }
 
@@ -42,7 +55,7 @@ impl Running {
     }
 }
 
-fn write([server, client]: &[&End; 2], file: &Path, interface: &str, allowed: &str) {
+pub(super) fn write([server, client]: &[&End; 2], file: &Path, interface: &str, allowed: &str) {
     let key = std::fs::read_to_string(&client.key_file).unwrap();
     let text = format!(
         "[Interface]\nPrivateKey = {}\nAddress = {}/24\n{interface}\n[Peer]\nPublicKey = {}\n\

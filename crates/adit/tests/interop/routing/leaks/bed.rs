@@ -27,14 +27,14 @@ const SERVERS: [(&str, Ipv4Addr); 2] =
     [("one", Ipv4Addr::new(203, 0, 113, 10)), ("two", Ipv4Addr::new(203, 0, 113, 20))];
 /// The same server's IPv6 address.
 const SERVER6: &str = "2001:db8:1::10";
-const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 53);
+pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 53);
 /// Where programs of the client send to, all the time.
-pub(super) const TARGETS: [&str; 4] = ["45.0.0.5:9", "198.51.100.7:9", "[2600::5]:9", "[2001:db8:5::5]:9"];
+pub(crate) const TARGETS: [&str; 4] = ["45.0.0.5:9", "198.51.100.7:9", "[2600::5]:9", "[2001:db8:5::5]:9"];
 /// Behind a route to this address alone.
 pub(super) const HOST_TARGET: &str = "198.18.0.5:9";
 /// The server's own address, at another port.
 pub(super) const SERVER_TARGET: &str = "203.0.113.10:7";
-pub(super) const WAIT: Duration = Duration::from_secs(40);
+pub(crate) const WAIT: Duration = Duration::from_secs(40);
 
 pub(super) struct Bed {
     pub(super) client: Namespace,
@@ -216,20 +216,7 @@ impl Bed {
 
     /// All that left beside the tunnel since this was last asked, while programs went on to send for a while.
     pub(super) fn leaked(&self) -> Leaks {
-        let until = Instant::now() + Duration::from_millis(500);
-        let mut found = Vec::new();
-        while Instant::now() < until {
-            found.extend(self.capture.take());
-        }
-        let count = |v4: bool| {
-            found
-                .iter()
-                .filter(|(packet, _)| packet.destination.is_ipv4() == v4)
-                .map(|(_, count)| count)
-                .sum()
-        };
-        let example = found.first().map(|(packet, _)| packet.to_string());
-        Leaks { v4: count(true), v6: count(false), example }
+        leaked(&self.capture)
     }
 
     pub(super) fn aim(&self, more: &[&str]) {
@@ -239,18 +226,32 @@ impl Bed {
     }
 }
 
+/// All that a capture has seen since it was last asked, while programs went on to send for a while.
+pub(crate) fn leaked(capture: &Capture) -> Leaks {
+    let until = Instant::now() + Duration::from_millis(500);
+    let mut found = Vec::new();
+    while Instant::now() < until {
+        found.extend(capture.take());
+    }
+    let count = |v4: bool| {
+        found.iter().filter(|(packet, _)| packet.destination.is_ipv4() == v4).map(|(_, count)| count).sum()
+    };
+    let example = found.first().map(|(packet, _)| packet.to_string());
+    Leaks { v4: count(true), v6: count(false), example }
+}
+
 /// Sets these to 1.
-fn set(namespace: &Namespace, names: &[&str]) {
+pub(crate) fn set(namespace: &Namespace, names: &[&str]) {
     let set = |name: &&str| std::fs::write(format!("/proc/sys/net/{name}"), "1").unwrap();
     namespace.enter(|| names.iter().for_each(set)).unwrap();
 }
 
 /// Packets that left beside the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leaks {
-    pub(super) v4: u64,
-    pub(super) v6: u64,
-    pub(super) example: Option<String>,
+pub(crate) struct Leaks {
+    pub(crate) v4: u64,
+    pub(crate) v6: u64,
+    pub(crate) example: Option<String>,
 }
 
 /// The tunnel's own datagrams, the questions for the server's names, and what a link needs.
@@ -267,7 +268,7 @@ fn is_expected(packet: &PacketHeader) -> bool {
     }
 }
 
-fn is_of_the_link(packet: &PacketHeader) -> bool {
+pub(crate) fn is_of_the_link(packet: &PacketHeader) -> bool {
     let routers = ["fd00:1::1", "fd00:2::1"].map(|router| Ok(packet.destination) == router.parse());
     match packet.destination {
         std::net::IpAddr::V6(to) => {
@@ -278,13 +279,13 @@ fn is_of_the_link(packet: &PacketHeader) -> bool {
 }
 
 /// Answers questions for the server's names.
-struct NameServer {
+pub(crate) struct NameServer {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NameServer {
-    fn start(namespace: &Namespace) -> Self {
+    pub(crate) fn start(namespace: &Namespace) -> Self {
         let socket = namespace.enter(|| UdpSocket::bind((NAME_SERVER, 53))).unwrap().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let ended = Arc::new(AtomicBool::new(false));
