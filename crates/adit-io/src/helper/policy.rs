@@ -1,5 +1,6 @@
 //! What a helper is told at its start and holds to afterwards.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::CapabilitySet;
@@ -106,6 +107,9 @@ impl Policy {
         if self.reads_for_another || self.reads_files_of_others() {
             kept |= CapabilitySet::DAC_READ_SEARCH;
         }
+        if self.writes_for_others() {
+            kept |= CapabilitySet::DAC_OVERRIDE;
+        }
         kept
     }
 
@@ -121,13 +125,23 @@ impl Policy {
     /// Whether there is a file to be read again that is not root's, by a helper that stays root: without a right of
     /// its own root reads no more than any user.
     fn reads_files_of_others(&self) -> bool {
-        use std::os::unix::fs::MetadataExt as _;
         let revocations = self.revocations.as_ref().map(|revocations| revocations.path.as_path());
         let (password, directory) = (self.user_password.as_deref(), self.client_directory.as_deref());
         let files = [revocations, password, directory, self.configuration.as_deref()];
-        let is_of_other = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.uid() != 0);
         self.stays_root()
             && rustix::process::geteuid().is_root()
             && files.into_iter().flatten().any(is_of_other)
     }
+
+    /// Whether the configuration is to be replaced in a directory that is not root's.
+    fn writes_for_others(&self) -> bool {
+        let file = self.configuration.as_deref().filter(|_| self.writes_configuration);
+        let file = file.and_then(|path| std::fs::canonicalize(path).ok());
+        let is_of_other = file.as_deref().and_then(Path::parent).is_some_and(is_of_other);
+        self.stays_root() && rustix::process::geteuid().is_root() && is_of_other
+    }
+}
+
+fn is_of_other(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.uid() != 0)
 }

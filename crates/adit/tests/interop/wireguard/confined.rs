@@ -1,6 +1,7 @@
 //! What a process with a WireGuard file may still do, and that the tunnel can do all it must.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +14,8 @@ use crate::privileges::user_and_group::{NET_ADMIN, rights, rights_of_threads};
 
 /// `CAP_NET_BIND_SERVICE` in the kernel's masks (capability.h).
 const NET_BIND_SERVICE: u64 = 1 << 10;
+/// Who the tunnel's process becomes.
+const NOBODY: u32 = 65_534;
 /// An address of the server that the file does not have at first.
 const OTHER: &str = "192.0.2.9";
 
@@ -36,7 +39,7 @@ fn has_no_right(process: u32) {
         let sets = [rights.effective, rights.permitted, rights.inheritable, rights.bounding, rights.ambient];
         assert_eq!(sets, [0; 5], "{rights:?}");
         assert_eq!((rights.no_new_privileges, rights.seccomp), (1, 2), "{rights:?}");
-        assert_eq!((rights.user, rights.group), (65_534, 65_534), "{rights:?}");
+        assert_eq!((rights.user, rights.group), (NOBODY, NOBODY), "{rights:?}");
     }
 }
 
@@ -143,7 +146,8 @@ fn server_file(client: &End) -> Vec<PathBuf> {
     let mut init = Command::new(env!("CARGO_BIN_EXE_adit"));
     init.arg("init").arg(&directory).args(["--endpoint", "192.0.2.1"]);
     client.namespace.run(init).unwrap();
-    vec![directory.join("server.conf")]
+    // Sockets that share a port are made one by one.
+    vec![directory.join("server.conf"), PathBuf::from("--workers=2")]
 }
 
 #[test]
@@ -156,6 +160,29 @@ fn no_thread_of_a_process_with_files_of_both_kinds_has_a_right() {
     has_no_right(running.adit.id());
     assert_eq!(helpers_of(running.adit.id()).len(), 2);
     does_all_it_must(&mut running, &reports);
+}
+
+#[test]
+fn a_file_in_a_users_directory_is_read_and_saved() {
+    if !can_run("a_file_in_a_users_directory_is_read_and_saved", &PROGRAMS) {
+        return;
+    }
+    let give = |client: &End| {
+        chown(client.scratch.path(), Some(NOBODY), None).unwrap();
+        Vec::new()
+    };
+    let mut running = Running::start_with(give, "SaveConfig = true", "");
+    let [_, client] = &running.ends;
+    fs::set_permissions(&running.file, fs::Permissions::from_mode(0o600)).unwrap();
+    chown(&running.file, Some(NOBODY), None).unwrap();
+    running.adit.hang_up();
+    if let Err(error) = running.adit.wait_for_line(0, " holds", WAIT) {
+        panic!("{error}\n{}", running.adit.log());
+    }
+    client.wg("set DEV listen-port 4711").unwrap();
+    assert!(running.adit.terminate(WAIT).unwrap().success());
+    let text = fs::read_to_string(&running.file).unwrap();
+    assert!(text.contains("ListenPort = 4711\n"), "{text}\n{}", running.adit.log());
 }
 
 #[test]
