@@ -19,7 +19,15 @@ pub(crate) const DEVICE_GROUP: u32 = MARK;
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
 pub(crate) fn set(socket: BorrowedFd<'_>) -> io::Result<()> {
-    SockRef::from(&socket).set_mark(MARK)
+    set_to(socket, MARK)
+}
+
+/// The same with the mark of a tunnel that has its own.
+///
+/// # Errors
+/// As [`set`].
+pub(crate) fn set_to(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+    SockRef::from(&socket).set_mark(mark)
 }
 
 /// Whether this thread may mark sockets.

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::config::{Family, Remote};
 use crate::dns::NameServers;
 use crate::mark;
-use crate::resolver;
+use crate::resolver::{self, MarkedServers};
 use crate::sys;
 use crate::tcp;
 use crate::udp::{UdpOptions, UdpSocket, set_buffers};
@@ -52,7 +52,7 @@ pub(crate) enum Resolving {
     System,
     /// The system's resolver may not reach its name servers, because of the tunnel or the kill switch: these name
     /// servers are asked by marked datagrams as well.
-    Marked(Vec<IpAddr>),
+    Marked(MarkedServers),
 }
 
 impl KnownAddresses {
@@ -158,7 +158,7 @@ type Lookup = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, OpenFailure> + Send>;
 
 /// By marked queries to these servers, and at the same time by the system's resolver: it may know the name without a
 /// query (`/etc/hosts`). The first that finds addresses counts.
-fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>, OpenFailure> {
+fn resolve_beside(remote: &Remote, servers: &MarkedServers) -> Result<Vec<SocketAddr>, OpenFailure> {
     let host = wanted_name(remote)?.into_owned();
     if host.parse::<IpAddr>().is_ok() {
         return by_system(remote, &host);
@@ -166,7 +166,7 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
     let (answers, answer) = mpsc::channel();
     let lookups: [Lookup; 2] = [
         Box::new({
-            let (remote, host, servers) = (remote.clone(), host.clone(), servers.to_vec());
+            let (remote, host, servers) = (remote.clone(), host.clone(), servers.clone());
             move || by_marked_queries(&remote, &host, &servers)
         }),
         Box::new({
@@ -203,11 +203,12 @@ fn resolve_beside(remote: &Remote, servers: &[IpAddr]) -> Result<Vec<SocketAddr>
 /// [`io::ErrorKind::NotFound`]: there is no such name. [`io::ErrorKind::TimedOut`]: nobody knows now.
 pub fn look_up_marked(host: &str, resolv_conf: Option<PathBuf>) -> io::Result<Vec<SocketAddr>> {
     // Of no device: nothing is set there.
-    look_up_beside(host, &NameServers::new(0, resolv_conf).of_the_system())
+    let servers = NameServers::new(0, resolv_conf).of_the_system();
+    look_up_beside(host, &MarkedServers { servers, mark: mark::MARK })
 }
 
 /// The same with the name servers.
-pub(crate) fn look_up_beside(host: &str, servers: &[IpAddr]) -> io::Result<Vec<SocketAddr>> {
+pub(crate) fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<Vec<SocketAddr>> {
     let remote = Remote {
         host: host.to_owned(),
         random_hostname: false,
@@ -226,7 +227,7 @@ pub(crate) fn look_up_beside(host: &str, servers: &[IpAddr]) -> io::Result<Vec<S
 fn by_marked_queries(
     remote: &Remote,
     host: &str,
-    servers: &[IpAddr],
+    servers: &MarkedServers,
 ) -> Result<Vec<SocketAddr>, OpenFailure> {
     let found = resolver::ask(servers, host)
         .map_err(|error| OpenFailure::Unreachable(format!("cannot resolve `{host}`: {error}")))?;
@@ -379,7 +380,10 @@ mod tests {
     fn a_name_that_resolved_once_is_remembered() {
         let (known, none) = (KnownAddresses::default(), KnownAddresses::default());
         // Both lookups fail: no name server answers there, and there is no such name.
-        let marked = Resolving::Marked(vec!["127.0.0.1".parse().unwrap()]);
+        let marked = Resolving::Marked(MarkedServers {
+            servers: vec!["127.0.0.1".parse().unwrap()],
+            mark: mark::MARK,
+        });
         let literal = remote("127.0.0.1", Transport::Udp, Family::V4);
         let remote = remote("gone.invalid", Transport::Udp, Family::V4);
         known.lock().insert(key(&remote), vec!["127.0.0.1:9".parse().unwrap()]);

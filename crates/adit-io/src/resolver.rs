@@ -32,16 +32,23 @@ const PORT: u16 = 53;
 /// The longest answer over UDP without EDNS (RFC 1035 §4.2.1); some send more.
 const LONGEST: usize = 4096;
 
-/// The addresses of `host`, by the first of `servers` that answers. Empty if it says that there are none.
+/// Name servers, and the mark of the queries that reach them beside the tunnel.
+#[derive(Clone, Debug)]
+pub(crate) struct MarkedServers {
+    pub(crate) servers: Vec<IpAddr>,
+    pub(crate) mark: u32,
+}
+
+/// The addresses of `host`, by the first of these servers that answers. Empty if it says that there are none.
 ///
 /// # Errors
 /// When `host` is no name, or no server answers.
-pub(crate) fn ask(servers: &[IpAddr], host: &str) -> io::Result<Vec<IpAddr>> {
+pub(crate) fn ask(MarkedServers { servers, mark }: &MarkedServers, host: &str) -> io::Result<Vec<IpAddr>> {
     let name: HostName =
         host.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{error}")))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the system names no name server");
     for server in servers.iter().take(MAX_SERVERS) {
-        match ask_one(SocketAddr::new(*server, PORT), &name) {
+        match ask_one(SocketAddr::new(*server, PORT), *mark, &name) {
             Ok(addresses) => return Ok(addresses),
             Err(error) => last = error,
         }
@@ -50,10 +57,10 @@ pub(crate) fn ask(servers: &[IpAddr], host: &str) -> io::Result<Vec<IpAddr>> {
 }
 
 /// Asks for both families at once.
-fn ask_one(server: SocketAddr, name: &HostName) -> io::Result<Vec<IpAddr>> {
+fn ask_one(server: SocketAddr, mark: u32, name: &HostName) -> io::Result<Vec<IpAddr>> {
     let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
     let socket = UdpSocket::bind(any)?;
-    mark::set(socket.as_fd())?;
+    mark::set_to(socket.as_fd(), mark)?;
     // Datagrams of other senders are not received.
     socket.connect(server)?;
     let mut open = Vec::new();
@@ -158,6 +165,11 @@ mod tests {
 
     use super::*;
 
+    fn marked(servers: &[&str]) -> MarkedServers {
+        let servers = servers.iter().map(|server| server.parse().unwrap()).collect();
+        MarkedServers { servers, mark: mark::MARK }
+    }
+
     fn name() -> HostName {
         "two.example".parse().unwrap()
     }
@@ -192,9 +204,9 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_not_asked_for() {
-        let error = ask(&["127.0.0.1".parse().unwrap()], "no..name").unwrap_err();
+        let error = ask(&marked(&["127.0.0.1"]), "no..name").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(ask(&[], "a.example").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(ask(&marked(&[]), "a.example").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     proptest! {

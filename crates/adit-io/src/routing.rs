@@ -153,6 +153,11 @@ impl Routing {
         self.applied.is_some()
     }
 
+    /// The firewall mark of what goes beside the tunnel.
+    pub(crate) fn mark(&self) -> u32 {
+        self.by_mark.mark().unwrap_or(mark::MARK)
+    }
+
     /// Whether all traffic of a family goes into the tunnel, or none anywhere.
     pub fn takes_all(&self) -> bool {
         self.policy.is_active() || self.by_mark.has_rules()

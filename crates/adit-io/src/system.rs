@@ -10,6 +10,7 @@ use crate::dns::NameServers;
 use crate::helper::NetworkChannel;
 use crate::netlink::RouteWatch;
 use crate::opener::Resolving;
+use crate::resolver::MarkedServers;
 use crate::routing::Routing;
 
 /// Who tells it.
@@ -63,7 +64,10 @@ impl SystemSettings {
     /// reach its name servers.
     pub(crate) fn resolving(&self, kill_switch: bool) -> Resolving {
         match kill_switch || self.routing.is_applied() {
-            true => Resolving::Marked(self.name_servers.of_the_system()),
+            true => {
+                let (servers, mark) = (self.name_servers.of_the_system(), self.routing.mark());
+                Resolving::Marked(MarkedServers { servers, mark })
+            }
             false => Resolving::System,
         }
     }

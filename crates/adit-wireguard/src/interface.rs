@@ -96,6 +96,11 @@ impl Interface {
         self.peers.get(&self.peer_id(key)?).map(|peer| peer.detail())
     }
 
+    /// The configured peers that [`Protocol::peers`] does not give: those without a handshake.
+    pub fn unconnected(&self) -> impl Iterator<Item = PeerDetail> {
+        self.peers.values().filter(|peer| peer.info().is_none()).map(|peer| peer.detail())
+    }
+
     /// Runs something on a peer, and sees to its timers afterwards.
     fn with_peer<R>(&mut self, id: PeerId, run: impl FnOnce(&mut Peer, &mut Shared) -> R) -> Option<R> {
         let peer = self.peers.get_mut(&id)?;

@@ -66,6 +66,8 @@ pub(crate) struct Peer {
     initiation_taken: Option<Instant>,
     last_timestamp: Option<Tai64n>,
     blocked: bool,
+    /// Initiations sent since the last complete handshake.
+    unanswered: u32,
     /// A packet waits for a session or a path.
     wanted: bool,
     up: Option<Up>,
@@ -106,6 +108,7 @@ impl Peer {
             initiation_taken: None,
             last_timestamp: None,
             blocked: false,
+            unanswered: 0,
             wanted: false,
             up: None,
             received: Bytes::default(),
@@ -299,6 +302,7 @@ impl Peer {
             persistent_keepalive: self.persistent_keepalive,
             allowed_ips: self.allowed_ips.iter().copied().collect(),
             last_timestamp: self.last_timestamp,
+            unanswered: self.unanswered,
             blocked: self.blocked,
         }
     }

@@ -106,6 +106,8 @@ pub struct PeerDetail {
     pub allowed_ips: Vec<IpNet>,
     /// The greatest timestamp received from it, to be saved over a restart.
     pub last_timestamp: Option<Tai64n>,
+    /// Initiations that were sent since the last handshake that was complete.
+    pub unanswered: u32,
     /// It is blocked ([`crate::PeerChange::blocked`]).
     pub blocked: bool,
 }

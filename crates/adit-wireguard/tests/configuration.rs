@@ -270,3 +270,26 @@ fn a_blocked_peer_has_no_session_and_gets_none() {
     pair.ends[0].configure(now, Changes { peers: changes, ..Changes::default() });
     assert!(!is_blocked(&pair));
 }
+
+/// By which an adapter knows that a name is to be resolved again.
+#[test]
+fn initiations_without_an_answer_are_counted() {
+    let mut pair = Pair::new();
+    let unanswered = |pair: &Pair| pair.ends[0].machine.peer(&public(2)).expect("a peer").unanswered;
+    assert!(pair.passes(0));
+    assert_eq!(unanswered(&pair), 0);
+    pair.run(Duration::from_secs(1));
+    let block = PeerChange { blocked: Some(true), ..PeerChange::new(public(1)) };
+    let now = pair.now;
+    pair.ends[1].configure(now, Changes { peers: vec![block.clone()], ..Changes::default() });
+    assert!(!pair.passes(0));
+    pair.tick();
+    // The handshake that silence begins after 15 s, and its retries.
+    pair.run(Duration::from_secs(27));
+    assert_eq!(unanswered(&pair), 3);
+    let allow = PeerChange { blocked: Some(false), ..block };
+    let now = pair.now;
+    pair.ends[1].configure(now, Changes { peers: vec![allow], ..Changes::default() });
+    pair.run(Duration::from_secs(6));
+    assert_eq!(unanswered(&pair), 0);
+}

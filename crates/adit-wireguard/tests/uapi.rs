@@ -173,6 +173,7 @@ fn status() -> Status {
         persistent_keepalive: 25,
         allowed_ips: vec![net("10.0.0.2/32"), net("fd00::/64")],
         last_timestamp: None,
+        unanswered: 0,
         blocked: false,
     };
     let silent = PeerDetail {

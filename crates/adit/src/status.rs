@@ -26,7 +26,7 @@ use time::OffsetDateTime;
 use crate::exit;
 use crate::up::{Confinement, Expiry};
 pub(crate) use report::Expiring;
-use report::Report;
+use report::{Report, Unconnected};
 
 /// Where the sockets are.
 const DIRECTORY: &str = "/run/adit";
@@ -58,6 +58,11 @@ pub(crate) trait Shown: Protocol<Reply: Send> + Send + 'static {
 
     /// What a peer's connection is secured by, beside the data cipher.
     fn handshake(detail: &Self::Detail) -> String;
+
+    /// Peers that are configured and not connected.
+    fn unconnected(&self) -> Vec<Unconnected> {
+        Vec::new()
+    }
 }
 
 impl<P: StatusSource> Shown for P {
@@ -73,6 +78,17 @@ impl Shown for Interface {
 
     fn handshake(_: &adit_wireguard::PeerDetail) -> String {
         "Noise_IKpsk2".to_owned()
+    }
+
+    fn unconnected(&self) -> Vec<Unconnected> {
+        let peer = |detail: adit_wireguard::PeerDetail| Unconnected {
+            name: detail.public_key.to_base64(),
+            remote: detail.endpoint,
+            networks: detail.allowed_ips.iter().map(ToString::to_string).collect(),
+            unanswered: detail.unanswered,
+            blocked: detail.blocked,
+        };
+        Interface::unconnected(self).map(peer).collect()
     }
 }
 

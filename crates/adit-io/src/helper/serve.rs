@@ -205,12 +205,11 @@ impl Helper {
         if !self.files.has_name(name) && !lock(&self.proposed).as_ref().is_some_and(is_proposed) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // What is in the tunnel may be reached by the system's resolver alone.
-        Ok(match (self.kill_switch, self.resolving()) {
-            (true, Resolving::Marked(servers)) => {
+        Ok(match self.resolving() {
+            Resolving::Marked(servers) => {
                 opener::look_up_beside(name, &servers).map_err(|error| error.to_string())
             }
-            _ => files::look_up_one(name),
+            Resolving::System => files::look_up_one(name),
         })
     }
 

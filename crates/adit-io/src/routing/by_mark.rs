@@ -92,6 +92,11 @@ impl ByMark {
         !self.rules.is_empty()
     }
 
+    /// The mark of the tunnel's own datagrams, if rules go by it.
+    pub(super) fn mark(&self) -> Option<u32> {
+        self.firewall.as_ref().filter(|_| self.has_rules()).map(|(_, mark, _)| *mark)
+    }
+
     /// Whether there is anything of this tunnel.
     pub(super) fn is_active(&self) -> bool {
         self.has_rules() || !self.routes.is_empty()

@@ -40,6 +40,7 @@ impl Peer {
         let Ok(message) = self.initiation(shared) else { return };
         shared.send(path, &message);
         self.sent.handshakes += INITIATION_LEN as u64;
+        self.unanswered = self.unanswered.saturating_add(1);
         self.handshake_message_sent(shared);
         self.timers.retry = Some(shared.now + REKEY_TIMEOUT + shared.jitter());
     }
@@ -167,6 +168,7 @@ impl Peer {
     /// Both ends have the keys.
     pub(super) fn handshake_complete(&mut self, shared: &mut Shared) {
         self.timers.handshake_complete();
+        self.unanswered = 0;
         let last_handshake_wall = shared.timestamps.wall(shared.now);
         match &mut self.up {
             Some(up) => {

@@ -37,6 +37,9 @@ pub(crate) struct Report {
     /// What was lost outside the data plane, by reason.
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) peers: Vec<Peer>,
+    /// Peers that are configured and not connected: of WireGuard, those without a handshake.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unconnected: Vec<Unconnected>,
     /// The tables that unauthenticated peers can fill (docs/LIMITS.md).
     #[serde(default)]
     pub(crate) tables: Vec<Table>,
@@ -160,6 +163,21 @@ pub(crate) struct Peer {
     pub(crate) bytes_received: u64,
 }
 
+/// A peer that is configured and not connected.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Unconnected {
+    /// WireGuard's public key.
+    pub(crate) name: String,
+    /// Where it is, if that is known.
+    pub(crate) remote: Option<SocketAddr>,
+    /// Its allowed IPs.
+    pub(crate) networks: Vec<String>,
+    /// Initiations that were sent to it without an answer.
+    pub(crate) unanswered: u32,
+    /// It may not connect.
+    pub(crate) blocked: bool,
+}
+
 impl Report {
     pub(crate) fn new<P: Shown>(name: &str, protocol: &P, snapshot: &Snapshot, io_status: &IoStatus) -> Self {
         let now = adit_io::clock();
@@ -180,6 +198,7 @@ impl Report {
                 .into_iter()
                 .map(|(id, info)| peer::<P>(now, id, info, snapshot))
                 .collect(),
+            unconnected: protocol.unconnected(),
             tables: protocol.tables().iter().chain(&io_status.tables).map(Table::new).collect(),
             expiring: Vec::new(),
             sandbox: BTreeMap::new(),

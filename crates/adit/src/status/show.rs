@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 
 use adit_core::escaped;
 
-use super::report::{Direction, Peer, Report, Switch, Worker};
+use super::report::{Direction, Peer, Report, Switch, Unconnected, Worker};
+
+/// Peers that are shown of those that are not connected.
+const MOST_UNCONNECTED: usize = 20;
 
 /// A tunnel by the reports of its endpoints, without a line end at its end.
 pub(super) fn tunnel(endpoints: &[&Report]) -> String {
@@ -72,6 +75,25 @@ fn who(out: &mut String, report: &Report) {
         }
         peer(out, each);
     }
+    for each in report.unconnected.iter().take(MOST_UNCONNECTED) {
+        out.push('\n');
+        unconnected(out, each);
+    }
+    if let Some(more @ 1..) = report.unconnected.len().checked_sub(MOST_UNCONNECTED) {
+        let _ = write!(out, "\n  and {more} more that are not connected; --json shows all");
+    }
+}
+
+/// A peer that is not connected, in one line.
+fn unconnected(out: &mut String, peer: &Unconnected) {
+    let state = match (peer.blocked, peer.unanswered) {
+        (true, _) => "blocked".to_owned(),
+        (false, 0) => "no handshake yet".to_owned(),
+        (false, 1) => "1 initiation without an answer".to_owned(),
+        (false, count) => format!("{count} initiations without an answer"),
+    };
+    let remote = peer.remote.map_or_else(|| "no endpoint".to_owned(), |remote| format!("at {remote}"));
+    let _ = write!(out, "  {} {remote}: {state}", escaped(&peer.name));
 }
 
 fn switches(states: &BTreeMap<String, Switch>) -> String {
@@ -208,6 +230,13 @@ pub(super) mod tests {
             }],
             sandbox: BTreeMap::new(),
             peers: vec![each],
+            unconnected: vec![Unconnected {
+                name: wild("carol"),
+                remote: None,
+                networks: vec![wild("10.9.1.0/24")],
+                unanswered: 2,
+                blocked: false,
+            }],
         }
     }
 
@@ -217,6 +246,8 @@ pub(super) mod tests {
         assert!(text.contains("  bob\\n  alice\\u{1b}[2J\\u{202e} at udp"), "{text}");
         let table = "  limit      handshakes: 3 of 1024 (128 of one source), 9 evicted, 0 refused\n";
         assert!(text.contains(table), "{text}");
+        let carol = "\n  carol\\n  alice\\u{1b}[2J\\u{202e} no endpoint: 2 initiations without an answer";
+        assert!(text.ends_with(carol), "{text}");
         assert!(text.split('\n').all(|line| !line.contains(adit_core::is_unprintable)), "{text}");
         assert!(!text.lines().any(|line| line.starts_with("  alice")), "{text}");
     }

@@ -19,7 +19,7 @@ use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PresharedKey, Pr
 
 use self::access::Access;
 use self::hooks::{Hooks, Moment};
-use self::names::{Endpoints, Resolver};
+use self::names::{Endpoints, NamedPeers, Resolver};
 use self::orders::Orders;
 use self::reload::Holds;
 use super::endpoints::Shared;
@@ -97,7 +97,12 @@ impl Tunnel<'_> {
         tunnel.watch(Box::new(move |event| words.event(event)));
         let files = access.files().map_err(no_helper)?;
         let keeps_mark = self.args.kill_switch.is_some() || matches!(settings.table, RouteTable::ByMark(_));
-        let holds = Holds { config: config.clone(), settings, access: peers.words(), keeps_mark, files };
+        let named = NamedPeers::new(config);
+        // A name server that is slow delays nothing else that the helper does.
+        let resolver = access.files().map_err(no_helper)?;
+        let _names = named.watch(resolver, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
+        let access = peers.words();
+        let holds = Holds { config: config.clone(), settings, access, named, keeps_mark, files };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;

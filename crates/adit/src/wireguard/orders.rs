@@ -69,6 +69,11 @@ impl Orders {
         })
     }
 
+    /// What is known of these peers; without those that are not there. `None` if the interface has ended.
+    pub(crate) fn peers(&self, keys: Vec<PublicKey>) -> Option<Vec<PeerDetail>> {
+        self.ask(move |interface| keys.iter().filter_map(|key| interface.peer(key)).collect())
+    }
+
     fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&Interface) -> T + Send + 'static) -> Option<T> {
         let (sender, answer) = mpsc::channel();
         self.handle.inspect(Box::new(move |interface, _, _| {

@@ -11,6 +11,7 @@ mod leaks;
 mod linux;
 mod load;
 mod many_clients;
+mod names;
 mod nat;
 mod others;
 mod peer_access;

@@ -158,7 +158,11 @@ impl Worker {
                 Ok(Word::Up(id, info)) => self.up(id, *info),
                 Ok(Word::Down(id, reason)) => self.down(id, &reason),
                 Ok(Word::Script(id, outcome)) => self.answered(id, &outcome),
-                Ok(Word::Config(config)) => self.rules.replace(&config),
+                Ok(Word::Config(config)) => {
+                    self.rules.replace(&config);
+                    // The helper runs what the file names that was read last.
+                    self.programs = config.interface;
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
             }

@@ -1,5 +1,7 @@
 //! Endpoints by name.
 
+mod again;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -11,6 +13,7 @@ use adit_config::wireguard::{Parsed, Peer};
 use adit_core::{Severity, escaped};
 use adit_io::HelperFiles;
 
+pub(super) use self::again::NamedPeers;
 use crate::log::Logger;
 use crate::up::Failure;
 

@@ -10,12 +10,12 @@ use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
 use super::access::Words;
-use super::names::{self, Endpoints, Resolver};
+use super::names::{self, Endpoints, NamedPeers, Resolver};
 use super::{changes, network};
 use crate::configuration;
 use crate::log::Logger;
-use crate::up::Failure;
 use crate::up::tunnel::place_in;
+use crate::up::{Failure, privileges};
 use crate::wireguard;
 
 /// What holds.
@@ -26,6 +26,8 @@ pub(super) struct Holds {
     pub(super) settings: TunnelSettings,
     /// What decides on the peers that may be connected.
     pub(super) access: Words,
+    /// The peers whose endpoints are resolved again.
+    pub(super) named: NamedPeers,
     /// The firewall mark is that of the start: routing or the kill switch goes by it.
     pub(super) keeps_mark: bool,
     /// Reads and writes the file.
@@ -71,6 +73,7 @@ pub(super) fn reload(
         interface.handle().reply(Reply::Tunnel(settings.clone()));
     }
     holds.access.config(&config);
+    holds.named.replace(&config);
     (holds.config, holds.settings) = (config, settings);
     log.log(Severity::Info, format_args!("SIGHUP: {} holds", file.display()));
     Ok(())
@@ -88,6 +91,8 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
     let has_default = |config: &Config| network::allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     // A mark, and rules by it, are there from the start on or never.
     let first_default = new.table == Table::Auto && !by_mark && has_default(&parsed.config);
+    // What runs programs is there from the start on or never.
+    let first_program = privileges::programs(old).is_none();
     let changed = [
         ("MTU", old.mtu != new.mtu),
         ("Table", old.table != new.table),
@@ -96,8 +101,8 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
         ("PostUp", old.post_up != new.post_up),
         ("PreDown", old.pre_down != new.pre_down),
         ("PostDown", old.post_down != new.post_down),
-        ("client-connect", old.client_connect != new.client_connect),
-        ("client-disconnect", old.client_disconnect != new.client_disconnect),
+        ("client-connect", first_program && new.client_connect.is_some()),
+        ("client-disconnect", first_program && new.client_disconnect.is_some()),
         ("AllowedIPs", first_default && !has_default(&holds.config)),
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);

@@ -128,6 +128,7 @@ mod tests {
                 "fd00::/64".parse().expect("a network"),
             ],
             last_timestamp: None,
+            unanswered: 0,
             blocked: false,
         };
         Status {

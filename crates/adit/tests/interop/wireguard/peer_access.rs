@@ -129,6 +129,14 @@ fn programs_are_asked_and_told() {
     std::fs::write(directory.path().join("code"), "0").unwrap();
     server.adit.wait_for_line(mark, "peer phone: it may connect again", LONG).unwrap();
     server.connects();
+    // The file names another program.
+    write(server.ends.each_ref(), &server.file, &settings.replace("down", "away"), "");
+    let mark = server.adit.mark();
+    server.adit.hang_up();
+    server.adit.wait_for_line(mark, "SIGHUP: ", WAIT).unwrap();
+    server.order("block", "phone");
+    wait_until("the new program", WAIT, || recorded("away").contains("script_type=client-disconnect"))
+        .unwrap();
     assert!(server.adit.terminate(WAIT).unwrap().success(), "{}", server.adit.log());
 }
 

@@ -127,6 +127,14 @@ fn status_shows_peers_in_one_form() {
     assert_eq!(peer["addresses"], serde_json::json!(["192.0.2.9"]));
     assert_eq!(peer["networks"], serde_json::json!(["10.77.0.0/24"]));
     assert!(peer["bytes_received"].as_u64().unwrap() > 0 && peer["last_handshake_seconds_ago"].is_u64());
+    let other = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+    client.wg(&format!("set DEV peer {other} allowed-ips 10.79.0.0/16")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&status(&["--json", &client.device])).unwrap();
+    let unconnected = serde_json::json!([{
+        "name": other, "remote": null, "networks": ["10.79.0.0/16"], "unanswered": 0, "blocked": false
+    }]);
+    assert_eq!(json[0]["unconnected"], unconnected);
+    assert!(status(&[&client.device]).contains(&format!("  {other} no endpoint: no handshake yet")));
     let text = status(&[&client.device]);
     assert!(text.contains(&server.public_key) && text.contains("networks   10.77.0.0/24"), "{text}");
     assert!(running.adit.terminate(WAIT).unwrap().success());
