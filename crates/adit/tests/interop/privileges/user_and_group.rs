@@ -29,15 +29,19 @@ pub(crate) struct Rights {
     pub seccomp: u32,
 }
 
-/// Those of each thread of a process.
+/// Those of each thread of a process. Some end while they are read.
 pub(crate) fn rights_of_threads(process: u32) -> Vec<Rights> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    tasks.map(|task| rights(&task.unwrap().path().join("status"))).collect()
+    let text = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
+    tasks.filter_map(|task| text(task.ok()?)).map(|text| rights_in(&text)).collect()
 }
 
 /// What a file such as `/proc/PID/status` says.
 pub(crate) fn rights(status: &Path) -> Rights {
-    let text = fs::read_to_string(status).unwrap();
+    rights_in(&fs::read_to_string(status).unwrap())
+}
+
+fn rights_in(text: &str) -> Rights {
     let lines: BTreeMap<&str, &str> = text
         .lines()
         .filter_map(|line| line.split_once(':'))
