@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use adit_checksum::WordSum;
 use adit_core::{Instant, Notice, Path, PeerConfig, PeerId, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
@@ -44,6 +45,7 @@ struct Peer {
 
 /// The half that seals. Owned by one thread.
 pub struct Egress {
+    words: WordSum,
     peers: Slab<Peer>,
     slots: BTreeMap<PeerId, u32>,
     routes: Routes,
@@ -58,8 +60,9 @@ pub struct Egress {
 }
 
 impl Egress {
-    pub(crate) fn new(counters: Counters) -> Self {
+    pub(crate) fn new(words: WordSum, counters: Counters) -> Self {
         Egress {
+            words,
             peers: Slab::default(),
             slots: BTreeMap::new(),
             routes: Routes::default(),
@@ -245,13 +248,13 @@ impl Egress {
         }
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
-            finish_checksum(offload, packet)?;
+            finish_checksum(self.words, offload, packet)?;
             if let Some(max) = peer.max_mss {
                 mss::clamp(packet, &ip, max);
             }
             peer.seal(packet, out)
         } else {
-            let segments = Segments::new(offload, packet, &ip, &mut self.template)?;
+            let segments = Segments::new(self.words, offload, packet, &ip, &mut self.template)?;
             let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
             peer.seal_run(run, out)
         };

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adit_checksum::WordSum;
 use adit_core::{ConnectionId, Instant, Notice, Path, PeerId, SessionId};
 use thiserror::Error;
 
@@ -60,6 +61,7 @@ pub struct Ingress {
     rules: Vec<Rules>,
     sockets: BTreeMap<Socket, usize>,
     client_to_client: bool,
+    words: WordSum,
     /// The session found last: datagrams come in runs.
     last: Option<(SessionId, Owner)>,
     counters: Counters,
@@ -114,6 +116,7 @@ impl Ingress {
             rules: vec![config.demultiplexer.into()],
             sockets: BTreeMap::new(),
             client_to_client: config.client_to_client,
+            words: config.words,
             last: None,
             counters,
             now: Instant::ORIGIN,
@@ -432,7 +435,7 @@ impl Ingress {
             }
             return Ok(());
         }
-        out.push_packet(bytes, packet, ip);
+        out.push_packet(self.words, bytes, packet, ip);
         Ok(())
     }
 }

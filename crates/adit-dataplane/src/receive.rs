@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use adit_checksum::WordSum;
 use adit_core::{Notice, Path};
 
 use crate::event::EgressEvent;
@@ -217,13 +218,13 @@ impl ReceiveBatch {
 
     /// Takes a packet for the TUN device, merging it if it may be.
     #[inline]
-    pub(crate) fn push_packet(&mut self, buffer: &[u8], range: Range<usize>, ip: &Ip) {
+    pub(crate) fn push_packet(&mut self, words: WordSum, buffer: &[u8], range: Range<usize>, ip: &Ip) {
         if self.policy == MergePolicy::Off {
             self.push_item(range, None);
             return;
         }
         let packet = buffer.get(range.clone()).unwrap_or_default();
-        match self.flows.place(self.policy, buffer, &mut self.items, packet, ip) {
+        match self.flows.place(words, self.policy, buffer, &mut self.items, packet, ip) {
             Placed::Onto { item, payload } => self.append(item, range.start + payload..range.end),
             Placed::New(run) => self.push_item(range, run),
         }

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod aead;
+pub mod checksum;
 mod clock;
 mod config;
 mod dns;

@@ -23,7 +23,7 @@ pub(crate) use self::tun::{
     tun_attach, tun_flags, tun_set_group, tun_set_header_size, tun_set_offload, tun_set_owner,
     tun_set_persist,
 };
-pub(crate) use self::vectors::Vectors;
+pub(crate) use self::vectors::{Vectors, word_sums};
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.
 #[repr(C, align(8))]

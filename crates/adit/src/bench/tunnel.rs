@@ -8,8 +8,8 @@ use adit_core::{
     Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, ReplayWindow, Transport,
 };
 use adit_dataplane::aead::AeadError;
-use adit_dataplane::codec::SessionCodec;
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
+use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -72,8 +72,8 @@ impl Tunnel {
         };
         let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let path = path(case.transport());
-        let (mut egress, _, _) = adit_dataplane::new(Config::new(openvpn::Client));
-        let (_, mut ingress, counters) = adit_dataplane::new(Config::new(openvpn::Server));
+        let (mut egress, _, _) = adit_dataplane::new(config(openvpn::Client));
+        let (_, mut ingress, counters) = adit_dataplane::new(config(openvpn::Server));
         let mut transmit_batch = TransmitBatch::new();
         for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
             if let (Some(event), _) = split(event, make_codec) {
@@ -217,6 +217,11 @@ struct Codec {
     framing: Framing,
     cipher: Cipher,
     key: Key,
+}
+
+/// A data plane as the driver makes it.
+fn config(demultiplexer: impl Demultiplexer + 'static) -> Config {
+    Config { words: adit_io::checksum::words(), ..Config::new(demultiplexer) }
 }
 
 fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {

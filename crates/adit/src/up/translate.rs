@@ -63,7 +63,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
-        dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+        dataplane: dataplane::Config { client_to_client, ..dataplane::Config::of(demultiplexer(config)) },
         demultiplexers: BTreeMap::new(),
     }
 }
