@@ -9,6 +9,7 @@ use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Tra
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
 use crate::event::{EgressEvent, OpenSession};
+use crate::outer::OuterPolicy;
 use crate::receive::ReceiveBatch;
 use crate::routes::Routes;
 use crate::slab::Slab;
@@ -26,6 +27,7 @@ pub(crate) struct Session {
     pub(crate) is_keepalive: fn(&[u8]) -> bool,
     /// When it opens no more.
     pub(crate) expires: Option<Instant>,
+    pub(crate) outer: OuterPolicy,
     pub(crate) used: bool,
     /// Later sessions have higher numbers, from 1 on.
     pub(crate) number: u64,
@@ -175,13 +177,13 @@ impl Peers {
 
     pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, session: OpenSession) {
         let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
-        let OpenSession { codec: mut open, is_keepalive, expires } = session;
+        let OpenSession { codec: mut open, is_keepalive, expires, outer } = session;
         if let Some(window) = self.retire(id).and_then(|mut replaced| replaced.take_window()) {
             open.adopt_window(window);
         }
         self.installed += 1;
         let number = self.installed;
-        let session = Session { id, peer: slot, open, is_keepalive, expires, used: false, number };
+        let session = Session { id, peer: slot, open, is_keepalive, expires, outer, used: false, number };
         let index = self.sessions.insert(session);
         self.own(slot, id, Owner::Here(index));
     }

@@ -36,6 +36,9 @@ pub(crate) use self::uapi::{UapiSocket, socket_path};
 /// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
 pub(crate) const MTU: u16 = 1420;
 
+/// The traffic class of handshakes: DSCP AF41 (`HANDSHAKE_DSCP` in Linux's drivers/net/wireguard/messages.h).
+const HANDSHAKE_TRAFFIC_CLASS: u8 = 0x88;
+
 /// An interface to run.
 pub(crate) struct Settings {
     /// Its device and how that is driven: [`driver_config`], perhaps changed.
@@ -90,6 +93,9 @@ impl Tunnel {
         // A peer is answered from the address that it wrote to.
         driver.learn_local_addresses();
         driver.answer_unreachable();
+        driver.learn_traffic_classes();
+        driver.follow_mtu();
+        driver.set_control_traffic_class(HANDSHAKE_TRAFFIC_CLASS);
         let port = configuration.listen_port.unwrap_or_default();
         let binding = UdpBinding { port: Some(port), mark: configuration.fwmark };
         let sockets = driver.bind_udp(binding).map_err(|error| no_socket(port, &error))?;
