@@ -40,6 +40,7 @@ fn know(end: &mut End, n: u8, path: Path) {
         max_mss: None,
         roams: true,
         staging: false,
+        by_path: true,
     };
     let (egress, ingress) = remote_peer(config, u32::from(n % 2));
     end.egress.apply(egress, &mut end.transmit_batch);
@@ -164,6 +165,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
         max_mss: None,
         roams: true,
         staging: false,
+        by_path: true,
     };
     let (egress, ingress) = remote_peer(config.clone(), 1);
     even.egress.apply(egress, &mut even.transmit_batch);
