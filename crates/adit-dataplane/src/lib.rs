@@ -33,6 +33,7 @@ mod ingress;
 mod merge;
 mod mss;
 mod offload;
+mod outer;
 mod peers;
 mod receive;
 mod replay;
@@ -52,8 +53,9 @@ use codec::Demultiplexer;
 pub use counters::{Counters, DirectionSnapshot, DropReason, PeerSnapshot, Snapshot};
 pub use egress::Egress;
 pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
-pub use ingress::{Ingress, MAX_RECORD, StreamError};
+pub use ingress::{Arrival, Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
+pub use outer::{OuterHeader, OuterPolicy, TrafficClass};
 pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};
 pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 

@@ -223,6 +223,7 @@ impl StaticTunnel {
             max_mss,
             roams,
             staging: false,
+            by_path: true,
         }));
     }
 

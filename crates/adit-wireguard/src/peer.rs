@@ -126,6 +126,7 @@ impl Peer {
             max_mss: shared.max_mss,
             roams: true,
             staging: true,
+            by_path: false,
         }
     }
 

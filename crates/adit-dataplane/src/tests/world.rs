@@ -91,6 +91,7 @@ impl End {
             max_mss,
             roams: true,
             staging: false,
+            by_path: true,
         }));
     }
 

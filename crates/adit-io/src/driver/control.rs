@@ -30,6 +30,7 @@ use super::counters::LinkCounters;
 use super::mail::DataMail;
 use super::mail::Mail;
 use super::moderation::Moderation;
+use super::mtu::MtuWatch;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::sources::Sources;
@@ -67,6 +68,8 @@ pub(super) struct Control<'a, P: Protocol> {
     tun: Arc<Tun>,
     system: System,
     link: LinkCounters,
+    /// `None`: no session depends on the device's MTU.
+    mtu: Option<MtuWatch>,
     /// Who opens paths in place of this process.
     helper: Option<HelperAccess>,
     remotes: Vec<Remote>,
@@ -85,6 +88,8 @@ pub(super) struct Control<'a, P: Protocol> {
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     sources: Arc<Sources>,
+    /// The traffic class of control datagrams over UDP.
+    traffic_class: u8,
     /// Those for both address families on one port, and how others are bound in their place.
     binder: Binder,
     /// Those of all sockets that listen, and stay; the others were opened for one remote.
@@ -133,6 +138,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             tun: Arc::clone(&driver.device.tun),
             system: driver.system,
             link: driver.link,
+            mtu: None,
             helper: driver.helper,
             remotes: driver.config.remotes,
             demultiplexers: driver.config.demultiplexers,
@@ -146,6 +152,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             bound: driver.sockets,
             sockets: BTreeMap::new(),
             sources: Arc::clone(&driver.device.sources),
+            traffic_class: driver.control_class,
             binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
@@ -172,6 +179,10 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
+        if driver.follows_mtu {
+            control.mtu = MtuWatch::new(driver.index, &control.poller);
+            control.follow_mtu();
+        }
         // The protocol's first datagrams leave by them; what comes waits in them.
         driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
         if changes_routing {
@@ -206,6 +217,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
+                    Token::Device => self.follow_mtu(),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use adit_core::Path;
-use adit_dataplane::{Offload, Passed};
+use adit_dataplane::{Arrival, Offload, Passed};
 
 use super::data::Running;
 use super::status::{LossCounters, count};
@@ -24,7 +24,7 @@ pub(super) enum Forward {
     /// A packet to seal: read from the TUN device, or checked and from another worker's client.
     Packet { offload: Offload, bytes: Vec<u8> },
     /// Datagrams to open, `segment` bytes each.
-    Datagrams { path: Path, segment: usize, bytes: Vec<u8> },
+    Datagrams { path: Path, traffic_class: u8, segment: usize, bytes: Vec<u8> },
 }
 
 /// All workers, as one of them sees them.
@@ -86,10 +86,11 @@ impl Running {
                         self.send_complete();
                     }
                 }
-                Some(Forward::Datagrams { path, segment, mut bytes }) => {
-                    let (socket, all) = (self.links.socket_path(&path), 0..bytes.len());
+                Some(Forward::Datagrams { path, traffic_class, segment, mut bytes }) => {
+                    let arrival = Arrival { socket: self.links.socket_path(&path), path, traffic_class };
+                    let all = 0..bytes.len();
                     let out = &mut self.receive_batch;
-                    self.ingress.gather_datagrams_at(&socket, path, &mut bytes, all, segment, out);
+                    self.ingress.gather_datagrams_at(&arrival, &mut bytes, all, segment, out);
                     out.finish(&mut bytes);
                     self.deliver(&mut bytes, Origin::OtherWorker);
                 }
@@ -114,8 +115,9 @@ impl Running {
                     count(&self.losses.handover_full);
                     continue;
                 }
-                Passed::Datagrams { path, segment, .. } => {
-                    Forward::Datagrams { path: *path, segment: *segment, bytes }
+                Passed::Datagrams { path, traffic_class, segment, .. } => {
+                    let (path, traffic_class, segment) = (*path, *traffic_class, *segment);
+                    Forward::Datagrams { path, traffic_class, segment, bytes }
                 }
             };
             self.others.forward(*worker, what, &self.losses);

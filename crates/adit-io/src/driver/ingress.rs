@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, Read};
 use std::ops::Range;
 
 use adit_core::{ConnectionId, Path};
-use adit_dataplane::TunPacket;
+use adit_dataplane::{Arrival, TunPacket};
 
 use super::data::Running;
 use super::forward::Origin;
@@ -55,8 +55,9 @@ impl Running {
                 };
                 let start = at + message.at;
                 let within = start..(start + message.len).min(buffer.len());
+                let arrival = Arrival { socket, path, traffic_class: message.traffic_class };
                 let out = &mut self.receive_batch;
-                self.ingress.gather_datagrams_at(&socket, path, buffer, within, message.segment, out);
+                self.ingress.gather_datagrams_at(&arrival, buffer, within, message.segment, out);
                 total += message.len;
             }
             let last = !more || total >= RECEIVE_BATCH_BYTES;

@@ -124,6 +124,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(Install { peer, session, codec })),
         DataEvent::Activate { peer, session },

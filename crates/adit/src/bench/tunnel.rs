@@ -248,6 +248,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
