@@ -69,6 +69,11 @@ impl Demultiplexer for Sockets {
         }
     }
 
+    /// Only the key says who a peer is: it may come from UDP to a TCP connection, and to another.
+    fn follows_streams(&self) -> bool {
+        true
+    }
+
     /// The four types of message. OpenVPN's first bytes are 8 and above: the opcode is in the upper five bits, and none is 0.
     fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
         Some(|datagram| matches!(datagram, [1..=4, 0, 0, 0, ..]))

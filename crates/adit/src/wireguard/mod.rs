@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, TunConfig, UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, StreamOptions, TunConfig,
+    UdpBinding,
 };
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
@@ -210,6 +211,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         kill_switch: false,
         dataplane: adit_dataplane::Config::new(wireguard::Sockets),
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
