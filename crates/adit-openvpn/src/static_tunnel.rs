@@ -538,6 +538,7 @@ impl Protocol for StaticTunnel {
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::SocketBound { .. }
+            | Command::Prepared { .. }
             | Command::Restart
             | Command::Rekey { .. }
             | Command::Disconnect { .. }

@@ -76,6 +76,11 @@ impl Demultiplexer for Sockets {
         }
     }
 
+    /// Only the key says who a peer is: it may come from UDP to a TCP connection, and to another.
+    fn follows_streams(&self) -> bool {
+        true
+    }
+
     fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
         Some(is_message)
     }

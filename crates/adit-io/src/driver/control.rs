@@ -38,7 +38,7 @@ use super::status::{LossCounters, count};
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
-use crate::config::{Remote, UdpSource};
+use crate::config::{Remote, StreamOptions, UdpSource};
 use crate::fair_queue::FairQueue;
 use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
@@ -95,6 +95,9 @@ pub(super) struct Control<'a, P: Protocol> {
     /// Those of all sockets that listen, and stay; the others were opened for one remote.
     listening: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Path>,
+    streams: StreamOptions,
+    /// Connections to remotes whose preamble is not complete: of which remote, and until when it must be.
+    preparing: BTreeMap<ConnectionId, (usize, Instant)>,
     max_connections: usize,
     /// What was last told of each peer's totals.
     peers: BTreeMap<PeerId, (u64, u64)>,
@@ -156,6 +159,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
+            streams: driver.config.streams,
+            preparing: BTreeMap::new(),
             max_connections: driver.config.max_connections,
             peers: BTreeMap::new(),
             losses,
@@ -317,7 +322,8 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
-                Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
+                Mail::Prepared(connection) => self.prepared(now, connection),
+                Mail::NotFramed { connection, why } => self.not_framed(now, connection, why),
                 Mail::DeviceDeleted => self.device_deleted(),
                 Mail::LeasesMoved => self.protocol.handle_command(now, Command::LeasesMoved),
                 #[cfg(debug_assertions)]

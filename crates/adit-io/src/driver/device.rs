@@ -258,7 +258,7 @@ fn start_workers(
             ingress,
             mail: orders,
             forwards,
-            others: OtherWorkers::new(boxes.clone(), Arc::clone(&forwarded)),
+            others: OtherWorkers::new(number, boxes.clone(), Arc::clone(&forwarded)),
             losses: Arc::clone(&common.losses),
             sources: Arc::clone(&common.sources),
             back_pressure: config.single_peer,

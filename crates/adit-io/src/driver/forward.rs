@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::Path;
+use adit_core::{ConnectionId, Path};
 use adit_dataplane::{Arrival, Offload, Passed};
 
 use super::data::Running;
+use super::links::QUEUE_LIMIT;
 use super::status::{LossCounters, count};
 use crate::mailbox::Mailbox;
 
@@ -25,11 +26,15 @@ pub(super) enum Forward {
     Packet { offload: Offload, bytes: Vec<u8> },
     /// Datagrams to open, `segment` bytes each.
     Datagrams { path: Path, traffic_class: u8, segment: usize, bytes: Vec<u8> },
+    /// Sealed records to send: all connections belong to the first worker.
+    Records { connection: ConnectionId, bytes: Vec<u8> },
 }
 
 /// All workers, as one of them sees them.
 #[derive(Debug)]
 pub(super) struct OtherWorkers {
+    /// The number of this one.
+    own: usize,
     boxes: Vec<Mailbox<Forward>>,
     /// Those that were given something and not yet woken, a bit each.
     to_wake: u64,
@@ -39,8 +44,14 @@ pub(super) struct OtherWorkers {
 
 impl OtherWorkers {
     /// `boxes` are the workers' in their order.
-    pub(super) fn new(boxes: Vec<Mailbox<Forward>>, forwarded: Arc<AtomicU64>) -> Self {
-        OtherWorkers { boxes, to_wake: 0, forwarded }
+    pub(super) fn new(own: usize, boxes: Vec<Mailbox<Forward>>, forwarded: Arc<AtomicU64>) -> Self {
+        OtherWorkers { own, boxes, to_wake: 0, forwarded }
+    }
+
+    /// Whether connections are those of this worker.
+    #[inline]
+    pub(super) fn has_connections(&self) -> bool {
+        self.own == 0
     }
 
     /// Forwards, or drops and counts when too much waits already. [`OtherWorkers::wake`] must follow.
@@ -93,6 +104,9 @@ impl Running {
                     self.ingress.gather_datagrams_at(&arrival, &mut bytes, all, segment, out);
                     out.finish(&mut bytes);
                     self.deliver(&mut bytes, Origin::OtherWorker);
+                }
+                Some(Forward::Records { connection, bytes }) => {
+                    self.links.write(connection, &bytes, QUEUE_LIMIT, &self.losses);
                 }
             }
         }

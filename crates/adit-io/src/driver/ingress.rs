@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Read};
 use std::ops::Range;
 
-use adit_core::{ConnectionId, Path};
+use adit_core::{ConnectionId, Judgement, Path};
 use adit_dataplane::{Arrival, TunPacket};
 
 use super::data::Running;
@@ -118,22 +118,44 @@ impl Running {
         let path = connection.path;
         self.take_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
+        let begin = match self.links.judge_preamble(id, bytes, &self.losses) {
+            None => 0,
+            Some(Judgement::Incomplete) => {
+                self.keep(id, bytes);
+                return Ok(());
+            }
+            Some(Judgement::Complete { taken }) => {
+                self.tell_owner(id, Mail::Prepared(id));
+                taken
+            }
+            Some(Judgement::Refused(why)) => {
+                self.links.stop_reading(id);
+                self.tell_owner(id, Mail::NotFramed { connection: id, why });
+                return Ok(());
+            }
+        };
+        let Some(bytes) = bytes.get_mut(begin..) else { return Ok(()) };
         let result = self.ingress.open_stream(path, bytes, &mut self.receive_batch);
         self.deliver(bytes, Origin::Network);
         match result {
             Ok(consumed) => {
-                if let Some(connection) = self.links.connection(id) {
-                    connection.partial.clear();
-                    connection.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
-                }
+                self.keep(id, bytes.get(consumed..).unwrap_or_default());
                 Ok(())
             }
             Err(error) if self.ingress.serves(&path) => self.break_off(id, error.to_string()),
             Err(error) => {
                 self.links.stop_reading(id);
-                self.tell_owner(id, Mail::NotFramed { connection: id, error });
+                self.tell_owner(id, Mail::NotFramed { connection: id, why: error.to_string() });
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps the start of what has not come whole.
+    fn keep(&mut self, id: ConnectionId, start: &[u8]) {
+        if let Some(connection) = self.links.connection(id) {
+            connection.partial.clear();
+            connection.partial.extend_from_slice(start);
         }
     }
 

@@ -37,6 +37,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -61,6 +62,7 @@ use crate::config::{DriverConfig, Remote, UdpSource};
 use crate::dns::NameServers;
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
+use crate::mark;
 use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
@@ -177,7 +179,12 @@ impl<P: Protocol> Driver<P> {
                     }
                 }
                 Transport::Tcp => {
-                    listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
+                    let listener = Listener::bind(listen.address, config.buffers).map_err(failed)?;
+                    if config.streams.mark != 0 {
+                        // What is accepted inherits it.
+                        mark::set_to(listener.as_fd(), config.streams.mark).map_err(failed)?;
+                    }
+                    listeners.push(listener);
                 }
             }
         }

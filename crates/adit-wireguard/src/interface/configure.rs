@@ -136,6 +136,9 @@ impl Interface {
             if let Some(endpoint) = change.endpoint {
                 peer.set_endpoint(shared, endpoint);
             }
+            if let Some(remote) = change.remote {
+                peer.set_stream(remote);
+            }
             if let Some(timestamp) = change.last_timestamp {
                 peer.set_last_timestamp(timestamp);
             }

@@ -20,8 +20,8 @@ use std::time::Instant;
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, TunConfig, TunError,
-    UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, StreamOptions, TunConfig,
+    TunError, UdpBinding,
 };
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
@@ -233,6 +233,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         kill_switch: false,
         dataplane: adit_dataplane::Config::new(wireguard::Sockets),
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
