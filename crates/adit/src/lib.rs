@@ -18,6 +18,7 @@ mod helper;
 mod init;
 mod kill_switch;
 mod log;
+pub mod manual;
 mod openvpn;
 mod renew;
 mod revoke;
