@@ -22,6 +22,7 @@ pub mod manual;
 mod openvpn;
 mod renew;
 mod revoke;
+mod service;
 mod setup;
 mod status;
 mod up;
