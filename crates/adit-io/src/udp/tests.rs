@@ -296,7 +296,10 @@ fn a_source_that_the_system_refuses_is_done_without() {
             let source = |ip: &str| PinnedSource::new(LocalAddress { ip: ip.parse().unwrap(), device: 0 });
             let send = |source: &PinnedSource| {
                 let batch = [5; 3 * 700];
-                from.send_from(Some(source), &batch, 700, to.local_address().unwrap()).unwrap();
+                let address = to.local_address().unwrap();
+                let batch =
+                    Datagrams { bytes: &batch, segment: 700, to: address, outer: OuterHeader::default() };
+                from.send_from(Some(source), batch).unwrap();
                 assert!(wait_readable(&to).unwrap());
                 let received = to.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
                 assert_eq!((received.len, received.segment), (2100, 700), "one large send");
