@@ -163,7 +163,9 @@ impl Model {
             DataEvent::Retire { peer, session } => {
                 self.sessions.entry(peer).or_default().remove(&session);
             }
-            DataEvent::Inject { peer, .. } => assert!(known(&peer), "sends to a peer that is not there"),
+            DataEvent::Inject { peer, .. } | DataEvent::InjectInto { peer, .. } => {
+                assert!(known(&peer), "sends to a peer that is not there");
+            }
         }
     }
 }
