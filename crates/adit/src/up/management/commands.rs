@@ -13,6 +13,7 @@ use super::client_auth;
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
 use super::tunnel::{Load, Peer};
+use crate::openvpn::VERSION;
 use crate::up::status_file::Form;
 
 /// What `help` shows.
@@ -136,11 +137,8 @@ fn absent(name: &str) -> String {
 /// What a client says it knows is the same to us, but only those of version 4 on expect an answer.
 fn version(given: Option<&str>, out: &mut Output) {
     match given.map(str::parse::<u32>) {
-        None => out.lines(concat!(
-            "OpenVPN Version: adit ",
-            env!("CARGO_PKG_VERSION"),
-            "\nManagement Version: 5\nEND"
-        )),
+        // Programs take the second word behind the colon as the version of OpenVPN that answers (openvpn-monitor).
+        None => out.lines(&format!("OpenVPN Version: {VERSION}\nManagement Version: 5\nEND")),
         Some(Ok(version @ 4..)) => out.line(&format!("SUCCESS: Management client version set to {version}")),
         Some(Ok(_)) => {}
         Some(Err(_)) => out.line("ERROR: Invalid value specified for management client version"),
