@@ -501,7 +501,12 @@ impl Protocol for Server {
             }
             Reply::RevocationList(content) => self.take_revocations(&content),
             // For clients.
-            Reply::Credentials(_) | Reply::ChallengeResponse(_) => {}
+            Reply::Credentials(_)
+            | Reply::ChallengeResponse(_)
+            | Reply::GoOn { .. }
+            | Reply::Remote(_)
+            | Reply::ServerResponse(_)
+            | Reply::ForgetPasswords => {}
         }
     }
 

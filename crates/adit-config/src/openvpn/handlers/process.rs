@@ -118,6 +118,13 @@ pub(crate) fn nested(_: &mut Draft, _: &Args<'_>) -> Done {
     done()
 }
 
+/// A message for the program at the management socket: its words with one space between (options.c `add_option`).
+pub(crate) fn echo(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let text = args.all().join(" ");
+    draft.process.echo.extend(Some(text).filter(|text| !text.is_empty()));
+    done()
+}
+
 /// Read before all other directives.
 pub(crate) fn ignore_unknown(_: &mut Draft, _: &Args<'_>) -> Done {
     done()

@@ -39,6 +39,7 @@ impl Connection {
                     return Ok(());
                 }
             }
+            Connection::tell_echo(option, events);
             match pushed.apply(option) {
                 Ok(()) => {}
                 Err(Refused::Ignored(reason)) => {

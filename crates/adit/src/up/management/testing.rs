@@ -20,6 +20,7 @@ pub(super) enum Order {
     Command(Command),
     Reply(Reply),
     Reload,
+    ReplaceRemote(usize, Option<(String, u16)>),
 }
 
 /// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
@@ -62,6 +63,11 @@ impl Tunnel for Played {
 
     fn reply(&self, reply: Reply) -> bool {
         self.told.lock().expect("no thread panicked").push(Order::Reply(reply));
+        true
+    }
+
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool {
+        self.told.lock().expect("no thread panicked").push(Order::ReplaceRemote(remote, instead));
         true
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use adit_core::{Command, PeerId, Protocol, Transport};
-use adit_io::Handle;
+use adit_io::{Handle, HelperFiles};
 use adit_openvpn::request::{PeerInfo, Reply};
 
 use crate::log::Logger;
@@ -27,6 +27,9 @@ pub(super) trait Tunnel: Send {
 
     /// Gives the protocol an order that only it knows. False when it has ended.
     fn reply(&self, reply: Reply) -> bool;
+
+    /// Has the next attempt at a remote go elsewhere, or to the remote itself. False when that cannot be.
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool;
 
     /// Has it read its file again. False when it has ended.
     fn reload(&self) -> bool;
@@ -67,6 +70,8 @@ pub(super) struct Running<P: Protocol> {
     pub(super) form: Form,
     pub(super) log: Logger,
     pub(super) reload: Reload,
+    /// The way to the helper that connects for it.
+    pub(super) helper: Option<HelperFiles>,
 }
 
 impl<P: Protocol + StatusSource> Tunnel for Running<P> {
@@ -95,6 +100,10 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
 
     fn reply(&self, reply: Reply) -> bool {
         self.handle.reply(reply)
+    }
+
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool {
+        self.helper.as_ref().is_some_and(|helper| helper.replace_remote(remote, instead).is_ok())
     }
 
     fn reload(&self) -> bool {
