@@ -13,6 +13,7 @@ mod log_budget;
 mod peer;
 mod pre_auth;
 mod pre_check;
+mod push_update;
 mod reconfigure;
 mod reports;
 mod settings;
@@ -43,6 +44,7 @@ use half_open::HalfOpen;
 use log_budget::LogBudget;
 use peer::{Peer, Verdict};
 use pre_auth::PreAuth;
+pub use push_update::PushUpdateError;
 use reconfigure::AtRestart;
 use silent::SilentConnections;
 use tls_crypt_v2_verify::TlsCryptV2Verify;
@@ -504,7 +506,12 @@ impl Protocol for Server {
             }
             Reply::RevocationList(content) => self.take_revocations(&content),
             // For clients.
-            Reply::Credentials(_) | Reply::ChallengeResponse(_) => {}
+            Reply::Credentials(_)
+            | Reply::ChallengeResponse(_)
+            | Reply::GoOn { .. }
+            | Reply::Remote(_)
+            | Reply::ServerResponse(_)
+            | Reply::ForgetPasswords => {}
         }
     }
 
