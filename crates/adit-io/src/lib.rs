@@ -30,6 +30,7 @@ mod privileges;
 mod replace;
 mod resolver;
 mod routing;
+mod staged_queue;
 mod sync;
 mod sys;
 mod system;

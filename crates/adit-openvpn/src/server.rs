@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, EndpointPool, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol, Rejected,
-    Severity, SharedPool, TableUsage, Transport,
+    Command, Ended, EndpointPool, HandshakeStage, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
+    Rejected, Severity, SharedPool, TableUsage, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -39,7 +39,7 @@ use zeroize::Zeroizing;
 use crate::codec::Codec;
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
-use crate::wire::Sid;
+use crate::wire::{Header, Opcode, Sid};
 use half_open::HalfOpen;
 use log_budget::LogBudget;
 use peer::{Peer, Verdict};
@@ -456,6 +456,19 @@ impl Protocol for Server {
         self.settle(id);
         self.check_exit();
         result
+    }
+
+    fn stage_of(&self, path: Path, datagram: &[u8]) -> HandshakeStage {
+        let header = datagram.first().and_then(|byte| Header::from_byte(*byte));
+        match (header.map(|header| header.opcode), peek_sid(datagram)) {
+            (Some(Opcode::Control | Opcode::Ack | Opcode::ControlWkc | Opcode::SoftReset), Some(sid)) => {
+                match self.by_sid.contains_key(&(path, sid)) {
+                    true => HandshakeStage::Established,
+                    false => HandshakeStage::Returning,
+                }
+            }
+            _ => HandshakeStage::First,
+        }
     }
 
     fn handle_command(&mut self, now: Instant, command: Command) {
