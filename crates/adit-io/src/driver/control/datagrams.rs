@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, Protocol, Rejected, Severity};
+use adit_dataplane::OuterHeader;
 
 use super::Control;
 use crate::clock;
 use crate::driver::mail::DataMail;
 use crate::driver::status::count;
+use crate::udp::Datagrams;
 
 /// Between two lines in the log about datagrams that do not parse or verify.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -78,13 +80,20 @@ impl<P: Protocol> Control<'_, P> {
                     }
                     return;
                 }
-                let result = socket.send_from(source.as_deref(), datagram, datagram.len(), remote);
+                let outer = self.outer_header();
+                let datagram = Datagrams { bytes: datagram, segment: datagram.len(), to: remote, outer };
+                let result = socket.send_from(source.as_deref(), datagram);
                 self.note_send(path, result);
             }
             Path::Tcp { connection, .. } => {
                 self.workers.post_first(DataMail::Control { connection, datagram: datagram.to_vec() });
             }
         }
+    }
+
+    /// What the IP header around a control datagram has.
+    fn outer_header(&self) -> OuterHeader {
+        OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() }
     }
 
     /// Sends what was gathered, and gathers no more.
@@ -95,12 +104,15 @@ impl<P: Protocol> Control<'_, P> {
 
     fn send_gathered(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
+        let outer = self.outer_header();
         let mut number = 0;
         while let Some(first) = outbox.get(number) {
-            number += match first.socket.send_datagrams(outbox.by_socket_of(number)) {
+            number += match first.socket.send_datagrams(outer, outbox.by_socket_of(number)) {
                 0 => {
                     // Alone it waits for room, or says what is wrong with it.
-                    let result = first.socket.send(first.bytes, first.bytes.len(), first.path.remote());
+                    let (bytes, to) = (first.bytes, first.path.remote());
+                    let alone = Datagrams { bytes, segment: bytes.len(), to, outer };
+                    let result = first.socket.send_from(None, alone);
                     self.note_send(first.path, result);
                     1
                 }
