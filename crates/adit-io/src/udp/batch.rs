@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use adit_dataplane::GsoBatch;
+use adit_dataplane::{GsoBatch, OuterHeader};
 
 use super::{Backlog, Datagrams, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
@@ -71,12 +71,13 @@ impl UdpSocket {
     /// refuses the next.
     pub(crate) fn send_datagrams<'a>(
         &self,
+        outer: OuterHeader,
         datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
     ) -> usize {
         let mut messages = [Message::NONE; SEND_BATCH];
         let mut used = 0;
         for (place, (bytes, to)) in messages.iter_mut().zip(datagrams) {
-            *place = Message { bytes, to: self.wire_address(to), segment: None };
+            *place = Message { bytes, to: self.wire_address(to), segment: None, outer };
             used += 1;
         }
         sys::send_many(self.socket.as_fd(), messages.get(..used).unwrap_or_default(), None).unwrap_or(0)
@@ -171,7 +172,6 @@ fn send_or_keep(
 #[cfg(test)]
 mod tests {
     use adit_core::Path;
-    use adit_dataplane::OuterHeader;
 
     use super::*;
     use crate::testing::in_fresh_network;
@@ -238,11 +238,12 @@ mod tests {
         let oversize = vec![9; 65_535];
         let datagrams: [(&[u8], SocketAddr); 5] =
             [(b"a", to_one), (b"bc", to_two), (b"d", to_one), (&oversize, to_one), (b"e", to_two)];
-        assert_eq!(from.send_datagrams(datagrams.into_iter()), 3);
-        assert_eq!(from.send_datagrams(datagrams.into_iter().skip(3)), 0);
-        assert_eq!(from.send_datagrams(datagrams.into_iter().skip(4)), 1);
-        assert_eq!(from.send_datagrams(std::iter::empty()), 0);
-        assert_eq!(from.send_datagrams(std::iter::repeat_n((&b"f"[..], to_one), 100)), SEND_BATCH);
+        let none = OuterHeader::default();
+        assert_eq!(from.send_datagrams(none, datagrams.into_iter()), 3);
+        assert_eq!(from.send_datagrams(none, datagrams.into_iter().skip(3)), 0);
+        assert_eq!(from.send_datagrams(none, datagrams.into_iter().skip(4)), 1);
+        assert_eq!(from.send_datagrams(none, std::iter::empty()), 0);
+        assert_eq!(from.send_datagrams(none, std::iter::repeat_n((&b"f"[..], to_one), 100)), SEND_BATCH);
         assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
         let arrived = drain(&one, &mut Gathered::default()).0;
         assert_eq!((&arrived[..2], arrived.len()), (&[b"a".to_vec(), b"d".to_vec()][..], 2 + SEND_BATCH));

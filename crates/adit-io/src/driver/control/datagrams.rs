@@ -73,14 +73,14 @@ impl<P: Protocol> Control<'_, P> {
                 let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                if source.is_none() && self.traffic_class == 0 && self.outbox.gathers() {
+                if source.is_none() && self.outbox.gathers() {
                     let is_full = self.outbox.push(Arc::clone(socket), path, datagram);
                     if is_full {
                         self.send_gathered();
                     }
                     return;
                 }
-                let outer = OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() };
+                let outer = self.outer_header();
                 let datagram = Datagrams { bytes: datagram, segment: datagram.len(), to: remote, outer };
                 let result = socket.send_from(source.as_deref(), datagram);
                 self.note_send(path, result);
@@ -91,6 +91,11 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
+    /// What the IP header around a control datagram has.
+    fn outer_header(&self) -> OuterHeader {
+        OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() }
+    }
+
     /// Sends what was gathered, and gathers no more.
     pub(super) fn flush(&mut self) {
         self.send_gathered();
@@ -99,12 +104,15 @@ impl<P: Protocol> Control<'_, P> {
 
     fn send_gathered(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
+        let outer = self.outer_header();
         let mut number = 0;
         while let Some(first) = outbox.get(number) {
-            number += match first.socket.send_datagrams(outbox.by_socket_of(number)) {
+            number += match first.socket.send_datagrams(outer, outbox.by_socket_of(number)) {
                 0 => {
                     // Alone it waits for room, or says what is wrong with it.
-                    let result = first.socket.send(first.bytes, first.bytes.len(), first.path.remote());
+                    let (bytes, to) = (first.bytes, first.path.remote());
+                    let alone = Datagrams { bytes, segment: bytes.len(), to, outer };
+                    let result = first.socket.send_from(None, alone);
                     self.note_send(first.path, result);
                     1
                 }
