@@ -76,7 +76,7 @@ impl UdpSocket {
         let mut messages = [Message::NONE; SEND_BATCH];
         let mut used = 0;
         for (place, (bytes, to)) in messages.iter_mut().zip(datagrams) {
-            *place = Message { bytes, to: self.wire_address(to), segment: None };
+            *place = Message { bytes, to: self.wire_address(to), ..Message::NONE };
             used += 1;
         }
         sys::send_many(self.socket.as_fd(), messages.get(..used).unwrap_or_default(), None).unwrap_or(0)
