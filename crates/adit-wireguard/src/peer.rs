@@ -2,6 +2,7 @@
 
 mod handshake;
 mod liveness;
+mod post_quantum;
 mod sessions;
 mod timers;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId};
 
 use self::liveness::Heard;
+use self::post_quantum::Agreement;
 use self::sessions::Sessions;
 use self::timers::Timers;
 use crate::crypto::{Refused, Secret};
@@ -26,6 +28,8 @@ use crate::tai64n::Tai64n;
 struct Pending {
     index: u32,
     noise: Initiated,
+    /// The post-quantum key that it names.
+    named: Option<PresharedKey>,
 }
 
 /// Bytes in one direction.
@@ -49,7 +53,9 @@ pub(crate) struct Peer {
     receiver_keys: ReceiverKeys,
     /// The agreement of both static keys, once it was computed.
     static_shared: Option<Secret>,
-    pub(crate) preshared: PresharedKey,
+    preshared: PresharedKey,
+    /// `None`: no post-quantum keys are agreed on with it.
+    post_quantum: Option<Box<Agreement>>,
     /// Where it is, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
     remote: Option<SocketAddr>,
     path: Option<Path>,
@@ -95,6 +101,7 @@ impl Peer {
             receiver_keys: ReceiverKeys::new(&key),
             static_shared: None,
             preshared: PresharedKey::default(),
+            post_quantum: None,
             remote: None,
             path: None,
             allowed_ips: BTreeSet::new(),
@@ -204,6 +211,14 @@ impl Peer {
         self.last_timestamp = self.last_timestamp.max(Some(timestamp));
     }
 
+    /// The next handshake uses this key; the running session stays.
+    pub(crate) fn set_preshared(&mut self, preshared: PresharedKey) {
+        if self.preshared != preshared {
+            self.preshared = preshared;
+            self.forget_post_quantum_keys();
+        }
+    }
+
     /// Blocks the peer, or lets it connect again.
     pub(crate) fn set_blocked(&mut self, shared: &mut Shared, blocked: bool) {
         self.blocked = blocked;
@@ -224,12 +239,15 @@ impl Peer {
     /// Word that a packet waits.
     pub(crate) fn wanted(&mut self, shared: &mut Shared) {
         self.wanted = true;
-        self.initiate(shared, false);
+        if !self.awaits_exchange(shared.now) {
+            self.initiate(shared, false);
+        }
     }
 
     /// Our private key is another one: nothing of the old one is used any more.
     pub(crate) fn forget_keys(&mut self, shared: &mut Shared) {
         self.wipe(shared, "the private key was changed");
+        self.forget_post_quantum_keys();
         self.static_shared = None;
         self.handshake_sent = None;
     }
@@ -272,6 +290,7 @@ impl Peer {
             self.retire(shared, session);
         }
         self.drop_pending(shared);
+        self.forget_used_keys();
         self.timers.clear_handshakes();
         self.announce_end(shared, reason);
     }
@@ -292,6 +311,10 @@ impl Peer {
         }
     }
 
+    fn is_post_quantum(&self) -> bool {
+        self.sessions.current.is_some_and(|current| current.post_quantum)
+    }
+
     pub(crate) fn detail(&self) -> PeerDetail {
         PeerDetail {
             public_key: self.key,
@@ -304,6 +327,7 @@ impl Peer {
             last_timestamp: self.last_timestamp,
             unanswered: self.unanswered,
             blocked: self.blocked,
+            post_quantum: self.post_quantum.as_ref().map(|_| self.is_post_quantum()),
         }
     }
 

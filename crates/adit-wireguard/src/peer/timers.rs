@@ -13,7 +13,7 @@ use std::time::Duration;
 use adit_core::{Instant, Severity};
 
 use super::Peer;
-use super::sessions::REJECT_AFTER_TIME;
+use super::sessions::{REJECT_AFTER_TIME, id_of};
 use crate::request::DataEvent;
 use crate::shared::Shared;
 
@@ -78,7 +78,8 @@ fn expired(timer: &mut Option<Instant>, now: Instant) -> bool {
 impl Peer {
     /// When [`Peer::handle_timeout`] is due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.timers.due()
+        let post_quantum = self.post_quantum.as_ref().and_then(|state| state.due());
+        [self.timers.due(), post_quantum].into_iter().flatten().min()
     }
 
     pub(crate) fn handle_timeout(&mut self, shared: &mut Shared) {
@@ -104,6 +105,7 @@ impl Peer {
             self.restart_persistent(now);
             self.send_keepalive(shared);
         }
+        self.handle_post_quantum_timeout(shared);
     }
 
     fn retry(&mut self, shared: &mut Shared) {
@@ -126,10 +128,14 @@ impl Peer {
         if self.path.is_none() {
             return;
         }
-        if self.sessions.usable(shared.now).is_none() {
+        let Some(session) = self.sessions.usable(shared.now).copied() else {
             return self.initiate(shared, false);
-        }
-        shared.order(DataEvent::Inject { peer: self.id, payload: Vec::new() });
+        };
+        let (peer, payload) = (self.id, Vec::new());
+        shared.order(match self.is_held(session) {
+            false => DataEvent::Inject { peer, payload },
+            true => DataEvent::InjectInto { peer, session: id_of(session.index), payload },
+        });
         self.sent_anything(shared.now);
         self.keep_key_fresh(shared, shared.now);
     }
