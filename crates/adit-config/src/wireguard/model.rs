@@ -17,6 +17,13 @@ pub struct Config {
     pub peers: Vec<Peer>,
 }
 
+impl Config {
+    /// What holds for a peer: its own setting, or else the interface's.
+    pub fn post_quantum(&self, peer: &Peer) -> PostQuantum {
+        peer.post_quantum.or(self.interface.post_quantum).unwrap_or_default()
+    }
+}
+
 /// Our end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
@@ -50,8 +57,22 @@ pub struct Interface {
     pub client_connect: Option<Vec<String>>,
     /// `client-disconnect`: the program, and its arguments, that is told of a peer that has disconnected.
     pub client_disconnect: Option<Vec<String>>,
+    /// `post-quantum`: what holds for peers whose section says nothing else.
+    pub post_quantum: Option<PostQuantum>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
     pub directives: Vec<String>,
+}
+
+/// Whether post-quantum preshared keys are agreed on with a peer (docs/WIREGUARD.md, "The post-quantum key exchange").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PostQuantum {
+    /// No.
+    #[default]
+    Off,
+    /// If the peer does, too.
+    On,
+    /// The same; and no packet is sent to it without such a key.
+    Required,
 }
 
 /// Where the routes of allowed IPs go.
@@ -89,6 +110,8 @@ pub struct Peer {
     pub expires: Option<Duration>,
     /// `session-limit`: how long after its first handshake it is refused, until it is allowed anew.
     pub session_limit: Option<Duration>,
+    /// `post-quantum` of this peer.
+    pub post_quantum: Option<PostQuantum>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
     pub directives: Vec<String>,
 }

@@ -15,6 +15,7 @@ mod names;
 mod nat;
 mod others;
 mod peer_access;
+mod post_quantum;
 mod provisioned;
 mod running_files;
 mod traffic;
