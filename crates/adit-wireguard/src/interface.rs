@@ -292,8 +292,7 @@ impl Protocol for Interface {
             Notice::Moved { path, .. } => peer.moved(shared, path),
             Notice::Wanted { .. } => peer.wanted(shared),
             Notice::LimitNear { session, .. } => peer.limit_near(shared, session),
-            // What is inside a tunnel is packets and keepalives; anything else is dropped, as upstream does.
-            Notice::Message { .. } => {}
+            Notice::Message { session, payload, .. } => peer.take_inner(shared, session, &payload),
         });
     }
 

@@ -86,8 +86,13 @@ impl<P: StatusSource> Shown for P {
 impl Shown for Interface {
     const ROLE: &'static str = "wireguard";
 
-    fn handshake(_: &adit_wireguard::PeerDetail) -> String {
-        "Noise_IKpsk2".to_owned()
+    fn handshake(detail: &adit_wireguard::PeerDetail) -> String {
+        let post_quantum = match detail.post_quantum {
+            Some(true) => ", post-quantum (X25519MLKEM768)",
+            Some(false) => ", not post-quantum",
+            None => "",
+        };
+        format!("Noise_IKpsk2{post_quantum}")
     }
 
     fn unconnected(&self) -> Vec<Unconnected> {
