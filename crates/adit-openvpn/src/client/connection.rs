@@ -3,6 +3,7 @@
 mod establish;
 mod news;
 mod point_to_point;
+mod update;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::lifetime::Lifetime;
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
+use crate::pushed::Pushed;
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, UserPassword};
 use crate::wire::TlsRole;
 
@@ -97,6 +99,9 @@ struct Up {
     since: Instant,
     cc_exit: bool,
     exit_notify: bool,
+    /// What the server pushed, and what became of it: an update changes both.
+    pushed: Pushed,
+    settings: TunnelSettings,
 }
 
 /// On what terms a tunnel comes up.
@@ -109,6 +114,7 @@ struct Terms {
     exit_notify: bool,
     settings: TunnelSettings,
     limits: PeerLimits,
+    pushed: Pushed,
 }
 
 /// One connection to one server, from the first reset to the exit notice.
@@ -122,6 +128,8 @@ pub(super) struct Connection {
     lifetime: Lifetime,
     started: Instant,
     assembler: PushAssembler,
+    /// The parts of an update.
+    updates: PushAssembler,
     ask_at: Option<Instant>,
     push_deadline: Option<Instant>,
     /// How long the server said that it waits for more (`AUTH_PENDING`), and how long we do.
@@ -170,6 +178,7 @@ impl Connection {
             lifetime: Lifetime::default(),
             started: now,
             assembler: PushAssembler::new(),
+            updates: PushAssembler::new(),
             ask_at: None,
             push_deadline: None,
             pending: None,
@@ -482,6 +491,12 @@ impl Connection {
             ControlMessage::PushReply(_) if !self.params.pull => {}
             ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
                 Ok(Some(options)) => self.establish(now, &options, events)?,
+                Ok(None) => {}
+                Err(error) => self.verdict = Some(retry(&error.to_string())),
+            },
+            ControlMessage::PushUpdate(_) if !self.params.pull => {}
+            ControlMessage::PushUpdate(options) => match self.updates.add(options) {
+                Ok(Some(options)) => self.update(&options, events),
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },

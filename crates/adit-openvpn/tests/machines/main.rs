@@ -18,6 +18,7 @@ mod not_up;
 mod per_client;
 mod point_to_point;
 mod pre_auth;
+mod push_update;
 mod renegotiation;
 mod revocation;
 mod security;

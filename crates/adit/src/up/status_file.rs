@@ -23,7 +23,7 @@ use crate::status::StatusSource;
 mod consumers;
 
 /// How long the driver may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is shown.
 pub(super) struct State {

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Command, Transport};
+use adit_core::{Command, Severity, Transport};
 use adit_openvpn::request::Reply;
 
 use super::CommandContext;
@@ -42,6 +42,8 @@ mute [n]               : Show or set how many lines that are alike are logged.
 nclients               : Show the number of clients.
 password type p        : Give a password that is asked for.
 pid                    : Show the number of the process.
+push-update-broad O    : Change the options O (parted by commas) of all clients.
+push-update-cid CID O  : Change those of one client.
 remote ACCEPT          : Connect to the remote that was asked about.
 remote MOD HOST PORT   : Connect to that one in its place.
 remote SKIP [n]        : Go on with the next, or the n-th behind it.
@@ -94,6 +96,11 @@ pub(super) fn run(
         "verb" => verb(first, context, out),
         "mute" => mute(first, context, out),
         "auth-retry" => auth_retry(first, context, out),
+        "push-update-broad" => push_update(name, None, first.unwrap_or_default(), context, out),
+        "push-update-cid" => match first.unwrap_or_default().parse() {
+            Ok(client) => push_update(name, Some(client), at(arguments, 1), context, out),
+            Err(_) => out.line("ERROR: push-update-cid fail during cid parsing"),
+        },
         "hold" => client_commands::hold(first, context, out),
         "remote" => client_commands::remote(arguments, context, out),
         "cr-response" => client_commands::respond(first.unwrap_or_default(), context, out),
@@ -119,11 +126,10 @@ fn at<'a>(arguments: &[&'a str], index: usize) -> &'a str {
 /// How many arguments a command takes at least, and whether it may have more.
 fn needed(name: &str) -> (usize, bool) {
     match name {
-        "kill" | "signal" | "bytecount" | "cr-response" => (1, false),
+        "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" => (1, false),
         "client-kill" | "log" | "echo" | "remote" => (1, true),
-        "username" | "password" | "needok" | "needstr" | "client-auth" | "client-auth-nt" => {
-            (2, false)
-        },
+        "username" | "password" | "needok" | "needstr" | "push-update-cid" | "client-auth"
+        | "client-auth-nt" => (2, false),
         "client-deny" => (3, true),
         "client-pending-auth" => (4, false),
         _ => (0, true),
@@ -137,8 +143,9 @@ pub(super) fn unsupported(name: &str) -> String {
 /// What to say of a command that OpenVPN has, or of one that there is not.
 fn absent(name: &str) -> String {
     match name {
-        "proxy" | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get"
-        | "push-update-broad" | "push-update-cid" => unsupported(name),
+        "proxy" | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => {
+            unsupported(name)
+        }
         "rsa-sig" | "pk-sig" | "certificate" => {
             format!("ERROR: The {name} command is not currently available")
         }
@@ -310,6 +317,31 @@ fn client_kill(number: &str, message: Option<&str>, context: &CommandContext, ou
     match kill_clients(context, victim.into_iter(), message) {
         0 => out.line("ERROR: client-kill command failed"),
         _ => out.line("SUCCESS: client-kill command succeeded"),
+    }
+}
+
+/// Other settings for one client, or all, as OpenVPN 2.7 answers (push_util.c, manage.c `man_push_update`).
+fn push_update(
+    name: &str,
+    client: Option<u64>,
+    changes: &str,
+    context: &mut CommandContext,
+    out: &mut Output,
+) {
+    let outcome = context.tunnel().as_ref().and_then(|tunnel| tunnel.push_update(client, changes));
+    match outcome {
+        None => out.line(&unsupported(name)),
+        Some(Ok(clients @ 1..)) => {
+            out.line(&format!("SUCCESS: {clients} client(s) updated"));
+            out.line("SUCCESS: push-update command succeeded");
+        }
+        Some(outcome) => {
+            if let Err(why) = outcome {
+                context.log.log(Severity::Warning, format_args!("management: {name}: {why}"));
+            }
+            out.line("ERROR: no client updated");
+            out.line("ERROR: push-update command failed");
+        }
     }
 }
 

@@ -71,6 +71,16 @@ impl Tunnel for Played {
         true
     }
 
+    fn push_update(&self, client: Option<u64>, changes: &str) -> Option<Result<usize, String>> {
+        if self.form == Form::Statistics {
+            return None;
+        }
+        if changes == "bad" {
+            return Some(Err("\"bad\" cannot be changed by an update".to_owned()));
+        }
+        Some(Ok(client.map_or(2, |client| usize::from(client == 40))))
+    }
+
     fn reload(&self) -> bool {
         self.told.lock().expect("no thread panicked").push(Order::Reload);
         true

@@ -150,6 +150,34 @@ fn clients_are_killed_by_name_address_and_number() {
 }
 
 #[test]
+fn settings_are_pushed_to_clients() {
+    let success = |clients| {
+        vec![
+            format!("SUCCESS: {clients} client(s) updated"),
+            "SUCCESS: push-update command succeeded".to_owned(),
+        ]
+    };
+    let failure =
+        || vec!["ERROR: no client updated".to_owned(), "ERROR: push-update command failed".to_owned()];
+    let (mut context, _) = desk_of(Form::Clients(1));
+    for (command, answer) in [
+        ("push-update-broad \"route 10.1.0.0,-dns\"", success(2)),
+        ("push-update-cid 40 -dns", success(1)),
+        ("push-update-cid 41 -dns", failure()),
+        ("push-update-broad bad", failure()),
+        ("push-update-cid x -dns", vec!["ERROR: push-update-cid fail during cid parsing".to_owned()]),
+    ] {
+        assert_eq!(answers(&mut context, command), answer, "{command}");
+    }
+    let (mut client, _) = desk_of(Form::Statistics);
+    let answer = answers(&mut client, "push-update-broad -dns");
+    assert_eq!(
+        answer,
+        ["ERROR: The 'push-update-broad' command is not supported by the current daemon mode"]
+    );
+}
+
+#[test]
 fn signals_become_commands() {
     for (signal, order) in [
         ("SIGTERM", Order::Command(Command::Shutdown)),

@@ -22,6 +22,8 @@ pub(in crate::up) struct Watcher {
     /// The last event was a failure.
     failed: bool,
     addresses: Vec<IpNet>,
+    /// Where the other end is.
+    remote: Option<SocketAddr>,
     pending_auths: PendingAuths,
     questions: Arc<PendingQueries>,
     /// A server's clients that are up.
@@ -57,6 +59,7 @@ impl Watcher {
             doing: Doing::Starting,
             failed: false,
             addresses: Vec::new(),
+            remote: None,
             pending_auths,
             questions,
             clients: 0,
@@ -146,8 +149,9 @@ impl Watcher {
                 if !settings.routes.is_empty() || settings.redirect.is_some() {
                     self.note("ADD_ROUTES", "", false, None);
                 }
-                if self.server {
-                    self.connected(None);
+                // A connected client whose settings the server changed is connected again (OpenVPN init.c, `do_update`).
+                if self.server || self.doing == Doing::Connected {
+                    self.connected(self.remote);
                 }
             }
             Event::PeerUp { info, .. } if !self.server => self.connected(Some(info.path.remote())),
@@ -184,7 +188,7 @@ impl Watcher {
     }
 
     fn connected(&mut self, remote: Option<SocketAddr>) {
-        self.doing = Doing::Connected;
+        (self.doing, self.remote) = (Doing::Connected, remote);
         self.note("CONNECTED", "SUCCESS", true, remote);
     }
 
