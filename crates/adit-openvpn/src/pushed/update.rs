@@ -90,16 +90,14 @@ impl<'a> Update<'a> {
             pushed.reset(change.kind());
             return Ok(());
         }
-        let mut changed = pushed.clone();
-        let is_first = !self.replaced.contains(&change.kind());
-        if is_first {
-            changed.reset(change.kind());
+        if self.replaced.contains(&change.kind()) {
+            return pushed.apply(change.option);
         }
+        let mut changed = pushed.clone();
+        changed.reset(change.kind());
         changed.apply(change.option)?;
         *pushed = changed;
-        if is_first {
-            self.replaced.push(change.kind());
-        }
+        self.replaced.push(change.kind());
         Ok(())
     }
 }
