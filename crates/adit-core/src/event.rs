@@ -112,6 +112,16 @@ pub enum DataEvent<C> {
         /// The payload.
         payload: Vec<u8>,
     },
+    /// The same with that session, which need not be active: a protocol may have to say something in a session that
+    /// carries no packets yet.
+    InjectInto {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+        /// The payload.
+        payload: Vec<u8>,
+    },
 }
 
 /// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].
@@ -133,6 +143,15 @@ pub enum Command {
     Opened {
         /// The path.
         path: Path,
+    },
+    /// The preamble of a connection ([`crate::Preamble`]) is complete: its records may begin. A connection that was asked
+    /// for by [`Event::Open`] and has a preamble is said to be there by this, in place of [`Command::Opened`]; one that a
+    /// listener accepted was said to be there before.
+    Prepared {
+        /// The path.
+        path: Path,
+        /// Index of the remote that was asked for. `None`: a listener accepted the connection.
+        remote: Option<usize>,
     },
     /// The remote could not be reached.
     OpenFailed {

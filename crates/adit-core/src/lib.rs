@@ -15,6 +15,7 @@ mod limits;
 mod notice;
 mod path;
 mod pool;
+mod preamble;
 pub mod prefix_table;
 mod printable;
 mod protocol;
@@ -36,9 +37,10 @@ pub use pool::{
     AddressPool, Claim, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges,
     SharedPool,
 };
+pub use preamble::{Judgement, Preamble};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
-pub use protocol::{Protocol, Rejected};
+pub use protocol::{HandshakeStage, Protocol, Rejected};
 pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use selector::Selector;
 pub use session::{Cipher, Digest, Install, PeerConfig, ReplayWindow};

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod aead;
+pub mod checksum;
 mod clock;
 mod config;
 mod dns;
@@ -29,6 +30,7 @@ mod privileges;
 mod replace;
 mod resolver;
 mod routing;
+mod staged_queue;
 mod sync;
 mod sys;
 mod system;
@@ -39,7 +41,7 @@ mod tun;
 mod udp;
 
 pub use clock::{clock, local_time, unix_now};
-pub use config::{Buffers, DriverConfig, Family, Listen, Remote, UdpSource};
+pub use config::{Buffers, DriverConfig, Family, Listen, Remote, StreamOptions, UdpSource};
 pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,

@@ -223,6 +223,7 @@ impl StaticTunnel {
             max_mss,
             roams,
             staging: false,
+            by_path: true,
         }));
     }
 
@@ -537,6 +538,7 @@ impl Protocol for StaticTunnel {
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::SocketBound { .. }
+            | Command::Prepared { .. }
             | Command::Restart
             | Command::Rekey { .. }
             | Command::Disconnect { .. }

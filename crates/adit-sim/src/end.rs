@@ -172,7 +172,8 @@ impl End {
             Machine::ThirdPartyServer(_) => Arc::new(openvpn::Server),
             _ => Arc::new(openvpn::Client),
         };
-        let (egress, ingress, counters) = adit_dataplane::new(Config { demultiplexer, client_to_client });
+        let (egress, ingress, counters) =
+            adit_dataplane::new(Config { client_to_client, ..Config::of(demultiplexer) });
         End {
             machine,
             egress,
@@ -378,6 +379,13 @@ impl End {
             Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
             Request::CancelScript(id) => Effect::DropScript(id),
             Request::Client(event) => Effect::Management(event),
+            // For those who watch; no scenario has a program that is asked where to connect.
+            Request::Progress(_)
+            | Request::MayGoOn { .. }
+            | Request::Remote(_)
+            | Request::ServerInfo(_)
+            | Request::ServerNotice(_)
+            | Request::Echo(_) => return,
         });
     }
 

@@ -5,6 +5,7 @@ mod datagrams;
 mod events;
 mod inspect;
 mod opening;
+mod outbox;
 mod settings;
 mod sockets;
 mod time;
@@ -23,6 +24,7 @@ use adit_core::{
 };
 use adit_dataplane::codec::Demultiplexer;
 
+use self::outbox::Outbox;
 use super::MakeCodec;
 use super::binding::Binder;
 use super::counters::LinkCounters;
@@ -30,6 +32,7 @@ use super::counters::LinkCounters;
 use super::mail::DataMail;
 use super::mail::Mail;
 use super::moderation::Moderation;
+use super::mtu::MtuWatch;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::sources::Sources;
@@ -37,13 +40,13 @@ use super::status::{LossCounters, count};
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
-use crate::config::{Remote, UdpSource};
-use crate::fair_queue::FairQueue;
+use crate::config::{Remote, StreamOptions, UdpSource};
 use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::OffloadStatus;
 use crate::opener::KnownAddresses;
 use crate::poller::{Interest, Poller, Token};
+use crate::staged_queue::StagedQueue;
 use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::Tun;
@@ -57,9 +60,6 @@ const MAIL_BATCH: usize = 256;
 const WORK_BATCHES: usize = 8;
 /// How long the thread rests while control datagrams come by the ten thousands.
 const REST: Duration = Duration::from_micros(100);
-/// Datagrams that may wait for their turn, of all addresses. One alone may have half of it: a thousand clients behind
-/// one address that all come back at once send some five each.
-const DATAGRAM_LIMIT: usize = 16_384;
 
 pub(super) struct Control<'a, P: Protocol> {
     protocol: P,
@@ -67,6 +67,8 @@ pub(super) struct Control<'a, P: Protocol> {
     tun: Arc<Tun>,
     system: System,
     link: LinkCounters,
+    /// `None`: no session depends on the device's MTU.
+    mtu: Option<MtuWatch>,
     /// Who opens paths in place of this process.
     helper: Option<HelperAccess>,
     remotes: Vec<Remote>,
@@ -85,11 +87,16 @@ pub(super) struct Control<'a, P: Protocol> {
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     sources: Arc<Sources>,
+    /// The traffic class of control datagrams over UDP.
+    traffic_class: u8,
     /// Those for both address families on one port, and how others are bound in their place.
     binder: Binder,
     /// Those of all sockets that listen, and stay; the others were opened for one remote.
     listening: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Path>,
+    streams: StreamOptions,
+    /// Connections to remotes whose preamble is not complete: of which remote, and until when it must be.
+    preparing: BTreeMap<ConnectionId, (usize, Instant)>,
     max_connections: usize,
     /// What was last told of each peer's totals.
     peers: BTreeMap<PeerId, (u64, u64)>,
@@ -97,7 +104,9 @@ pub(super) struct Control<'a, P: Protocol> {
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// Control datagrams over UDP that wait for their turn.
-    datagrams: FairQueue<SourcePrefix, (Path, Vec<u8>)>,
+    datagrams: StagedQueue<SourcePrefix, (Path, Vec<u8>)>,
+    /// Datagrams that leave together.
+    outbox: Outbox,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
@@ -133,6 +142,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             tun: Arc::clone(&driver.device.tun),
             system: driver.system,
             link: driver.link,
+            mtu: None,
             helper: driver.helper,
             remotes: driver.config.remotes,
             demultiplexers: driver.config.demultiplexers,
@@ -146,14 +156,18 @@ impl<'a, P: Protocol> Control<'a, P> {
             bound: driver.sockets,
             sockets: BTreeMap::new(),
             sources: Arc::clone(&driver.device.sources),
+            traffic_class: driver.control_class,
             binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
+            streams: driver.config.streams,
+            preparing: BTreeMap::new(),
             max_connections: driver.config.max_connections,
             peers: BTreeMap::new(),
             losses,
             mail: driver.mail_receiver,
-            datagrams: FairQueue::new(DATAGRAM_LIMIT),
+            datagrams: StagedQueue::new(),
+            outbox: Outbox::default(),
             own_mail: driver.mail,
             orders: driver.order_receiver,
             workers,
@@ -172,6 +186,10 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
+        if driver.follows_mtu {
+            control.mtu = MtuWatch::new(driver.index, &control.poller);
+            control.follow_mtu();
+        }
         // The protocol's first datagrams leave by them; what comes waits in them.
         driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
         if changes_routing {
@@ -206,6 +224,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
+                    Token::Device => self.follow_mtu(),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }
@@ -263,8 +282,11 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// Takes what came, and handles some of the datagrams.
     fn work(&mut self) -> Result<(), DriverError> {
         for _ in 0..WORK_BATCHES {
-            let all = self.take_mail()?;
+            self.outbox.gather(self.moderation.is_high());
+            let all = self.take_mail();
             self.handle_datagrams();
+            self.flush();
+            let all = all?;
             if self.ended.is_some() || (all && self.datagrams.is_empty()) {
                 return Ok(());
             }
@@ -280,9 +302,11 @@ impl<'a, P: Protocol> Control<'a, P> {
             let Some(mail) = self.mail.take() else { return Ok(true) };
             let now = clock();
             match mail {
-                // Anybody can send these, so each address has its turn when many wait.
+                // Anybody can send these, so each stage and each address has its turn when many wait.
                 Mail::Datagram { path, bytes } if path.transport() == Transport::Udp && self.is_behind() => {
-                    if !self.datagrams.offer(path.source_prefix(), (path, bytes)) {
+                    let path = self.present_path(path);
+                    let stage = self.protocol.stage_of(path, &bytes);
+                    if !self.datagrams.offer(stage, path.source_prefix(), (path, bytes)) {
                         count(&self.losses.control_full);
                     }
                     continue;
@@ -305,7 +329,8 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
-                Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
+                Mail::Prepared(connection) => self.prepared(now, connection),
+                Mail::NotFramed { connection, why } => self.not_framed(now, connection, why),
                 Mail::DeviceDeleted => self.device_deleted(),
                 Mail::LeasesMoved => self.protocol.handle_command(now, Command::LeasesMoved),
                 #[cfg(debug_assertions)]

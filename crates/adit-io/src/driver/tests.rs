@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod preambles;
 mod protocols;
 mod sources;
 mod toy;
@@ -20,15 +21,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo, Redirect,
-    Rejected, TableUsage, TunnelSettings,
+    Command, DataEvent, HandshakeStage, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo,
+    Redirect, Rejected, TableUsage, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Family, Listen, Remote};
+use crate::config::{Buffers, Family, Listen, Remote, StreamOptions};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
@@ -53,6 +54,7 @@ enum Heard {
     Notice(Notice),
     Closed(String),
     Bound(u32, SocketAddr),
+    Prepared(Path, Option<usize>),
 }
 
 struct Toy {
@@ -124,10 +126,18 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(Install { peer, session, codec })),
         DataEvent::Activate { peer, session },
     ]
+}
+
+/// What the second byte of a first packet is. It is answered with itself.
+const FIRST: u8 = 0xf1;
+
+fn is_first(datagram: &[u8]) -> bool {
+    datagram.get(1) == Some(&FIRST)
 }
 
 impl Protocol for Toy {
@@ -140,11 +150,22 @@ impl Protocol for Toy {
         assert!(!self.panics, "told to panic");
         thread::sleep(self.slow);
         let _ = self.heard.send(Heard::Datagram(path, datagram.to_vec()));
+        if is_first(datagram) {
+            self.transmits.push_back((path, datagram.to_vec()));
+            return Ok(());
+        }
         if self.role == Role::Server && self.path != Some(path) {
             self.add_peer(path);
             self.transmits.push_back((path, vec![CONTROL, b'!']));
         }
         Ok(())
+    }
+
+    fn stage_of(&self, _path: Path, datagram: &[u8]) -> HandshakeStage {
+        match is_first(datagram) {
+            true => HandshakeStage::First,
+            false => HandshakeStage::Established,
+        }
     }
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
@@ -153,6 +174,9 @@ impl Protocol for Toy {
                 self.add_peer(path);
                 self.establish();
                 self.transmits.push_back((path, vec![CONTROL, b'?']));
+            }
+            Command::Prepared { path, remote } => {
+                let _ = self.heard.send(Heard::Prepared(path, remote));
             }
             Command::OpenFailed { failure, .. } => {
                 let _ = self.heard.send(Heard::Closed(format!("{failure:?}")));
@@ -237,6 +261,7 @@ fn config(role: Role) -> DriverConfig {
         kill_switch: false,
         dataplane: Config::new(Sockets(role)),
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
@@ -249,6 +274,7 @@ fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
         family: Family::Any,
         bind: None,
         connect_timeout: TIMEOUT,
+        mark: None,
     };
     DriverConfig { remotes: vec![remote], ..config(Role::Client) }
 }

@@ -115,7 +115,9 @@ impl Workers {
                 self.tell_others(peer, || IngressEvent::Retire { peer: own, session: old });
                 self.tell(peer, event);
             }
-            DataEvent::Activate { peer, .. } | DataEvent::Inject { peer, .. } => self.tell(peer, event),
+            DataEvent::Activate { peer, .. }
+            | DataEvent::Inject { peer, .. }
+            | DataEvent::InjectInto { peer, .. } => self.tell(peer, event),
         }
     }
 
@@ -186,6 +188,13 @@ impl Workers {
         let Some(served) = self.peers.get(&peer) else { return };
         let others = self.all.iter().enumerate().filter(|(number, _)| *number != served.worker);
         others.for_each(|(_, worker)| post(worker, (None, Some(event()))));
+    }
+
+    /// Tells all the MTU of the device, before they seal anything else.
+    pub(super) fn set_mtu(&self, mtu: u16) {
+        for worker in &self.all {
+            worker.mail.post_for_later(DataMail::Egress(EgressEvent::SetMtu(mtu)));
+        }
     }
 
     /// Wakes those that were told something that they must act on at once.
@@ -296,6 +305,7 @@ pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>
         DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },
         DataEvent::Retire { peer, session } => DataEvent::Retire { peer, session },
         DataEvent::Inject { peer, payload } => DataEvent::Inject { peer, payload },
+        DataEvent::InjectInto { peer, session, payload } => DataEvent::InjectInto { peer, session, payload },
     })
 }
 

@@ -1,12 +1,13 @@
 //! Many messages a system call, where they go to several peers or differ in size: `sendmmsg`, `recvmmsg`.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use adit_dataplane::GsoBatch;
 
-use super::{Backlog, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
+use super::{Backlog, Datagrams, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
 
 /// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
@@ -65,6 +66,22 @@ impl UdpSocket {
         Ok(more)
     }
 
+    /// Sends datagrams in order by one system call, without waiting, from the address that the system chooses. Gives how many
+    /// were sent: fewer than there are where one system call takes no more, the socket's buffer is full, or the system
+    /// refuses the next.
+    pub(crate) fn send_datagrams<'a>(
+        &self,
+        datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+    ) -> usize {
+        let mut messages = [Message::NONE; SEND_BATCH];
+        let mut used = 0;
+        for (place, (bytes, to)) in messages.iter_mut().zip(datagrams) {
+            *place = Message { bytes, to: self.wire_address(to), segment: None };
+            used += 1;
+        }
+        sys::send_many(self.socket.as_fd(), messages.get(..used).unwrap_or_default(), None).unwrap_or(0)
+    }
+
     /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
     /// message, and one call takes many messages. Does not wait: what the socket's buffer has no room for goes
     /// to the backlog, and so does all that comes while anything is there. Gives how many messages the system
@@ -79,14 +96,14 @@ impl UdpSocket {
         let messages = [Message::NONE; SEND_BATCH];
         let mut batch = Batch { socket: self, source, backlog, messages, used: 0, refused: 0 };
         for gso_batch in gso_batches {
-            let to = self.wire_address(gso_batch.path.remote());
+            let (to, outer) = (self.wire_address(gso_batch.path.remote()), gso_batch.outer);
             let segment = gso_batch.segment.max(1);
             if gso_batch.bytes.len() <= segment || segment <= self.longest_segment(to) {
                 let size = if gso_batch.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
-                batch.push(Message { bytes: gso_batch.bytes, to, segment: size });
+                batch.push(Message { bytes: gso_batch.bytes, to, segment: size, outer });
             } else {
                 for bytes in gso_batch.bytes.chunks(segment) {
-                    batch.push(Message { bytes, to, segment: None });
+                    batch.push(Message { bytes, to, segment: None, outer });
                 }
             }
         }
@@ -136,9 +153,11 @@ fn send_or_keep(
     backlog: &mut Backlog,
     message: &Message<'_>,
 ) -> bool {
-    let segment = message.segment.map_or(message.bytes.len(), usize::from);
+    let Message { bytes, to, outer, .. } = *message;
+    let segment = message.segment.map_or(bytes.len(), usize::from);
+    let datagrams = Datagrams { bytes, segment, to, outer };
     let taken = if backlog.is_empty() {
-        match socket.try_send(source.map(|source| &**source), message.bytes, segment, message.to) {
+        match socket.try_send(source.map(|source| &**source), datagrams) {
             Sent::All => return true,
             Sent::Refused(_) => return false,
             Sent::Blocked { taken } => taken,
@@ -146,14 +165,13 @@ fn send_or_keep(
     } else {
         0
     };
-    backlog.push(message.bytes.get(taken..).unwrap_or_default(), segment, message.to, source)
+    backlog.push(Datagrams { bytes: bytes.get(taken..).unwrap_or_default(), ..datagrams }, source)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use adit_core::Path;
+    use adit_dataplane::OuterHeader;
 
     use super::*;
     use crate::testing::in_fresh_network;
@@ -165,7 +183,8 @@ mod tests {
     }
 
     fn gso_batch(remote: SocketAddr, segment: usize, bytes: &[u8]) -> GsoBatch<'_> {
-        GsoBatch { path: Path::Udp { socket: 0, remote }, segment, bytes }
+        let outer = OuterHeader::default();
+        GsoBatch { path: Path::Udp { socket: 0, remote }, outer, segment, bytes }
     }
 
     /// The datagrams that wait in a socket, and how many receives it took to get them.
@@ -210,6 +229,24 @@ mod tests {
             assert_eq!(drain(&one, &mut Gathered::default()).0, sent_one, "offloads {offloads}");
             assert_eq!(drain(&two, &mut Gathered::default()).0, sent_two, "offloads {offloads}");
         }
+    }
+
+    #[test]
+    fn datagrams_to_several_peers_leave_by_one_call_up_to_one_that_is_refused() {
+        let (from, one, two) = (bind(true), bind(true), bind(true));
+        let (to_one, to_two) = (one.local_address().unwrap(), two.local_address().unwrap());
+        let oversize = vec![9; 65_535];
+        let datagrams: [(&[u8], SocketAddr); 5] =
+            [(b"a", to_one), (b"bc", to_two), (b"d", to_one), (&oversize, to_one), (b"e", to_two)];
+        assert_eq!(from.send_datagrams(datagrams.into_iter()), 3);
+        assert_eq!(from.send_datagrams(datagrams.into_iter().skip(3)), 0);
+        assert_eq!(from.send_datagrams(datagrams.into_iter().skip(4)), 1);
+        assert_eq!(from.send_datagrams(std::iter::empty()), 0);
+        assert_eq!(from.send_datagrams(std::iter::repeat_n((&b"f"[..], to_one), 100)), SEND_BATCH);
+        assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
+        let arrived = drain(&one, &mut Gathered::default()).0;
+        assert_eq!((&arrived[..2], arrived.len()), (&[b"a".to_vec(), b"d".to_vec()][..], 2 + SEND_BATCH));
+        assert_eq!(drain(&two, &mut Gathered::default()).0, [b"bc".to_vec(), b"e".to_vec()]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfi
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
-use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
+use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, StreamOptions, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
@@ -63,8 +63,9 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
-        dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+        dataplane: dataplane::Config { client_to_client, ..dataplane::Config::of(demultiplexer(config)) },
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
@@ -115,6 +116,7 @@ pub(super) fn remotes(client: &ClientConfig) -> Vec<Remote> {
         family: family(remote.family),
         bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
         connect_timeout: remote.connect_timeout,
+        mark: None,
     };
     client.remotes.iter().map(remote).collect()
 }
@@ -169,12 +171,17 @@ pub(super) fn client_params(
         max_pushed_mtu: client.max_pushed_mtu,
         auth: client.auth.as_ref().map(client_options::user_auth),
         pull: client.pull,
+        asks_to_go_on: false,
+        asks_for_remote: false,
     })
 }
 
 pub(super) fn remote_params(remote: &file::Remote) -> RemoteParams {
     RemoteParams {
         name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
+        host: remote.host.clone(),
+        port: remote.port,
+        protocol: client_options::protocol(remote.transport, remote.family),
         transport: remote.transport,
         poll_timeout: remote.connect_timeout,
         exit_notify: remote.exit_notify > 0,
