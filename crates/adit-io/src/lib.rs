@@ -39,7 +39,7 @@ mod tun;
 mod udp;
 
 pub use clock::{clock, local_time, unix_now};
-pub use config::{Buffers, DriverConfig, Family, Listen, Remote, UdpSource};
+pub use config::{Buffers, DriverConfig, Family, Listen, Remote, SocketRouting, UdpSource};
 pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,

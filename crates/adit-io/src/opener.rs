@@ -274,16 +274,19 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
                 return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
             }
             Ok(socket) => {
-                mark_own(socket.as_fd());
+                mark_own(socket.as_fd(), options);
                 return Ok(Opened::Udp(socket, address));
             }
         }
     }
 }
 
-/// Without the right to, only tunnels without policy routing work; the driver says so when it meets another.
-fn mark_own(socket: BorrowedFd<'_>) {
-    let _ = mark::set(socket);
+/// Puts the mark of all tunnels on a socket that has none of its own. Without the right to, only tunnels without policy
+/// routing work; the driver says so when it meets another.
+fn mark_own(socket: BorrowedFd<'_>, options: &UdpOptions) {
+    if options.routing.mark.is_none() {
+        let _ = mark::set(socket);
+    }
 }
 
 fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
@@ -298,7 +301,8 @@ fn local_end(remote: &Remote, address: SocketAddr) -> Option<SocketAddr> {
 
 fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    mark_own(socket.as_fd());
+    mark::route(&socket, options.routing)?;
+    mark_own(socket.as_fd(), options);
     if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket
@@ -313,7 +317,7 @@ fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Buffers;
+    use crate::config::{Buffers, SocketRouting};
 
     fn remote(host: &str, transport: Transport, family: Family) -> Remote {
         let connect_timeout = Duration::from_secs(2);
@@ -336,8 +340,12 @@ mod tests {
         }
     }
 
-    const OPTIONS: UdpOptions =
-        UdpOptions { buffers: Buffers { sndbuf: None, rcvbuf: None }, gso: true, gro: true };
+    const OPTIONS: UdpOptions = UdpOptions {
+        buffers: Buffers { sndbuf: None, rcvbuf: None },
+        gso: true,
+        gro: true,
+        routing: SocketRouting { mark: None, device: None },
+    };
 
     #[test]
     fn failures_say_what_failed() {

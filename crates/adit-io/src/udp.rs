@@ -26,8 +26,9 @@ use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
 use crate::clock;
-use crate::config::Buffers;
+use crate::config::{Buffers, SocketRouting};
 use crate::helper::SocketChannel;
+use crate::mark;
 use crate::sys::{self, LocalAddress, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
@@ -51,6 +52,8 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Use UDP_GRO.
     pub gro: bool,
+    /// How what they send is routed.
+    pub routing: SocketRouting,
 }
 
 /// What a socket leaves to others.
@@ -131,6 +134,7 @@ impl UdpSocket {
 
     fn bind_one(address: SocketAddr, options: &UdpOptions, sharing: Sharing) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        mark::route(&socket, options.routing)?;
         socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {

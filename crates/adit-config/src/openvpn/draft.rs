@@ -90,6 +90,7 @@ pub(crate) struct DeviceDraft {
     pub(crate) told_mtu: Option<u16>,
     pub(crate) ifconfig_nowarn: bool,
     pub(crate) txqueuelen: Option<u32>,
+    pub(crate) route_table: Option<u32>,
     pub(crate) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
     pub(crate) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,
     pub(crate) subnet: Option<bool>,

@@ -147,10 +147,12 @@ impl<P: Protocol> Driver<P> {
         if shared.is_shared {
             routing.share_device();
         }
+        routing.set_mark(config.socket_routing.mark);
         let udp_options = UdpOptions {
             buffers: config.buffers,
             gso: shared.offloads.udp_send.is_on(),
             gro: shared.offloads.udp_receive.is_on(),
+            routing: config.socket_routing,
         };
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
         let mut sockets = Vec::new();
@@ -172,9 +174,9 @@ impl<P: Protocol> Driver<P> {
                         sockets.push(Bound { numbered: (number, group), demultiplexer: own.clone() });
                     }
                 }
-                Transport::Tcp => {
-                    listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
-                }
+                Transport::Tcp => listeners.push(
+                    Listener::bind(listen.address, config.buffers, config.socket_routing).map_err(failed)?,
+                ),
             }
         }
         if !listeners.is_empty() {
@@ -228,6 +230,7 @@ impl<P: Protocol> Driver<P> {
             resolv_conf: self.config.resolv_conf.clone(),
             changes_routing: self.config.changes_routing,
             shared: self.device.is_shared,
+            mark: self.config.socket_routing.mark,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {

@@ -28,7 +28,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Family, Listen, Remote};
+use crate::config::{Buffers, Family, Listen, Remote, SocketRouting};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
@@ -231,6 +231,7 @@ fn config(role: Role) -> DriverConfig {
         multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
+        socket_routing: SocketRouting::default(),
         workers: 1,
         max_connections: 100,
         resolv_conf: None,

@@ -10,10 +10,10 @@ use std::time::Duration;
 use adit_config::TokenSecret;
 use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfig};
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
-use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, TunConfig};
+use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, SocketRouting, TunConfig};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
@@ -58,6 +58,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
+        socket_routing: SocketRouting { mark: config.socket.mark, device: config.socket.device },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
@@ -195,6 +196,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
+        table: route_table(config),
         redirect: client.redirect_gateway.map(client_options::redirect),
         block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
@@ -203,6 +205,13 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
         route_metric: client.route_metric,
         untold: config.device.ifconfig_nowarn,
     }
+}
+
+/// `route-table`.
+fn route_table(config: &Config) -> RouteTable {
+    /// linux/rtnetlink.h `RT_TABLE_MAIN`.
+    const MAIN: u32 = 254;
+    config.device.route_table.filter(|table| *table != MAIN).map_or(RouteTable::Main, RouteTable::Number)
 }
 
 /// Our addresses, and the other end's, as `ifconfig` and `ifconfig-ipv6` say.
@@ -261,6 +270,7 @@ pub(super) fn point_to_point_settings(config: &Config, point: &PointToPointConfi
     let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
+        table: route_table(config),
         addresses,
         peer_address,
         untold: config.device.ifconfig_nowarn,
@@ -288,6 +298,7 @@ pub(super) fn server_params(
         pool6: server.ipv6.and_then(|v6| v6.pool),
         push: server.push.clone(),
         routes: config.routes.clone(),
+        table: route_table(config),
         keepalive: keepalive(config),
         limits: config.limits,
         client_to_client: server.client_to_client,

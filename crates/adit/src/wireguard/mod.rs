@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, TunConfig, UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, SocketRouting, TunConfig,
+    UdpBinding,
 };
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
@@ -204,6 +205,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
+        socket_routing: SocketRouting::default(),
         workers,
         max_connections: 0,
         resolv_conf: None,
