@@ -10,6 +10,7 @@ use adit_core::{DeviceName, Transport};
 use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
+use crate::proxy::Proxy;
 use crate::tun::TunConfig;
 
 /// What the driver owns and how it is set up.
@@ -89,8 +90,10 @@ pub struct Remote {
     pub family: Family,
     /// The local address to use; port 0 takes any.
     pub bind: Option<SocketAddr>,
-    /// How long a TCP connection may take to come about, for each address.
+    /// How long a TCP connection may take to come about, for each address; by a proxy, with all that is said to it.
     pub connect_timeout: Duration,
+    /// By whom it is reached; `None`: directly.
+    pub proxy: Option<Proxy>,
 }
 
 /// A choice of address family.

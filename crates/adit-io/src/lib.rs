@@ -26,6 +26,7 @@ mod offload;
 mod opener;
 mod poller;
 mod privileges;
+mod proxy;
 mod replace;
 mod resolver;
 mod routing;
@@ -56,6 +57,7 @@ pub use privileges::{
     Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
     confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
+pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKind};
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};

@@ -4,6 +4,7 @@ mod backlog;
 mod batch;
 mod group;
 mod pair;
+mod relay;
 mod segment_limits;
 mod self_test;
 mod source;
@@ -22,6 +23,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
 pub(crate) use self::pair::{PairOptions, UdpPair};
+pub(crate) use self::relay::Relay;
 use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
@@ -87,6 +89,8 @@ pub struct UdpSocket {
     refusal: AtomicI32,
     /// What paths refused.
     limits: SegmentLimits,
+    /// What it sends and receives goes by a relay, with a header before each datagram.
+    relay: Option<Box<Relay>>,
 }
 
 impl UdpSocket {
@@ -160,6 +164,7 @@ impl UdpSocket {
             gso: options.gso,
             refusal: AtomicI32::new(0),
             limits: SegmentLimits::default(),
+            relay: None,
         }
     }
 
@@ -264,8 +269,23 @@ impl UdpSocket {
 
     /// The same without waiting.
     fn try_send(&self, source: Option<&PinnedSource>, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
-        let to = self.wire_address(to);
-        let segment = segment.max(1);
+        let (to, segment) = (self.wire_address(to), segment.max(1));
+        match &self.relay {
+            None => self.try_send_message(source, bytes, segment, to),
+            Some(relay) => {
+                self.try_send_by_relay(relay, source, &Message { bytes, to, segment: None }, segment)
+            }
+        }
+    }
+
+    /// The same with an address of the socket's own family, and no more bytes than go into one message.
+    fn try_send_message(
+        &self,
+        source: Option<&PinnedSource>,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+    ) -> Sent {
         if bytes.len() > segment && segment <= self.longest_segment(to) {
             let size = u16::try_from(segment).ok();
             match self.send_one(source, &Message { bytes, to, segment: size }) {
@@ -324,7 +344,7 @@ impl UdpSocket {
     fn send_message(&self, message: &Message<'_>, source: Option<LocalAddress>) -> io::Result<()> {
         let mut refused = false;
         loop {
-            match sys::send(self.socket.as_fd(), message, source) {
+            match relay::send(self, message, source) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The answer of an ICMP message to an earlier datagram, not to this one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,

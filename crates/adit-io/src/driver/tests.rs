@@ -250,6 +250,7 @@ fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
         family: Family::Any,
         bind: None,
         connect_timeout: TIMEOUT,
+        proxy: None,
     };
     DriverConfig { remotes: vec![remote], ..config(Role::Client) }
 }

@@ -258,6 +258,10 @@ impl Helper {
         self.learn_ahead(&resolving);
         match opener::open(&target, attempt, udp, (&self.known, &resolving), prepare) {
             Ok(Opened::Udp(socket, address)) => {
+                if let Some(relay) = socket.relay() {
+                    let header = Opening::Relay(relay.header().to_vec());
+                    channel.send_with(&header, Some(relay.connection()))?;
+                }
                 channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
             }
             Ok(Opened::Tcp(stream, address)) => {
@@ -344,6 +348,7 @@ mod tests {
             family: Family::Any,
             bind: None,
             connect_timeout: std::time::Duration::from_secs(1),
+            proxy: None,
         }
     }
 

@@ -28,10 +28,14 @@ use adit_openvpn::{TlsConfig, TlsRole, UseLimits};
 use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Purpose, Revocations};
 use zeroize::Zeroizing;
 
+use super::proxies;
 use super::tls::environment;
 
 /// OpenVPN's own default would be 100, which drops packets of fast senders.
 const TXQUEUELEN: u32 = 1000;
+
+/// The default of `mssfix`, 1492, less what a relay puts before each datagram to an IPv6 address (RFC 1928 §7).
+const RELAYED_MTU: u16 = 1492 - 22;
 
 /// What the driver needs for `config`.
 pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
@@ -116,6 +120,7 @@ pub(super) fn remotes(client: &ClientConfig) -> Vec<Remote> {
         family: family(remote.family),
         bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
         connect_timeout: remote.connect_timeout,
+        proxy: remote.proxy.as_ref().map(proxies::proxy),
     };
     client.remotes.iter().map(remote).collect()
 }
@@ -484,6 +489,9 @@ pub(super) fn data(config: &Config) -> DataParams {
         tun_mtu: config.device.mtu,
         told_mtu: config.device.told_mtu,
         mssfix: match config.data.mssfix {
+            file::Mssfix::Default if config.device.mtu == 1500 && has_relay(config) => {
+                MssFix::Mtu(RELAYED_MTU)
+            }
             file::Mssfix::Default => MssFix::Default,
             file::Mssfix::Off => MssFix::Off,
             file::Mssfix::Payload(size) => MssFix::Payload(size),
@@ -492,6 +500,12 @@ pub(super) fn data(config: &Config) -> DataParams {
         },
         replay_window: config.data.replay_window,
     }
+}
+
+/// Whether a server is reached over UDP by a proxy.
+fn has_relay(config: &Config) -> bool {
+    let file::Role::Client(client) = &config.role else { return false };
+    client.remotes.iter().any(|remote| remote.transport == Transport::Udp && remote.proxy.is_some())
 }
 
 fn compression(compression: file::Compression) -> Compression {
