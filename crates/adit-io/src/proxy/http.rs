@@ -113,7 +113,7 @@ pub(super) fn request(http: &HttpProxy, target: &str, authorization: Option<&str
 /// Reads the head of an answer, and nothing of what follows it.
 fn read_answer(conversation: &mut Conversation) -> io::Result<Answer> {
     let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") && !head.ends_with(b"\n\n") {
+    while !head.ends_with(b"\n\r\n") && !head.ends_with(b"\n\n") {
         if head.len() == LONGEST_HEAD {
             return Err(io::Error::other("the head of its answer does not end"));
         }
