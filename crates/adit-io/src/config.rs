@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{DeviceName, Transport};
+use adit_core::{DeviceName, Preamble, Transport};
 use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,19 @@ pub struct DriverConfig {
     pub dataplane: adit_dataplane::Config,
     /// UDP sockets at which another demultiplexer than that of the data plane tells datagrams apart.
     pub demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
+    /// How TCP connections begin.
+    pub streams: StreamOptions,
+}
+
+/// How TCP connections begin. By default they begin with their records.
+#[derive(Clone, Debug, Default)]
+pub struct StreamOptions {
+    /// What is said on connections that listeners accept, before their records.
+    pub accepted: Option<Arc<dyn Preamble>>,
+    /// The same on connections to remotes, by their index into [`DriverConfig::remotes`].
+    pub remotes: BTreeMap<usize, Arc<dyn Preamble>>,
+    /// The firewall mark of what is sent on accepted connections; 0: none. Connections to remotes have [`Remote::mark`].
+    pub mark: u32,
 }
 
 impl DriverConfig {
@@ -94,6 +107,8 @@ pub struct Remote {
     pub connect_timeout: Duration,
     /// By whom it is reached; `None`: directly.
     pub proxy: Option<Proxy>,
+    /// The firewall mark of what is sent there. `None`: that of all tunnels of this program.
+    pub mark: Option<u32>,
 }
 
 /// A choice of address family.

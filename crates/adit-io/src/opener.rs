@@ -241,6 +241,7 @@ pub(crate) fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<
         bind: None,
         connect_timeout: RESOLVE_TIMEOUT,
         proxy: None,
+        mark: None,
     };
     resolve_beside(&remote, servers).map_err(|failure| match failure {
         OpenFailure::UnknownName(text) => io::Error::new(io::ErrorKind::NotFound, text),
@@ -298,18 +299,18 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
                 return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
             }
             Ok(socket) => {
-                mark_own(socket.as_fd(), options);
+                mark_own(remote, socket.as_fd(), options);
                 return Ok(Opened::Udp(socket, address));
             }
         }
     }
 }
 
-/// Puts the mark of all tunnels on a socket that has none of its own. Without the right to, only tunnels without policy
-/// routing work; the driver says so when it meets another.
-fn mark_own(socket: BorrowedFd<'_>, options: &UdpOptions) {
+/// Puts the mark of the remote, or that of all tunnels, on a socket that has none of its own. Without the right to, only
+/// tunnels without policy routing work; the driver says so when it meets another.
+fn mark_own(remote: &Remote, socket: BorrowedFd<'_>, options: &UdpOptions) {
     if options.routing.mark.is_none() {
-        let _ = mark::set(socket);
+        let _ = mark::set_to(socket, remote.mark.unwrap_or(mark::MARK));
     }
 }
 
@@ -332,7 +333,7 @@ fn connect(
 ) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     mark::route(&socket, options.routing)?;
-    mark_own(socket.as_fd(), options);
+    mark_own(remote, socket.as_fd(), options);
     if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket
@@ -360,6 +361,7 @@ mod tests {
             bind: None,
             connect_timeout,
             proxy: None,
+            mark: None,
         }
     }
 

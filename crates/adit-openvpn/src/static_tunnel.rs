@@ -224,6 +224,7 @@ impl StaticTunnel {
             max_mss,
             roams,
             staging: false,
+            by_path: true,
         }));
     }
 
@@ -538,6 +539,7 @@ impl Protocol for StaticTunnel {
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::SocketBound { .. }
+            | Command::Prepared { .. }
             | Command::Restart
             | Command::Rekey { .. }
             | Command::Disconnect { .. }

@@ -349,6 +349,7 @@ mod tests {
             bind: None,
             connect_timeout: std::time::Duration::from_secs(1),
             proxy: None,
+            mark: None,
         }
     }
 

@@ -29,6 +29,7 @@ pub(super) fn as_remote(remote: &Remote, proxy: &Proxy) -> Remote {
         bind,
         connect_timeout: remote.connect_timeout,
         proxy: None,
+        mark: remote.mark,
     }
 }
 
@@ -107,6 +108,6 @@ fn by_datagrams(
     };
     let socket = UdpSocket::bind(local, options)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")))?;
-    mark_own(socket.as_fd(), options);
+    mark_own(remote, socket.as_fd(), options);
     Ok(Opened::Udp(socket.by_association(association), relay))
 }

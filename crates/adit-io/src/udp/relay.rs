@@ -7,7 +7,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use super::{PinnedSource, Sent, UdpSocket};
+use super::{Datagrams, PinnedSource, Sent, UdpSocket};
 use crate::proxy::Association;
 use crate::sys::{self, MOST_SEGMENTS, Message, Received};
 
@@ -89,13 +89,12 @@ impl UdpSocket {
         &self,
         relay: &Relay,
         source: Option<&PinnedSource>,
-        message: &Message<'_>,
-        segment: usize,
+        datagrams: Datagrams<'_>,
     ) -> Sent {
         let mut outcome = Sent::All;
         let mut taken = 0;
-        for bytes in message.bytes.chunks(relay.most_bytes(segment)) {
-            match self.try_send_message(source, bytes, segment, message.to) {
+        for bytes in datagrams.bytes.chunks(relay.most_bytes(datagrams.segment)) {
+            match self.try_send_message(source, Datagrams { bytes, ..datagrams }) {
                 Sent::All => {}
                 Sent::Refused(error) => outcome = Sent::Refused(error),
                 Sent::Blocked { taken: more } => return Sent::Blocked { taken: taken + more },
@@ -123,7 +122,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
 
     use adit_core::Path;
-    use adit_dataplane::GsoBatch;
+    use adit_dataplane::{GsoBatch, OuterHeader};
 
     use super::*;
     use crate::udp::tests::options;
@@ -159,7 +158,8 @@ mod tests {
     }
 
     fn send(socket: &UdpSocket, remote: SocketAddr, segment: usize, bytes: &[u8]) -> u64 {
-        let batch = |bytes| GsoBatch { path: Path::Udp { socket: 0, remote }, segment, bytes };
+        let outer = OuterHeader::default();
+        let batch = |bytes| GsoBatch { path: Path::Udp { socket: 0, remote }, outer, segment, bytes };
         // Two, so that a socket without a relay would send them by one call.
         let half = bytes.len() / segment / 2 * segment;
         let batches = [batch(&bytes[..half]), batch(&bytes[half..])];

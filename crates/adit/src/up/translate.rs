@@ -13,7 +13,9 @@ use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfi
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
-use adit_io::{Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, SocketRouting, TunConfig};
+use adit_io::{
+    Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, SocketRouting, StreamOptions, TunConfig,
+};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
@@ -68,8 +70,9 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
-        dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+        dataplane: dataplane::Config { client_to_client, ..dataplane::Config::of(demultiplexer(config)) },
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
@@ -121,6 +124,7 @@ pub(super) fn remotes(client: &ClientConfig) -> Vec<Remote> {
         bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
         connect_timeout: remote.connect_timeout,
         proxy: remote.proxy.as_ref().map(proxies::proxy),
+        mark: None,
     };
     client.remotes.iter().map(remote).collect()
 }
