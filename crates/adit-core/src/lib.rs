@@ -42,7 +42,7 @@ pub use pool::{
 pub use preamble::{Judgement, Preamble};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
-pub use protocol::{Protocol, Rejected};
+pub use protocol::{HandshakeStage, Protocol, Rejected};
 pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use selector::Selector;
 pub use session::{Cipher, Digest, Install, PeerConfig, ReplayWindow};

@@ -31,6 +31,7 @@ mod proxy;
 mod replace;
 mod resolver;
 mod routing;
+mod staged_queue;
 mod sync;
 mod sys;
 mod system;

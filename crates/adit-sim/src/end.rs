@@ -379,6 +379,13 @@ impl End {
             Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
             Request::CancelScript(id) => Effect::DropScript(id),
             Request::Client(event) => Effect::Management(event),
+            // For those who watch; no scenario has a program that is asked where to connect.
+            Request::Progress(_)
+            | Request::MayGoOn { .. }
+            | Request::Remote(_)
+            | Request::ServerInfo(_)
+            | Request::ServerNotice(_)
+            | Request::Echo(_) => return,
         });
     }
 

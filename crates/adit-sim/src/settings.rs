@@ -44,10 +44,9 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
         ControlParams::new(scenario.control.wrapping.client(number)?, TlsConfig::Client(tls), wall(skew));
     set_timing(&mut control, scenario, 1);
     let remote = |transport| RemoteParams {
-        name: format!("server ({transport:?})"),
-        transport,
         poll_timeout: scenario.liveness.server_poll_timeout,
         exit_notify: true,
+        ..RemoteParams::new(format!("server ({transport:?})"), transport)
     };
     let remotes = scenario.remotes.iter().copied().map(remote).collect();
     let nocache = number.is_multiple_of(2);
@@ -66,6 +65,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
             credentials: None,
             retry: AuthRetry::Interact,
             nocache,
+            by_program: false,
             challenge: number.is_multiple_of(3).then_some(challenge),
         }),
         ..ClientParams::new(control, remotes)

@@ -333,6 +333,14 @@ impl HelperFiles {
         self.ask(FileRequest::Adopt(remotes))
     }
 
+    /// The next attempts at a remote go to another host and port, or to its own again.
+    ///
+    /// # Errors
+    /// When the policy does not allow it.
+    pub fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> io::Result<()> {
+        self.ask(FileRequest::ReplaceRemote(remote, instead))
+    }
+
     /// What the file of `auth-user-pass` holds.
     ///
     /// # Errors

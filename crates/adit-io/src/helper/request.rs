@@ -121,6 +121,8 @@ pub(super) enum FileRequest {
     /// What the configuration that was read last allows holds from now on. Remotes stay, or are those of that
     /// configuration in this order of their places there. Answer: `Result<(), Refusal>`.
     Adopt(Option<Vec<usize>>),
+    /// The next attempts at that remote go to another host and port, or to its own again. Answer: `Result<(), Refusal>`.
+    ReplaceRemote(usize, Option<(String, u16)>),
 }
 
 /// Bytes that hold keys. Without `Debug` for them; wiped when dropped.

@@ -90,8 +90,8 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
     }
 
     fn request(&mut self, request: Request, tun_name: &str) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher.request(&request, tun_name);
+        if let Some(reply) = self.watcher.as_mut().and_then(|watcher| watcher.request(&request, tun_name)) {
+            self.handle.reply(reply);
         }
         match request {
             Request::PeerSettings { peer, name } => {
@@ -124,8 +124,14 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
-            // The management client hears of it.
-            Request::Client(_) => {}
+            // The management client hears of these, or is asked.
+            Request::Client(_)
+            | Request::Progress(_)
+            | Request::MayGoOn { .. }
+            | Request::Remote(_)
+            | Request::ServerInfo(_)
+            | Request::ServerNotice(_)
+            | Request::Echo(_) => {}
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::openvpn::{ClientConfig, Parsed, PointToPointConfig, Role, ServerConfig, SharedSecret};
+use adit_config::openvpn::{
+    ClientConfig, Config, Parsed, PointToPointConfig, Role, ServerConfig, SharedSecret,
+};
 use adit_core::{Severity, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials};
 use adit_openvpn::params::ClientParams;
@@ -132,13 +134,14 @@ impl Tunnel<'_> {
             let answer = prompt.first(&mut self.log, &member.startup().early);
             let answer = answer.map_err(|why| self.at_line("auth-user-pass", &why))?;
             auth.credentials = Some(answer);
-            if prompt.asks_all_at_once() {
-                auth.challenge = None;
+            if prompt.is_program() {
+                (auth.by_program, auth.challenge) = (true, None);
             } else if auth.challenge.is_some() {
                 Terminal::open().map_err(|why| self.at_line("static-challenge", &why))?;
             }
         }
         say_what_can_be_asked(client, &mut params);
+        ask_before_attempts(&self.parsed.config, &mut params);
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let remotes = Remotes::of(&self.parsed.config);
         let reloads: Reloads<Client> = Box::new(move |source, handle| {
@@ -218,6 +221,12 @@ pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientPa
     if client.pull && Terminal::is_there() && !says {
         params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
     }
+}
+
+/// Has the client ask at the management socket, if there is one, before it connects.
+pub(super) fn ask_before_attempts(config: &Config, params: &mut ClientParams) {
+    let Some(management) = &config.process.management else { return };
+    (params.asks_to_go_on, params.asks_for_remote) = (true, management.query_remote);
 }
 
 /// The wall clock at the origin of our own.

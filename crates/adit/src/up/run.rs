@@ -86,7 +86,8 @@ impl Tunnel<'_> {
         let scripts = self.start_scripts(&access, &handle, &shown.tables)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
-        let beside = (self.log.clone(), reload);
+        let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
+        let beside = (self.log.clone(), reload, files);
         let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
         let (asks, log) = ((prompt, scripts), self.log.clone());
         let observer = LogObserver::new((log, notifier), handle.clone(), clients, asks, watcher);
@@ -212,6 +213,7 @@ impl Tunnel<'_> {
         policy.removed_at_end = privileges::files_of(config, shown.socket.as_ref().map(status::Socket::path));
         policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
         policy.without_sandbox = self.args.no_sandbox;
+        policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
         policy.configuration = Some(self.file.to_owned());
         let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));

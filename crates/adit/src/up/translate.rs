@@ -179,12 +179,17 @@ pub(super) fn client_params(
         max_pushed_mtu: client.max_pushed_mtu,
         auth: client.auth.as_ref().map(client_options::user_auth),
         pull: client.pull,
+        asks_to_go_on: false,
+        asks_for_remote: false,
     })
 }
 
 pub(super) fn remote_params(remote: &file::Remote) -> RemoteParams {
     RemoteParams {
         name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
+        host: remote.host.clone(),
+        port: remote.port,
+        protocol: client_options::protocol(remote.transport, remote.family),
         transport: remote.transport,
         poll_timeout: remote.connect_timeout,
         exit_notify: remote.exit_notify > 0,

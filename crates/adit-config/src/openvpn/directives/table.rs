@@ -67,7 +67,6 @@ pub(super) const COMMAND: &str = "it is a command, not a setting; remove it from
 const WINDOWS: &str = "it concerns Windows only";
 const BATCHES: &str = "adit sizes its own buffers and always works in batches";
 const PERSISTS: &str = "adit always keeps keys, device and addresses when it connects anew";
-const NO_ECHO: &str = "it is a message to a program at the management socket, which adit does not pass on";
 
 /// Every directive that OpenVPN 2.7 knows, and those of older versions that still stand in files.
 #[rustfmt::skip]
@@ -248,6 +247,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("nice", "LEVEL", process::nice),
     both("mlock", "", process::mlock),
     both("cd", "DIRECTORY", process::cd),
+    client("chroot", "DIRECTORY", process::chroot),
     both("setenv", "NAME [VALUE] ...", access::setenv),
     both("setenv-safe", "NAME [VALUE]", access::setenv),
     both("script-security", "LEVEL", access::script_security),
@@ -265,8 +265,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     ignored("persist-remote-ip", "", "a name is looked up anew for each connection; what it stood for last serves while it cannot be"),
     ignored("machine-readable-output", "", "adit's log is one line a message anyway"),
     ignored("errors-to-stderr", "", "errors go to the standard error anyway"),
-    ignored("echo", "[TEXT] ...", NO_ECHO),
-    ignored("parameter", "[TEXT] ...", NO_ECHO),
+    both("echo", "[TEXT] ...", process::echo),
+    both("parameter", "[TEXT] ...", process::echo),
     both("tmp-dir", "DIRECTORY", process::tmp_dir),
     both("management", "ADDRESS|PATH PORT|unix [FILE]", management::management),
     both("management-client-user", "NAME", management::client_user),
@@ -276,7 +276,9 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("management-query-passwords", "", management::query_passwords),
     both("management-signal", "", management::signal),
     server("management-client-auth", "", management::client_auth),
-    ignored("management-forget-disconnect", "", "who leaves the socket changes nothing; `auth-nocache` has a client forget its password"),
+    both("management-forget-disconnect", "", management::forget_disconnect),
+    client("management-query-remote", "", management::query_remote),
+    both("management-client", "", management::as_client),
     ignored("management-up-down", "", "the states that `state on` shows tell of it"),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
@@ -333,11 +335,9 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
     refused("override-username", "adit takes usernames as clients give them; remove it"),
-    refused("management-client", "adit waits at its management socket for others and connects to none; remove it"),
     refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
     refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
     refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
-    refused("management-query-remote", "adit takes servers from its file; write `remote HOST`, and remove it"),
     refused("route-up", NO_SCRIPTS),
     refused("route-pre-down", NO_SCRIPTS),
     refused("ipchange", NO_SCRIPTS),
@@ -356,7 +356,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("peer-id", "only a server pushes it; remove it from the file"),
     refused("push-continuation", "only a server pushes it; remove it from the file"),
     refused("keying-material-exporter", "it is only for plugins; remove it"),
-    refused("chroot", "adit needs no chroot; confine it in the service manager (`RootDirectory=`, `ProtectSystem=`)"),
     refused("setcon", "set the security context in the service manager (`SELinuxContext=`)"),
     refused("proto-force", "remove the `remote` lines of the other protocol"),
     refused("msg-channel", "it concerns Windows only; remove it"),

@@ -71,6 +71,8 @@ pub struct Process {
     pub tmp_dir: Option<PathBuf>,
     /// Where other programs may command this one.
     pub management: Option<Management>,
+    /// Messages for the program at the management socket (`echo`).
+    pub echo: Vec<String>,
 }
 
 impl Default for Process {
@@ -88,6 +90,7 @@ impl Default for Process {
             lock_memory: false,
             tmp_dir: None,
             management: None,
+            echo: Vec::new(),
         }
     }
 }
@@ -132,6 +135,12 @@ pub struct Management {
     pub query_passwords: bool,
     /// The tunnel connects anew when who commanded it is gone (`management-signal`).
     pub signal: bool,
+    /// Each remote is asked about there before it is tried (`management-query-remote`).
+    pub query_remote: bool,
+    /// A client forgets its password when who commanded it is gone (`management-forget-disconnect`).
+    pub forget_disconnect: bool,
+    /// It connects to a program that listens at the address, and ends when that is gone (`management-client`).
+    pub as_client: bool,
     /// Only this user may speak to a Unix socket.
     pub client_user: Option<String>,
     /// Only who has this group may speak to a Unix socket.

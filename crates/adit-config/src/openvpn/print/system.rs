@@ -93,6 +93,7 @@ pub(crate) fn print_process(out: &mut Out, process: &Process) {
     if let Some(management) = &process.management {
         print_management(out, management);
     }
+    process.echo.iter().for_each(|text| out.one("echo", text));
 }
 
 fn print_management(out: &mut Out, management: &Management) {
@@ -107,6 +108,9 @@ fn print_management(out: &mut Out, management: &Management) {
         (management.hold, "management-hold"),
         (management.query_passwords, "management-query-passwords"),
         (management.signal, "management-signal"),
+        (management.query_remote, "management-query-remote"),
+        (management.forget_disconnect, "management-forget-disconnect"),
+        (management.as_client, "management-client"),
     ];
     flags.into_iter().filter(|(set, _)| *set).for_each(|(_, name)| out.flag(name));
     if let Some(user) = &management.client_user {

@@ -467,6 +467,9 @@ fn a_management_socket() {
         hold: false,
         query_passwords: false,
         signal: false,
+        query_remote: false,
+        forget_disconnect: false,
+        as_client: false,
         client_user: None,
         client_group: None,
     };

@@ -1,6 +1,7 @@
 //! Control datagrams, received and sent.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, Protocol, Rejected, Severity};
@@ -72,6 +73,13 @@ impl<P: Protocol> Control<'_, P> {
                 let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
+                if source.is_none() && self.traffic_class == 0 && self.outbox.gathers() {
+                    let is_full = self.outbox.push(Arc::clone(socket), path, datagram);
+                    if is_full {
+                        self.send_gathered();
+                    }
+                    return;
+                }
                 let outer = OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() };
                 let datagram = Datagrams { bytes: datagram, segment: datagram.len(), to: remote, outer };
                 let result = socket.send_from(source.as_deref(), datagram);
@@ -81,6 +89,33 @@ impl<P: Protocol> Control<'_, P> {
                 self.workers.post_first(DataMail::Control { connection, datagram: datagram.to_vec() });
             }
         }
+    }
+
+    /// Sends what was gathered, and gathers no more.
+    pub(super) fn flush(&mut self) {
+        self.send_gathered();
+        self.outbox.gather(false);
+    }
+
+    fn send_gathered(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut number = 0;
+        while let Some(first) = outbox.get(number) {
+            number += match first.socket.send_datagrams(outbox.by_socket_of(number)) {
+                0 => {
+                    // Alone it waits for room, or says what is wrong with it.
+                    let result = first.socket.send(first.bytes, first.bytes.len(), first.path.remote());
+                    self.note_send(first.path, result);
+                    1
+                }
+                sent => {
+                    self.send_error = None;
+                    sent
+                }
+            };
+        }
+        outbox.clear();
+        self.outbox = outbox;
     }
 
     /// Reports a failure to send when it is another one than the last time.

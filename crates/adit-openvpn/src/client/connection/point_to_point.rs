@@ -43,6 +43,7 @@ impl Connection {
             cc_exit: terms.has(iv_proto::CC_EXIT) && self.remote.exit_notify,
             exit_notify: self.remote.exit_notify,
             settings: pushed.settings(&self.params.local, false, data.tun_mtu, server),
+            pushed,
         };
         self.enter(now, terms, events)
     }

@@ -101,10 +101,12 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["status", "status-version"], FILES, |new, old| keep(&mut new.process.status, &old.process.status)),
     fixed(&["writepid"], FILES, |new, old| keep(&mut new.process.pid_file, &old.process.pid_file)),
     fixed(&["tmp-dir"], FILES, |new, old| keep(&mut new.process.tmp_dir, &old.process.tmp_dir)),
+    fixed(&["echo", "parameter"], FILES, |new, old| keep(&mut new.process.echo, &old.process.echo)),
     fixed(
         &[
             "management", "management-client-user", "management-client-group", "management-log-cache",
             "management-hold", "management-query-passwords", "management-signal",
+            "management-forget-disconnect", "management-client",
         ],
         SOCKETS,
         |new, old| keep(&mut new.process.management, &old.process.management),

@@ -73,11 +73,18 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let rest =
-        (option::of(path()), -20..20i32, any::<[bool; 2]>(), option::of(path()), option::of(management()));
+    let echo = proptest::collection::vec(text(), 0..3);
+    let rest = (
+        option::of(path()),
+        -20..20i32,
+        any::<[bool; 2]>(),
+        option::of(path()),
+        option::of(management()),
+        echo,
+    );
     (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
         |(user, group, verb, mute, log, status, rest)| {
-            let (pid_file, nice, [lock_memory, stamps], tmp_dir, management) = rest;
+            let (pid_file, nice, [lock_memory, stamps], tmp_dir, management, echo) = rest;
             Process {
                 user,
                 group,
@@ -91,6 +98,7 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
                 stamps,
                 tmp_dir,
                 management,
+                echo,
             }
         },
     )
@@ -103,8 +111,9 @@ fn management() -> impl Strategy<Value = Management> {
     ];
     let password = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
     let name = || option::of("[a-z]{1,9}");
-    (address, password, 1..1000u32, any::<[bool; 3]>(), name(), name()).prop_map(
-        |(address, password, log_cache, [hold, query_passwords, signal], user, group)| {
+    (address, password, 1..1000u32, any::<[bool; 5]>(), name(), name()).prop_map(
+        |(address, password, log_cache, flags, user, group)| {
+            let [hold, query_passwords, signal, forget_disconnect, as_client] = flags;
             // `management-client-user` holds for Unix sockets only.
             let unix = matches!(address, ManagementAddress::Unix(_));
             let [client_user, client_group] = [user, group].map(|name| name.filter(|_| unix));
@@ -115,6 +124,10 @@ fn management() -> impl Strategy<Value = Management> {
                 hold,
                 query_passwords,
                 signal,
+                // For clients alone.
+                query_remote: false,
+                forget_disconnect,
+                as_client,
                 client_user,
                 client_group,
             }
