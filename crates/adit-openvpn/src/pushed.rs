@@ -239,6 +239,7 @@ impl Pushed {
     ) -> TunnelSettings {
         let mut settings =
             TunnelSettings { mtu, server: Some(server), dns: local.dns.clone(), ..TunnelSettings::default() };
+        settings.table = local.table;
         settings.redirect = local.redirect;
         settings.block_ipv6 = local.block_ipv6;
         let needed = |address: &&IpNet| match address {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, UnixTime};
+use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, RouteTable, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
@@ -248,6 +248,7 @@ pub(crate) fn server(scenario: &Scenario, skew: i64, leases: Vec<PoolEntry>) -> 
         pool6: Ipv6Net::new(POOL6, 64).ok(),
         push,
         routes: Vec::new(),
+        table: RouteTable::Main,
         keepalive: keepalive(scenario, 0),
         limits: if scenario.server.pushes_limits { PeerLimits::default() } else { scenario.limits },
         client_to_client: scenario.server.client_to_client,

@@ -2,6 +2,7 @@
 
 mod client;
 mod data;
+mod proxy;
 mod server;
 mod system;
 mod tls;
@@ -12,6 +13,7 @@ use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport
 
 pub use self::client::*;
 pub use self::data::*;
+pub use self::proxy::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;

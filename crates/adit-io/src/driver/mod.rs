@@ -153,10 +153,12 @@ impl<P: Protocol> Driver<P> {
         if shared.is_shared {
             routing.share_device();
         }
+        routing.set_mark(config.socket_routing.mark);
         let udp_options = UdpOptions {
             buffers: config.buffers,
             gso: shared.offloads.udp_send.is_on(),
             gro: shared.offloads.udp_receive.is_on(),
+            routing: config.socket_routing,
         };
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
         let mut sockets = Vec::new();
@@ -179,7 +181,8 @@ impl<P: Protocol> Driver<P> {
                     }
                 }
                 Transport::Tcp => {
-                    let listener = Listener::bind(listen.address, config.buffers).map_err(failed)?;
+                    let listener = Listener::bind(listen.address, config.buffers, config.socket_routing)
+                        .map_err(failed)?;
                     if config.streams.mark != 0 {
                         // What is accepted inherits it.
                         mark::set_to(listener.as_fd(), config.streams.mark).map_err(failed)?;
@@ -246,6 +249,7 @@ impl<P: Protocol> Driver<P> {
             resolv_conf: self.config.resolv_conf.clone(),
             changes_routing: self.config.changes_routing,
             shared: self.device.is_shared,
+            mark: self.config.socket_routing.mark,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {

@@ -29,7 +29,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Family, Listen, Remote, StreamOptions};
+use crate::config::{Buffers, Family, Listen, Remote, SocketRouting, StreamOptions};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
@@ -255,6 +255,7 @@ fn config(role: Role) -> DriverConfig {
         multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
+        socket_routing: SocketRouting::default(),
         workers: 1,
         max_connections: 100,
         resolv_conf: None,
@@ -274,6 +275,7 @@ fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
         family: Family::Any,
         bind: None,
         connect_timeout: TIMEOUT,
+        proxy: None,
         mark: None,
     };
     DriverConfig { remotes: vec![remote], ..config(Role::Client) }

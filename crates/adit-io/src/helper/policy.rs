@@ -68,6 +68,8 @@ pub struct Network {
     pub changes_routing: bool,
     /// Other endpoints of the tunnel use the device too ([`crate::Routing::share_device`]).
     pub shared: bool,
+    /// The mark of the tunnel's own datagrams, if it is not that of all tunnels ([`crate::SocketRouting::mark`]).
+    pub mark: Option<u32>,
 }
 
 /// `crl-verify`.

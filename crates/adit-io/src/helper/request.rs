@@ -84,6 +84,9 @@ impl From<Note> for Report {
 pub(super) enum Opening {
     /// These are its addresses. The helper waits for any message.
     Reaching(Vec<IpAddr>),
+    /// The socket that comes next goes by a relay, with this header before each datagram. The connection to the relay comes
+    /// as a descriptor.
+    Relay(Vec<u8>),
     /// The socket comes as a descriptor.
     Done(Transport, SocketAddr),
     Failed(OpenFailure),

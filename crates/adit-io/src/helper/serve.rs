@@ -123,6 +123,7 @@ fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mu
     if network.shared {
         routing.share_device();
     }
+    routing.set_mark(network.mark);
     let name_servers = NameServers::new(routing.device(), network.resolv_conf);
     let mut settings = SystemSettings::new(routing, name_servers);
     if network.changes_routing {
@@ -280,6 +281,10 @@ impl Helper {
         self.learn_ahead(&resolving);
         match opener::open(&target, attempt, udp, (&self.known, &resolving), prepare) {
             Ok(Opened::Udp(socket, address)) => {
+                if let Some(relay) = socket.relay() {
+                    let header = Opening::Relay(relay.header().to_vec());
+                    channel.send_with(&header, Some(relay.connection()))?;
+                }
                 channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
             }
             Ok(Opened::Tcp(stream, address)) => {
@@ -366,6 +371,7 @@ mod tests {
             family: Family::Any,
             bind: None,
             connect_timeout: std::time::Duration::from_secs(1),
+            proxy: None,
             mark: None,
         }
     }

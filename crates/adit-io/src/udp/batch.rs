@@ -63,6 +63,9 @@ impl UdpSocket {
             true
         };
         *many = found.iter().all(|message| message.len < SMALL);
+        if let Some(relay) = self.relay() {
+            relay.strip_all(buffer, found);
+        }
         Ok(more)
     }
 
@@ -129,7 +132,7 @@ impl<'a> Batch<'a> {
         while let Some((first, others)) = rest.split_first() {
             let taken = match others {
                 [] => 0,
-                _ if !self.backlog.is_empty() => 0,
+                _ if !self.backlog.is_empty() || self.socket.relay().is_some() => 0,
                 _ => {
                     let source = self.source.and_then(|source| source.get());
                     sys::send_many(self.socket.as_fd(), rest, source).unwrap_or(0)

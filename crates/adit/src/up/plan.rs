@@ -22,7 +22,7 @@ use super::run::Watched;
 use super::startup::Member;
 use super::terminal::Terminal;
 use super::tunnel::{Tunnel, no_randomness};
-use super::{Expiry, Failure, clients, revocations, static_tunnel, translate, unlock};
+use super::{Expiry, Failure, clients, proxies, revocations, static_tunnel, translate, unlock};
 
 /// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
 const QUESTIONS: &str = "webauth,openurl,crtext";
@@ -43,7 +43,12 @@ impl Tunnel<'_> {
     ///
     /// # Errors
     /// Why it did not come up, or ended unasked.
-    pub(super) fn run_plan(self, management: Option<Management>, member: Member<'_>) -> Result<(), Failure> {
+    pub(super) fn run_plan(
+        mut self,
+        management: Option<Management>,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        self.learn_proxy_passwords(&member)?;
         let parsed = Arc::clone(&self.parsed);
         if let Some(secret) = &parsed.config.secret {
             return self.run_static(secret, management, member);
@@ -54,6 +59,14 @@ impl Tunnel<'_> {
             Role::Server(server) => self.run_server(server, ingredients, management, member),
             Role::PointToPoint(point) => self.run_point_to_point(point, ingredients, management, member),
         }
+    }
+
+    /// Reads the passwords of proxies, and asks for those of `stdin`.
+    fn learn_proxy_passwords(&mut self, member: &Member<'_>) -> Result<(), Failure> {
+        let config = &mut Arc::make_mut(&mut self.parsed).config;
+        let learnt = proxies::read_files(config, self.file)
+            .and_then(|()| proxies::ask(config, &member.startup().early));
+        learnt.map_err(|(directive, why)| self.at_line(directive, &why))
     }
 
     fn run_static(

@@ -2,7 +2,7 @@
 
 use super::{Action, Directive, Handler, Side};
 use crate::openvpn::handlers::{
-    access, auth, data, management, network, peer_check, process, routes, server, tls,
+    access, auth, data, management, network, peer_check, process, proxy, routes, server, tls,
 };
 
 impl Directive {
@@ -58,7 +58,8 @@ const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (P
     certificate alone lets a client in";
 const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
 const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
-const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
+const PROXY_RETRIES: &str =
+    "a connection that fails is tried again, by a proxy too: `connect-retry`, `connect-retry-max`";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
@@ -87,6 +88,10 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("bind", "", network::bind).in_connection(),
     both("nobind", "", network::nobind).in_connection(),
     client("remote", "HOST [PORT] [PROTOCOL]", network::remote).in_connection(),
+    client("http-proxy", "HOST PORT [FILE|stdin|auto|auto-nct] [none|basic|digest]", proxy::http_proxy).in_connection(),
+    client("http-proxy-option", "OPTION VALUE [VALUE]", proxy::http_proxy_option).in_connection(),
+    client("http-proxy-user-pass", "FILE", proxy::http_proxy_user_pass).inline(),
+    client("socks-proxy", "HOST [PORT] [FILE]", proxy::socks_proxy).in_connection(),
     client("remote-random", "", network::remote_random),
     client("resolv-retry", "SECONDS", network::resolv_retry),
     client("connect-retry", "SECONDS [LONGEST]", network::connect_retry).in_connection(),
@@ -97,6 +102,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("float", "", network::float).in_connection(),
     client("remote-random-hostname", "", network::remote_random_hostname),
     server("multihome", "", network::multihome),
+    both("mark", "MARK", network::mark),
+    both("bind-dev", "DEVICE", network::bind_dev),
     both("tcp-nodelay", "", network::tcp_nodelay),
     both("socket-flags", "FLAG ...", network::socket_flags),
     both("sndbuf", "BYTES", network::sndbuf),
@@ -111,6 +118,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
     kept("route-gateway", "ADDRESS|dhcp", network::route_gateway, "routes into the tunnel need no gateway"),
     both("route-metric", "METRIC", network::route_metric),
+    both("route-table", "TABLE", network::route_table),
     client("route-nopull", "", routes::route_nopull),
     client("pull-filter", "accept|ignore|reject TEXT", routes::pull_filter),
     client("redirect-gateway", "[FLAG] ...", routes::redirect_gateway),
@@ -286,6 +294,9 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     ignored("link-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
     ignored("udp-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
     ignored("mtu-disc", "MODE", "adit leaves path MTU discovery to the system"),
+    ignored("http-proxy-retry", "", PROXY_RETRIES),
+    ignored("http-proxy-timeout", "SECONDS", "`connect-timeout` holds for a proxy too"),
+    ignored("socks-proxy-retry", "", PROXY_RETRIES),
     ignored("mtu-test", "", "adit does not measure the path"),
     both("max-packet-size", "BYTES", network::max_packet_size).in_connection(),
     both("tun-mtu-max", "BYTES", network::tun_mtu_max),
@@ -326,7 +337,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("override-username", "adit takes usernames as clients give them; remove it"),
     refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
     refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
-    refused("management-query-proxy", NO_PROXY),
+    refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
     refused("route-up", NO_SCRIPTS),
     refused("route-pre-down", NO_SCRIPTS),
     refused("ipchange", NO_SCRIPTS),
@@ -335,10 +346,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
     refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),
     refused("client-nat", "adit does not translate addresses; use nftables"),
-    refused("route-table", "adit writes the main table only; remove it"),
     refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
-    refused("mark", "adit does not mark its datagrams yet; remove it"),
-    refused("bind-dev", "adit does not bind to a device yet; use `local ADDRESS`"),
     refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
     refused("capath", "write the certificates into one file and name it with `ca`"),
     refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
@@ -356,14 +364,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("vlan-tagging", NO_TAP),
     refused("vlan-accept", NO_TAP),
     refused("vlan-pvid", NO_TAP),
-    refused("http-proxy", NO_PROXY),
-    refused("http-proxy-option", NO_PROXY),
-    refused("http-proxy-override", NO_PROXY),
-    refused("http-proxy-retry", NO_PROXY),
-    refused("http-proxy-timeout", NO_PROXY),
-    refused("http-proxy-user-pass", NO_PROXY),
-    refused("socks-proxy", NO_PROXY),
-    refused("socks-proxy-retry", NO_PROXY),
+    refused("http-proxy-override", "write `http-proxy` in its place"),
     refused("pkcs11-id", NO_PKCS11),
     refused("pkcs11-id-management", NO_PKCS11),
     refused("pkcs11-providers", NO_PKCS11),

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_core::DeviceName;
+
 /// The TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -17,6 +19,8 @@ pub struct Device {
     pub ifconfig_nowarn: bool,
     /// Length of its transmit queue in packets, if given.
     pub txqueuelen: Option<u32>,
+    /// The routing table of all routes into it, if it is not the main one (`route-table`).
+    pub route_table: Option<u32>,
 }
 
 /// Options of the outer sockets.
@@ -30,6 +34,10 @@ pub struct SocketOptions {
     pub float: bool,
     /// A server answers from the address that was written to (`multihome`).
     pub multihome: bool,
+    /// The firewall mark of what they send, not 0 (`mark`).
+    pub mark: Option<u32>,
+    /// The network device that they send and receive by (`bind-dev`).
+    pub device: Option<DeviceName>,
     /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
     pub control_size: Option<u16>,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).

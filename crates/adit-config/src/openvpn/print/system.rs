@@ -16,6 +16,9 @@ pub(crate) fn print_device(out: &mut Out, device: &Device) {
     if let Some(packets) = device.txqueuelen {
         out.one("txqueuelen", packets);
     }
+    if let Some(table) = device.route_table {
+        out.one("route-table", table);
+    }
 }
 
 pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
@@ -27,6 +30,12 @@ pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     }
     if let Some(bytes) = socket.control_size {
         out.one("max-packet-size", bytes);
+    }
+    if let Some(mark) = socket.mark {
+        out.one("mark", mark);
+    }
+    if let Some(device) = socket.device {
+        out.one("bind-dev", device);
     }
     if socket.multihome {
         out.flag("multihome");

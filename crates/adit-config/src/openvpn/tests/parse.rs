@@ -62,6 +62,7 @@ fn smallest_client() {
             family: Family::Any,
             bind: None,
             connect_timeout: std::time::Duration::from_secs(120),
+            proxy: None,
             exit_notify: 0,
         }]
     );

@@ -13,8 +13,12 @@ use crate::openvpn::model::*;
 pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
     let flags = any::<[bool; 3]>();
     let control_size = option::of(154..=2048u16);
-    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), flags, control_size).prop_map(
-        |(sndbuf, rcvbuf, [float, multihome, tcp_nodelay], control_size)| SocketOptions {
+    let routing = (option::of(1..=u32::MAX), option::of("[a-z][a-z0-9.-]{0,14}"));
+    let buffers = (option::of(1..1_000_000u32), option::of(1..1_000_000u32));
+    (buffers, flags, control_size, routing).prop_map(
+        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay], control_size, (mark, device))| SocketOptions {
+            mark,
+            device: device.map(|name| name.parse().unwrap()),
             control_size,
             sndbuf,
             rcvbuf,
@@ -134,8 +138,10 @@ fn management() -> impl Strategy<Value = Management> {
 pub(crate) fn device() -> impl Strategy<Value = Device> {
     let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
     let queue = option::of(1..100_000u32);
-    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue).prop_map(
-        |(name, mtu, told, ifconfig_nowarn, txqueuelen)| Device {
+    let table = option::of(1..=u32::MAX);
+    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue, table).prop_map(
+        |(name, mtu, told, ifconfig_nowarn, txqueuelen, route_table)| Device {
+            route_table,
             name,
             mtu,
             told_mtu: told.filter(|told| *told != mtu),
