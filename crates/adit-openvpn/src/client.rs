@@ -82,6 +82,10 @@ pub struct Client {
     /// Last words on a path that we leave, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
+    /// Connections that were begun; numbers them for scripts.
+    connections: u64,
+    /// Why the connection ends, in the word of scripts, if it is not for the connection to say.
+    signal: Option<&'static str>,
 }
 
 impl Client {
@@ -105,6 +109,8 @@ impl Client {
             events: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
+            connections: 0,
+            signal: None,
         }
         .started(now)
     }
@@ -160,6 +166,10 @@ impl Client {
     fn leave_connection(&mut self) -> bool {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Connected(mut connection) => {
+                let signal = self.signal.take().unwrap_or_else(|| connection.signal());
+                if self.params.local.scripts.is_some() && connection.is_up() {
+                    self.events.push_back(Event::Request(Request::Signal(signal)));
+                }
                 self.user.connection_ended();
                 self.question = None;
                 let mut datagram = Vec::new();
@@ -245,7 +255,8 @@ impl Client {
         let Some(remote) = self.params.remotes.get(self.remote).cloned() else {
             return self.end(Ended::Failed("there is no remote".to_owned()));
         };
-        let to = (path, remote);
+        self.connections = self.connections.wrapping_add(1);
+        let to = (path, remote, self.connections);
         match Connection::new(self.now, to, self.params.clone(), self.control.clone(), credentials, rng) {
             Ok(connection) => self.state = State::Connected(Box::new(connection)),
             Err(error) => {
@@ -433,16 +444,21 @@ impl Protocol for Client {
             | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
+                    self.signal = Some("connection-reset");
                     self.try_again(&format!("the connection broke: {reason}"), false);
                 }
             }
             Command::Shutdown => match &mut self.state {
-                State::Connected(connection) => connection.send_exit_notice(now, &mut self.events),
+                State::Connected(connection) => {
+                    self.signal = Some("sigterm");
+                    connection.send_exit_notice(now, &mut self.events);
+                }
                 State::Ended => {}
                 _ => self.end(Ended::Shutdown),
             },
             Command::Restart => {
                 if !matches!(self.state, State::Ended) {
+                    self.signal = matches!(self.state, State::Connected(_)).then_some("sigusr1");
                     self.try_again("told to restart", false);
                 }
             }
@@ -461,9 +477,13 @@ impl Protocol for Client {
             Reply::Credentials(answer) => self.answered(answer),
             Reply::ChallengeResponse(response) => self.question_answered(response),
             Reply::RevocationList(content) => self.take_revocations(&content),
+            Reply::ScriptDone { id, outcome } => {
+                if let State::Connected(connection) = &mut self.state {
+                    connection.script_done(now, id, &outcome, &mut self.events);
+                }
+            }
             // For servers.
-            Reply::ScriptDone { .. }
-            | Reply::ClientDecision { .. }
+            Reply::ClientDecision { .. }
             | Reply::PeerAddresses(_)
             | Reply::KillClient { .. }
             | Reply::PeerSettings { .. } => {}

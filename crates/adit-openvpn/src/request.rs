@@ -2,6 +2,7 @@
 
 mod challenge;
 mod client_event;
+mod facts;
 mod peer_settings;
 mod script;
 
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 
 pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
+pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
 pub use self::peer_settings::{PeerSettings, PushChange};
 pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 
@@ -53,6 +55,13 @@ pub enum Request {
     },
     /// A name was given an address from the pool, to be remembered.
     Leased(PoolEntry),
+    /// The only peer has authenticated itself, or its address has changed (`ipchange`).
+    PeerFacts(Box<PeerFacts>),
+    /// Said before [`adit_core::Event::Up`], and by who waits for peers when it starts over: what the settings are in the words
+    /// of scripts.
+    TunnelFacts(Box<TunnelFacts>),
+    /// Said before the peer or the tunnel is reported as down: why, in the word that scripts know it by (`signal`).
+    Signal(&'static str),
 }
 
 /// The adapter's answers to requests, and its orders.

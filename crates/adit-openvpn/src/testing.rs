@@ -68,6 +68,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         access: AccessParams::default(),
         admission: AdmissionParams::default(),
         point_to_point: None,
+        scripts: None,
     }
 }
 

@@ -9,5 +9,6 @@ pub(crate) mod peer_check;
 pub(crate) mod process;
 pub(crate) mod pushed;
 pub(crate) mod routes;
+pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod tls;

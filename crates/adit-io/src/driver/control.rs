@@ -7,6 +7,7 @@ mod inspect;
 mod opening;
 mod settings;
 mod sockets;
+mod stages;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,7 @@ use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::Tun;
 use crate::udp::{UdpOptions, UdpSocket};
+use stages::Stages;
 
 /// How often totals are turned into notices.
 const TICK: Duration = Duration::from_secs(1);
@@ -110,6 +112,7 @@ pub(super) struct Control<'a, P: Protocol> {
     txqueuelen: u32,
     next_complaint: Instant,
     network: NetworkWatch,
+    stages: Stages<P>,
     send_error: Option<io::ErrorKind>,
     next_send_complaint: Instant,
     scratch: Vec<u8>,
@@ -164,6 +167,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
             network: NetworkWatch::new(),
+            stages: Stages::new(driver.config.execution),
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
@@ -347,6 +351,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     self.inspect(inspection);
                     continue;
                 }
+                Order::GoOn => self.go_on(),
             }
             self.pump();
         }

@@ -147,6 +147,9 @@ impl<P: Protocol> Driver<P> {
         if shared.is_shared {
             routing.share_device();
         }
+        if config.execution.leaves_device {
+            routing.leave_device();
+        }
         let udp_options = UdpOptions {
             buffers: config.buffers,
             gso: shared.offloads.udp_send.is_on(),
@@ -228,6 +231,7 @@ impl<P: Protocol> Driver<P> {
             resolv_conf: self.config.resolv_conf.clone(),
             changes_routing: self.config.changes_routing,
             shared: self.device.is_shared,
+            leaves_device: self.config.execution.leaves_device,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {

@@ -19,6 +19,7 @@ mod point_to_point;
 mod pre_auth;
 mod renegotiation;
 mod revocation;
+mod scripts;
 mod security;
 mod security_access;
 mod servers;

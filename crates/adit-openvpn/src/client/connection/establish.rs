@@ -14,7 +14,7 @@ use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, max_mss};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
-use crate::request::{DataEvent, Event};
+use crate::request::{DataEvent, Event, Request};
 
 impl Connection {
     /// The push is complete: the tunnel can come up.
@@ -71,6 +71,9 @@ impl Connection {
             replay_window: data.replay_window,
         };
         let server = self.path.remote().ip();
+        let (local, nopull) = (&self.params.local, self.params.route_nopull);
+        let settings = pushed.settings(local, nopull, mtu, server);
+        let facts = local.scripts.as_ref().map(|scripts| pushed.facts(scripts, (local, &settings), nopull));
         let terms = Terms {
             agreement,
             dynamic: pushed.dynamic_tls_crypt,
@@ -78,7 +81,8 @@ impl Connection {
             limits: self.params.limits.merged(pushed.limits),
             cc_exit: pushed.cc_exit,
             exit_notify: self.remote.exit_notify || pushed.exit_notify,
-            settings: pushed.settings(&self.params.local, self.params.route_nopull, mtu, server),
+            settings,
+            facts: facts.map(Box::new),
         };
         self.enter(now, terms, events)
     }
@@ -90,7 +94,7 @@ impl Connection {
         terms: Terms,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let Terms { agreement, settings, .. } = terms;
+        let (agreement, settings) = (terms.agreement, terms.settings);
         events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
             path: Some(self.path),
@@ -113,6 +117,7 @@ impl Connection {
             exit_notify: terms.exit_notify,
         });
         (self.ask_at, self.push_deadline) = (None, None);
+        events.extend(terms.facts.map(|facts| Event::Request(Request::TunnelFacts(facts))));
         events.push_back(Event::Up(settings));
         if let Some(info) = self.peer_info() {
             events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
